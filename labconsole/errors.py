@@ -1,0 +1,124 @@
+"""The exception tree. Every error a user can meet is one of these and reads as one sentence.
+
+    LabError                    base; carries ``failure``, a stable word that goes into run records
+      ConfigError               a file, a key or an argument is wrong             exit 2
+      NodeError                 something about one node                          exit 3
+        NodeUnreachable           could not connect or authenticate
+        NodeLost                  was connected, the link or the agent went away
+        CapabilityMissing         a tool, a module or a permission is absent
+        AgentError                the node refused or failed a request
+      LabSetupError             the local testbed could not be built or found     exit 3
+      MeasurementError          the trial is void; what was counted is kept       exit 1
+        CounterInconsistency      a counter decreased, or more came out than went in
+      CaptureFormatError        a capture file cannot be read                     exit 2
+      StoreError                the run store cannot be read or written           exit 2
+"""
+
+from __future__ import annotations
+
+
+class LabError(Exception):
+    """Raised (as a subclass) for every failure that a user can understand and act on."""
+
+    failure = "lab_error"
+    exit_code = 1
+
+
+class ConfigError(LabError):
+    """Raised when a file, a key or an argument is wrong: says where, which value and what is allowed."""
+
+    failure = "config_error"
+    exit_code = 2
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        key: str | None = None,
+        value: object = None,
+        allowed: str | None = None,
+    ) -> None:
+        self.message, self.file, self.line, self.key, self.value, self.allowed = message, file, line, key, value, allowed
+        where = f"{file}:{line}: " if file and line else f"{file}: " if file else ""
+        text = where + (f"{key}: " if key else "") + message
+        if value is not None:
+            text += f", got {value!r}"
+        if allowed:
+            text += f"; allowed: {allowed}"
+        super().__init__(text)
+
+
+class NodeError(LabError):
+    """Raised when one node cannot do its part. ``operation`` says what was being done."""
+
+    failure = "node_error"
+    exit_code = 3
+
+    def __init__(self, node: str, message: str, *, operation: str | None = None) -> None:
+        self.node, self.message, self.operation = node, message, operation
+        super().__init__(f"{node}: {message}")
+
+
+class NodeUnreachable(NodeError):
+    """Raised when a node cannot be connected to, or refuses the key."""
+
+    failure = "node_unreachable"
+
+
+class NodeLost(NodeError):
+    """Raised when a node that was connected has gone away."""
+
+    failure = "node_lost"
+
+
+class CapabilityMissing(NodeError):
+    """Raised when a node lacks a tool, a module or a permission."""
+
+    failure = "capability_missing"
+
+
+class AgentError(NodeError):
+    """Raised when the agent on a node answers a request with an error; ``code`` is the agent's stable word."""
+
+    failure = "agent_error"
+
+    def __init__(
+        self, node: str, message: str, *, code: str = "unknown", operation: str | None = None, detail: object = None
+    ) -> None:
+        self.code, self.detail = code, detail
+        super().__init__(node, message, operation=operation)
+
+
+class LabSetupError(LabError):
+    """Raised when the local testbed cannot be built, found or torn down."""
+
+    failure = "lab_setup_error"
+    exit_code = 3
+
+
+class MeasurementError(LabError):
+    """Raised when a trial is void."""
+
+    failure = "measurement_error"
+
+
+class CounterInconsistency(MeasurementError):
+    """Raised when a counter decreased or counts contradict each other."""
+
+    failure = "counter_inconsistency"
+
+
+class CaptureFormatError(LabError):
+    """Raised when a capture file is not in a format this program reads."""
+
+    failure = "capture_format_error"
+    exit_code = 2
+
+
+class StoreError(LabError):
+    """Raised when the run store cannot be opened, read or written."""
+
+    failure = "store_error"
+    exit_code = 2

@@ -1,0 +1,103 @@
+"""Conversions between frame sizes, rates and delays. Pure functions; the only place where framing overheads are known.
+
+Two conventions for the *frame size* s exist (method.md section 2, RFC 1242 section 3.5):
+
+- the paper's: s is pktgen's ``pkt_size``, without the 4-byte frame check sequence; the wire adds 24 bytes;
+- RFC 2544's: s includes the frame check sequence; the wire adds 20 bytes.
+
+Bandwidth is always bandwidth on the wire (layer 1). Packets per second is canonical.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+FCS_BYTES = 4
+"""Frame check sequence."""
+
+PREAMBLE_AND_GAP_BYTES = 20
+"""Preamble and start delimiter (8) plus the inter-frame gap (12)."""
+
+_RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kMGT]?)(?:bit/s|bit|bps|b/s)\s*$")
+_RATIO = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(%?)\s*$")
+_SI = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def wire_bytes(frame_size_bytes: int, *, includes_fcs: bool = False) -> int:
+    """Bytes one frame occupies on the wire: s + 24 (paper) or s + 20 (RFC 2544)."""
+    return frame_size_bytes + PREAMBLE_AND_GAP_BYTES + (0 if includes_fcs else FCS_BYTES)
+
+
+def pkt_size_bytes(frame_size_bytes: int, *, includes_fcs: bool = False) -> int:
+    """Frame size as pktgen and the kernel count it: without the frame check sequence."""
+    return frame_size_bytes - (FCS_BYTES if includes_fcs else 0)
+
+
+def delay_ns(frame_size_bytes: int, bandwidth_bps: int, *, includes_fcs: bool = False) -> int:
+    """Inter-packet delay for a bandwidth on the wire, rounded to the nearest nanosecond.
+
+    The paper's formula (Schlosser et al. section 3.2): delay = 8000 (s + 24) / b with b in Mbit/s.
+    """
+    if bandwidth_bps <= 0:
+        raise ValueError(f"bandwidth_bps must be positive, got {bandwidth_bps}")
+    return round(Fraction(8 * 10**9 * wire_bytes(frame_size_bytes, includes_fcs=includes_fcs), bandwidth_bps))
+
+
+def pps_to_bps(rate_pps: float, frame_size_bytes: int, *, includes_fcs: bool = False) -> float:
+    """Bandwidth on the wire of a packet rate."""
+    return rate_pps * 8 * wire_bytes(frame_size_bytes, includes_fcs=includes_fcs)
+
+
+def bps_to_pps(bandwidth_bps: float, frame_size_bytes: int, *, includes_fcs: bool = False) -> float:
+    """Packet rate of a bandwidth on the wire. 64 bytes with FCS at 10 Gbit/s is 14 880 952 pps."""
+    return bandwidth_bps / (8 * wire_bytes(frame_size_bytes, includes_fcs=includes_fcs))
+
+
+def parse_rate_bps(text: str | int) -> int:
+    """``"100Mbit"`` to 100000000. Accepts k, M, G, T with bit, bit/s, bps. Raises ValueError with what is allowed."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        if text <= 0:
+            raise ValueError("a rate must be positive")
+        return text
+    match = _RATE.match(str(text))
+    if not match:
+        raise ValueError("a number with a unit, such as 10Mbit, 2.5Gbit or 900kbit")
+    value = Fraction(match[1]) * _SI[match[2]]
+    if value <= 0:
+        raise ValueError("a rate must be positive")
+    return round(value)
+
+
+def format_rate_bps(rate_bps: float) -> str:
+    """``100000000`` to ``"100 Mbit/s"``; three significant places at most after the point."""
+    for suffix, scale in (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if abs(rate_bps) >= scale:
+            return f"{rate_bps / scale:.4g} {suffix}bit/s"
+    return f"{rate_bps:.4g} bit/s"
+
+
+def format_target(target_bps: int | str) -> str:
+    """A target as the command line takes it: ``100Mbit`` or ``max``."""
+    if isinstance(target_bps, str):
+        return target_bps
+    for suffix, scale in (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if target_bps % scale == 0:
+            return f"{target_bps // scale}{suffix}bit"
+    return f"{target_bps}bit"
+
+
+def format_count(count: int) -> str:
+    """A count with thin-space thousands."""
+    return f"{count:,}".replace(",", "\u2009")
+
+
+def parse_ratio(text: str) -> float:
+    """``"0.07"`` or ``"7%"`` to 0.07. Raises ValueError unless it lies in 0..1."""
+    match = _RATIO.match(text)
+    if not match:
+        raise ValueError("a ratio from 0 to 1, such as 0.07 or 7%")
+    value = float(match[1]) / (100 if match[2] else 1)
+    if not 0 <= value <= 1:
+        raise ValueError("a ratio from 0 to 1, such as 0.07 or 7%")
+    return value
