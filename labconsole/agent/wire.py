@@ -1,0 +1,97 @@
+"""What agent and console say to each other: one JSON object per line, over the agent's stdin and stdout.
+
+    console -> agent   {"id": 7, "op": "capture.start", "args": {...}}
+    agent -> console   {"id": 7, "ok": {...}}
+                       {"id": 7, "error": {"code": "...", "message": "...", "detail": {...}}}
+                       {"event": "counters", ...}
+
+Both sides check every line with the functions here and nothing else; whatever does not fit is a WireError. This is
+the only module of the agent that the rest of the program speaks through. docs/agent-protocol.md lists the operations.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+PROTOCOL = 1
+"""Incremented when an older agent and a newer console could misunderstand each other."""
+
+MAX_LINE_BYTES = 8 * 1024 * 1024
+"""A longer line is refused: a quiet window's series of 100 interfaces stays far below it, sent in parts."""
+
+STAT_NAMES = (
+    "rx_packets",
+    "tx_packets",
+    "rx_bytes",
+    "tx_bytes",
+    "rx_errors",
+    "tx_errors",
+    "rx_dropped",
+    "tx_dropped",
+    "multicast",
+    "collisions",
+    "rx_length_errors",
+    "rx_over_errors",
+    "rx_crc_errors",
+    "rx_frame_errors",
+    "rx_fifo_errors",
+    "rx_missed_errors",
+    "tx_aborted_errors",
+    "tx_carrier_errors",
+    "tx_fifo_errors",
+    "tx_heartbeat_errors",
+    "tx_window_errors",
+    "rx_compressed",
+    "tx_compressed",
+    "rx_nohandler",
+    "rx_otherhost_dropped",
+)
+"""struct rtnl_link_stats64 in kernel order (uapi/linux/if_link.h). Older kernels send fewer; the rest is absent."""
+
+
+class WireError(Exception):
+    """A request that cannot be done, or a line that is not of the protocol. ``code`` is stable, ``message`` a sentence."""
+
+    def __init__(self, code: str, message: str, detail: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.detail = detail
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """One message as one line. Non-ASCII is escaped, so no byte of it can mean anything to a terminal."""
+    return json.dumps(message, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """One line as a message. Raises WireError when it is too long, not JSON or not an object."""
+    if len(line) > MAX_LINE_BYTES:
+        raise WireError("bad_line", "a line of %d bytes is longer than %d" % (len(line), MAX_LINE_BYTES))
+    try:
+        message = json.loads(line)
+    except ValueError as exc:
+        raise WireError("bad_line", "a line is not JSON: %s" % exc) from exc
+    except RecursionError as exc:
+        raise WireError("bad_line", "a line is nested too deeply") from exc
+    if not isinstance(message, dict):
+        raise WireError("bad_line", "a line is not a JSON object")
+    return message
+
+
+def field(args: dict[str, Any], name: str, kind: type, *, optional: bool = False) -> Any:
+    """``args[name]``, checked. Raises WireError("bad_request") when it is missing or of another type.
+
+    A bool is not an int here; an int is accepted where a float is asked for.
+    """
+    value = args.get(name)
+    if value is None:
+        if optional:
+            return None
+        raise WireError("bad_request", "%s is missing" % name)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise WireError("bad_request", "%s must be %s, got %s" % (name, kind.__name__, type(value).__name__))
+    return value
