@@ -1,0 +1,231 @@
+"""hosts.yaml: the nodes of a testbed, its streams, its platforms. design.md section 5."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from labconsole.errors import ConfigError
+from labconsole.model.yaml_file import line_of, load_yaml, register_keys, validate
+from labconsole.units import parse_rate_bps
+
+Role = Literal["source", "uut", "sink"]
+NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+INTERFACE = re.compile(r"^[^\s/:\x00-\x1f\x7f]{1,15}$")
+BENCHMARK_NETWORK = ipaddress.ip_network("198.18.0.0/15")
+"""RFC 2544 appendix C.2.2: the addresses set aside for tests of network devices."""
+
+
+def _name(value: str) -> str:
+    if not NAME.match(value):
+        raise ValueError("is not a usable name | allowed: letters, digits, '_', '.', '-', at most 64")
+    return value
+
+
+def _interface(value: str) -> str:
+    if not INTERFACE.match(value) or value in (".", ".."):
+        raise ValueError("is not a usable interface name | allowed: 1 to 15 characters without '/', ':' or blanks")
+    return value
+
+
+def _rate(value: Any) -> int:
+    try:
+        return parse_rate_bps(value)
+    except ValueError as exc:
+        raise ValueError(f"is not a rate | allowed: {exc}") from None
+
+
+def _address(value: str) -> str:
+    try:
+        address = ipaddress.IPv4Address(value)
+    except ValueError:
+        raise ValueError("is not an IPv4 address | allowed: such as 198.18.1.1") from None
+    if address not in BENCHMARK_NETWORK:
+        raise ValueError(f"test traffic must stay in the benchmark network | allowed: {BENCHMARK_NETWORK} (RFC 2544)")
+    return str(address)
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Interface = Annotated[str, AfterValidator(_interface)]
+Rate = Annotated[int, BeforeValidator(_rate)]
+TestAddress = Annotated[str, AfterValidator(_address)]
+
+
+class Node(BaseModel):
+    """One machine. What SSH needs beyond the address comes from ~/.ssh/config unless given here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    address: str = Field(min_length=1, max_length=255)
+    roles: tuple[Role, ...] = Field(min_length=1)
+    user: str | None = None
+    port: int | None = Field(default=None, ge=1, le=65535)
+    key: str | None = None
+    jump: str | None = None
+    become: Literal["sudo"] | None = None
+    python: str = "python3"
+    capture_dir: str | None = None
+    generator_cpus: tuple[int, ...] | None = None
+
+
+class Endpoint(BaseModel):
+    """``node/interface``."""
+
+    model_config = ConfigDict(frozen=True)
+    node: str
+    interface: str
+
+    def __str__(self) -> str:
+        return f"{self.node}/{self.interface}"
+
+
+def _endpoint(value: Any) -> Any:
+    if isinstance(value, str):
+        node, slash, interface = value.partition("/")
+        if not slash or not NAME.match(node):
+            raise ValueError("is not an end of a stream | allowed: node/interface, such as src1/eth1")
+        return {"node": node, "interface": _interface(interface)}
+    return value
+
+
+End = Annotated[Endpoint, BeforeValidator(_endpoint)]
+
+
+class Stream(BaseModel):
+    """One stream: source NIC, the two NICs of the UUT it passes, sink NIC. No two share a link."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name
+    source: End
+    uut_in: Interface
+    uut_out: Interface
+    sink: End
+    source_ip: TestAddress
+    sink_ip: TestAddress
+    link_speed: Rate = 10**9
+
+    @property
+    def link_speed_bps(self) -> int:
+        """Bandwidth of each of the stream's links, on the wire."""
+        return self.link_speed
+
+
+class Platform(BaseModel):
+    """One platform the operator may pick: a driver and what that driver is told."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    driver: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Everything beside ``driver``; the driver checks it."""
+        return dict(self.model_extra or {})
+
+
+class Defaults(BaseModel):
+    """What a request does not say."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    generator: Literal["auto", "pktgen", "afpacket"] = "auto"
+    observe: Literal["quiet", "live"] = "quiet"
+    settle_s: float = Field(default=5.0, ge=0, le=600)
+    drain_s: float = Field(default=2.0, ge=0.1, le=60)
+    ssh_config: str = "~/.ssh/config"
+    known_hosts: str | None = None
+    frame_size_includes_fcs: bool = False
+    connect_timeout_s: float = Field(default=10.0, gt=0, le=120)
+    sample_interval_s: float = Field(default=0.1, ge=0.02, le=10)
+    capture_buffer_kib: int = Field(default=65536, ge=64, le=4 * 1024 * 1024)
+
+
+class Inventory(BaseModel):
+    """A testbed as hosts.yaml describes it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    testbed: Name
+    emulated: bool = False
+    nodes: dict[Name, Node] = Field(min_length=1)
+    streams: tuple[Stream, ...] = Field(min_length=1)
+    platforms: dict[Name, Platform] = Field(min_length=1)
+    defaults: Defaults = Defaults()
+
+    @property
+    def uut(self) -> str:
+        """Name of the unit under test."""
+        return next(name for name, node in self.nodes.items() if "uut" in node.roles)
+
+    def fingerprint(self) -> str:
+        """A hash of what decides results: nodes, streams, platforms; not of how to reach them or of comments."""
+        meaning = {
+            "testbed": self.testbed,
+            "emulated": self.emulated,
+            "streams": [s.model_dump(mode="json") for s in self.streams],
+            "platforms": {k: v.model_dump(mode="json") for k, v in sorted(self.platforms.items())},
+            "roles": {k: sorted(v.roles) for k, v in sorted(self.nodes.items())},
+        }
+        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
+
+
+for _section, _model in (
+    (None, Inventory), ("nodes", Node), ("streams", Stream), ("defaults", Defaults)
+):  # fmt: skip
+    register_keys("Inventory", _section, _model)
+
+
+def load_inventory(path: Path) -> Inventory:
+    """Read and check hosts.yaml. Raises ConfigError naming file, line, key, value and what is allowed."""
+    data = load_yaml(path)
+    inventory = validate(Inventory, data, path)
+    _check_references(inventory, data, path)
+    return inventory
+
+
+def _check_references(inventory: Inventory, data: Any, path: Path) -> None:
+    def fail(location: tuple[str | int, ...], message: str, value: object = None, allowed: str | None = None) -> None:
+        from labconsole.model.yaml_file import key_text
+
+        raise ConfigError(
+            message, file=str(path), line=line_of(data, location), key=key_text(location), value=value, allowed=allowed
+        )
+
+    uuts = [name for name, node in inventory.nodes.items() if "uut" in node.roles]
+    if len(uuts) != 1:
+        fail(("nodes",), "exactly one node must have the role uut", ", ".join(uuts) or "none")
+    for name, node in inventory.nodes.items():
+        if node.jump is not None and node.jump not in inventory.nodes and "@" not in node.jump and "." not in node.jump:
+            fail(("nodes", name, "jump"), "is neither a node nor a host", node.jump, "a node's name or host[:port]")
+    seen: dict[tuple[str, str], str] = {}
+    for index, stream in enumerate(inventory.streams):
+        for key, role in (("source", "source"), ("sink", "sink")):
+            end: Endpoint = getattr(stream, key)
+            if end.node not in inventory.nodes:
+                fail(("streams", index, key), "names a node that does not exist", end.node, ", ".join(inventory.nodes))
+            if role not in inventory.nodes[end.node].roles:
+                fail(("streams", index, key), f"names a node without the role {role}", end.node)
+        nics = {
+            "source": str(stream.source),
+            "uut_in": f"{uuts[0]}/{stream.uut_in}",
+            "uut_out": f"{uuts[0]}/{stream.uut_out}",
+            "sink": str(stream.sink),
+        }
+        for kind, items in (
+            ("name", {"name": stream.name}),
+            ("interface", nics),
+            ("address", {"source_ip": stream.source_ip, "sink_ip": stream.sink_ip}),
+        ):
+            for key, value in items.items():
+                if (kind, value) in seen:
+                    fail(("streams", index, key), f"duplicate {kind}, already used by {seen[(kind, value)]}", value)
+                seen[(kind, value)] = f"streams[{index}].{key}"
+
+
+DEFAULT_INVENTORY = Path("hosts.yaml")

@@ -1,0 +1,129 @@
+"""YAML files that know their line numbers: a pydantic complaint becomes file:line: key: what, got, allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import MarkedYAMLError
+
+from labconsole.errors import ConfigError
+
+M = TypeVar("M", bound=BaseModel)
+
+MAX_FILE_BYTES = 4 * 1024 * 1024
+"""A plan or an inventory of this size is a mistake (a capture, a core file), not a configuration."""
+
+
+def load_yaml(path: Path) -> CommentedMap:
+    """The mapping in a YAML file, with line numbers. Raises ConfigError naming the file and line."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigError(f"is larger than {MAX_FILE_BYTES} bytes; is it the right file?", file=str(path))
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError("no such file", file=str(path)) from None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"cannot be read: {exc}", file=str(path)) from exc
+    try:
+        data = YAML(typ="rt", pure=True).load(StringIO(text))
+    except MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        problem = exc.problem or exc.context or "unreadable"
+        raise ConfigError(
+            f"not valid YAML: {problem}", file=str(path), line=mark.line + 1 if mark else None
+        ) from exc
+    except (ValueError, RecursionError) as exc:
+        raise ConfigError(f"not valid YAML: {exc}", file=str(path)) from exc
+    if not isinstance(data, CommentedMap):
+        raise ConfigError("must be a mapping of keys to values", file=str(path), line=1)
+    return data
+
+
+def line_of(data: Any, location: Sequence[str | int]) -> int | None:
+    """1-based line of a value in a loaded file, or of the nearest thing around it that has one."""
+    line = None
+    node = data
+    for step in location:
+        try:
+            if isinstance(node, CommentedMap) and step in node:
+                line = node.lc.key(step)[0] + 1
+            elif isinstance(node, CommentedSeq) and isinstance(step, int) and step < len(node):
+                line = node.lc.item(step)[0] + 1
+            else:
+                break
+            node = node[step]
+        except (KeyError, AttributeError, TypeError):
+            break
+    return line
+
+
+def key_text(location: Sequence[str | int]) -> str:
+    """``("streams", 0, "sink")`` as ``streams[0].sink``."""
+    text = ""
+    for step in location:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
+    return text
+
+
+def plain(data: Any) -> Any:
+    """The loaded data as ordinary dicts and lists."""
+    if isinstance(data, dict):
+        return {str(k): plain(v) for k, v in data.items()}
+    if isinstance(data, list):
+        return [plain(v) for v in data]
+    return data
+
+
+def validate(model: type[M], data: CommentedMap, path: Path) -> M:
+    """``data`` as ``model``. Raises ConfigError for the first thing that is wrong, with its line."""
+    try:
+        return model.model_validate(plain(data))
+    except ValidationError as exc:
+        raise config_error(exc, data, path) from None
+
+
+def config_error(exc: ValidationError, data: CommentedMap, path: Path) -> ConfigError:
+    """The first complaint of pydantic, in our words."""
+    problem = exc.errors(include_url=False)[0]
+    location = tuple(p for p in problem["loc"] if not (isinstance(p, str) and p.startswith(("function-", "tagged-"))))
+    kind, context = problem["type"], problem.get("ctx", {})
+    value: object = problem.get("input")
+    allowed = None
+    if kind == "extra_forbidden":
+        message, value = "is not a known key", None
+        allowed = ", ".join(_known_keys(exc, location)) or None
+    elif kind == "missing":
+        message, value = "is required", None
+    elif kind == "value_error" and "error" in context:
+        message, _, allowed = str(context["error"]).partition(" | allowed: ")
+        if isinstance(value, (dict, list)):
+            value = None
+    elif kind in ("literal_error", "enum"):
+        message, allowed = "is not one of the allowed words", str(context.get("expected"))
+    else:
+        message = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
+        if isinstance(value, (dict, list)):
+            value = None
+    return ConfigError(
+        message, file=str(path), line=line_of(data, location), key=key_text(location), value=value, allowed=allowed or None
+    )
+
+
+def _known_keys(exc: ValidationError, location: Sequence[str | int]) -> list[str]:
+    return KNOWN_KEYS.get((exc.title, tuple(s for s in location[:-1] if isinstance(s, str))[:1]), [])
+
+
+KNOWN_KEYS: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+"""(model, first step of the location) -> the keys that may stand there; filled by the models."""
+
+
+def register_keys(title: str, section: str | None, model: type[BaseModel]) -> None:
+    """Tell which keys a section of a file may hold, for the message about an unknown one."""
+    keys = [field.alias or name for name, field in model.model_fields.items()]
+    KNOWN_KEYS[(title, (section,) if section else ())] = keys
