@@ -1,0 +1,41 @@
+"""Counter differences and rates. Pure arithmetic: no I/O, no clock."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from labconsole.agent.wire import STAT_NAMES
+from labconsole.errors import CounterInconsistency
+
+
+class CounterSample(NamedTuple):
+    """All statistics of one interface at one instant of its node's monotonic clock."""
+
+    monotonic_ns: int
+    values: tuple[int, ...]
+
+
+def counter_difference(before: int, after: int, *, name: str = "counter") -> int:
+    """``after - before``. Raises CounterInconsistency on a decrease: a reset or a wrap is never guessed at."""
+    if after < before:
+        raise CounterInconsistency(f"{name} decreased from {before} to {after}")
+    return after - before
+
+
+def sample_difference(before: CounterSample, after: CounterSample) -> dict[str, int]:
+    """Difference of every statistic both samples hold, by name."""
+    return {
+        name: counter_difference(old, new, name=name)
+        for name, old, new in zip(STAT_NAMES, before.values, after.values, strict=False)
+    }
+
+
+def interval_rates(before: CounterSample, after: CounterSample) -> dict[str, float]:
+    """Rates in 1/s over the *measured* interval between two samples.
+
+    Raises CounterInconsistency when a counter decreased or no time passed: that interval is void.
+    """
+    elapsed_ns = after.monotonic_ns - before.monotonic_ns
+    if elapsed_ns <= 0:
+        raise CounterInconsistency(f"no time passed between two samples ({elapsed_ns} ns)")
+    return {name: count * 1e9 / elapsed_ns for name, count in sample_difference(before, after).items()}

@@ -1,0 +1,160 @@
+"""The run record, format 1: what is stored, printed by --json and exported. docs/data-format.md explains every field.
+
+Intended, offered and measured are three quantities and three fields. None means "not known", never zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+FORMAT = 1
+"""Incremented when an older reader would misread a newer record."""
+
+Status = Literal["valid", "suspect", "invalid"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Reason(_Part):
+    """Why a run is not simply valid: a stable code and a sentence with the evidence."""
+
+    code: str
+    detail: str
+
+
+class Verdict(_Part):
+    """valid, suspect (stands, with a doubt that is named) or invalid (enters no mean)."""
+
+    status: Status
+    reasons: tuple[Reason, ...] = ()
+
+
+class PlanRef(_Part):
+    """Which point of which plan a run is."""
+
+    name: str
+    hash: str
+    point: int
+    repetition: int
+    seed: int
+
+
+class Requested(_Part):
+    """What was asked for. ``target_bps`` is bandwidth on the wire per source."""
+
+    platform: str
+    frame_size_bytes: int
+    frame_size_includes_fcs: bool
+    sources: int
+    target_bps: int | Literal["max"]
+    background: str
+    duration_s: float
+    generator: str
+    observe: str
+
+
+class Capture(_Part):
+    """tcpdump's own words: ``complete`` is True only when it says that it dropped nothing."""
+
+    captured_packets: int
+    dropped_packets: int | None
+    complete: bool
+
+
+class Sequence(_Part):
+    """From pktgen's sequence numbers. ``lost_runs``: run length (as text, a JSON key) to how many."""
+
+    lost_runs: dict[str, int]
+    reordered_packets: int
+    duplicate_packets: int
+
+
+class Hop(_Part):
+    """One point of a stream's path; ``lost_packets`` went missing between the hop before and this one."""
+
+    hop: str
+    node: str
+    interface: str
+    packets: int | None
+    lost_packets: int | None
+
+
+class StreamRecord(_Part):
+    """One stream of one run. ``*_bps`` is bandwidth on the wire; ``loss_packets`` = offered - measured, any sign."""
+
+    name: str
+    generator: str
+    generator_version: str | None
+    delay_ns: int
+    burst_packets: int | None
+    intended_packets: int | None
+    intended_pps: float | None
+    offered_packets: int | None
+    offered_duration_s: float | None
+    offered_pps: float | None
+    offered_bps: float | None
+    measured_packets: int | None
+    measured_pps: float | None
+    measured_bps: float | None
+    measured_from: Literal["capture", "counters"] | None
+    loss_packets: int | None
+    loss_ratio: float | None
+    capture: Capture | None
+    counters: dict[str, int | None]
+    sequence: Sequence | None
+    ledger: tuple[Hop, ...]
+    unplaced_packets: int | None
+
+
+class Total(_Part):
+    """Sums over the streams; None when a summand is not known."""
+
+    offered_packets: int | None
+    offered_pps: float | None
+    offered_bps: float | None
+    measured_packets: int | None
+    measured_pps: float | None
+    measured_bps: float | None
+    loss_packets: int | None
+    loss_ratio: float | None
+
+
+class Failure(_Part):
+    """What stopped a run before its end: a stable word, the operation, a sentence."""
+
+    failure: str
+    operation: str | None
+    node: str | None
+    message: str
+
+
+class RunRecord(_Part):
+    """One run. The same object in the store, in --json and in exports."""
+
+    run_id: str
+    format: int = FORMAT
+    started_at: str
+    finished_at: str
+    testbed: str
+    testbed_fingerprint: str
+    emulated: bool
+    operator: str
+    labconsole_version: str
+    plan: PlanRef | None
+    requested: Requested
+    streams: tuple[StreamRecord, ...]
+    total: Total
+    background: dict[str, Any] | None
+    verdict: Verdict
+    influences: tuple[dict[str, Any], ...] = ()
+    environment: dict[str, Any] = Field(default_factory=dict)
+    timeline: dict[str, Any] = Field(default_factory=dict)
+    failure: Failure | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as plain JSON types."""
+        return self.model_dump(mode="json")
