@@ -1,0 +1,69 @@
+"""What the engine needs from the outside, as protocols: links to nodes, a store. nodes/ and store/ provide them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from labconsole.model.inventory import Inventory
+from labconsole.model.record import RunRecord
+
+AgentEvent = Callable[[str, dict[str, Any]], None]
+"""Called with the node's name and one checked event of its agent, on the event loop; must not block."""
+
+
+class AgentLink(Protocol):
+    """One node: an SSH session with a running agent in it.
+
+    ``clock_offset_ns`` is the node's wall clock minus ours, known to +- ``clock_error_ns`` (half the round trip).
+    ``monotonic_offset_ns`` is the node's monotonic clock minus ours, to the same bound.
+    """
+
+    name: str
+    hello: dict[str, Any]
+    round_trip_s: float
+    clock_offset_ns: int
+    monotonic_offset_ns: int
+    clock_error_ns: int
+
+    async def request(self, op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
+        """Ask the agent. Raises AgentError (it refused), NodeLost (it or the link went away, or no answer in time)."""
+        ...
+
+    async def measure_clock(self) -> None:
+        """Refresh round trip and clock offsets with a few pings."""
+        ...
+
+    async def close(self) -> None:
+        """Close; the agent ends and undoes everything. Returns when it is gone or after a bound."""
+        ...
+
+    async def wait_lost(self) -> str:
+        """Return the reason once the link is lost without close() having been called."""
+        ...
+
+
+class Connect(Protocol):
+    """Opens a link to one node of an inventory. Raises NodeUnreachable or CapabilityMissing with what to do."""
+
+    async def __call__(self, name: str, inventory: Inventory, on_event: AgentEvent) -> AgentLink: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The time series of one run: column names and equally long columns of numbers, per table."""
+
+    tables: dict[str, dict[str, list[int | float | None]]]
+
+
+class RunSink(Protocol):
+    """Where finished runs go. Blocking; the engine calls it in a thread."""
+
+    def save(self, record: RunRecord, series: Series | None) -> None:
+        """Store one run durably, or raise StoreError and store nothing."""
+        ...
+
+    def completed_points(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[tuple[int, int]]:
+        """(point, repetition) of every valid or suspect run of this plan on this testbed."""
+        ...
