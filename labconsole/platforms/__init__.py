@@ -1,4 +1,4 @@
-"""Platform drivers: one module each, one contract (contract.py). A driver's name in hosts.yaml is its key here."""
+"""Platform drivers: one module each, one contract (engine/driver.py). A driver's name in hosts.yaml is its key here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
     from labconsole.model.inventory import Inventory
-    from labconsole.platforms.contract import Driver
+    from labconsole.engine.driver import Driver
 
 DRIVERS = ("raw", "container")
 

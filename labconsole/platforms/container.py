@@ -11,7 +11,7 @@ from typing import Any
 
 from labconsole.engine.ports import AgentLink
 from labconsole.errors import ConfigError
-from labconsole.platforms.contract import PathPoint, Prepared, StreamPath, StreamWiring
+from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiring
 from labconsole.platforms.forwarding import describe_change, route_changes
 
 TOKEN = "platform"
