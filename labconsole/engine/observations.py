@@ -1,0 +1,53 @@
+"""What one trial saw, before anything is judged or derived: raw counts with the node and the clock they came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from labconsole.engine.driver import StreamPath
+from labconsole.measure.rates import CounterSample
+from labconsole.model.inventory import Stream
+from labconsole.model.record import Failure
+
+Snapshot = dict[tuple[str, str], CounterSample]
+"""(namespace, interface) to its counters, of one node at one instant."""
+
+
+def parse_snapshot(reply: dict[str, Any]) -> Snapshot:
+    """A checked ``counters.read`` reply as a snapshot."""
+    return {
+        (namespace, name): CounterSample(reply["monotonic_ns"], tuple(values))
+        for namespace, rows in reply["namespaces"].items()
+        for _index, name, values in rows
+    }
+
+
+@dataclass(slots=True)
+class StreamSeen:
+    """One stream: what its generator, its capture and the counters on its way said. None: it did not say."""
+
+    stream: Stream
+    path: StreamPath
+    prepared: dict[str, Any] | None = None
+    generated: dict[str, Any] | None = None
+    capture: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class TrialSeen:
+    """Everything one trial observed. ``start_skew_s`` is between first and last source, clocks reconciled."""
+
+    run_id: str
+    started_at: str
+    streams: list[StreamSeen] = field(default_factory=list)
+    before: dict[str, Snapshot] = field(default_factory=dict)
+    after: dict[str, Snapshot] = field(default_factory=dict)
+    attestation: dict[str, Any] = field(default_factory=dict)
+    start_skew_s: float | None = None
+    drained: bool | None = None
+    missed_samples: int = 0
+    aborted: bool = False
+    failure: Failure | None = None
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    timeline: dict[str, float] = field(default_factory=dict)
