@@ -114,6 +114,10 @@ class Telemetry:
             del self.interfaces[key]
         self.revision += 1
 
+    def interface_name(self, node: str, namespace: str, index: int) -> str | None:
+        """Name of the interface with this index, or None while its link is not known yet."""
+        return self._names.get((node, namespace, index))
+
     def add_counters(self, node: str, event: dict[str, Any]) -> None:
         """Take one checked ``counters`` event of a node."""
         for namespace, rows in event["namespaces"].items():
