@@ -1,0 +1,434 @@
+"""A connected testbed: what the console and the headless commands both drive, one batch of trials at a time.
+
+The session owns the links (it reconnects lost ones with back-off), the live telemetry, the platform that is set up on
+the UUT, and the lease. Everything it changed on a node is undone when a batch ends, well or badly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import logging
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from labconsole.engine.assemble import build_record
+from labconsole.engine.driver import Driver, Prepared, StreamWiring
+from labconsole.engine.events import (
+    Event,
+    Listener,
+    NodeChanged,
+    NodeState,
+    Notice,
+    Phase,
+    PhaseChanged,
+    TrialFinished,
+    TrialStarted,
+)
+from labconsole.engine.learning import wait_forwarding
+from labconsole.engine.live import LiveStreams
+from labconsole.engine.ports import AgentLink, Connect, RunSink
+from labconsole.engine.telemetry import NodeLive, Telemetry
+from labconsole.engine.trial import Trial, TrialSettings
+from labconsole.engine.verdict import Tolerances
+from labconsole.errors import ConfigError, LabError, MeasurementError, NodeError, NodeUnreachable, StoreError
+from labconsole.model.inventory import Inventory
+from labconsole.model.record import PlanRef, RunRecord
+from labconsole.model.request import TrialRequest, check_request
+
+log = logging.getLogger("labconsole.engine")
+
+RECONNECT_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+"""Waits between attempts to reach a lost node again; the last one repeats."""
+
+DriverFor = Callable[[str, Inventory], Driver]
+
+
+def utc_now() -> str:
+    """Now, as RFC 3339 in UTC with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def new_run_id() -> str:
+    """An identifier that sorts by time: UTC to the second and six random hex digits."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+class Session:
+    """One operator's session on one testbed. connect() and close() bracket its life."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        *,
+        connect: Connect,
+        driver_for: DriverFor,
+        store: RunSink,
+        tolerances: Tolerances | None = None,
+    ) -> None:
+        self.inventory, self.store = inventory, store
+        self.tolerances = tolerances or Tolerances()
+        self.telemetry = Telemetry()
+        self.operator = f"{getpass.getuser()}@{socket.gethostname()}"
+        for name, node in inventory.nodes.items():
+            self.telemetry.nodes[name] = NodeLive(name, node.roles)
+        self._connect_node, self._driver_for = connect, driver_for
+        self._links: dict[str, AgentLink] = {}
+        self._facts: dict[str, dict[str, Any]] = {}
+        self._listeners: list[Listener] = []
+        self._keepers: dict[str, asyncio.Task[None]] = {}
+        self._first_attempt: dict[str, asyncio.Future[NodeError | None]] = {}
+        self._trial: Trial | None = None
+        self._batch = asyncio.Lock()
+        self._stop_batch = False
+        self._prepared: tuple[str, Prepared, Driver] | None = None
+
+    # Listening
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call ``listener`` with every event from now on; returns what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def _emit(self, event: Event) -> None:
+        for listener in list(self._listeners):
+            try:
+                listener(event)
+            except Exception:  # a listener's fault must not void a measurement
+                log.exception("a listener failed on %s", type(event).__name__)
+
+    # Links
+
+    @property
+    def running(self) -> bool:
+        """True while a batch of trials is under way."""
+        return self._batch.locked()
+
+    async def connect(self, nodes: Iterable[str] | None = None) -> None:
+        """Connect to the nodes (default: all) at once; returns when each is connected or has failed the first time.
+
+        A node that fails raises nothing here: it is told as NodeChanged and tried again in the background.
+        """
+        loop = asyncio.get_running_loop()
+        for name in nodes or self.inventory.nodes:
+            if name not in self._keepers:
+                self._first_attempt[name] = loop.create_future()
+                self._keepers[name] = asyncio.create_task(self._keep_connected(name), name=f"link {name}")
+        await asyncio.gather(*self._first_attempt.values())
+
+    async def close(self) -> None:
+        """Stop what runs, close every link. The agents undo what is left; returns when they are gone."""
+        await self.abort()
+        async with asyncio.timeout(30):
+            await self._batch.acquire()
+        for task in self._keepers.values():
+            task.cancel()
+        await asyncio.gather(*self._keepers.values(), return_exceptions=True)
+        self._keepers.clear()
+
+    async def _keep_connected(self, name: str) -> None:
+        """Own one node's link for the life of the session."""
+        first = self._first_attempt[name]
+        failures = 0
+        while True:
+            self._node_state(name, NodeState.CONNECTING)
+            link: AgentLink | None = None
+            try:
+                link = await self._connect_node(name, self.inventory, self._on_agent_event)
+                await self._adopt(link)
+                failures = 0
+                if not first.done():
+                    first.set_result(None)
+                reason = await link.wait_lost()
+                self._forget(name, reason)
+            except NodeError as exc:
+                self._node_state(name, NodeState.FAILED, exc.message)
+                if not first.done():
+                    first.set_result(exc)
+            except LabError as exc:
+                self._node_state(name, NodeState.FAILED, str(exc))
+                if not first.done():
+                    first.set_result(NodeUnreachable(name, str(exc)))
+            finally:
+                if link is not None:
+                    self._links.pop(name, None)
+                    await link.close()
+            await asyncio.sleep(RECONNECT_S[min(failures, len(RECONNECT_S) - 1)])
+            failures += 1
+
+    async def _adopt(self, link: AgentLink) -> None:
+        name = link.name
+        self.telemetry.set_links(name, (await link.request("links"))["links"])
+        self._facts[name] = await link.request("facts")
+        await link.request("counters.start", {"interval_s": self.inventory.defaults.sample_interval_s})
+        self._links[name] = link
+        live = self.telemetry.nodes[name]
+        live.round_trip_s, live.clock_offset_ns = link.round_trip_s, link.clock_offset_ns
+        live.kernel = str(link.hello.get("kernel", ""))
+        self._node_state(name, NodeState.CONNECTED)
+
+    def _forget(self, name: str, reason: str) -> None:
+        self._links.pop(name, None)
+        self._node_state(name, NodeState.LOST, reason)
+        if name == self.inventory.uut:
+            self._prepared = None  # its agent has undone it
+        if self._trial is not None:
+            self._trial.node_lost(name, reason)
+
+    def _node_state(self, name: str, state: NodeState, message: str = "") -> None:
+        live = self.telemetry.nodes[name]
+        if (live.state, live.message) == (state, message):
+            return
+        if live.state is NodeState.FAILED and state is NodeState.CONNECTING:
+            return  # keep the reason on screen while it is tried again
+        live.state, live.message = state, message
+        self.telemetry.revision += 1
+        self._emit(NodeChanged(node=name, state=state, message=message))
+
+    def _on_agent_event(self, node: str, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "counters":
+            self.telemetry.add_counters(node, event)
+            self.telemetry.nodes[node].missed_samples += event["missed"]
+        elif kind == "links":
+            self.telemetry.set_links(node, event["links"])
+        elif kind == "notice":
+            self._emit(Notice(severity="warning", message=event["message"], node=node))
+        if self._trial is not None:
+            self._trial.on_agent_event(node, event)
+
+    def _require(self, names: Iterable[str]) -> dict[str, AgentLink]:
+        links = {}
+        for name in names:
+            if name not in self._links:
+                message = self.telemetry.nodes[name].message or "is not connected"
+                raise NodeUnreachable(name, message, operation="connect")
+            links[name] = self._links[name]
+        return links
+
+    # Trials
+
+    async def run(self, request: TrialRequest, repetitions: int = 1) -> list[RunRecord]:
+        """Take one design point ``repetitions`` times and store every run.
+
+        Raises LabError when it cannot begin; what goes wrong later is in the records.
+        """
+        check_request(request, self.inventory)
+        records = []
+        async with self.batch(request) as take:
+            for repetition in range(1, repetitions + 1):
+                records.append(await take(request, None, repetition, repetitions))
+                if self._stop_batch:
+                    break
+                if repetition < repetitions:
+                    await self.settle(self.inventory.defaults.settle_s)
+        return records
+
+    async def abort(self) -> None:
+        """Stop the running trial and the batch it belongs to; what was measured is saved. Safe at any time."""
+        self._stop_batch = True
+        if self._trial is not None:
+            self._trial.abort()
+
+    @property
+    def stopping(self) -> bool:
+        """True once abort() was called in the running batch."""
+        return self._stop_batch
+
+    async def settle(self, seconds: float) -> None:
+        """Let the UUT restabilise between trials (RFC 2544 section 23 e)."""
+        if seconds > 0:
+            self._emit(PhaseChanged(run_id="", phase=Phase.SETTLING, expected_s=seconds))
+            await asyncio.sleep(seconds)
+
+    @asynccontextmanager
+    async def batch(self, request: TrialRequest) -> AsyncIterator[Callable[..., Any]]:
+        """Hold the testbed for several trials: lease taken, platform kept set up between them, all undone at the end.
+
+        Yields ``take(request, plan_ref, repetition, repetitions) -> RunRecord``. ``request`` is the first to come.
+        """
+        if self._batch.locked():
+            raise MeasurementError("a run is under way already")
+        async with self._batch:
+            self._stop_batch = False
+            leased: list[AgentLink] = []
+            try:
+                for link in self._require(self._nodes_of(request)).values():
+                    await link.request("lease.take", {"owner": self.operator, "purpose": request.describe()})
+                    leased.append(link)
+                yield self._take
+            finally:
+                await self._restore_platform()
+                for link in leased:
+                    await self._quietly(link, "lease.release")
+
+    def _nodes_of(self, request: TrialRequest) -> list[str]:
+        names = [self.inventory.uut]
+        for stream in self.inventory.streams[: request.sources]:
+            names += [stream.source.node, stream.sink.node]
+        return list(dict.fromkeys(names))
+
+    async def _take(
+        self,
+        request: TrialRequest,
+        plan: PlanRef | None = None,
+        repetition: int = 1,
+        repetitions: int = 1,
+        settings: TrialSettings | None = None,
+        tolerances: Tolerances | None = None,
+    ) -> RunRecord:
+        run_id = new_run_id()
+        self._emit(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))
+        self._emit(PhaseChanged(run_id=run_id, phase=Phase.PREPARING))
+        if request.background != "none":
+            raise ConfigError("is not available in this version", key="background", value=request.background, allowed="none")
+        links = self._require(self._nodes_of(request))
+        prepared = await self._prepare_platform(request, links, run_id)
+        live = LiveStreams(self.telemetry, self.inventory)
+        defaults = self.inventory.defaults
+        trial = Trial(
+            run_id=run_id,
+            inventory=self.inventory,
+            request=request,
+            links=links,
+            prepared=prepared,
+            settings=settings or self.settings(),
+            live=live,
+            emit=self._emit,
+        )
+        self._trial = trial
+        if self._stop_batch:
+            trial.abort()
+        self._mark_quiet(defaults.observe == "quiet" and request.observe == "quiet")
+        try:
+            seen = await trial.execute()
+        finally:
+            self._trial = None
+            self._mark_quiet(False)
+        record = build_record(
+            seen,
+            inventory=self.inventory,
+            request=request,
+            operator=self.operator,
+            plan=plan,
+            environment=self._environment(links, live),
+            finished_at=utc_now(),
+            tolerances=tolerances or self.tolerances,
+        )
+        live.settle(record)
+        await self._save(record, live)
+        return record
+
+    def settings(self, *, drain_s: float | None = None) -> TrialSettings:
+        """How trials are taken on this testbed unless a plan says otherwise."""
+        defaults = self.inventory.defaults
+        return TrialSettings(
+            drain_s=defaults.drain_s if drain_s is None else drain_s,
+            sample_interval_s=defaults.sample_interval_s,
+            capture_buffer_kib=defaults.capture_buffer_kib,
+            capture_directories={name: node.capture_dir for name, node in self.inventory.nodes.items()},
+        )
+
+    def _mark_quiet(self, quiet: bool) -> None:
+        self.telemetry.nodes[self.inventory.uut].quiet = quiet
+        self.telemetry.revision += 1
+
+    async def _save(self, record: RunRecord, live: LiveStreams) -> None:
+        """Store the run; a store that refuses is told, and the record still reaches every listener."""
+        try:
+            await asyncio.to_thread(self.store.save, record, live.series())
+        except StoreError as exc:
+            self._emit(Notice(severity="error", message=f"the run could not be saved: {exc}"))
+            self._emit(TrialFinished(record=record, saved=False))
+            raise
+        self._emit(PhaseChanged(run_id=record.run_id, phase=Phase.SAVED))
+        self._emit(TrialFinished(record=record, saved=True))
+
+    def _environment(self, links: dict[str, AgentLink], live: LiveStreams) -> dict[str, Any]:
+        return {
+            "nodes": {
+                name: {
+                    "facts": self._facts.get(name, {}),
+                    "round_trip_s": link.round_trip_s,
+                    "clock_offset_ns": link.clock_offset_ns,
+                    "clock_error_ns": link.clock_error_ns,
+                }
+                for name, link in links.items()
+            },
+            "series_interfaces": live.interface_names,
+            "series_rows_not_kept": live.rows_not_kept,
+        }
+
+    # The platform on the UUT
+
+    async def _prepare_platform(self, request: TrialRequest, links: dict[str, AgentLink], run_id: str) -> Prepared:
+        """Set the platform up for all streams whose nodes are connected, unless it stands already."""
+        if self._prepared is not None and self._prepared[0] == request.platform:
+            if all(s.name in self._prepared[1].paths for s in self.inventory.streams[: request.sources]):
+                return self._prepared[1]
+        await self._restore_platform()
+        driver = self._driver_for(request.platform, self.inventory)
+        streams = [s for s in self.inventory.streams if s.source.node in self._links and s.sink.node in self._links]
+        wirings = [self._wiring(stream) for stream in streams]
+        uut = links[self.inventory.uut]
+        prepared = await driver.prepare(uut, wirings)
+        self._prepared = (request.platform, prepared, driver)
+        self._emit(PhaseChanged(run_id=run_id, phase=Phase.LEARNING))
+        try:
+            await wait_forwarding(
+                self.inventory, self._links, prepared, self.inventory.streams[: request.sources],
+                generator=request.generator,
+            )  # fmt: skip
+        except BaseException:
+            await self._restore_platform()
+            raise
+        return prepared
+
+    async def _restore_platform(self) -> None:
+        if self._prepared is None:
+            return
+        _, _, driver = self._prepared
+        self._prepared = None
+        link = self._links.get(self.inventory.uut)
+        if link is None:
+            return
+        try:
+            await driver.restore(link)
+        except NodeError as exc:
+            self._emit(Notice(severity="warning", message=f"restoring the platform: {exc.message}", node=link.name))
+
+    def _wiring(self, stream: Any) -> StreamWiring:
+        uut = self.inventory.uut
+
+        def mac(node: str, interface: str) -> str:
+            live = self.telemetry.interfaces.get((node, "", interface))
+            if live is None:
+                present = ", ".join(sorted(k[2] for k in self.telemetry.interfaces if k[0] == node and not k[1]))
+                raise ConfigError(
+                    f"stream {stream.name}: {node} has no such interface", key="streams", value=interface, allowed=present
+                )
+            if not live.link.get("mac"):
+                raise NodeError(node, f"interface {interface} has no MAC address: it is not an Ethernet interface")
+            return str(live.link["mac"])
+
+        mac(stream.source.node, stream.source.interface)
+        return StreamWiring(
+            name=stream.name,
+            uut_in=stream.uut_in,
+            uut_in_mac=mac(uut, stream.uut_in),
+            uut_out=stream.uut_out,
+            uut_out_mac=mac(uut, stream.uut_out),
+            sink_mac=mac(stream.sink.node, stream.sink.interface),
+            source_ip=stream.source_ip,
+            sink_ip=stream.sink_ip,
+        )
+
+    async def _quietly(self, link: AgentLink, op: str) -> None:
+        try:
+            await link.request(op, timeout_s=5)
+        except NodeError as exc:
+            log.info("%s on %s: %s", op, link.name, exc.message)
