@@ -45,6 +45,9 @@ log = logging.getLogger("labconsole.engine")
 RECONNECT_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between attempts to reach a lost node again; the last one repeats."""
 
+ETHERNET_HEADER_BYTES = 14
+"""An interface's MTU counts the payload of the frame, the frame size counts this as well."""
+
 DriverFor = Callable[[str, Inventory], Driver]
 
 
@@ -287,6 +290,7 @@ class Session:
         if request.background != "none":
             raise ConfigError("is not available in this version", key="background", value=request.background, allowed="none")
         links = self._require(self._nodes_of(request))
+        self._check_mtu(request)
         prepared = await self._prepare_platform(request, links, run_id)
         live = LiveStreams(self.telemetry, self.inventory)
         defaults = self.inventory.defaults
@@ -322,6 +326,27 @@ class Session:
         live.settle(record)
         await self._save(record, live)
         return record
+
+    def _check_mtu(self, request: TrialRequest) -> None:
+        """Refuse a frame that an interface on its way would not carry."""
+        for stream in self.inventory.streams[: request.sources]:
+            ends = [
+                (stream.source.node, stream.source.interface),
+                (self.inventory.uut, stream.uut_in),
+                (self.inventory.uut, stream.uut_out),
+                (stream.sink.node, stream.sink.interface),
+            ]
+            for node, interface in ends:
+                live = self.telemetry.interfaces.get((node, "", interface))
+                mtu = live.link.get("mtu") if live is not None else None
+                if mtu is not None and request.pkt_size_bytes - ETHERNET_HEADER_BYTES > mtu:
+                    fcs = request.frame_size_bytes - request.pkt_size_bytes
+                    raise ConfigError(
+                        f"is above what {node}/{interface} carries (MTU {mtu})",
+                        key="frame_size",
+                        value=request.frame_size_bytes,
+                        allowed=f"at most {mtu + ETHERNET_HEADER_BYTES + fcs}",
+                    )
 
     def settings(self, *, drain_s: float | None = None) -> TrialSettings:
         """How trials are taken on this testbed unless a plan says otherwise."""
