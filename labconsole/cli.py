@@ -1,0 +1,176 @@
+"""The command line: parses, imports what a command needs, calls it, turns errors into one sentence and an exit code.
+
+Imports of the package happen inside the commands, so that ``--help`` stays fast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from labconsole import __version__
+from labconsole.errors import ConfigError, LabError
+
+EXIT_INTERRUPTED = 130
+
+EPILOG = """\
+exit status: 0 done; 1 done, but a run is invalid or a check failed; 2 bad usage or bad file;
+             3 testbed unreachable or lost; 130 interrupted
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of every command."""
+    parser = argparse.ArgumentParser(
+        prog="labconsole",
+        description="Measure how well a machine forwards packets when it is virtualized. Without a command: the console.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"labconsole {__version__}")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr; -vv also tracebacks")
+    testbed = argparse.ArgumentParser(add_help=False)
+    testbed.add_argument("--hosts", type=Path, metavar="FILE", help="the testbed (default: ./hosts.yaml)")
+    stored = argparse.ArgumentParser(add_help=False)
+    stored.add_argument("--store", metavar="URL", help="where runs are saved (default: the user's data directory)")
+    machine = argparse.ArgumentParser(add_help=False)
+    machine.add_argument("--json", action="store_true", help="JSON lines on stdout, nothing else there")
+
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    commands.add_parser("console", help="the console (default)", parents=[common, testbed, stored])
+    demo = commands.add_parser("demo", help="local lab up, console on it, lab down on leaving", parents=[common, stored])
+    demo.add_argument("--sources", type=int, default=3, metavar="N", help="sources of the lab (default: 3)")
+    _add_lab(commands, common, machine)
+    _add_run(commands, [common, testbed, stored, machine])
+    replay = commands.add_parser(
+        "replay", help="execute or resume a plan headless", parents=[common, testbed, stored, machine]
+    )
+    replay.add_argument("plan", type=Path, help="a plan file, such as plans/sanity.yaml")
+    replay.add_argument("--dry-run", action="store_true", help="list the points and the time they take; touch nothing")
+    runs = commands.add_parser("runs", help="saved runs", parents=[common, stored, machine])
+    runs.add_argument("action", nargs="?", choices=("list", "show"), default="list")
+    runs.add_argument("run_id", nargs="?", help="with show: a run's id or the beginning of it")
+    runs.add_argument("--limit", type=int, default=20, metavar="N", help="newest N runs (default: 20)")
+    analyze = commands.add_parser(
+        "analyze", help="count a capture the way a trial does", parents=[common, machine]
+    )
+    analyze.add_argument("file", type=Path, help="pcap or pcapng")
+    return parser
+
+
+def _add_lab(commands: Any, common: argparse.ArgumentParser, machine: argparse.ArgumentParser) -> None:
+    lab = commands.add_parser("lab", help="the local testbed, real in every part")
+    actions = lab.add_subparsers(dest="lab_action", metavar="ACTION", required=True)
+    up = actions.add_parser("up", help="build it and leave it running", parents=[common, machine])
+    up.add_argument("--name", default="local", help="several labs may run under different names (default: local)")
+    up.add_argument("--sources", type=int, default=3, metavar="N", help="sources, and as many sinks (default: 3)")
+    up.add_argument("--link-speed", default="1Gbit", metavar="RATE", help="of every link, or none (default: 1Gbit)")
+    up.add_argument(
+        "--loss", action="append", default=[], metavar="HOP=RATIO",
+        help="drop a known share at a known place, such as uut/out=0.07; may be given again",
+    )  # fmt: skip
+    up.add_argument(
+        "--generator", choices=("afpacket", "pktgen"), default="afpacket",
+        help="pktgen: the whole lab inside a machine whose kernel has pktgen (needs qemu)",
+    )  # fmt: skip
+    up.add_argument("--ssh-server", choices=("builtin", "openssh"), default="builtin")
+    up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of that machine (default: tcg)")
+    for action, text in (("down", "remove it"), ("status", "what is running, and the drops it injected")):
+        sub = actions.add_parser(action, help=text, parents=[common, machine])
+        sub.add_argument("--name", default=None if action == "status" else "local")
+
+
+def _add_run(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
+    run = commands.add_parser("run", help="take one design point now", parents=parents)
+    run.add_argument("--platform", help="one of the inventory's (default: its first)")
+    run.add_argument("--frame-size", type=int, default=64, metavar="BYTES", help="without FCS (default: 64)")
+    run.add_argument("--includes-fcs", action="store_true", help="the frame size includes the FCS, as in RFC 2544")
+    run.add_argument("--sources", type=int, default=1, metavar="N")
+    run.add_argument(
+        "--target", default="10Mbit", metavar="RATE",
+        help="bandwidth on the wire per source, such as 100Mbit, or max (default: 10Mbit)",
+    )  # fmt: skip
+    run.add_argument("--background", default="none", help="load on a second guest (here: none)")
+    run.add_argument("--duration", type=float, default=10.0, metavar="S", help="seconds of traffic (default: 10)")
+    run.add_argument("--repetitions", type=int, default=1, metavar="N")
+    run.add_argument("--generator", choices=("auto", "pktgen", "afpacket"), help="default: the inventory's")
+    run.add_argument("--observe", choices=("quiet", "live"), help="sample the UUT quietly or live (default: the inventory's)")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; returns the exit status."""
+    args = build_parser().parse_args(argv)
+    verbose = getattr(args, "verbose", 0)
+    try:
+        return _dispatch(args)
+    except LabError as exc:
+        if verbose >= 2:
+            raise
+        sys.stderr.write(f"labconsole: {exc}\n")
+        return exc.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) went away: not an error; keep Python from complaining while it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as exc:
+        if verbose >= 2:
+            raise
+        sys.stderr.write(
+            f"labconsole: internal error: {type(exc).__name__}: {exc}\n"
+            "This is a fault of the program, not of your input; -vv shows where.\n"
+        )
+        return 1
+
+
+def _dispatch(args: argparse.Namespace) -> int:
+    command = args.command or "console"
+    if args.command is None:
+        args.hosts, args.store, args.verbose = None, None, 0
+    if command == "analyze":
+        return _analyze(args)
+    if command == "lab":
+        from labconsole import lab_commands
+
+        return lab_commands.dispatch(args)
+    if command == "runs":
+        from labconsole import headless
+
+        return headless.runs(args)
+    if command == "run":
+        from labconsole import headless
+
+        return headless.run(args)
+    if command == "replay":
+        from labconsole import headless
+
+        return headless.replay(args)
+    from labconsole import interactive
+
+    return interactive.demo(args) if command == "demo" else interactive.console(args)
+
+
+def _analyze(args: argparse.Namespace) -> int:
+    import json
+
+    from labconsole.captures import analyze_path, format_analysis
+
+    report = analyze_path(args.file)
+    sys.stdout.write(json.dumps(report) + "\n" if args.json else format_analysis(report) + "\n")
+    return 0
+
+
+def hosts_path(args: argparse.Namespace) -> Path:
+    """The inventory a command uses. Raises ConfigError with what to do when there is none."""
+    from labconsole.model.inventory import DEFAULT_INVENTORY
+
+    path: Path = args.hosts or DEFAULT_INVENTORY
+    if not path.exists():
+        hint = "; give --hosts FILE, or `labconsole demo` for a testbed on this machine" if args.hosts is None else ""
+        raise ConfigError(f"no such file{hint}", file=str(path))
+    return path

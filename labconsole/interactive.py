@@ -1,0 +1,41 @@
+"""The commands that open the console: ``console`` and ``demo``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def console(args: argparse.Namespace) -> int:
+    """``labconsole``: the console on an inventory."""
+    from labconsole.cli import hosts_path
+
+    return _open(hosts_path(args), args.store)
+
+
+def demo(args: argparse.Namespace) -> int:
+    """``labconsole demo``: local lab up, console on it, lab down on leaving (only if this command brought it up)."""
+    from labconsole import lab
+    from labconsole.errors import ConfigError
+
+    if not sys.stdout.isatty():
+        raise ConfigError("demo needs a terminal; without one use `labconsole lab up` and `labconsole run`")
+    was_up = lab.status("local") is not None
+    sys.stderr.write("building the local testbed: " + ("it is up already\n" if was_up else f"{args.sources} sources\n"))
+    status = lab.status("local") if was_up else lab.up(lab.LabSpec(sources=args.sources))
+    assert status is not None
+    try:
+        return _open(Path(status.hosts_file), args.store)
+    finally:
+        if not was_up:
+            sys.stderr.write("removing the local testbed\n")
+            lab.down("local")
+
+
+def _open(hosts: Path, store_url: str | None) -> int:
+    from labconsole.testbed import load_testbed, open_session
+    from labconsole.tui.app import run_console
+
+    inventory, store = load_testbed(hosts, store_url)
+    return run_console(lambda: open_session(inventory, store))
