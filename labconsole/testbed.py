@@ -1,0 +1,23 @@
+"""Wires a session together: the engine with real SSH, real platform drivers and a real store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from labconsole.engine.session import Session
+from labconsole.model.inventory import Inventory, load_inventory
+from labconsole.nodes import connect
+from labconsole.platforms import driver_for
+from labconsole.store import RunStore, open_store
+
+
+def open_session(inventory: Inventory, store: RunStore) -> Session:
+    """A session on this inventory; nothing is connected yet."""
+    for platform in inventory.platforms:
+        driver_for(platform, inventory)  # an unknown driver or option is said now, not in the middle of a plan
+    return Session(inventory, connect=connect, driver_for=driver_for, store=store)
+
+
+def load_testbed(hosts: Path, store_url: str | None) -> tuple[Inventory, RunStore]:
+    """Inventory and store, both checked. Raises ConfigError or StoreError."""
+    return load_inventory(hosts), open_store(store_url)

@@ -1,0 +1,93 @@
+"""Runs as plain lines of text for the headless commands. Units in every column; unknown is a dash, never a zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labconsole.model.record import RunRecord, StreamRecord
+from labconsole.store.summary import RunSummary
+from labconsole.units import format_count, format_rate_bps, format_target
+
+DASH = "–"
+
+
+def count(value: int | None) -> str:
+    """A count with thousands apart, or a dash."""
+    return DASH if value is None else format_count(value)
+
+
+def rate(value: float | None) -> str:
+    """A bandwidth on the wire, or a dash."""
+    return DASH if value is None else format_rate_bps(value)
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio as percent with the digits that matter, or a dash."""
+    return DASH if ratio is None else f"{100 * ratio:.4g} %"
+
+
+def _stream_line(stream: StreamRecord) -> str:
+    source = f"by {stream.measured_from}" if stream.measured_from else "not measured"
+    return (
+        f"  {stream.name:<8} offered {count(stream.offered_packets):>12} packets {rate(stream.offered_bps):>14}   "
+        f"measured {count(stream.measured_packets):>12} {rate(stream.measured_bps):>14}   "
+        f"loss {count(stream.loss_packets):>10} {percent(stream.loss_ratio):>10}   {source}, {stream.generator}"
+    )
+
+
+def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[str]:
+    """One run for people: streams, total, verdict with its reasons; with ``details`` also where packets went."""
+    asked = record.requested
+    fcs = "with FCS" if asked.frame_size_includes_fcs else "without FCS"
+    lines = [
+        f"{record.run_id}  {record.testbed}{' (emulated)' if record.emulated else ''}  {asked.platform}, "
+        f"{asked.frame_size_bytes} B {fcs}, {asked.sources} x {format_target(asked.target_bps)}, "
+        f"background {asked.background}, {asked.duration_s:g} s",
+        *(_stream_line(stream) for stream in record.streams),
+    ]
+    total = record.total
+    lines.append(
+        f"  {'total':<8} offered {count(total.offered_packets):>12} packets {rate(total.offered_bps):>14}   "
+        f"measured {count(total.measured_packets):>12} {rate(total.measured_bps):>14}   "
+        f"loss {count(total.loss_packets):>10} {percent(total.loss_ratio):>10}"
+    )
+    if details:
+        for stream in record.streams:
+            lines.append(f"  {stream.name}: packets by hop")
+            for hop in stream.ledger:
+                lines.append(
+                    f"    {hop.hop:<11} {hop.node + '/' + hop.interface:<24} {count(hop.packets):>14}"
+                    f"   lost before {count(hop.lost_packets)}"
+                )
+            lines.append(f"    unplaced {count(stream.unplaced_packets)}")
+    lines.append(f"  {record.verdict.status}" + ("" if saved else "; NOT SAVED"))
+    lines += [f"    {reason.code}: {reason.detail}" for reason in record.verdict.reasons]
+    return lines
+
+
+def run_row(record: RunRecord) -> str:
+    """One run as one line."""
+    asked, total = record.requested, record.total
+    return (
+        f"{record.run_id}  {asked.platform:<12} {asked.frame_size_bytes:>5} B  {asked.sources} x "
+        f"{format_target(asked.target_bps):>9}  offered {rate(total.offered_bps):>14}  "
+        f"measured {rate(total.measured_bps):>14}  loss {percent(total.loss_ratio):>9}  {record.verdict.status}"
+    )
+
+
+def runs_table(summaries: Sequence[RunSummary]) -> list[str]:
+    """Saved runs, newest first."""
+    if not summaries:
+        return ["no runs saved yet"]
+    lines = [
+        f"{'run':<24} {'testbed':<12} {'platform':<12} {'size B':>6} {'n':>2} {'target':>9} {'offered pps':>12} "
+        f"{'measured pps':>12} {'loss':>9}  verdict"
+    ]
+    for s in summaries:
+        lines.append(
+            f"{s.run_id:<24} {s.testbed:<12} {s.platform:<12} {s.frame_size_bytes:>6} {s.sources:>2} "
+            f"{format_target(s.target_bps if s.target_bps is not None else 'max'):>9} "
+            f"{DASH if s.offered_pps is None else f'{s.offered_pps:.0f}':>12} "
+            f"{DASH if s.measured_pps is None else f'{s.measured_pps:.0f}':>12} {percent(s.loss_ratio):>9}  {s.verdict}"
+        )
+    return lines
