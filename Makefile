@@ -1,0 +1,47 @@
+# Two commands: `make demo` (the main job) and `make test`. Each sets up what it needs first and says what it does.
+
+SHELL := /bin/sh
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+DEMO_PACKAGES := python3-venv iproute2 nftables tcpdump
+TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux jq procps qemu-system-x86 busybox-static cpio kmod zstd
+BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng wireshark-common
+
+.PHONY: demo test lint bench soak clean packages-demo packages-test packages-bench
+
+demo: packages-demo $(VENV)/.installed
+	$(BIN)/labconsole demo
+
+test: packages-test $(VENV)/.installed-test
+	$(BIN)/ruff check labconsole tests
+	$(BIN)/ruff format --check labconsole tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+bench: packages-bench $(VENV)/.installed-test
+	$(BIN)/python tests/benchmarks/run.py
+
+packages-demo: PACKAGES := $(DEMO_PACKAGES)
+packages-test: PACKAGES := $(TEST_PACKAGES)
+packages-bench: PACKAGES := $(BENCH_PACKAGES)
+packages-demo packages-test packages-bench:
+	@sh tests/packages.sh $(PACKAGES)
+
+$(VENV)/bin/python:
+	@echo "making a virtual environment in $(VENV)"
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	@echo "installing labconsole and the packages it needs into $(VENV)"
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
+	@echo "installing labconsole and its test tools into $(VENV)"
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV)
