@@ -1,0 +1,40 @@
+"""What every test shares: how a missing tool is treated, and a home that is not the user's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+
+def missing(reason: str) -> None:
+    """Skip with the reason, or fail in CI: there, what the machine lacks is a fault of the set-up."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"CI must have this: {reason}")
+    pytest.skip(reason)
+
+
+def require(*tools: str) -> None:
+    """The test needs these programs."""
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    for tool in tools:
+        if shutil.which(tool, path=path) is None:
+            missing(f"{tool} is not installed")
+
+
+def require_namespaces() -> None:
+    """The test needs to make network namespaces: root, or unprivileged user namespaces."""
+    if os.geteuid() != 0 and not Path("/proc/self/ns/user").exists():
+        missing("neither root nor user namespaces")
+
+
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """State, data and cache directories of this test's own."""
+    for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        directory = tmp_path / name.lower()
+        directory.mkdir()
+        monkeypatch.setenv(name, str(directory))
+    return tmp_path
