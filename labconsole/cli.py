@@ -42,7 +42,9 @@ def build_parser() -> argparse.ArgumentParser:
 
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("console", help="the console (default)", parents=[common, testbed, stored])
-    demo = commands.add_parser("demo", help="local lab up, console on it, lab down on leaving", parents=[common, stored])
+    demo = commands.add_parser(
+        "demo", help="local lab up, console on it, lab down on leaving", parents=[common, stored]
+    )
     demo.add_argument("--sources", type=int, default=3, metavar="N", help="sources of the lab (default: 3)")
     _add_lab(commands, common, machine)
     _add_run(commands, [common, testbed, stored, machine])
@@ -55,9 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     runs.add_argument("action", nargs="?", choices=("list", "show"), default="list")
     runs.add_argument("run_id", nargs="?", help="with show: a run's id or the beginning of it")
     runs.add_argument("--limit", type=int, default=20, metavar="N", help="newest N runs (default: 20)")
-    analyze = commands.add_parser(
-        "analyze", help="count a capture the way a trial does", parents=[common, machine]
-    )
+    analyze = commands.add_parser("analyze", help="count a capture the way a trial does", parents=[common, machine])
     analyze.add_argument("file", type=Path, help="pcap or pcapng")
     return parser
 
@@ -98,7 +98,9 @@ def _add_run(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     run.add_argument("--duration", type=float, default=10.0, metavar="S", help="seconds of traffic (default: 10)")
     run.add_argument("--repetitions", type=int, default=1, metavar="N")
     run.add_argument("--generator", choices=("auto", "pktgen", "afpacket"), help="default: the inventory's")
-    run.add_argument("--observe", choices=("quiet", "live"), help="sample the UUT quietly or live (default: the inventory's)")
+    run.add_argument(
+        "--observe", choices=("quiet", "live"), help="sample the UUT quietly or live (default: the inventory's)"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

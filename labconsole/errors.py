@@ -1,17 +1,17 @@
 """The exception tree. Every error a user can meet is one of these and reads as one sentence.
 
-    LabError                    base; carries ``failure``, a stable word that goes into run records
-      ConfigError               a file, a key or an argument is wrong             exit 2
-      NodeError                 something about one node                          exit 3
-        NodeUnreachable           could not connect or authenticate
-        NodeLost                  was connected, the link or the agent went away
-        CapabilityMissing         a tool, a module or a permission is absent
-        AgentError                the node refused or failed a request
-      LabSetupError             the local testbed could not be built or found     exit 3
-      MeasurementError          the trial is void; what was counted is kept       exit 1
-        CounterInconsistency      a counter decreased, or more came out than went in
-      CaptureFormatError        a capture file cannot be read                     exit 2
-      StoreError                the run store cannot be read or written           exit 2
+LabError                    base; carries ``failure``, a stable word that goes into run records
+  ConfigError               a file, a key or an argument is wrong             exit 2
+  NodeError                 something about one node                          exit 3
+    NodeUnreachable           could not connect or authenticate
+    NodeLost                  was connected, the link or the agent went away
+    CapabilityMissing         a tool, a module or a permission is absent
+    AgentError                the node refused or failed a request
+  LabSetupError             the local testbed could not be built or found     exit 3
+  MeasurementError          the trial is void; what was counted is kept       exit 1
+    CounterInconsistency      a counter decreased, or more came out than went in
+  CaptureFormatError        a capture file cannot be read                     exit 2
+  StoreError                the run store cannot be read or written           exit 2
 """
 
 from __future__ import annotations
@@ -40,7 +40,14 @@ class ConfigError(LabError):
         value: object = None,
         allowed: str | None = None,
     ) -> None:
-        self.message, self.file, self.line, self.key, self.value, self.allowed = message, file, line, key, value, allowed
+        self.message, self.file, self.line, self.key, self.value, self.allowed = (
+            message,
+            file,
+            line,
+            key,
+            value,
+            allowed,
+        )
         where = f"{file}:{line}: " if file and line else f"{file}: " if file else ""
         text = where + (f"{key}: " if key else "") + message
         if value is not None:

@@ -288,7 +288,9 @@ class Session:
         self._emit(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))
         self._emit(PhaseChanged(run_id=run_id, phase=Phase.PREPARING))
         if request.background != "none":
-            raise ConfigError("is not available in this version", key="background", value=request.background, allowed="none")
+            raise ConfigError(
+                "is not available in this version", key="background", value=request.background, allowed="none"
+            )
         links = self._require(self._nodes_of(request))
         self._check_mtu(request)
         prepared = await self._prepare_platform(request, links, run_id)
@@ -434,7 +436,10 @@ class Session:
             if live is None:
                 present = ", ".join(sorted(k[2] for k in self.telemetry.interfaces if k[0] == node and not k[1]))
                 raise ConfigError(
-                    f"stream {stream.name}: {node} has no such interface", key="streams", value=interface, allowed=present
+                    f"stream {stream.name}: {node} has no such interface",
+                    key="streams",
+                    value=interface,
+                    allowed=present,
                 )
             if not live.link.get("mac"):
                 raise NodeError(node, f"interface {interface} has no MAC address: it is not an Ethernet interface")

@@ -329,7 +329,6 @@ class Trial:
             },
         )
         limit_s = lead_s + self._request.duration_s * (1 + COUNT_SLACK_RATIO) + COUNT_SLACK_S + 5
-        waiting = [*self._done.values(), self._interrupt]
         deadline = loop.time() + limit_s
         while not all(f.done() for f in self._done.values()):
             if self._interrupt.done():
@@ -339,7 +338,8 @@ class Trial:
             if left_s <= 0:
                 self.seen.notes.append({"kind": "generator_overdue", "detail": f"not done {limit_s:.1f} s after start"})
                 break
-            await asyncio.wait([f for f in waiting if not f.done()], timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            pending: list[asyncio.Future[Any]] = [f for f in self._done.values() if not f.done()]
+            await asyncio.wait([*pending, self._interrupt], timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
         await self._collect_generators()
 
     async def _collect_generators(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from labconsole.model.record import Capture
 
@@ -28,7 +29,9 @@ def rate_pps(packets: int | None, duration_s: float | None) -> float | None:
     return packets / duration_s
 
 
-def choose_measured(capture: Capture | None, sink_rx_packets: int | None) -> tuple[int | None, str | None]:
+def choose_measured(
+    capture: Capture | None, sink_rx_packets: int | None
+) -> tuple[int | None, Literal["capture", "counters"] | None]:
     """Packets that arrived, and the witness: the capture when it is complete, else the sink's counter (design 3.3)."""
     if capture is not None and capture.complete:
         return capture.captured_packets, "capture"

@@ -84,7 +84,9 @@ def check_request(request: TrialRequest, inventory: Inventory, *, where: str = "
     if request.observe not in OBSERVE:
         refuse("observe", "is not a way to observe", request.observe, ", ".join(OBSERVE))
     if not 1 <= request.sources <= len(inventory.streams):
-        refuse("sources", "the testbed has no such number of streams", request.sources, f"1 to {len(inventory.streams)}")
+        refuse(
+            "sources", "the testbed has no such number of streams", request.sources, f"1 to {len(inventory.streams)}"
+        )
     if not 0 < request.duration_s <= MAX_DURATION_S:
         refuse("duration", "is out of range", request.duration_s, f"more than 0, at most {MAX_DURATION_S:g} s")
     if request.pkt_size_bytes < MIN_PKT_SIZE_BYTES:

@@ -35,9 +35,7 @@ def load_yaml(path: Path) -> CommentedMap:
     except MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         problem = exc.problem or exc.context or "unreadable"
-        raise ConfigError(
-            f"not valid YAML: {problem}", file=str(path), line=mark.line + 1 if mark else None
-        ) from exc
+        raise ConfigError(f"not valid YAML: {problem}", file=str(path), line=mark.line + 1 if mark else None) from exc
     except (ValueError, RecursionError) as exc:
         raise ConfigError(f"not valid YAML: {exc}", file=str(path)) from exc
     if not isinstance(data, CommentedMap):
@@ -111,7 +109,12 @@ def config_error(exc: ValidationError, data: CommentedMap, path: Path) -> Config
         if isinstance(value, (dict, list)):
             value = None
     return ConfigError(
-        message, file=str(path), line=line_of(data, location), key=key_text(location), value=value, allowed=allowed or None
+        message,
+        file=str(path),
+        line=line_of(data, location),
+        key=key_text(location),
+        value=value,
+        allowed=allowed or None,
     )
 
 

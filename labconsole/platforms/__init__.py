@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
-    from labconsole.model.inventory import Inventory
     from labconsole.engine.driver import Driver
+    from labconsole.model.inventory import Inventory
 
 DRIVERS = ("raw", "container")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiring
 from labconsole.engine.ports import AgentLink
 from labconsole.errors import ConfigError
-from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiring
 from labconsole.platforms.forwarding import describe_change, route_changes
 
 TOKEN = "platform"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 
-def route_changes(*, inbound: str, outbound: str, source_ip: str, sink_ip: str, sink_mac: str, namespace: str = "") -> (
-    list[dict[str, Any]]
-):
+def route_changes(
+    *, inbound: str, outbound: str, source_ip: str, sink_ip: str, sink_mac: str, namespace: str = ""
+) -> list[dict[str, Any]]:
     """Forward ``source_ip`` to ``sink_ip`` from one interface to the other.
 
     Forwarding is switched on for these two interfaces only, not for the machine. The route back to the source keeps
@@ -41,7 +41,9 @@ def describe_change(change: dict[str, Any]) -> str:
     if what == "route":
         return f"ip route replace {change['destination']} dev {change['interface']} scope link{inside}"
     if what == "neighbour":
-        return f"ip neigh replace {change['address']} lladdr {change['mac']} dev {change['interface']} permanent{inside}"
+        return (
+            f"ip neigh replace {change['address']} lladdr {change['mac']} dev {change['interface']} permanent{inside}"
+        )
     if what == "bridge":
         return f"bridge {change['name']} over {' and '.join(change['ports'])}{inside}"
     if what == "namespace":

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiring
 from labconsole.engine.ports import AgentLink
 from labconsole.errors import ConfigError
-from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiring
 from labconsole.platforms.forwarding import describe_change, route_changes
 
 TOKEN = "platform"
@@ -19,7 +19,9 @@ class RawDriver:
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         unknown = sorted(set(options) - {"forwarding"})
         if unknown:
-            raise ConfigError("is not an option of driver raw", key=f"platforms.{name}.{unknown[0]}", allowed="forwarding")
+            raise ConfigError(
+                "is not an option of driver raw", key=f"platforms.{name}.{unknown[0]}", allowed="forwarding"
+            )
         self.forwarding = options.get("forwarding", "route")
         if self.forwarding not in ("route", "bridge"):
             raise ConfigError(
