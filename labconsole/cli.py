@@ -26,7 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of every command."""
     parser = argparse.ArgumentParser(
         prog="labconsole",
-        description="Measure how well a machine forwards packets when it is virtualized. Without a command: the console.",
+        description="Measure how well a machine forwards packets when it is virtualized. No command: the console.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
