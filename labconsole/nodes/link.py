@@ -1,0 +1,276 @@
+"""One node: an SSH session with a running agent in it. ``connect`` opens it, ``NodeLink`` is what the engine holds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import asyncssh
+
+from labconsole.agent.wire import MAX_LINE_BYTES, WireError, encode
+from labconsole.engine.ports import AgentEvent
+from labconsole.errors import AgentError, NodeError, NodeLost, NodeUnreachable
+from labconsole.model.inventory import Inventory
+from labconsole.nodes.dial import Dialled, dial
+from labconsole.nodes.inbound import check_clock, check_event, check_reply
+from labconsole.nodes.route import find_route
+from labconsole.nodes.session import AgentSession
+from labconsole.nodes.startup import explain, too_old, version_command
+from labconsole.nodes.text import clean, last_line
+
+log = logging.getLogger("labconsole.nodes")
+
+CLOSE_S = 2.0
+PINGS = 5
+PROBE_S = 5.0
+MAX_NOTES = 10
+"""How often one link's oddities are logged; a node could send them by the thousand."""
+
+
+class NodeLink:
+    """See labconsole.engine.ports.AgentLink. Owns the connection and no task.
+
+    ``unknown_replies`` counts answers to nothing that is pending (late ones, mostly), ``unknown_events`` events of a
+    kind this console does not know.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dialled: Dialled,
+        channel: asyncssh.SSHClientChannel[bytes],
+        session: AgentSession,
+        on_event: AgentEvent,
+    ) -> None:
+        self.name = name
+        self.hello: dict[str, Any] = session.hello.result()
+        self.round_trip_s = 0.0
+        self.clock_offset_ns = 0
+        self.monotonic_offset_ns = 0
+        self.clock_error_ns = 0
+        self.unknown_replies = 0
+        self.unknown_events = 0
+        self._dialled = dialled
+        self._channel = channel
+        self._session = session
+        self._on_event = on_event
+        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._last_id = 0
+        self._closing = False
+        self._notes = 0
+        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        session.ended.add_done_callback(self._on_ended)
+        session.listen(self._receive)
+
+    async def request(self, op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
+        """Ask the agent and return its ``ok``. Raises AgentError (it refused) or NodeLost (gone, or no answer in time).
+
+        The content of ``ok`` is the node's word: checked for form only.
+        """
+        if self._session.ended.done():
+            raise NodeLost(self.name, self._session.ended.result(), operation=op)
+        if self._closing and op != "close":
+            raise NodeLost(self.name, "the link was closed", operation=op)
+        self._last_id += 1
+        number = self._last_id
+        line = encode({"id": number, "op": op, "args": args or {}})
+        if len(line) > MAX_LINE_BYTES:
+            raise AgentError(self.name, f"{op} is too long to send", code="bad_request", operation=op)
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._pending[number] = answer
+        try:
+            self._write(line, op)
+            async with asyncio.timeout(timeout_s):
+                reply = await answer
+        except TimeoutError as exc:
+            raise NodeLost(self.name, f"no answer to {op} within {timeout_s:g} s", operation=op) from exc
+        except _Ended as exc:
+            raise NodeLost(self.name, str(exc), operation=op) from None
+        finally:
+            self._pending.pop(number, None)
+        error = reply.get("error")
+        if error is not None:
+            raise AgentError(
+                self.name, error["message"], code=error["code"], operation=op, detail=error.get("detail")
+            )
+        ok: dict[str, Any] = reply["ok"]
+        return ok
+
+    async def measure_clock(self) -> None:
+        """Refresh round trip and clock offsets: of a few pings the fastest, which bounds the error most tightly."""
+        best: int | None = None
+        for _ in range(PINGS):
+            wall_ns, sent_ns = time.time_ns(), time.monotonic_ns()
+            reply = await self.request("ping", timeout_s=10.0)
+            round_trip_ns = time.monotonic_ns() - sent_ns
+            try:
+                node_monotonic_ns, node_wall_ns = check_clock(reply)
+            except WireError as exc:
+                self._session.end(f"sent something that is not of the protocol (ping: {exc.message})")
+                raise NodeLost(self.name, self._session.ended.result(), operation="ping") from exc
+            if best is None or round_trip_ns < best:
+                best = round_trip_ns
+                # The node read its clocks at some moment of the round trip; its middle is wrong by half of it at most.
+                half_ns = (round_trip_ns + 1) // 2
+                self.round_trip_s = round_trip_ns / 1e9
+                self.clock_error_ns = half_ns
+                self.monotonic_offset_ns = node_monotonic_ns - (sent_ns + half_ns)
+                self.clock_offset_ns = node_wall_ns - (wall_ns + half_ns)
+
+    async def close(self) -> None:
+        """End the agent, which undoes everything, then the connection. Each step is bounded; the last one is abort."""
+        if self._closing:
+            return
+        self._closing = True
+        try:
+            if not self._session.ended.done():
+                await self._say_goodbye()
+            await self._dialled.close()
+        finally:
+            self._dialled.abort()
+            self._session.end("the link was closed")
+
+    async def wait_lost(self) -> str:
+        """Return why the link was lost. Never returns once close() was called."""
+        return await asyncio.shield(self._lost)
+
+    async def _say_goodbye(self) -> None:
+        try:
+            reply = await self.request("close", timeout_s=CLOSE_S)
+            for failed in reply.get("failed") or ():
+                log.warning("%s: not undone: %s", self.name, clean(failed))
+            self._channel.write_eof()
+            async with asyncio.timeout(CLOSE_S):
+                await asyncio.shield(self._session.ended)
+        except NodeError as exc:
+            log.debug("%s: closing: %s", self.name, exc.message)
+        except (TimeoutError, OSError, asyncssh.Error) as exc:
+            log.debug("%s: closing: the agent did not end in time (%s)", self.name, clean(exc))
+
+    def _write(self, line: bytes, op: str) -> None:
+        try:
+            self._channel.write(line)
+        except OSError as exc:  # asyncssh: the channel is no longer open for sending
+            raise NodeLost(self.name, "the connection was lost", operation=op) from exc
+
+    def _receive(self, message: dict[str, Any]) -> None:
+        """One message of the agent's. Raises WireError, which ends the session, when it is not of the protocol."""
+        if "event" in message:
+            kind = check_event(message)
+            if kind is None:
+                self.unknown_events += 1
+                self._note("an event of an unknown kind: %s", message["event"])
+                return
+            if self._closing:
+                return
+            try:
+                self._on_event(self.name, message)
+            except Exception:
+                log.exception("%s: whoever listens failed on an event %s", self.name, kind)
+            return
+        number = message.get("id")
+        answer = self._pending.get(number) if type(number) is int else None
+        if answer is None or answer.done():
+            self.unknown_replies += 1
+            self._note("an answer to nothing that was asked: %s", number)
+            return
+        check_reply(message)
+        answer.set_result(message)
+
+    def _note(self, text: str, value: object) -> None:
+        self._notes += 1
+        if self._notes <= MAX_NOTES:
+            log.debug("%s: " + text, self.name, clean(value, 100))
+
+    def _on_ended(self, ended: asyncio.Future[str]) -> None:
+        reason = ended.result()
+        for answer in self._pending.values():
+            if not answer.done():
+                answer.set_exception(_Ended(reason))
+        if not self._closing:
+            log.warning("%s: lost: %s", self.name, reason)
+            if not self._lost.done():
+                self._lost.set_result(reason)
+            # The agent, if there still is one, sees its stdin end with the connection and undoes everything.
+            self._dialled.abort()
+
+
+class _Ended(Exception):
+    """Raised in whoever waits for an answer when the session ends."""
+
+
+async def connect(name: str, inventory: Inventory, on_event: AgentEvent) -> NodeLink:
+    """Log in to a node, start its agent and compare clocks.
+
+    Raises NodeUnreachable or CapabilityMissing with what to do. Cancelled, it leaves nothing open.
+    """
+    route = await asyncio.to_thread(find_route, name, inventory)
+    dialled = await dial(name, inventory, route)
+    try:
+        channel, session = await _start(name, inventory, dialled, route[-1].user)
+        link = NodeLink(name, dialled, channel, session, on_event)
+        try:
+            await link.measure_clock()
+        except NodeLost as exc:
+            raise NodeUnreachable(name, f"the agent started, then: {exc.message}", operation="connect") from exc
+    except BaseException:
+        dialled.abort()
+        raise
+    return link
+
+
+def program(python: str, become: str | None) -> tuple[str, bytes]:
+    """What starts an agent: the command line, and what that reads from its stdin first."""
+    from labconsole.nodes.package import launch_command, payload
+
+    return launch_command(python, become), payload()
+
+
+async def _start(
+    name: str, inventory: Inventory, dialled: Dialled, user: str
+) -> tuple[asyncssh.SSHClientChannel[bytes], AgentSession]:
+    node, timeout_s = inventory.nodes[name], inventory.defaults.connect_timeout_s
+    command, data = await asyncio.to_thread(program, node.python, node.become)
+    session = AgentSession(name)
+    try:
+        async with asyncio.timeout(timeout_s):
+            channel, _ = await dialled.connection.create_session(
+                lambda: session, command, encoding=None, request_pty=False
+            )
+            channel.write(data)
+            either: tuple[asyncio.Future[Any], ...] = (session.hello, session.ended)
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    except TimeoutError as exc:
+        heard = last_line(session.stderr) or last_line(session.junk)
+        text = f"no agent after {timeout_s:g} s: is the login shell of {user} waiting for something?"
+        raise NodeUnreachable(name, text + (f" ({heard})" if heard else ""), operation="connect") from exc
+    except (asyncssh.Error, OSError) as exc:
+        if not session.ended.done():
+            text = f"the SSH server refuses to run a command ({clean(exc, 200)})"
+            raise NodeUnreachable(name, text, operation="connect") from exc
+    if session.hello.done() and not session.hello.cancelled():
+        return channel, session
+    raise await _why_not(name, inventory, dialled, session, user)
+
+
+async def _why_not(
+    name: str, inventory: Inventory, dialled: Dialled, session: AgentSession, user: str
+) -> NodeError:
+    node = inventory.nodes[name]
+    if session.exit_status is None:
+        return NodeUnreachable(name, f"no agent: {session.ended.result()}", operation="connect")
+    error = explain(
+        name, user=user, python=node.python, become=node.become, exit_status=session.exit_status,
+        stderr=bytes(session.stderr), junk=bytes(session.junk),
+    )  # fmt: skip
+    if not isinstance(error, NodeUnreachable):
+        return error
+    try:
+        async with asyncio.timeout(PROBE_S):
+            result = await dialled.connection.run(version_command(node.python, node.become), encoding="utf-8")
+    except (TimeoutError, OSError, UnicodeDecodeError, asyncssh.Error) as exc:
+        log.debug("%s: the version of Python cannot be asked: %s", name, clean(exc))
+        return error
+    return too_old(name, node.python, str(result.stdout)[-64:]) or error

@@ -1,0 +1,63 @@
+"""Why an agent did not start, told from what the shell, sudo or Python said: which capability is absent, what to do."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from labconsole.errors import CapabilityMissing, NodeError, NodeUnreachable
+from labconsole.nodes.text import last_line
+
+MIN_PYTHON = (3, 9)
+_VERSION = re.compile(r"\b(\d+)\.(\d+)\b")
+
+
+def version_command(python: str, become: str | None) -> str:
+    """A command line that prints major.minor of the node's Python, whatever its age."""
+    code = "import sys; sys.stdout.write('%d.%d' % sys.version_info[:2])"
+    return shlex.join([*(["sudo", "-n"] if become else []), python, "-c", code])
+
+
+def explain(
+    name: str, *, user: str, python: str, become: str | None, exit_status: int | None, stderr: bytes, junk: bytes
+) -> NodeError:
+    """The error for an agent that ended before its hello."""
+    said = last_line(stderr) or last_line(junk)
+    text = stderr[-4096:].decode("utf-8", "replace").lower()
+    quoted = f" ({said})" if said else ""
+    absent = exit_status == 127 or "not found" in text or "no such file" in text
+    if become == "sudo" and absent and not re.search(r"^sudo: ", text, re.MULTILINE):
+        return _missing(name, f"no sudo there{quoted}: install it, or log in as root and remove `become: sudo`")
+    if become == "sudo" and re.search(r"password is required|terminal is required|askpass|conversation failed", text):
+        return _missing(name, f"sudo wants a password from {user}{quoted}; {_sudoers(user)}")
+    if become == "sudo" and re.search(r"sudoers|not allowed to|may not run", text):
+        return _missing(name, f"sudo does not let {user} in{quoted}; {_sudoers(user)}")
+    if absent and not text.lstrip().startswith("traceback"):
+        hint = "install Debian's python3-minimal or give `python:` in hosts.yaml"
+        return _missing(name, f"no {python} there{quoted}: {hint}")
+    if exit_status == 126:
+        return _missing(name, f"{python} cannot be run there{quoted}: give another `python:` in hosts.yaml")
+    status = "" if exit_status is None else f" (exit status {exit_status})"
+    return NodeUnreachable(
+        name, f"the agent did not start{status}" + (f": {said}" if said else ", and nothing said why"),
+        operation="connect",
+    )  # fmt: skip
+
+
+def too_old(name: str, python: str, answer: str) -> NodeError | None:
+    """The error for a Python older than the agent needs, from the output of version_command; None when it is not."""
+    found = _VERSION.search(answer)
+    if found is None or (int(found[1]), int(found[2])) >= MIN_PYTHON:
+        return None
+    wanted = ".".join(map(str, MIN_PYTHON))
+    return _missing(
+        name, f"{python} there is Python {found[0]}, too old; {wanted} or newer is needed: give `python:` in hosts.yaml"
+    )
+
+
+def _sudoers(user: str) -> str:
+    return f"allow it in a file made by `visudo -f /etc/sudoers.d/labconsole`: {user} ALL=(root) NOPASSWD: ALL"
+
+
+def _missing(name: str, text: str) -> NodeError:
+    return CapabilityMissing(name, text, operation="connect")
