@@ -95,6 +95,9 @@ class Tolerances(BaseModel):
     start_skew_s: Annotated[Seconds, Field(ge=0, le=60)] = 0.1
     """Between the first and the last source to start."""
 
+    foreign_packets: Annotated[int, Field(strict=True, ge=0)] = 0
+    """Packets that the sink's NIC may count beyond the captured ones (neighbour discovery, spanning tree)."""
+
 
 class PlanFile(BaseModel):
     """The file as written."""
@@ -349,7 +352,9 @@ def estimate(plan: Plan, inventory: Inventory, schedule: Sequence[tuple[int, int
     """Time for the schedule (default: all of it): traffic, waits, a fixed overhead, platform switches."""
     plan = plan.resolved(inventory)
     assert plan.settle_s is not None and plan.drain_s is not None
-    platforms = [plan.points[index].request.platform for index, _ in (plan.schedule() if schedule is None else schedule)]
+    platforms = [
+        plan.points[index].request.platform for index, _ in (plan.schedule() if schedule is None else schedule)
+    ]
     switches = sum(1 for _ in itertools.groupby(platforms))
     per_trial_s = plan.duration_s + plan.drain_s + plan.settle_s + TRIAL_OVERHEAD_S
     return Estimate(

@@ -1,0 +1,316 @@
+"""The store: runs saved in one transaction each, read without ever blocking the writer.
+
+A run's time series is on the disk under its final name before its row is committed, so no row points to a missing file;
+a crash in between leaves a file that nothing points to, which the next save of that run replaces.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import Connection, Row, Select, and_, func, insert, inspect, or_, select, tuple_, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from labconsole import __version__
+from labconsole.engine.ports import Series
+from labconsole.errors import StoreError
+from labconsole.model.record import RunRecord
+from labconsole.store.connection import IMMEDIATE, open_engine, store_errors
+from labconsole.store.location import StoreLocation
+from labconsole.store.records import parse_record, record_text, utc_text
+from labconsole.store.run_id import RUN_ID
+from labconsole.store.schema import SCHEMA_VERSION, SUMMARY_COLUMNS, metadata, row_of, runs, schema_version, summary_of
+from labconsole.store.series import load_series, publish_series, stage_series
+from labconsole.store.summary import EVERYTHING, RunFilter, RunSummary
+
+PAGE_RUNS = 200
+"""Records read at a time while streaming: a slow consumer then holds no snapshot that keeps the WAL from shrinking."""
+
+STALE_S = 3600.0
+"""Age after which a temporary file was left by a process that died."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """How many records an import added, and how many were there already."""
+
+    added: int
+    present: int
+
+
+class RunStore:
+    """All runs of a lab. Every method blocks and may be called from any thread, from several at once."""
+
+    def __init__(self, location: StoreLocation, *, write: bool = True) -> None:
+        self.path = location.path
+        self.series_dir = location.series_dir
+        self.writable = write
+        with store_errors(self.path, "open the run store"):
+            if location.own and write:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.parent.is_dir():
+                raise StoreError(f"{self.path}: cannot open the run store: there is no directory {self.path.parent}")
+            if self.path.is_dir():
+                raise StoreError(f"{self.path}: cannot open the run store: it is a directory")
+            if not write and not self.path.exists():
+                raise StoreError(f"{self.path}: no such run store; nothing has been saved there yet")
+            self._engine = open_engine(self.path, write=write)
+            try:
+                if write:
+                    self._prepare()
+                    self._remove_stale()
+                else:
+                    with self._engine.begin() as connection:
+                        self._check_schema(connection)
+            except BaseException:
+                self._engine.dispose()
+                raise
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def save(self, record: RunRecord, series: Series | None = None) -> None:
+        """Store one run durably, or raise StoreError and store nothing. The same run again changes nothing."""
+        text = self._checked_text(record)
+        self._require_writable()
+        with store_errors(self.path, f"save run {record.run_id}"):
+            staged = None if series is None else stage_series(self.series_dir, record.run_id, series)
+            try:
+                with self._engine.connect().execution_options(**IMMEDIATE) as connection, connection.begin():
+                    self._save_in(connection, record, text, staged)
+            except BaseException:
+                if staged is not None:
+                    self._remove_orphan(record.run_id)
+                raise
+            finally:
+                if staged is not None:
+                    staged.unlink(missing_ok=True)
+
+    def import_records(self, records: Iterable[RunRecord | Mapping[str, Any] | str]) -> ImportResult:
+        """Take records from elsewhere: all of them or, with a StoreError about the first bad one, none."""
+        self._require_writable()
+        added = present = 0
+        with (
+            store_errors(self.path, "import runs"),
+            self._engine.connect().execution_options(**IMMEDIATE) as connection,
+            connection.begin(),
+        ):
+            for number, item in enumerate(records, 1):
+                record = item if isinstance(item, RunRecord) else parse_record(item, f"record {number}")
+                if self._save_in(connection, record, self._checked_text(record), None):
+                    added += 1
+                else:
+                    present += 1
+        return ImportResult(added, present)
+
+    def _save_in(self, connection: Connection, record: RunRecord, text: str, staged: Path | None) -> bool:
+        """True if the run is new. Holds the write lock, so nobody else can be saving the same run."""
+        final = self._series_path(record.run_id)
+        there = connection.execute(
+            select(runs.c.record, runs.c.has_series).where(runs.c.run_id == record.run_id)
+        ).one_or_none()
+        if there is None:
+            if staged is not None:
+                publish_series(staged, final)
+            connection.execute(insert(runs).values(row_of(record, text, has_series=staged is not None)))
+            return True
+        if there.record != text:
+            raise StoreError(f"{self.path}: run {record.run_id} is already stored with different content")
+        if staged is not None and there.has_series:
+            if load_series(staged, record.run_id) != load_series(final, record.run_id):
+                raise StoreError(f"{self.path}: run {record.run_id} is already stored with different time series")
+        elif staged is not None:
+            publish_series(staged, final)
+            connection.execute(update(runs).where(runs.c.run_id == record.run_id).values(has_series=True))
+        return False
+
+    def _remove_orphan(self, run_id: str) -> None:
+        """Remove the series of a run whose row could not be written (a full disk wants the room back)."""
+        # What caused this is being raised already; a file that stays behind is harmless.
+        with (
+            suppress(SQLAlchemyError, OSError),
+            self._engine.connect().execution_options(**IMMEDIATE) as connection,
+            connection.begin(),
+        ):
+            if connection.execute(select(runs.c.run_id).where(runs.c.run_id == run_id)).one_or_none() is None:
+                self._series_path(run_id).unlink(missing_ok=True)
+
+    def _checked_text(self, record: RunRecord) -> str:
+        if not RUN_ID.fullmatch(record.run_id):
+            raise StoreError(f"run_id {record.run_id!r} is not usable; allowed: letters, digits, '.', '_', '-'")
+        text = record_text(record)
+        # What could be written but not read back would be lost without anybody noticing.
+        parse_record(text, f"run {record.run_id}")
+        return text
+
+    def _require_writable(self) -> None:
+        if not self.writable:
+            raise StoreError(f"{self.path}: the run store was opened for reading only")
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def get(self, run_id: str) -> RunRecord:
+        """The record of a run, by its id or a unique beginning of it."""
+        row = self._find(run_id)
+        return self._record(row.run_id, row.record)
+
+    def series(self, run_id: str) -> Series | None:
+        """The time series of a run, or None when none were kept."""
+        row = self._find(run_id)
+        return load_series(self._series_path(row.run_id), row.run_id) if row.has_series else None
+
+    def list(self, where: RunFilter = EVERYTHING, *, limit: int | None = None) -> list[RunSummary]:
+        """The runs that match, newest first. Reads no record, so one that is damaged hides nothing."""
+        statement = _matching(select(*SUMMARY_COLUMNS), where).order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
+        if limit is not None:
+            statement = statement.limit(limit)
+        return [summary_of(row) for row in self._rows(statement, "list runs")]
+
+    def count(self, where: RunFilter = EVERYTHING) -> int:
+        """How many runs match."""
+        return int(self._rows(_matching(select(func.count()).select_from(runs), where), "count runs")[0][0])
+
+    def iterate(
+        self, where: RunFilter = EVERYTHING, *, unreadable: Callable[[StoreError], None] | None = None
+    ) -> Iterator[RunRecord]:
+        """The records that match, oldest first, a page at a time.
+
+        A record that cannot be read raises StoreError with its run id or, given ``unreadable``, is told and passed over.
+        """
+        columns = select(runs.c.started_at, runs.c.run_id, runs.c.record)
+        statement = _matching(columns, where).order_by(runs.c.started_at, runs.c.run_id).limit(PAGE_RUNS)
+        page = self._rows(statement, "read runs")
+        while page:
+            for row in page:
+                try:
+                    record = self._record(row.run_id, row.record)
+                except StoreError as exc:
+                    if unreadable is None:
+                        raise
+                    unreadable(exc)
+                else:
+                    yield record
+            last = page[-1]
+            after = tuple_(runs.c.started_at, runs.c.run_id) > (last.started_at, last.run_id)
+            page = self._rows(statement.where(after), "read runs")
+
+    def completed_points(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[tuple[int, int]]:
+        """(point, repetition) of every valid or suspect run of this plan on this testbed, sorted."""
+        statement = (
+            select(runs.c.plan_point, runs.c.repetition)
+            .distinct()
+            .where(
+                runs.c.plan_hash == plan_hash,
+                runs.c.testbed_fingerprint == testbed_fingerprint,
+                runs.c.verdict.in_(("valid", "suspect")),
+            )
+            .order_by(runs.c.plan_point, runs.c.repetition)
+        )
+        return [(row.plan_point, row.repetition) for row in self._rows(statement, "read the runs of a plan")]
+
+    def _find(self, run_id: str) -> Row[Any]:
+        if not RUN_ID.fullmatch(run_id):
+            raise StoreError(f"{run_id!r} is not a run id or the beginning of one")
+        columns = select(runs.c.run_id, runs.c.has_series, runs.c.record)
+        exact = self._rows(columns.where(runs.c.run_id == run_id), f"read run {run_id}")
+        if exact:
+            return exact[0]
+        # A range rather than LIKE, which ignores case; DEL sorts behind every character an id may hold.
+        beginning = and_(runs.c.run_id >= run_id, runs.c.run_id < run_id + "\x7f")
+        found = self._rows(columns.where(beginning).order_by(runs.c.run_id).limit(6), f"read run {run_id}")
+        if not found:
+            raise StoreError(f"{self.path}: there is no run {run_id}")
+        if len(found) > 1:
+            names = ", ".join(row.run_id for row in found[:5]) + (", …" if len(found) > 5 else "")
+            raise StoreError(f"{self.path}: {run_id} is the beginning of several runs: {names}")
+        return found[0]
+
+    def _rows(self, statement: Select[Any], doing: str) -> Sequence[Row[Any]]:
+        with store_errors(self.path, doing), self._engine.connect() as connection:
+            return connection.execute(statement).all()
+
+    def _record(self, run_id: str, text: str) -> RunRecord:
+        record = parse_record(text, f"{self.path}: run {run_id}")
+        if record.run_id != run_id:
+            raise StoreError(f"{self.path}: run {run_id}: its record says that it is run {record.run_id}")
+        return record
+
+    def _series_path(self, run_id: str) -> Path:
+        return self.series_dir / f"{run_id}.npz"
+
+    # -- the file -----------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        with self._engine.connect() as connection:
+            present = self._tables(connection)
+        if present:
+            with self._engine.connect() as connection:
+                self._check_schema(connection)
+        raw = self._engine.raw_connection()
+        try:  # outside a transaction, as this pragma needs; only once the file is known to be ours
+            raw.cursor().execute("PRAGMA journal_mode=WAL")
+        finally:
+            raw.close()
+        with self._engine.connect().execution_options(**IMMEDIATE) as connection, connection.begin():
+            if self._tables(connection):
+                self._check_schema(connection)
+            else:
+                metadata.create_all(connection)
+                connection.execute(insert(schema_version).values(version=SCHEMA_VERSION, created_by=__version__))
+
+    def _tables(self, connection: Connection) -> set[str]:
+        return set(inspect(connection).get_table_names())
+
+    def _check_schema(self, connection: Connection) -> None:
+        if not {schema_version.name, runs.name} <= self._tables(connection):
+            raise StoreError(f"{self.path}: is a database, but not a run store")
+        version = connection.execute(select(func.max(schema_version.c.version))).scalar_one()
+        if not isinstance(version, int) or version < 1:
+            raise StoreError(f"{self.path}: the run store has no schema version; it was not created completely")
+        if version > SCHEMA_VERSION:
+            raise StoreError(
+                f"{self.path}: the run store has schema version {version}; labconsole {__version__} knows up to "
+                f"{SCHEMA_VERSION}: use the newer labconsole that wrote it"
+            )
+
+    def _remove_stale(self) -> None:
+        limit = time.time() - STALE_S
+        for left in self.series_dir.glob(".tmp-*"):
+            try:
+                if left.stat().st_mtime < limit:
+                    left.unlink()
+            except FileNotFoundError:
+                continue  # another process opened the store at the same time and was faster
+
+
+def _matching(statement: Select[Any], where: RunFilter) -> Select[Any]:
+    for field in fields(where):
+        wanted = getattr(where, field.name)
+        if wanted is None:
+            continue
+        if field.name == "since":
+            statement = statement.where(runs.c.started_at >= utc_text(wanted, "since"))
+        elif field.name == "until":
+            statement = statement.where(runs.c.started_at < utc_text(wanted, "until"))
+        else:
+            column = runs.c[field.name]
+            values = [wanted] if isinstance(wanted, (str, int)) else list(wanted)
+            known = column.in_([value for value in values if value != "max"])
+            asks_max = field.name == "target_bps" and "max" in values
+            statement = statement.where(or_(known, column.is_(None)) if asks_max else known)
+    return statement

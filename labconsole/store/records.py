@@ -1,0 +1,87 @@
+"""Records as text, both ways, and the strict reading of records that come from files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from labconsole.errors import StoreError
+from labconsole.model.record import FORMAT, RunRecord
+from labconsole.store.run_id import RUN_ID
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+"""A record of a hundred nodes is a few hundred kilobytes; a line beyond this is not one of ours."""
+
+
+def record_text(record: RunRecord) -> str:
+    """The record as one line of ASCII JSON, always the same for the same record. Raises StoreError if JSON cannot hold it."""
+    try:
+        # to_json() alone would turn a NaN inside `environment` into a null on the way to the disk: refuse it instead.
+        return json.dumps(record.model_dump(mode="python"), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise StoreError(f"run {record.run_id}: the record cannot be written as JSON: {exc}") from exc
+
+
+def parse_record(source: str | bytes | Mapping[str, Any], where: str) -> RunRecord:
+    """A record from JSON, exactly as docs/data-format.md describes it. Raises StoreError beginning with ``where``."""
+    try:
+        data = json.loads(source, parse_constant=_no_constant) if isinstance(source, (str, bytes)) else dict(source)
+    except (ValueError, RecursionError) as exc:
+        raise StoreError(f"{where}: not valid JSON: {exc}") from exc
+    if not isinstance(data, dict):
+        raise StoreError(f"{where}: is not a run record but a JSON {type(data).__name__}")
+    version = data.get("format")
+    if type(version) is not int or version < 1:
+        raise StoreError(f"{where}: format must be a positive integer, got {version!r}")
+    if version > FORMAT:
+        raise StoreError(f"{where}: has format {version}; this version of labconsole reads up to {FORMAT}")
+    try:
+        record = RunRecord.model_validate_json(json.dumps(data), strict=True)
+    except (ValidationError, ValueError, TypeError, RecursionError) as exc:
+        raise StoreError(f"{where}: {_complaint(exc)}") from exc
+    if not RUN_ID.fullmatch(record.run_id):
+        raise StoreError(f"{where}: run_id {record.run_id!r} is not usable; allowed: letters, digits, '.', '_', '-'")
+    utc_text(record.started_at, where)
+    return record
+
+
+def utc_text(timestamp: str, where: str) -> str:
+    """An RFC 3339 time stamp in UTC with microseconds, so that sorting the text sorts the time."""
+    try:
+        moment = datetime.fromisoformat(timestamp)
+        if moment.tzinfo is None:
+            raise ValueError("it has no time zone")
+        return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    except (ValueError, OverflowError) as exc:
+        raise StoreError(f"{where}: {timestamp!r} is not an RFC 3339 time: {exc}") from exc
+
+
+def read_jsonl(path: Path) -> Iterator[RunRecord]:
+    """The records of an exported file, one per line. Raises StoreError naming file and line at the first bad one."""
+    try:
+        with path.open("rb") as stream:
+            number = 0
+            while line := stream.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                if len(line) > MAX_LINE_BYTES:
+                    raise StoreError(f"{path}:{number}: a line of more than {MAX_LINE_BYTES} bytes is no run record")
+                if line.strip():
+                    yield parse_record(line, f"{path}:{number}")
+    except OSError as exc:
+        raise StoreError(f"{path}: cannot be read: {exc.strerror or exc}") from exc
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _complaint(exc: Exception) -> str:
+    if not isinstance(exc, ValidationError):
+        return str(exc)
+    problem = exc.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(str(step) for step in problem['loc']) or 'record'}: {problem['msg']}"

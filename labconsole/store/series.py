@@ -1,0 +1,119 @@
+"""Time series of one run as one numpy .npz file: a member per column, named table/column.
+
+A column is int64 (uint64 when it must), or float64 with NaN for "not known". An integer column with gaps keeps its
+integers and says where the gaps are in a second member, table/column?, because nanoseconds since 1970 do not fit a float.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labconsole.engine.ports import Series
+from labconsole.errors import StoreError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_NAME = re.compile(r"[A-Za-z0-9_.:@ -]{1,128}")
+_GAPS = "?"
+
+
+def stage_series(directory: Path, run_id: str, series: Series) -> Path:
+    """Write the series to a temporary file in ``directory``, down to the disk. Raises StoreError or OSError."""
+    import numpy as np
+
+    arrays = _to_arrays(run_id, series)
+    directory.mkdir(mode=0o777, exist_ok=True)
+    path = directory / f".tmp-{run_id}-{secrets.token_hex(4)}"
+    try:
+        with path.open("xb") as stream:
+            # np.savez_compressed(file, **arrays) would take a column called "file" for its own argument.
+            with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+                for name, array in arrays.items():
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, array, allow_pickle=False)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def publish_series(staged: Path, final: Path) -> None:
+    """Give a staged file its name, durably: after this a row may point to it."""
+    os.replace(staged, final)
+    descriptor = os.open(final.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def load_series(path: Path, run_id: str) -> Series:
+    """Read a series file. Raises StoreError naming the run and the file."""
+    import numpy as np
+
+    try:
+        # Opened here because np.load() leaves a file that it opened itself open when that is no archive.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except FileNotFoundError as exc:
+        raise StoreError(f"run {run_id}: its time series {path} is missing") from exc
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError) as exc:
+        raise StoreError(f"run {run_id}: its time series {path} cannot be read: {exc}") from exc
+    tables: dict[str, dict[str, list[int | float | None]]] = {}
+    for name, array in arrays.items():
+        if name.endswith(_GAPS):
+            continue
+        table, slash, column = name.partition("/")
+        if not slash or array.ndim != 1 or array.dtype.kind not in "iuf":
+            raise StoreError(f"run {run_id}: its time series {path} holds {name!r}, which is no column of numbers")
+        tables.setdefault(table, {})[column] = _to_list(array, arrays.get(name + _GAPS))
+    return Series(tables)
+
+
+def _to_arrays(run_id: str, series: Series) -> dict[str, np.ndarray[Any, Any]]:
+    import numpy as np
+
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    for table, columns in series.tables.items():
+        if len({len(values) for values in columns.values()}) > 1:
+            raise StoreError(f"run {run_id}: the columns of time series {table!r} are not equally long")
+        for column, values in columns.items():
+            if not _NAME.fullmatch(table) or not _NAME.fullmatch(column):
+                raise StoreError(f"run {run_id}: {table!r}/{column!r} cannot name a time series")
+            name = f"{table}/{column}"
+            try:
+                if any(isinstance(value, float) for value in values):
+                    arrays[name] = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+                    continue
+                gaps = [value is None for value in values]
+                arrays[name] = _integers([0 if value is None else int(value) for value in values])
+                if any(gaps):
+                    arrays[name + _GAPS] = np.array(gaps, dtype=np.bool_)
+            except (ValueError, TypeError, OverflowError) as exc:
+                raise StoreError(f"run {run_id}: time series {name} does not hold numbers: {exc}") from exc
+    return arrays
+
+
+def _integers(values: list[int]) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    unsigned = bool(values) and max(values) > np.iinfo(np.int64).max
+    return np.array(values, dtype=np.uint64 if unsigned else np.int64)
+
+
+def _to_list(array: np.ndarray[Any, Any], gaps: np.ndarray[Any, Any] | None) -> list[int | float | None]:
+    values: list[int | float | None] = array.tolist()
+    if gaps is not None and len(gaps) == len(values):
+        return [None if gap else value for value, gap in zip(values, gaps.tolist(), strict=True)]
+    if array.dtype.kind == "f":
+        # NaN is the only float that differs from itself.
+        return [None if value != value else value for value in values]  # noqa: PLR0124
+    return values

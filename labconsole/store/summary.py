@@ -1,0 +1,63 @@
+"""What a list of runs shows, and by what it is filtered: the factor columns, without the record."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """One row of the list of runs. Rates are sums over the streams; None is "not known"."""
+
+    run_id: str
+    started_at: str
+    testbed: str
+    testbed_fingerprint: str
+    emulated: bool
+    generator: str
+    platform: str
+    frame_size_bytes: int
+    frame_size_includes_fcs: bool
+    sources: int
+    target_bps: int | Literal["max"]
+    background: str
+    duration_s: float
+    plan_name: str | None
+    plan_hash: str | None
+    plan_point: int | None
+    repetition: int | None
+    verdict: str
+    reason_codes: tuple[str, ...]
+    offered_pps: float | None
+    offered_bps: float | None
+    measured_pps: float | None
+    measured_bps: float | None
+    loss_packets: int | None
+    loss_ratio: float | None
+    has_series: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs are meant: every field that is not None must match one of its values. Times: RFC 3339, since <= t < until."""
+
+    testbed: str | Collection[str] | None = None
+    testbed_fingerprint: str | Collection[str] | None = None
+    emulated: bool | None = None
+    generator: str | Collection[str] | None = None
+    platform: str | Collection[str] | None = None
+    frame_size_bytes: int | Collection[int] | None = None
+    frame_size_includes_fcs: bool | None = None
+    sources: int | Collection[int] | None = None
+    target_bps: int | str | Collection[int | str] | None = None
+    background: str | Collection[str] | None = None
+    plan_name: str | Collection[str] | None = None
+    plan_hash: str | Collection[str] | None = None
+    verdict: str | Collection[str] | None = None
+    since: str | None = None
+    until: str | None = None
+
+
+EVERYTHING = RunFilter()
