@@ -1,0 +1,361 @@
+"""Captures: one tcpdump per interface, writing to a file that has no name any more once it listens.
+
+tcpdump writes to its stdout, a file that the agent opened: no question of whether tcpdump (its dropped privileges, its
+AppArmor profile) may create files there. The name is removed as soon as tcpdump listens, so a capture cannot be left
+behind, however the agent ends. Only ``keep_path`` captures keep their name until they are complete.
+
+Closing waits until tcpdump has taken over what the kernel holds: its ring hands a block over only when it is full or
+after a second, and an interrupted tcpdump leaves the last block unread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import shutil
+import signal
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from labconsole.agent import children
+from labconsole.agent.keeper import Journal
+from labconsole.agent.wire import WireError, field
+
+LISTEN_TIMEOUT_S = 5.0
+SETTLE_TIMEOUT_S = 1.5
+"""tcpdump's ring gives a block up after 1 s at the latest."""
+SETTLE_STEP_S = 0.02
+STOP_TIMEOUT_S = 3.0
+SPACE_MARGIN_RATIO = 1.1
+SPACE_RESERVE_BYTES = 16 * 1024 * 1024
+RECORD_HEADER_BYTES = 16
+MAX_FILTER_CHARACTERS = 4000
+
+_FILTER = re.compile(r"[\x20-\x7e]*\Z")
+_COUNT = re.compile(r"(\d+) packets? (captured|received by filter|dropped by kernel|dropped by interface)")
+_ERRORS = (
+    ("no_permission", re.compile(r"permission|not permitted", re.IGNORECASE)),
+    ("no_such_interface", re.compile(r"no such device|doesn't exist|no such interface", re.IGNORECASE)),
+    ("interface_down", re.compile(r"network is down|not up", re.IGNORECASE)),
+    ("bad_filter", re.compile(r"syntax error|can't parse filter|unknown host|illegal|expression", re.IGNORECASE)),
+    ("no_space", re.compile(r"no space", re.IGNORECASE)),
+)
+_FIELDS = {
+    "captured": "captured_packets",
+    "received by filter": "received_by_filter_packets",
+    "dropped by kernel": "dropped_kernel_packets",
+    "dropped by interface": "dropped_interface_packets",
+}
+
+
+def parse_counts(text: str) -> Dict[str, int]:
+    """tcpdump's own counts out of its closing lines, or out of the line that SIGUSR1 asks for."""
+    return {_FIELDS[what]: int(number) for number, what in _COUNT.findall(text)}
+
+
+def error_of(text: str) -> WireError:
+    """What tcpdump said when it gave up, as a stable word and a sentence."""
+    lines = [line for line in text.strip().splitlines() if line and not _COUNT.match(line)]
+    last = lines[-1].replace("tcpdump: ", "", 1) if lines else "it ended without a word"
+    for code, pattern in _ERRORS:
+        if pattern.search(last):
+            return WireError(code, "tcpdump: %s" % last)
+    return WireError("capture_failed", "tcpdump: %s" % last)
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether the process handles a signal: an older tcpdump would die of one that it does not know."""
+    try:
+        with open("/proc/%d/status" % pid, encoding="ascii", errors="replace") as status:
+            match = re.search(r"^SigCgt:\s*([0-9a-f]+)", status.read(), re.MULTILINE)
+    except OSError:
+        return False
+    return match is not None and bool(int(match.group(1), 16) >> (number - 1) & 1)
+
+
+def require_space(directory: str, expected_packets: int, snap_bytes: int) -> None:
+    needed = int(expected_packets * (snap_bytes + RECORD_HEADER_BYTES) * SPACE_MARGIN_RATIO) + SPACE_RESERVE_BYTES
+    try:
+        status = os.statvfs(directory)
+    except OSError as exc:
+        raise WireError("no_directory", "cannot use %s for captures: %s" % (directory, exc.strerror)) from None
+    free = status.f_bavail * status.f_frsize
+    if free < needed:
+        raise WireError(
+            "no_space",
+            "a capture of %d packets needs %d MB in %s, which has %d MB free"
+            % (expected_packets, needed // 1000000 + 1, directory, free // 1000000),
+            {"needed_bytes": needed, "free_bytes": free, "directory": directory},
+        )
+
+
+class Spool:
+    """The file that a capture is written to."""
+
+    def __init__(self, directory: str, keep_path: Optional[str], journal: Journal) -> None:
+        self._journal, self._keep_path = journal, keep_path
+        self.directory = os.path.join(directory, "labconsole-" + secrets.token_hex(8))
+        # The usual suffix: some distributions' profiles for tcpdump allow it no other.
+        self._file = os.path.join(self.directory, "capture.pcap")
+        self._promise: Optional[int] = journal.promise({"kind": "path", "directory": self.directory})
+        try:
+            os.mkdir(self.directory, 0o700)
+            self.descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except OSError as exc:
+            self._forget()
+            raise WireError("no_directory", "cannot write captures to %s: %s" % (directory, exc.strerror)) from None
+
+    @property
+    def path(self) -> str:
+        """A name under which any process of the same user can read the file."""
+        return "/proc/%d/fd/%d" % (os.getpid(), self.descriptor)
+
+    def unname(self) -> None:
+        """Take the file's name away, unless the capture is to be kept."""
+        if self._keep_path is None:
+            self._forget()
+
+    def close(self, *, keep: bool) -> Optional[str]:
+        """Let the file go, or give it its final name. Returns that name."""
+        kept = None
+        try:
+            if keep and self._keep_path is not None:
+                kept = self._move()
+        finally:
+            os.close(self.descriptor)
+            self._forget()
+        return kept
+
+    def _move(self) -> str:
+        target = str(self._keep_path)
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            try:
+                os.rename(self._file, target)
+            except OSError:
+                partial = target + ".part"  # another file system: no half a capture under the final name
+                shutil.copyfile(self._file, partial)
+                os.rename(partial, target)
+        except OSError as exc:
+            raise WireError("cannot_keep", "cannot keep the capture as %s: %s" % (target, exc.strerror)) from None
+        return target
+
+    def _forget(self) -> None:
+        if self._promise is not None:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            self._journal.done(self._promise)
+            self._promise = None
+
+
+class Capture:
+    """One running tcpdump."""
+
+    def __init__(self, name: str, spool: Spool, journal: Journal, on_death: Callable[[str, str], None]) -> None:
+        self.name, self.spool, self._journal, self._on_death = name, spool, journal, on_death
+        self.process: Optional[asyncio.subprocess.Process] = None
+        self._promise = 0
+        self._said = ""
+        self._news = asyncio.Event()
+        self._stopping = False
+        self._listener: Optional["asyncio.Task[None]"] = None
+        self._follower: Any = None
+        self._counting = asyncio.Lock()
+        self._died: Optional[WireError] = None
+
+    async def start(self, argv: Sequence[str], namespaces: Sequence[Any]) -> None:
+        self.process = await children.spawn(argv, stdout=self.spool.descriptor, namespaces=namespaces)
+        self._promise = self._journal.promise(children.track(self.process.pid))
+        self._listener = asyncio.ensure_future(self._listen())
+        try:
+            await asyncio.wait_for(self._until(lambda: "listening on" in self._said or self._ended), LISTEN_TIMEOUT_S)
+        except asyncio.TimeoutError:
+            raise WireError("capture_failed", "tcpdump was not listening after %g s" % LISTEN_TIMEOUT_S) from None
+        if self._ended:
+            raise error_of(self._said)
+
+    async def count(self) -> int:
+        """Count what is on file so far. Not before the traffic has ended: it would take the CPU from the capture."""
+        if self.process is not None and not self._ended and catches(self.process.pid, signal.SIGUSR2):
+            self.process.send_signal(signal.SIGUSR2)  # has tcpdump write its buffer out
+        async with self._counting:
+            follower = self._opened()
+            await asyncio.get_running_loop().run_in_executor(None, follower.poll)
+            return int(follower.packets)
+
+    async def stop(self) -> Dict[str, Any]:
+        """End tcpdump when it has all there is, count, and let the file go."""
+        if self._died is not None:
+            raise self._died
+        assert self.process is not None
+        await self._settle()
+        self._stopping = True
+        self.process.send_signal(signal.SIGINT)
+        try:
+            await asyncio.wait_for(self._until(lambda: self._ended), STOP_TIMEOUT_S)
+        except asyncio.TimeoutError:
+            raise WireError("capture_failed", "tcpdump did not end %g s after SIGINT" % STOP_TIMEOUT_S) from None
+        result: Dict[str, Any] = {name: None for name in _FIELDS.values()}
+        result.update(parse_counts(self._said[self._said.rfind("tcpdump: ") + 1 :]))
+        result["file_bytes"] = os.fstat(self.spool.descriptor).st_size
+        async with self._counting:
+            follower = self._opened()
+            result["analysis"] = await asyncio.get_running_loop().run_in_executor(None, follower.finish)
+        return result
+
+    async def close(self) -> None:
+        """Kill what still runs. The file is the caller's."""
+        self._stopping = True
+        if self.process is not None:
+            children.kill_group(self.process)
+            await self.process.wait()
+        if self._listener is not None:
+            await asyncio.wait([self._listener], timeout=0.2)
+            self._listener.cancel()
+        if self._promise:
+            self._journal.done(self._promise)
+
+    def kill(self) -> None:
+        self._stopping = True
+        if self.process is not None:
+            children.kill_group(self.process)
+
+    @property
+    def _ended(self) -> bool:
+        return self._listener is not None and self._listener.done()
+
+    def _opened(self) -> Any:
+        if self._follower is None:
+            from labconsole.agent.analysis import CaptureFollower
+
+            self._follower = CaptureFollower(self.spool.path)
+        return self._follower
+
+    async def _until(self, true: Callable[[], bool]) -> None:
+        while not true():
+            self._news.clear()
+            await self._news.wait()
+
+    async def _listen(self) -> None:
+        """Follow what tcpdump says until it has ended."""
+        assert self.process is not None and self.process.stderr is not None
+        try:
+            while True:
+                data = await self.process.stderr.read(4096)
+                if not data:
+                    break
+                self._said = (self._said + data.decode("utf-8", "replace"))[-16384:]
+                self._news.set()
+            await self.process.wait()
+        finally:
+            asyncio.get_running_loop().call_soon(self._news.set)  # after this task counts as done
+        if not self._stopping and "listening on" in self._said:
+            self._died = error_of(self._said)
+            self._on_death(self.name, self._died.message)
+
+    async def _settle(self) -> None:
+        """Wait until tcpdump has read every packet that the kernel holds for it."""
+        assert self.process is not None
+        if not catches(self.process.pid, signal.SIGUSR1):
+            return  # it cannot be asked; what is missing then shows in its counts
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + SETTLE_TIMEOUT_S
+        while loop.time() < deadline and not self._ended:
+            self._said = ""
+            self.process.send_signal(signal.SIGUSR1)
+            try:
+                await asyncio.wait_for(self._until(lambda: "dropped by kernel" in self._said or self._ended), 0.5)
+            except asyncio.TimeoutError:
+                continue  # asleep in a full disk, or stopped: the deadline bounds it
+            counts = parse_counts(self._said)
+            # The kernel counts a dropped packet as received too.
+            if counts["captured_packets"] + counts["dropped_kernel_packets"] >= counts["received_by_filter_packets"]:
+                return
+            await asyncio.sleep(SETTLE_STEP_S)
+
+
+class Captures:
+    """The captures of a session, by the names the console gave them."""
+
+    def __init__(self, journal: Journal, on_death: Callable[[str, str], None]) -> None:
+        self._journal, self._on_death = journal, on_death
+        self._running: Dict[str, Capture] = {}
+
+    async def start(self, args: Dict[str, Any], namespaces: Sequence[Any], version: Callable[[], Any]) -> Dict[str, Any]:
+        name = field(args, "capture", str)
+        if name in self._running:
+            raise WireError("exists", "the capture %s is running already" % name)
+        snap_bytes = field(args, "snap_bytes", int)
+        directory = field(args, "directory", str, optional=True) or os.environ.get("TMPDIR") or "/var/tmp"
+        keep_path = field(args, "keep_path", str, optional=True)
+        if keep_path is not None and not os.path.isabs(keep_path):
+            raise WireError("bad_request", "keep_path must be absolute, got %r" % keep_path)
+        program = shutil.which("tcpdump", path=children.SEARCH_PATH)
+        if program is None:
+            raise WireError("tcpdump_missing", "there is no tcpdump on this node; install the package tcpdump")
+        require_space(directory, field(args, "expected_packets", int, optional=True) or 0, snap_bytes)
+        argv = _argv(program, args, snap_bytes)
+        spool = Spool(directory, keep_path, self._journal)
+        capture = Capture(name, spool, self._journal, self._on_death)
+        self._running[name] = capture
+        try:
+            await capture.start(argv, namespaces)
+            spool.unname()
+        except BaseException:
+            self._running.pop(name, None)
+            await capture.close()
+            spool.close(keep=False)
+            raise
+        return {"path": spool.path, "argv": argv, "tcpdump": await version()}
+
+    async def drain(self, name: str) -> Dict[str, Any]:
+        return {"packets": await self._named(name).count()}
+
+    async def stop(self, name: str) -> Dict[str, Any]:
+        capture = self._named(name)
+        try:
+            result = await capture.stop()
+        except BaseException:
+            await self._drop(capture, keep=False)
+            raise
+        result["kept_path"] = await self._drop(capture, keep=True)
+        return result
+
+    async def close(self) -> None:
+        """Kill all captures and let their files go."""
+        for capture in list(self._running.values()):
+            await self._drop(capture, keep=False)
+
+    def kill_all(self) -> None:
+        for capture in self._running.values():
+            capture.kill()
+
+    async def _drop(self, capture: Capture, *, keep: bool) -> Optional[str]:
+        self._running.pop(capture.name, None)
+        await capture.close()
+        return capture.spool.close(keep=keep)
+
+    def _named(self, name: str) -> Capture:
+        try:
+            return self._running[name]
+        except KeyError:
+            raise WireError("no_such_capture", "there is no capture %s running" % name) from None
+
+
+def _argv(program: str, args: Dict[str, Any], snap_bytes: int) -> List[str]:
+    interface, expression = field(args, "interface", str), field(args, "filter", str)
+    buffer_kib = field(args, "buffer_kib", int)
+    if not 1 <= len(interface) <= 15 or interface.startswith("-") or "/" in interface:
+        raise WireError("bad_request", "interface: %r is not an interface's name" % interface)
+    if len(expression) > MAX_FILTER_CHARACTERS or not _FILTER.match(expression) or expression.startswith("-"):
+        raise WireError("bad_request", "filter is not a filter expression of printable ASCII")
+    if not 16 <= snap_bytes <= 262144:
+        raise WireError("bad_request", "snap_bytes must be from 16 to 262144, got %d" % snap_bytes)
+    if not 64 <= buffer_kib <= 1048576:
+        raise WireError("bad_request", "buffer_kib must be from 64 to 1048576, got %d" % buffer_kib)
+    argv = [program, "-nn", "-i", interface, "-B", str(buffer_kib), "-s", str(snap_bytes), "-Q", "in"]
+    argv += ["--time-stamp-precision=nano", "-w", "-"]
+    if os.geteuid() == 0:
+        # tcpdump gives root up by default, and a change of credentials cancels its death with the agent.
+        argv += ["-Z", "root"]
+    return [*argv, expression] if expression else argv

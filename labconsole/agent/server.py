@@ -1,0 +1,359 @@
+"""The agent: takes requests line by line, runs them side by side, and undoes everything when its stdin ends.
+
+There is one way out (``_shut_down``) for the end of stdin, the request ``close``, a signal and a console that does not
+read any more. It is bounded twice: an alarm kills the process if it hangs, and the keeper does what is left then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import signal
+import sys
+import time
+import traceback
+from typing import Any, Awaitable, Callable, Dict, List, Optional, Set
+
+import labconsole
+from labconsole.agent import facts, linux, sysctl, undo, wire
+from labconsole.agent.capture import Captures
+from labconsole.agent.counters import Counters
+from labconsole.agent.execute import Executor
+from labconsole.agent.generating import Generating
+from labconsole.agent.keeper import Journal
+from labconsole.agent.lease import Lease
+from labconsole.agent.links import Links
+from labconsole.agent.namespaces import Namespaces
+from labconsole.agent.pipes import Inlet, Outlet
+from labconsole.agent.tuning import Tuner
+from labconsole.agent.wire import WireError, field
+
+ALARM_S = 1.7
+"""After this a hanging shutdown is killed; the keeper then has the rest of the two seconds."""
+FLUSH_S = 0.2
+MAX_TIMEOUT_S = 86400.0
+
+Args = Dict[str, Any]
+Operation = Callable[[Args], Awaitable[Dict[str, Any]]]
+
+
+def hello() -> Dict[str, Any]:
+    uname = os.uname()
+    return {
+        "event": "hello",
+        "protocol": wire.PROTOCOL,
+        "version": labconsole.__version__,
+        "python": platform.python_version(),
+        "pid": os.getpid(),
+        "euid": os.geteuid(),
+        "hostname": uname.nodename,
+        "kernel": uname.release,
+        **clocks(),
+    }
+
+
+def clocks() -> Dict[str, int]:
+    return {"monotonic_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}
+
+
+class Agent:
+    """One session with one console."""
+
+    def __init__(self, journal: Journal, keeper_alive: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        self._journal = journal
+        self._outlet = Outlet(1, self._end)
+        self._outlet.send(hello())
+        self._namespaces = Namespaces()
+        self._tuner = Tuner(journal, self._namespaces, self._namespaces_changed)
+        self._counters = Counters(self._namespaces, self._outlet, self.notice)
+        self._links = Links(self._namespaces, self._links_changed)
+        self._captures = Captures(journal, self._capture_died)
+        self._executor = Executor(journal)
+        self._generating = Generating(journal, self._outlet.send, self._outlet.offer, time.monotonic_ns)
+        self._lease = Lease()
+        self._tasks: Set["asyncio.Task[None]"] = set()
+        self._tcpdump: Optional["asyncio.Task[Optional[str]]"] = None
+        self._quiet = False
+        self._held_links: Optional[List[Dict[str, Any]]] = None
+        self._last_line_s = self._loop.time()
+        self._silence: Optional[asyncio.TimerHandle] = None
+        self._failed: List[str] = []
+        self._watch_keeper(keeper_alive)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._end)
+        self._loop.set_exception_handler(self._unhandled)
+        self._inlet = Inlet(0, self._line, self._line_too_long, self._end)
+        self._operations: Dict[str, Operation] = {
+            "ping": self._ping,
+            "facts": self._facts,
+            "links": self._read_links,
+            "lease.take": self._lease_take,
+            "lease.release": self._lease_release,
+            "counters.read": self._counters_read,
+            "counters.start": self._counters_start,
+            "counters.stop": self._counters_stop,
+            "counters.quiet": self._counters_quiet,
+            "generator.prepare": self._generating.prepare,
+            "generator.start": self._generating.start,
+            "generator.wait": lambda args: self._generating.wait(),
+            "generator.stop": lambda args: self._generating.stop(),
+            "generator.close": lambda args: self._generating.close(),
+            "capture.start": self._capture_start,
+            "capture.drain": lambda args: self._captures.drain(field(args, "capture", str)),
+            "capture.stop": lambda args: self._captures.stop(field(args, "capture", str)),
+            "net.apply": self._net_apply,
+            "net.undo": self._net_undo,
+            "net.read": self._net_read,
+            "exec": self._exec,
+            "watchdog": self._watchdog,
+        }
+
+    async def run(self) -> None:
+        """Serve until the end, then leave nothing behind."""
+        await self._ended.wait()
+        await self._shut_down()
+
+    def notice(self, code: str, message: str) -> None:
+        self._outlet.send({"event": "notice", "code": code, "message": message})
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def _line(self, line: bytes) -> None:
+        self._last_line_s = self._loop.time()
+        if self._ended.is_set():
+            return
+        try:
+            request = wire.decode(line)
+        except WireError as exc:
+            self.notice(exc.code, exc.message)
+            return
+        number = request.get("id")
+        if not isinstance(number, int) or isinstance(number, bool):
+            self.notice("bad_line", "a request has no number: id must be an integer")
+            return
+        if request.get("op") == "close":
+            self._start(self._close(number))
+            return
+        self._start(self._answer(number, request.get("op"), request.get("args")))
+
+    def _line_too_long(self) -> None:
+        self.notice("bad_line", "a line is longer than %d bytes" % wire.MAX_LINE_BYTES)
+
+    def _start(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, number: int, op: Any, args: Any) -> None:
+        reply: Dict[str, Any]
+        try:
+            operation = self._operations.get(op) if isinstance(op, str) else None
+            if operation is None:
+                raise WireError("no_such_op", "%r is not an operation of this agent" % (op,))
+            if args is None:
+                args = {}
+            if not isinstance(args, dict):
+                raise WireError("bad_request", "args must be an object, got %s" % type(args).__name__)
+            reply = {"id": number, "ok": await operation(args)}
+        except WireError as exc:
+            error: Dict[str, Any] = {"code": exc.code, "message": exc.message}
+            if exc.detail is not None:
+                error["detail"] = exc.detail
+            reply = {"id": number, "error": error}
+        except asyncio.CancelledError:
+            reply = {"id": number, "error": {"code": "closing", "message": "the agent is closing down"}}
+        except Exception as exc:  # noqa: BLE001 - a bug here must reach the console as a reply, not end the session
+            message = self._bug("%s failed" % op, exc)
+            reply = {"id": number, "error": {"code": "internal", "message": message}}
+        self._outlet.send(reply)
+
+    def _bug(self, what: str, exc: BaseException) -> str:
+        message = "%s: %s: %s" % (what, type(exc).__name__, exc)
+        if os.environ.get("LABCONSOLE_AGENT_DEBUG"):
+            traceback.print_exception(type(exc), exc, exc.__traceback__, file=sys.stderr)
+        self.notice("internal", message)
+        return message
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: Dict[str, Any]) -> None:
+        exc = context.get("exception")
+        if isinstance(exc, WireError):
+            return  # told already, by an event
+        self._bug(str(context.get("message")), exc if exc is not None else RuntimeError("unknown"))
+
+    async def _ping(self, args: Args) -> Dict[str, Any]:
+        return dict(clocks())
+
+    async def _facts(self, args: Args) -> Dict[str, Any]:
+        return await facts.read()
+
+    async def _read_links(self, args: Args) -> Dict[str, Any]:
+        return {"links": await self._links.read()}
+
+    async def _lease_take(self, args: Args) -> Dict[str, Any]:
+        return self._lease.take(field(args, "owner", str), field(args, "purpose", str))
+
+    async def _lease_release(self, args: Args) -> Dict[str, Any]:
+        self._lease.release()
+        return {}
+
+    async def _counters_read(self, args: Args) -> Dict[str, Any]:
+        return self._counters.read()
+
+    async def _counters_start(self, args: Args) -> Dict[str, Any]:
+        self._counters.start(field(args, "interval_s", float))
+        return {}
+
+    async def _counters_stop(self, args: Args) -> Dict[str, Any]:
+        self._counters.stop()
+        return {}
+
+    async def _counters_quiet(self, args: Args) -> Dict[str, Any]:
+        self._quiet = field(args, "on", bool)
+        if self._quiet:
+            self._counters.quiet_on()
+            return {"samples": 0, "missed": 0}
+        sent = await self._counters.quiet_off()
+        if self._held_links is not None:
+            self._outlet.send({"event": "links", "links": self._held_links})
+            self._held_links = None
+        return dict(sent)
+
+    async def _capture_start(self, args: Args) -> Dict[str, Any]:
+        namespaces = self._namespaces.to_enter(field(args, "namespace", str, optional=True) or "")
+        return await self._captures.start(args, namespaces, self._tcpdump_version)
+
+    async def _tcpdump_version(self) -> Optional[str]:
+        """Asked once: it does not change while we run."""
+        if self._tcpdump is None:
+            self._tcpdump = self._loop.create_task(facts.tcpdump_version())
+        return await self._tcpdump
+
+    async def _net_apply(self, args: Args) -> Dict[str, Any]:
+        await self._tuner.apply(field(args, "token", str), field(args, "changes", list))
+        return {}
+
+    async def _net_undo(self, args: Args) -> Dict[str, Any]:
+        return {"failed": await self._tuner.undo(field(args, "token", str, optional=True))}
+
+    async def _net_read(self, args: Args) -> Dict[str, Any]:
+        namespace = self._namespaces.require(field(args, "namespace", str, optional=True) or "")
+        names = field(args, "sysctls", list, optional=True) or []
+        if not all(isinstance(name, str) for name in names):
+            raise WireError("bad_request", "sysctls must be a list of strings")
+        routes, neighbours = (bool(field(args, key, bool, optional=True)) for key in ("routes", "neighbours"))
+
+        def read() -> Dict[str, Any]:
+            found: Dict[str, Any] = {"sysctls": sysctl.read_many(names)}
+            if routes:
+                found["routes"] = undo.read_routes()
+            if neighbours:
+                found["neighbours"] = undo.read_neighbours()
+            return found
+
+        result: Dict[str, Any] = await self._loop.run_in_executor(None, linux.in_namespace, namespace, read)
+        return result
+
+    async def _exec(self, args: Args) -> Dict[str, Any]:
+        timeout_s = field(args, "timeout_s", float)
+        if not 0 < timeout_s <= MAX_TIMEOUT_S:
+            raise WireError("bad_request", "timeout_s must be above 0 and at most %d, got %g" % (MAX_TIMEOUT_S, timeout_s))
+        namespaces = self._namespaces.to_enter(field(args, "namespace", str, optional=True) or "")
+        stdin = field(args, "stdin", str, optional=True)
+        return await self._executor.run(field(args, "argv", list), timeout_s, stdin, namespaces)
+
+    async def _watchdog(self, args: Args) -> Dict[str, Any]:
+        """End as if stdin had ended when no line came for ``silence_s``: a pulled cable ends no stdin for hours."""
+        silence_s = field(args, "silence_s", float, optional=True)
+        if silence_s is not None and not 1 <= silence_s <= MAX_TIMEOUT_S:
+            raise WireError("bad_request", "silence_s must be from 1 to %d, got %g" % (MAX_TIMEOUT_S, silence_s))
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+        if silence_s is not None:
+            self._watch_silence(silence_s)
+        return {}
+
+    def _watch_silence(self, silence_s: float) -> None:
+        left_s = self._last_line_s + silence_s - self._loop.time()
+        if left_s <= 0:
+            self._end()
+        else:
+            self._silence = self._loop.call_later(left_s, self._watch_silence, silence_s)
+
+    # -- what happens by itself -----------------------------------------------------------------------------------
+
+    def _namespaces_changed(self, leaving: Optional[str]) -> None:
+        self._counters.follow_namespaces(leaving)
+        self._links.follow_namespaces(leaving)
+
+    def _links_changed(self, links: List[Dict[str, Any]]) -> None:
+        if self._quiet:
+            self._held_links = links
+        else:
+            self._outlet.send({"event": "links", "links": links})
+
+    def _capture_died(self, name: str, message: str) -> None:
+        self._outlet.send({"event": "capture.died", "capture": name, "message": message})
+
+    def _watch_keeper(self, alive: int) -> None:
+        def ended() -> None:
+            self._loop.remove_reader(alive)
+            os.close(alive)
+            if not self._ended.is_set():
+                self.notice("keeper_restarted", "the process that undoes changes after a crash was killed; started again")
+                self._watch_keeper(self._journal.start_keeper())
+
+        self._loop.add_reader(alive, ended)
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        self._ended.set()
+
+    async def _close(self, number: int) -> None:
+        signal.setitimer(signal.ITIMER_REAL, ALARM_S + FLUSH_S)
+        await self._clean_up()
+        self._outlet.send({"id": number, "ok": {"failed": self._failed}})
+        self._end()
+
+    async def _shut_down(self) -> None:
+        # The default action of SIGALRM ends the process without Python's help, however it may hang.
+        signal.setitimer(signal.ITIMER_REAL, ALARM_S)
+        self._inlet.close()
+        await self._clean_up()
+        try:
+            await asyncio.wait_for(self._outlet.drained(), FLUSH_S)
+        except asyncio.TimeoutError:
+            return  # nobody reads; the alarm's time is better spent on ending
+
+    async def _clean_up(self) -> None:
+        """Stop what runs, then undo what was changed, each step whatever became of the others."""
+        self._counters.stop()
+        self._captures.kill_all()
+        self._executor.kill_all()
+        current = asyncio.current_task()
+        for task in self._tasks:
+            if task is not current:
+                task.cancel()
+        for what, step in (
+            ("stopping the generator", self._generating.abandon),
+            ("closing the captures", self._captures.close),
+            ("undoing changes", self._undo),
+        ):
+            try:
+                await step()
+            except Exception as exc:  # noqa: BLE001 - one failed step must not keep the next from running
+                self._failed.append(self._bug(what, exc))
+        self._links.close()
+        self._counters.close()
+        self._lease.release()
+
+    async def _undo(self) -> None:
+        self._failed += await self._tuner.undo(None)
+
+
+async def serve(journal: Journal, keeper_alive: int) -> None:
+    await Agent(journal, keeper_alive).run()
