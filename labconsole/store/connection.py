@@ -54,8 +54,8 @@ def _uri(path: Path, write: bool) -> str:
     uri = f"file:{quote(str(path))}"
     if write:
         return f"{uri}?mode=rwc"
-    # A WAL database needs its -shm file even to read. Who may not create it can read the file as it lies there, which is
-    # right as long as nobody writes, and whoever writes has a -wal file beside it.
+    # A WAL database needs its -shm file even to read. Who may not create it can read the file as it lies there, which
+    # is right as long as nobody writes, and whoever writes has a -wal file beside it.
     if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
         return f"{uri}?mode=ro&immutable=1"
     return f"{uri}?mode=ro"

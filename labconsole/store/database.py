@@ -79,7 +79,9 @@ class RunStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -190,7 +192,8 @@ class RunStore:
     ) -> Iterator[RunRecord]:
         """The records that match, oldest first, a page at a time.
 
-        A record that cannot be read raises StoreError with its run id or, given ``unreadable``, is told and passed over.
+        A record that cannot be read raises StoreError with its run id; given ``unreadable``, that is told and the rest
+        goes on.
         """
         columns = select(runs.c.started_at, runs.c.run_id, runs.c.record)
         statement = _matching(columns, where).order_by(runs.c.started_at, runs.c.run_id).limit(PAGE_RUNS)

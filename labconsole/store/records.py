@@ -19,7 +19,7 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
 def record_text(record: RunRecord) -> str:
-    """The record as one line of ASCII JSON, always the same for the same record. Raises StoreError if JSON cannot hold it."""
+    """The record as one line of ASCII JSON, the same for the same record. Raises StoreError if JSON cannot hold it."""
     try:
         # to_json() alone would turn a NaN inside `environment` into a null on the way to the disk: refuse it instead.
         return json.dumps(record.model_dump(mode="python"), sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -1,7 +1,7 @@
 """Time series of one run as one numpy .npz file: a member per column, named table/column.
 
 A column is int64 (uint64 when it must), or float64 with NaN for "not known". An integer column with gaps keeps its
-integers and says where the gaps are in a second member, table/column?, because nanoseconds since 1970 do not fit a float.
+integers and says where the gaps are in a second member, table/column?, because nanoseconds since 1970 fit no float.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def stage_series(directory: Path, run_id: str, series: Series) -> Path:
 
 def publish_series(staged: Path, final: Path) -> None:
     """Give a staged file its name, durably: after this a row may point to it."""
-    os.replace(staged, final)
+    staged.replace(final)
     descriptor = os.open(final.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -115,5 +115,5 @@ def _to_list(array: np.ndarray[Any, Any], gaps: np.ndarray[Any, Any] | None) -> 
         return [None if gap else value for value, gap in zip(values, gaps.tolist(), strict=True)]
     if array.dtype.kind == "f":
         # NaN is the only float that differs from itself.
-        return [None if value != value else value for value in values]  # noqa: PLR0124
+        return [None if value != value else value for value in values]
     return values

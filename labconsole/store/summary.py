@@ -41,7 +41,10 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs are meant: every field that is not None must match one of its values. Times: RFC 3339, since <= t < until."""
+    """Which runs are meant: every field that is not None must match one of its values.
+
+    ``since`` <= start < ``until``, both RFC 3339.
+    """
 
     testbed: str | Collection[str] | None = None
     testbed_fingerprint: str | Collection[str] | None = None

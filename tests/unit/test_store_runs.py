@@ -186,7 +186,9 @@ def test_a_summary_repeats_the_record(store):
             plan=PlanRef(name="p", hash="f" * 16, point=3, repetition=2, seed=1),
             verdict=Verdict(
                 status="suspect",
-                reasons=tuple(Reason(code=c, detail="d") for c in ("offered_short", "capture_missing", "offered_short")),
+                reasons=tuple(
+                    Reason(code=c, detail="d") for c in ("offered_short", "capture_missing", "offered_short")
+                ),
             ),
         ),
         None,
