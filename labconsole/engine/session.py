@@ -395,8 +395,10 @@ class Session:
     async def _prepare_platform(self, request: TrialRequest, links: dict[str, AgentLink], run_id: str) -> Prepared:
         """Set the platform up for all streams whose nodes are connected, unless it stands already."""
         wanted = {stream.name for stream in self.inventory.streams[: request.sources]}
-        if self._prepared is not None and self._prepared[0] == request.platform and wanted <= set(self._prepared[1].paths):
-            return self._prepared[1]
+        if self._prepared is not None:
+            platform, standing, _ = self._prepared
+            if platform == request.platform and wanted <= set(standing.paths):
+                return standing
         await self._restore_platform()
         driver = self._driver_for(request.platform, self.inventory)
         streams = [s for s in self.inventory.streams if s.source.node in self._links and s.sink.node in self._links]

@@ -1,0 +1,63 @@
+"""Reference values: RFC 2544 appendix B and the paper's delay formula, computed by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labconsole import units
+
+
+def test_line_rate_of_64_byte_frames_with_fcs_is_rfc_2544s():
+    assert units.bps_to_pps(10**10, 64, includes_fcs=True) == pytest.approx(14_880_952.38, abs=0.01)
+    assert units.bps_to_pps(10**9, 1518, includes_fcs=True) == pytest.approx(81_274.38, abs=0.01)
+
+
+def test_delay_is_the_papers_formula():
+    assert units.delay_ns(64, 100_000_000) == 7040  # 8000 * 88 / 100
+    assert units.delay_ns(1500, 10_000_000) == 1_219_200  # 8000 * 1524 / 10
+    assert units.delay_ns(1518, 10_000_000, includes_fcs=True) == 1_230_400  # 8000 * 1538 / 10
+
+
+def test_the_same_frame_has_the_same_delay_in_both_conventions():
+    assert units.delay_ns(60, 10**8) == units.delay_ns(64, 10**8, includes_fcs=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "bps"),
+    [("10Mbit", 10**7), ("2.5Gbit", 2_500_000_000), ("900 kbit/s", 900_000), ("7bps", 7), ("1Gb/s", 10**9)],
+)
+def test_rates_are_read_with_their_units(text: str, bps: int):
+    assert units.parse_rate_bps(text) == bps
+
+
+@pytest.mark.parametrize("text", ["", "10", "10M", "10 Mbyte", "-1Mbit", "0Mbit", "1e3Mbit", "max", "10MBit", "nan"])
+def test_what_is_not_a_rate_is_refused(text: str):
+    with pytest.raises(ValueError):
+        units.parse_rate_bps(text)
+
+
+@given(st.integers(min_value=1, max_value=10**13))
+def test_a_target_is_written_as_it_is_read(bps: int):
+    assert units.parse_rate_bps(units.format_target(bps)) == bps
+
+
+@pytest.mark.parametrize(
+    ("bps", "text"),
+    [(0, "0 bit/s"), (999, "999 bit/s"), (1500, "1.5 kbit/s"), (10**8, "100 Mbit/s"), (10**9, "1 Gbit/s"),
+     (2 * 10**12, "2 Tbit/s"), (-(10**6), "-1 Mbit/s")],
+)  # fmt: skip
+def test_every_branch_of_the_rate_formatter(bps: int, text: str):
+    assert units.format_rate_bps(bps) == text
+
+
+@pytest.mark.parametrize(("text", "ratio"), [("0", 0.0), ("0.07", 0.07), ("7%", 0.07), ("1", 1.0), ("100 %", 1.0)])
+def test_ratios(text: str, ratio: float):
+    assert units.parse_ratio(text) == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize("text", ["", "-0.1", "1.1", "101%", "x", "nan"])
+def test_what_is_not_a_ratio_is_refused(text: str):
+    with pytest.raises(ValueError):
+        units.parse_ratio(text)
