@@ -195,7 +195,7 @@ class Capture:
             await asyncio.wait_for(self._until(lambda: self._ended), STOP_TIMEOUT_S)
         except asyncio.TimeoutError:
             raise WireError("capture_failed", "tcpdump did not end %g s after SIGINT" % STOP_TIMEOUT_S) from None
-        result: Dict[str, Any] = {name: None for name in _FIELDS.values()}
+        result: Dict[str, Any] = dict.fromkeys(_FIELDS.values())
         result.update(parse_counts(self._said[self._said.rfind("tcpdump: ") + 1 :]))
         result["file_bytes"] = os.fstat(self.spool.descriptor).st_size
         async with self._counting:
@@ -281,7 +281,9 @@ class Captures:
         self._journal, self._on_death = journal, on_death
         self._running: Dict[str, Capture] = {}
 
-    async def start(self, args: Dict[str, Any], namespaces: Sequence[Any], version: Callable[[], Any]) -> Dict[str, Any]:
+    async def start(
+        self, args: Dict[str, Any], namespaces: Sequence[Any], version: Callable[[], Any]
+    ) -> Dict[str, Any]:
         name = field(args, "capture", str)
         if name in self._running:
             raise WireError("exists", "the capture %s is running already" % name)

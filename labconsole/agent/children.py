@@ -82,7 +82,8 @@ def fork(work: Callable[[], None], *, keep: Sequence[int] = (), dies_with_parent
 def archive_descriptors() -> Set[int]:
     """The descriptor of the agent's own archive, which has no other name: a child may still import from it."""
     prefix = "/proc/self/fd/"
-    return {int(entry[len(prefix) :]) for entry in sys.path if entry.startswith(prefix) and entry[len(prefix) :].isdigit()}
+    numbers = [entry[len(prefix) :] for entry in sys.path if entry.startswith(prefix)]
+    return {int(number) for number in numbers if number.isdigit()}
 
 
 def close_all_but(keep: Any) -> None:

@@ -53,7 +53,7 @@ class StatsSocket:
     """A route netlink socket in one namespace."""
 
     def __init__(self, namespace: Optional[int]) -> None:
-        self._socket: socket.socket = linux.in_namespace(namespace, self._open) if namespace is not None else self._open()
+        self._socket: socket.socket = linux.in_namespace(namespace, self._open)
         self._buffer = bytearray(RECEIVE_BYTES)
 
     @staticmethod

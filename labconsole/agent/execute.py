@@ -85,7 +85,8 @@ class Executor:
             try:
                 await asyncio.wait_for(process.wait(), timeout_s)
             except asyncio.TimeoutError:
-                raise WireError("exec_timeout", "%s had not ended after %g s and was killed" % (name, timeout_s)) from None
+                message = "%s had not ended after %g s and was killed" % (name, timeout_s)
+                raise WireError("exec_timeout", message) from None
             await asyncio.wait(tasks[:2], timeout=AFTER_EXIT_S)
             # What still holds the output open is a stray of the program's.
             children.kill_group(process)

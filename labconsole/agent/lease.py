@@ -80,7 +80,8 @@ class Lease:
                 os.close(descriptor)
                 raise _held(holder) from None
             self._descriptor, self._since_wall_ns = descriptor, time.time_ns()
-        told = {"owner": owner[:200], "purpose": purpose[:500], "since_wall_ns": self._since_wall_ns, "pid": os.getpid()}
+        told = {"owner": owner[:200], "purpose": purpose[:500], "since_wall_ns": self._since_wall_ns}
+        told["pid"] = os.getpid()
         data = json.dumps(told).encode("ascii")
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, data, 0)
@@ -100,4 +101,5 @@ def _held(holder: Dict[str, Any]) -> WireError:
     if isinstance(since, int):
         when = " since %s" % time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since // 1000000000))
     purpose = holder.get("purpose")
-    return WireError("lease_held", "%s has this node%s%s" % (owner, when, " for %s" % purpose if purpose else ""), holder)
+    why = " for %s" % purpose if purpose else ""
+    return WireError("lease_held", "%s has this node%s%s" % (owner, when, why), holder)

@@ -259,7 +259,8 @@ class Agent:
     async def _exec(self, args: Args) -> Dict[str, Any]:
         timeout_s = field(args, "timeout_s", float)
         if not 0 < timeout_s <= MAX_TIMEOUT_S:
-            raise WireError("bad_request", "timeout_s must be above 0 and at most %d, got %g" % (MAX_TIMEOUT_S, timeout_s))
+            message = "timeout_s must be above 0 and at most %d, got %g" % (MAX_TIMEOUT_S, timeout_s)
+            raise WireError("bad_request", message)
         namespaces = self._namespaces.to_enter(field(args, "namespace", str, optional=True) or "")
         stdin = field(args, "stdin", str, optional=True)
         return await self._executor.run(field(args, "argv", list), timeout_s, stdin, namespaces)
@@ -303,7 +304,7 @@ class Agent:
             self._loop.remove_reader(alive)
             os.close(alive)
             if not self._ended.is_set():
-                self.notice("keeper_restarted", "the process that undoes changes after a crash was killed; started again")
+                self.notice("keeper_restarted", "the process that undoes changes after a crash was killed; it runs again")
                 self._watch_keeper(self._journal.start_keeper())
 
         self._loop.add_reader(alive, ended)

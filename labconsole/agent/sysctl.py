@@ -21,10 +21,7 @@ def path_of(name: str) -> str:
         parts = name.split("/")
     else:
         match = _PER_INTERFACE.match(name)
-        if match:
-            parts = match.group(1).split(".") + [match.group(2), match.group(3)]
-        else:
-            parts = name.split(".")
+        parts = match.group(1).split(".") + [match.group(2), match.group(3)] if match else name.split(".")
     return ROOT + "/".join(parts)
 
 

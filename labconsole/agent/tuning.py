@@ -181,12 +181,15 @@ def _bridge(change: Change, promise: Promise, namespaces: Namespaces) -> None:
             found.append({"name": port, "index": link["index"], "master": former, "up": link["state"] == "up"})
         promise("bridge", name=name, ports=found)
         # It must add no frame of its own and delay none: no STP, no learning delay, no snooping and so no querier.
-        route.link(
-            "add", ifname=name, kind="bridge", br_stp_state=0, br_forward_delay=0, br_mcast_snooping=0,
-            br_mcast_querier=0, br_vlan_filtering=0,
-        )  # fmt: skip
-        _silence(name)
+        route.link("add", ifname=name, kind="bridge", br_stp_state=0, br_forward_delay=0)
         bridge = _index(route, name)
+        for option in ("br_mcast_snooping", "br_mcast_querier", "br_vlan_filtering"):
+            try:
+                route.link("set", index=bridge, kind="bridge", **{option: 0})
+            except Exception as exc:
+                if undo.error_number(exc) != errno.EOPNOTSUPP:
+                    raise  # not supported: this kernel was built without the feature, so it is off
+        _silence(name)
         route.link("set", index=bridge, state="up")
         for entry in found:
             route.link("set", index=entry["index"], master=bridge, state="up")

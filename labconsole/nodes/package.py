@@ -160,7 +160,7 @@ def _library_licences() -> dict[str, bytes]:
 
 def _cache_directory() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
-    root = Path(base) if base and os.path.isabs(base) else Path.home() / ".cache"
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
     return root / "labconsole"
 
 
@@ -170,7 +170,7 @@ def _store(path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix="agent-", delete=False) as partial:
             partial.write(data)
-        os.replace(partial.name, path)
+        Path(partial.name).replace(path)
         for old in sorted(path.parent.glob("agent-*.pyz"), key=lambda other: other.stat().st_mtime_ns)[:-5]:
             old.unlink()
     except OSError:
