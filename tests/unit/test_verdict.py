@@ -1,0 +1,173 @@
+"""The verdict and the record, from observations made up by hand: each reason appears when, and only when, it should."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labconsole.engine.assemble import build_record
+from labconsole.engine.driver import PathPoint, StreamPath
+from labconsole.engine.observations import StreamSeen, TrialSeen
+from labconsole.engine.verdict import Tolerances
+from labconsole.measure.rates import CounterSample
+from labconsole.model.inventory import load_inventory
+from labconsole.model.record import Failure, RunRecord
+from labconsole.model.request import TrialRequest
+from test_inventory import GOOD
+
+SENT = 14205  # round(1 s / 7040 ns * 0.1), of 64-byte frames at 10 Mbit/s: delay 70400 ns
+PATH = StreamPath(
+    destination_mac="02:00:00:00:00:01",
+    points=(PathPoint("uut_in", "", "eth1", "rx_packets"), PathPoint("uut_out", "", "eth5", "tx_packets")),
+)
+
+
+def counters(*, rx: int, tx: int, at_ns: int = 0) -> CounterSample:
+    return CounterSample(at_ns, (rx, tx) + (0,) * 23)
+
+
+def observe(inventory, *, sent=SENT, nic=None, uut_out=None, arrived=None, captured=None, dropped=0, **generated):
+    """A trial in which ``sent`` packets left and ``arrived`` came; every count may be bent."""
+    nic = sent if nic is None else nic
+    uut_out = sent if uut_out is None else uut_out
+    arrived = uut_out if arrived is None else arrived
+    captured = arrived if captured is None else captured
+    seen = TrialSeen(run_id="20261121T000000Z-000000", started_at="2026-11-21T00:00:00.000Z")
+    stream = StreamSeen(inventory.streams[0], PATH)
+    stream.generated = {
+        "stream": "s1", "generator": "afpacket", "version": "1", "sent_packets": sent, "errors": 0, "error_text": None,
+        "elapsed_ns": 1_000_000_000, "burst_packets": 1, "started_monotonic_ns": 0, **generated,
+    }  # fmt: skip
+    stream.capture = {
+        "captured_packets": captured, "dropped_kernel_packets": dropped, "dropped_interface_packets": 0,
+        "analysis": {
+            "packets": captured, "truncated": False,
+            "streams": [{"sequence": {"lost_runs": {}, "reordered_packets": 0, "duplicate_packets": 0}}],
+        },
+    }  # fmt: skip
+    seen.streams = [stream]
+    seen.before = {
+        "src1": {("", "eth1"): counters(rx=5, tx=7)},
+        "uut": {("", "eth1"): counters(rx=1, tx=2), ("", "eth5"): counters(rx=3, tx=4)},
+        "snk1": {("", "eth1"): counters(rx=9, tx=9)},
+    }
+    seen.after = {
+        "src1": {("", "eth1"): counters(rx=5, tx=7 + nic)},
+        "uut": {("", "eth1"): counters(rx=1 + nic, tx=2), ("", "eth5"): counters(rx=3, tx=4 + uut_out)},
+        "snk1": {("", "eth1"): counters(rx=9 + arrived, tx=9)},
+    }
+    seen.drained = True
+    seen.start_skew_s = 0.0
+    return seen
+
+
+@pytest.fixture
+def inventory(tmp_path: Path):
+    path = tmp_path / "hosts.yaml"
+    path.write_text(GOOD)
+    return load_inventory(path)
+
+
+def record(inventory, seen: TrialSeen, target="10Mbit") -> RunRecord:
+    request = TrialRequest(
+        platform="raw",
+        frame_size_bytes=64,
+        sources=1,
+        target_bps="max" if target == "max" else 10**7,
+        duration_s=1.0,
+    )
+    return build_record(
+        seen, inventory=inventory, request=request, operator="t", plan=None, environment={},
+        finished_at="2026-11-21T00:00:01.000Z", tolerances=Tolerances(),
+    )  # fmt: skip
+
+
+def codes(run: RunRecord) -> set[str]:
+    return {reason.code for reason in run.verdict.reasons}
+
+
+def test_a_clean_trial_is_valid_and_adds_up(inventory):
+    run = record(inventory, observe(inventory, sent=14205), "10Mbit")
+    assert run.streams[0].intended_packets == 14205
+    assert (run.verdict.status, codes(run)) == ("valid", set())
+    stream = run.streams[0]
+    assert (stream.offered_packets, stream.measured_packets, stream.loss_packets) == (14205, 14205, 0)
+    assert stream.offered_bps == pytest.approx(14205 * 8 * 88)
+    assert stream.measured_from == "capture"
+    assert [hop.lost_packets for hop in stream.ledger] == [None, 0, 0, 0, 0, 0]
+    assert stream.unplaced_packets == 0
+    assert RunRecord.model_validate(run.to_json()) == run
+
+
+def test_loss_at_the_uut_is_named_there(inventory):
+    run = record(inventory, observe(inventory, uut_out=SENT - 1000))
+    assert run.verdict.status == "valid"
+    assert {hop.hop: hop.lost_packets for hop in run.streams[0].ledger}["uut_out"] == 1000
+    assert run.total.loss_ratio == pytest.approx(1000 / SENT)
+
+
+@pytest.mark.parametrize(
+    ("bend", "status", "code"),
+    [
+        ({"sent": SENT - 500}, "suspect", "offered_short"),
+        ({"sent": SENT + 500}, "suspect", "offered_over"),
+        ({"sent": 0}, "invalid", "no_packets"),
+        ({"elapsed_ns": 1_700_000_000}, "suspect", "duration_stretched"),
+        ({"error_text": "the interface went down"}, "invalid", "generator_failed"),
+        ({"captured": SENT - 3, "dropped": 3}, "suspect", "capture_incomplete"),
+        ({"arrived": SENT + 5, "captured": SENT}, "suspect", "foreign_frames"),
+        ({"captured": SENT, "arrived": SENT - 1}, "invalid", "witnesses_disagree"),
+        ({"nic": SENT - 1, "uut_out": SENT - 1}, "invalid", "witnesses_disagree"),
+        ({"uut_out": SENT + 2}, "invalid", "negative_loss"),
+    ],
+)
+def test_each_doubt_has_its_code(inventory, bend: dict, status: str, code: str):
+    run = record(inventory, observe(inventory, **bend))
+    assert code in codes(run)
+    assert run.verdict.status == status
+
+
+def test_an_incomplete_capture_does_not_become_loss(inventory):
+    run = record(inventory, observe(inventory, captured=SENT - 3, dropped=3))
+    assert (run.streams[0].measured_from, run.streams[0].loss_packets) == ("counters", 0)
+
+
+def test_without_any_witness_nothing_is_measured(inventory):
+    seen = observe(inventory)
+    seen.streams[0].capture, seen.after = None, {}
+    run = record(inventory, seen)
+    assert (run.streams[0].measured_packets, run.total.loss_ratio) == (None, None)
+    assert (run.verdict.status, "not_measured" in codes(run)) == ("invalid", True)
+
+
+def test_a_decreased_counter_voids_the_run_and_leaves_a_gap(inventory):
+    seen = observe(inventory)
+    seen.after["uut"][("", "eth1")] = counters(rx=0, tx=2)
+    run = record(inventory, seen)
+    assert run.verdict.status == "invalid"
+    assert "counter_decreased" in codes(run)
+    assert run.streams[0].counters["uut_in_rx_packets"] is None
+
+
+def test_target_max_has_no_shortfall(inventory):
+    run = record(inventory, observe(inventory, sent=3), "max")
+    assert run.streams[0].intended_packets is None
+    assert run.verdict.status == "valid"
+
+
+def test_an_abort_and_a_lost_link_keep_what_was_counted(inventory):
+    seen = observe(inventory, sent=100)
+    seen.aborted = True
+    run = record(inventory, seen)
+    assert (run.verdict.status, codes(run)) == ("invalid", {"aborted"})
+    assert run.streams[0].offered_packets == 100
+    seen = observe(inventory)
+    seen.failure = Failure(failure="node_lost", operation="drain", node="snk1", message="snk1: gone")
+    assert "link_lost" in codes(record(inventory, seen))
+
+
+def test_sources_that_start_apart_are_doubted(inventory):
+    seen = observe(inventory)
+    seen.start_skew_s = 0.25
+    assert "sources_apart" in codes(record(inventory, seen))
