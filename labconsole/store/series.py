@@ -90,6 +90,10 @@ def _to_arrays(run_id: str, series: Series) -> dict[str, np.ndarray[Any, Any]]:
                 raise StoreError(f"run {run_id}: {table!r}/{column!r} cannot name a time series")
             name = f"{table}/{column}"
             try:
+                plain = np.asarray(values)
+                if plain.dtype.kind in "iu":  # integers without gaps, the usual case, at a tenth of the time
+                    arrays[name] = plain
+                    continue
                 if any(isinstance(value, float) for value in values):
                     arrays[name] = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
                     continue
