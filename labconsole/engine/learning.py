@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from labconsole.engine.driver import Prepared
@@ -15,32 +16,49 @@ from labconsole.engine.ports import AgentLink
 from labconsole.engine.trial import UDP_SOURCE_PORT, sink_port
 from labconsole.errors import NodeError
 from labconsole.model.inventory import Inventory, Stream
+from labconsole.model.request import MIN_PKT_SIZE_BYTES
 
 LEARNING_FRAMES = 10
 LEARNING_DELAY_NS = 1_000_000
 ROUND_S = 0.1
+LIMIT_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learning:
+    """What it took until the platform forwarded: part of the record, because these packets crossed the UUT too."""
+
+    duration_s: float
+    sent_packets: int
+    received_packets: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
 
 
 async def wait_forwarding(
     inventory: Inventory, links: dict[str, AgentLink], prepared: Prepared, streams: Sequence[Stream], *, generator: str
-) -> float:
-    """Send a few frames per stream until every sink has received some; returns the seconds that took.
+) -> Learning:
+    """Send a few frames per stream until every sink has received some.
 
-    Raises NodeError naming the stream whose frames never came through. The caller bounds the time.
+    Raises NodeError naming the streams whose frames never came through.
     """
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    missing = list(streams)
+    first = await _received(links, streams)
+    missing, sent_packets = list(streams), 0
     while missing:
-        before = {stream.name: await _received(links, stream) for stream in missing}
         for node in dict.fromkeys(stream.source.node for stream in missing):
-            await _send_few(inventory, links[node], prepared, [s for s in missing if s.source.node == node], generator)
+            mine = [s for s in missing if s.source.node == node]
+            sent_packets += await _send_few(inventory, links[node], prepared, mine, generator)
+        now = await _received(links, missing)
         deadline = loop.time() + ROUND_S
-        while missing and loop.time() < deadline:
-            missing = [s for s in missing if await _received(links, s) <= before[s.name]]
-            if missing:
-                await asyncio.sleep(0.01)
-        if missing and loop.time() - begun > 15:
+        while any(now[s.name] <= first[s.name] for s in missing) and loop.time() < deadline:
+            await asyncio.sleep(0.01)
+            now = await _received(links, missing)
+        missing = [s for s in missing if now[s.name] <= first[s.name]]
+        if missing and loop.time() - begun > LIMIT_S:
             names = ", ".join(s.name for s in missing)
             raise NodeError(
                 inventory.uut,
@@ -48,20 +66,41 @@ async def wait_forwarding(
                 "check cabling, the stream's interfaces in hosts.yaml and the UUT's firewall",
                 operation="learning",
             )
-    return loop.time() - begun
+    last = await _standing(links, streams)
+    received = sum(last[s.name] - first[s.name] for s in streams)
+    return Learning(duration_s=loop.time() - begun, sent_packets=sent_packets, received_packets=received)
 
 
-async def _received(links: dict[str, AgentLink], stream: Stream) -> int:
-    snapshot = parse_snapshot(await links[stream.sink.node].request("counters.read", timeout_s=10))
-    sample = snapshot.get(("", stream.sink.interface))
-    if sample is None:
-        raise NodeError(stream.sink.node, f"interface {stream.sink.interface} has gone", operation="learning")
-    return sample.values[0]
+async def _standing(links: dict[str, AgentLink], streams: Sequence[Stream]) -> dict[str, int]:
+    """The sinks' counters once two reads in a row agree."""
+    before = await _received(links, streams)
+    while True:
+        await asyncio.sleep(0.01)
+        now = await _received(links, streams)
+        if now == before:
+            return now
+        before = now
+
+
+async def _received(links: dict[str, AgentLink], streams: Sequence[Stream]) -> dict[str, int]:
+    """Packets each stream's sink NIC has received."""
+    counts: dict[str, int] = {}
+    for node in dict.fromkeys(stream.sink.node for stream in streams):
+        snapshot = parse_snapshot(await links[node].request("counters.read", timeout_s=10))
+        for stream in streams:
+            if stream.sink.node != node:
+                continue
+            sample = snapshot.get(("", stream.sink.interface))
+            if sample is None:
+                raise NodeError(node, f"interface {stream.sink.interface} has gone", operation="learning")
+            counts[stream.name] = sample.values[0]
+    return counts
 
 
 async def _send_few(
     inventory: Inventory, link: AgentLink, prepared: Prepared, streams: Sequence[Stream], generator: str
-) -> None:
+) -> int:
+    """Send the learning frames of these streams, all of one source; returns how many were sent."""
     specs: list[dict[str, Any]] = [
         {
             "stream": stream.name,
@@ -73,7 +112,7 @@ async def _send_few(
             "sink_ip": stream.sink_ip,
             "udp_source_port": UDP_SOURCE_PORT,
             "udp_sink_port": sink_port(inventory.streams.index(stream)),
-            "pkt_size_bytes": 60,
+            "pkt_size_bytes": MIN_PKT_SIZE_BYTES,
             "delay_ns": LEARNING_DELAY_NS,
             "count": LEARNING_FRAMES,
             "duration_s": 2.0,
@@ -85,6 +124,7 @@ async def _send_few(
     await link.request("generator.prepare", {"streams": specs})
     try:
         await link.request("generator.start", {"at_monotonic_ns": None, "progress_interval_s": 1.0})
-        await link.request("generator.wait", {}, timeout_s=10)
+        results = (await link.request("generator.wait", {}, timeout_s=10))["streams"]
     finally:
         await link.request("generator.close", {})
+    return sum(result["sent_packets"] or 0 for result in results)

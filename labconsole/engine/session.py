@@ -29,7 +29,7 @@ from labconsole.engine.events import (
     TrialFinished,
     TrialStarted,
 )
-from labconsole.engine.learning import wait_forwarding
+from labconsole.engine.learning import Learning, wait_forwarding
 from labconsole.engine.live import LiveStreams
 from labconsole.engine.ports import AgentLink, Connect, RunSink
 from labconsole.engine.telemetry import NodeLive, Telemetry
@@ -89,6 +89,7 @@ class Session:
         self._batch = asyncio.Lock()
         self._stop_batch = False
         self._prepared: tuple[str, Prepared, Driver] | None = None
+        self._learning: Learning | None = None
 
     # Listening
 
@@ -386,6 +387,7 @@ class Session:
                 }
                 for name, link in links.items()
             },
+            "learning": self._learning.to_json() if self._learning is not None else None,
             "series_interfaces": live.interface_names,
             "series_rows_not_kept": live.rows_not_kept,
         }
@@ -408,7 +410,7 @@ class Session:
         self._prepared = (request.platform, prepared, driver)
         self._emit(PhaseChanged(run_id=run_id, phase=Phase.LEARNING))
         try:
-            await wait_forwarding(
+            self._learning = await wait_forwarding(
                 self.inventory, self._links, prepared, self.inventory.streams[: request.sources],
                 generator=request.generator,
             )  # fmt: skip
