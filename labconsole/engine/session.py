@@ -411,9 +411,8 @@ class Session:
         self._emit(PhaseChanged(run_id=run_id, phase=Phase.LEARNING))
         try:
             self._learning = await wait_forwarding(
-                self.inventory, self._links, prepared, self.inventory.streams[: request.sources],
-                generator=request.generator,
-            )  # fmt: skip
+                self.inventory, self._links, prepared, streams, generator=request.generator
+            )
         except BaseException:
             await self._restore_platform()
             raise
