@@ -1,0 +1,293 @@
+"""The console: wires a session to screens. It measures nothing and decides nothing about measurements.
+
+The session is made after the first frame is on screen, on the app's own loop, because connecting takes longer than an
+operator should look at nothing. Every way out (q, ctrl+q, SIGTERM, SIGHUP) goes through ``leave``: stop traffic, let
+the engine keep what was counted, close the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from textual import work
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Static
+from textual.worker import WorkerFailed
+
+from labconsole.engine.events import Event, Notice, TrialFinished
+from labconsole.errors import LabError
+from labconsole.model.request import TrialRequest
+from labconsole.tui import theme
+from labconsole.tui.screens.base import ConsoleScreen
+from labconsole.tui.screens.bench import BenchScreen
+from labconsole.tui.screens.confirm import Confirm
+from labconsole.tui.screens.help import Help, key_rows
+from labconsole.tui.screens.runs import RunsScreen
+from labconsole.tui.session import RunSummaryLike, SessionFactory, SessionLike, store_location
+from labconsole.tui.state import ConsoleState
+from labconsole.tui.text import safe
+
+RUNS_SHOWN = 500
+
+
+class ConsoleApp(App[int]):
+    """The application. ``session`` is None until it is open."""
+
+    TITLE = "labconsole"
+    CSS_PATH = "console.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f2", "mode('bench')", "Bench", show=False, id="go-bench", tooltip="The bench: set up, run, watch."),
+        Binding("f3", "mode('runs')", "Runs", id="go-runs", tooltip="Saved runs with their verdicts."),
+        Binding("y", "copy_run_id", "Copy id", id="copy", tooltip="Copy the run's id to the clipboard (OSC 52)."),
+        Binding("d", "toggle_dark", "Light/dark", show=False, id="dark", tooltip="Switch between light and dark."),
+        Binding(
+            "question_mark,f1", "help", "Help", id="help", key_display="?", tooltip="Every key and what words mean."
+        ),
+        Binding("q", "quit", "Quit", id="quit", tooltip="Leave; asks once while a trial runs."),
+        Binding("ctrl+q", "quit", "Quit", show=False, priority=True, id="quit-always", tooltip="Leave, from anywhere."),
+    ]
+
+    def __init__(self, session_factory: SessionFactory) -> None:
+        super().__init__()
+        self._factory = session_factory
+        self.session: SessionLike | None = None
+        self.state = ConsoleState()
+        self.runs: Sequence[RunSummaryLike] = ()
+        self.failure: LabError | None = None
+        self._leaving = False
+        for each in (theme.DARK, theme.LIGHT):
+            self.register_theme(each)
+        self.theme = theme.DARK.name
+
+    def compose(self) -> ComposeResult:
+        yield Static(" labconsole   opening the testbed …", id="opening", markup=False)
+
+    def on_mount(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            # Not every host of the app lets signals be set (tests run it in other threads).
+            with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+                asyncio.get_running_loop().add_signal_handler(number, self.leave)
+        self.call_after_refresh(self._open)
+
+    def _open(self) -> None:
+        try:
+            session = self._factory()
+        except LabError as exc:
+            self.failure = exc
+            self.exit(exc.exit_code)
+            return
+        self.session = session
+        defaults = session.inventory.defaults
+        self.state.wait_per_trial_s = defaults.drain_s + defaults.settle_s
+        session.subscribe(self._on_event)
+        self.add_mode("bench", lambda: BenchScreen(session, self.state))
+        self.add_mode("runs", lambda: RunsScreen(session, self.state))
+        self.switch_mode("bench")
+        self._connect(session)
+        self.load_runs()
+        self._import_chart()
+
+    @work(group="connect")
+    async def _connect(self, session: SessionLike) -> None:
+        await session.connect()
+
+    @work(group="warm")
+    async def _import_chart(self) -> None:
+        """Import plotext (0.12 s) beside the connecting, not in the first frame of the first trial."""
+
+        def import_plotext() -> None:
+            import plotext  # noqa: F401
+
+        await asyncio.to_thread(import_plotext)
+
+    def _on_event(self, event: Event) -> None:
+        """The engine says something; called on the event loop."""
+        self.state.apply(event, now_s=time.monotonic(), wall_s=time.time())
+        if isinstance(event, TrialFinished):
+            self.load_runs()
+        elif isinstance(event, Notice) and event.severity == "error":
+            self.tell(event.message, "error", note=False)
+
+    def tell(self, message: str, severity: str = "information", *, note: bool = True) -> None:
+        """Say something in the event line and as a toast."""
+        if note:
+            self.state.note(time.time(), message, severity)
+        known = severity if severity in ("information", "warning", "error") else "information"
+        self.notify(safe(message, 400), severity=known, markup=False)  # type: ignore[arg-type]
+
+    @work(exclusive=True, group="runs")
+    async def load_runs(self) -> None:
+        """Read the list of runs, in a thread, and give it to the screens."""
+        if self.session is None:
+            return
+        store = self.session.store
+        try:
+            self.runs = await asyncio.to_thread(lambda: list(store.list(limit=RUNS_SHOWN)))
+        except LabError as exc:
+            self.tell(str(exc), "error")
+            return
+        for screen in self._mounted_screens():
+            screen.show_runs(self.runs)
+
+    def _mounted_screens(self) -> list[BenchScreen | RunsScreen]:
+        stacks = [screen for stack in self._screen_stacks.values() for screen in stack]
+        return [s for s in stacks if isinstance(s, BenchScreen | RunsScreen) and s.is_mounted]
+
+    def start_run(self, request: TrialRequest, repetitions: int) -> None:
+        """Start, unless something runs already."""
+        if self.session is None or self._leaving:
+            return
+        if self.state.asked or self.session.running:
+            self.tell("A trial is running; a aborts it.", "warning")
+            return
+        self.state.asked = True
+        self.state.revision += 1
+        self._run(self.session, request, repetitions)
+
+    @work(group="trial")
+    async def _run(self, session: SessionLike, request: TrialRequest, repetitions: int) -> None:
+        try:
+            await session.run(request, repetitions)
+        except LabError as exc:
+            self.tell(str(exc), "error")
+        finally:
+            self.state.run_ended()
+
+    @work(group="ask", exclusive=True)
+    async def ask_abort(self) -> None:
+        """Ask once, then stop."""
+        if self.session is None or not (self.state.asked or self.session.running):
+            self.tell("Nothing is running.")
+            return
+        if await self.push_screen_wait(Confirm("Abort the trial?", "Traffic stops; what was measured is kept.")):
+            await self._stop_traffic(self.session)
+
+    async def _stop_traffic(self, session: SessionLike) -> None:
+        if not (self.state.asked or session.running):
+            return
+        self.state.stopping = True
+        self.state.revision += 1
+        try:
+            await session.abort()
+        except LabError as exc:
+            self.tell(str(exc), "error")
+
+    def _trial_runs(self) -> bool:
+        return self.session is not None and (self.state.asked or self.session.running)
+
+    @work(group="ask", exclusive=True)
+    async def _ask_and_leave(self) -> None:
+        question = Confirm("A trial is running. Quit?", "Traffic stops first; what was measured is kept.")
+        if not self._trial_runs() or await self.push_screen_wait(question):
+            self.leave()
+
+    async def action_quit(self) -> None:
+        """Leave; ask once while a trial runs."""
+        if self._trial_runs() and not self._leaving:
+            self._ask_and_leave()
+        else:
+            self.leave()
+
+    @work(group="leave")
+    async def leave(self) -> None:
+        """Stop traffic, wait until the engine kept what was measured, close, exit."""
+        if self._leaving:
+            return
+        self._leaving = True
+        session = self.session
+        if session is not None:
+            await self._stop_traffic(session)
+            trials = [worker for worker in self.workers if worker.group == "trial"]
+            for worker in trials:
+                with contextlib.suppress(WorkerFailed):
+                    await worker.wait()
+            try:
+                await session.close()
+            except LabError as exc:
+                self.failure = exc
+        self.exit(0 if self.failure is None else self.failure.exit_code)
+
+    def action_mode(self, mode: str) -> None:
+        """Go to a screen, once there is a session."""
+        if self.session is not None and self.current_mode != mode:
+            self.switch_mode(mode)
+
+    def action_copy_run_id(self) -> None:
+        """Copy the run id that the screen in front offers."""
+        run_id = self.screen.run_id_to_copy() if isinstance(self.screen, ConsoleScreen) else None
+        if run_id is None:
+            self.notify("No run to copy yet.", markup=False)
+            return
+        self.copy_to_clipboard(run_id)
+        self.notify(f"Copied {safe(run_id, 80)}", markup=False)
+
+    def action_toggle_dark(self) -> None:
+        """Light or dark."""
+        self.theme = theme.LIGHT.name if self.current_theme.dark else theme.DARK.name
+
+    def action_help(self) -> None:
+        """Show every key of the screen in front."""
+        sections = self.help_sections(self.screen if isinstance(self.screen, ConsoleScreen) else None)
+        self.push_screen(Help(sections))
+
+    def help_sections(self, screen: ConsoleScreen | None) -> list[tuple[str, list[tuple[str, str]]]]:
+        """Keys by where they work."""
+
+        def declared(*classes: type) -> list[Binding]:
+            return [b for c in classes for b in c.__dict__.get("BINDINGS", []) if isinstance(b, Binding)]
+
+        here = [c for c in type(screen).__mro__ if issubclass(c, ConsoleScreen)] if screen is not None else []
+        title = f"On the screen {screen.WHERE}" if screen is not None else "Here"
+        tables = [
+            ("↑ ↓ PgUp PgDn", "move the cursor; in the streams it chooses what the chart shows"),
+            ("tab", "next part or field; enter does the same in a field"),
+            ("↑ ↓", "in the set-up: step through usual values (← → too where words are chosen)"),
+            ("^p", "command palette: everything by name, themes"),
+        ]
+        keys = [("Everywhere", key_rows(declared(ConsoleApp))), ("In tables and fields", tables)]
+        return [(title, key_rows(declared(*here))), *keys] if here else keys
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Everything that has a key is in the palette too."""
+        if isinstance(screen, BenchScreen):
+            yield SystemCommand("Run", "Start what the set-up says (r)", screen.action_run)
+            yield SystemCommand("Abort", "Stop traffic, keep what was measured (a)", self.ask_abort)
+            yield SystemCommand("Edit the set-up", "Go to the set-up panel (e)", screen.action_edit)
+            yield SystemCommand("Next stream", "Chart the next stream (n)", lambda: screen.action_stream(1))
+            yield SystemCommand("Change view", "Interfaces, chart, nodes on a small terminal (v)", screen.action_view)
+            yield SystemCommand("Interfaces", "Go to the table of interfaces (i)", screen.action_interfaces)
+        if isinstance(screen, ConsoleScreen):
+            yield SystemCommand("Pause or go on", "Stop painting; recording goes on (space)", screen.action_pause)
+        yield SystemCommand("Bench", "Set up, run, watch (F2)", lambda: self.action_mode("bench"))
+        yield SystemCommand("Runs", "Saved runs with their verdicts (F3)", lambda: self.action_mode("runs"))
+        yield SystemCommand("Reload runs", "Read the list from the store again (l)", self.load_runs)
+        yield SystemCommand("Copy run id", "To the clipboard, by OSC 52 (y)", self.action_copy_run_id)
+        yield SystemCommand("Light or dark", "Switch the theme (d)", self.action_toggle_dark)
+        yield SystemCommand("Theme", "Choose any theme", self.action_change_theme)
+        yield SystemCommand("Help", "Every key and what the words mean (?)", self.action_help)
+        yield SystemCommand("Quit", "Leave; asks once while a trial runs (q)", self.action_quit)
+
+
+def run_console(session_factory: SessionFactory) -> int:
+    """Run the console until it is left; print what was saved and where. Returns the exit status."""
+    app = ConsoleApp(session_factory)
+    status = app.run()
+    if app.failure is not None:
+        print(f"labconsole: {app.failure}", file=sys.stderr)
+    if app.state.saved_run_ids:
+        location = store_location(app.session.store) if app.session is not None else None
+        where = f" in {location}" if location else ""
+        print(f"{len(app.state.saved_run_ids)} saved{where}:")
+        for run_id in app.state.saved_run_ids:
+            print(f"  {run_id}")
+    return app.return_code or 0 if status is None else status

@@ -1,0 +1,81 @@
+"""The one module that knows plotext: offered and measured over time, with axes, as plain lines of text.
+
+plotext keeps one global figure, so this runs on the event loop's thread only. It is imported at the first chart, since
+importing it costs 0.12 s. Colourless output is asked for and coloured by glyph afterwards: parsing plotext's escapes
+costs three times the drawing. The series differ by glyph, so the chart reads without colour.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labconsole.tui.text import count, scale_top
+
+OFFERED_MARK = "="
+"""Offered: a sparse row of marks, the mean of the samples under each; measured, a line of dots, shows between them."""
+
+MARK_EVERY_CELLS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RateSeries:
+    """Two rates over the same seconds."""
+
+    seconds: Sequence[float]
+    offered_pps: Sequence[float]
+    measured_pps: Sequence[float]
+
+
+def is_offered_mark(char: str) -> bool:
+    """True for a cell of the offered series."""
+    return char == OFFERED_MARK
+
+
+def is_measured_mark(char: str) -> bool:
+    """True for a cell of the measured series (a braille pattern)."""
+    return "\u2801" <= char <= "\u28ff"
+
+
+def _thin_out(xs: list[float], ys: list[float], groups: int) -> tuple[list[float], list[float]]:
+    size = max(1, math.ceil(len(xs) / max(1, groups)))
+    parts = [(xs[i : i + size], ys[i : i + size]) for i in range(0, len(xs), size)]
+    return [sum(px) / len(px) for px, _ in parts], [sum(py) / len(py) for _, py in parts]
+
+
+def draw_rates(series: RateSeries, width: int, height: int, *, span_s: float | None = None) -> list[str]:
+    """Exactly ``height`` lines of at most ``width`` cells. ``span_s`` fixes the time axis to a trial's length."""
+    import plotext
+
+    plotext.terminal.limit(False, False)
+    figure = plotext.figure
+    figure.clear.all()
+    figure.plot_size(width, height)
+    figure.theme("colorless")
+    points = [
+        (s, o, m)
+        for s, o, m in zip(series.seconds, series.offered_pps, series.measured_pps, strict=False)
+        if all(math.isfinite(v) for v in (s, o, m))
+    ]
+    if not points:
+        return [""] * height
+    xs, offered, measured = ([p[i] for p in points] for i in range(3))
+    top = scale_top([*offered, *measured])
+    left = 0.0 if span_s is not None else xs[0]
+    right = max(xs[-1], left + 1.0, span_s or 0.0)
+    figure.draw(figure.signal(xs, measured, marker="braille").lines(True))
+    shown_cells = max(1.0, (width - 12) * (xs[-1] - xs[0]) / (right - left))
+    mark_x, mark_y = _thin_out(xs, offered, math.ceil(shown_cells / MARK_EVERY_CELLS))
+    figure.draw(figure.signal(mark_x, mark_y, marker=OFFERED_MARK))
+    figure.ruler("y").lim(0, top)
+    steps = 4 if height >= 12 else 2
+    figure.ruler("y").ticks(
+        [top * i / steps for i in range(steps + 1)], [count(top * i / steps) for i in range(steps + 1)]
+    )
+    figure.ruler("x").lim(left, right)
+    x_steps = max(2, min(6, width // 16))
+    x_ticks = [left + (right - left) * i / x_steps for i in range(x_steps + 1)]
+    figure.ruler("x").ticks(x_ticks, [f"{tick:.1f}" for tick in x_ticks])
+    lines = figure.build().string(colorless=True).splitlines()[:height]
+    return lines + [""] * (height - len(lines))

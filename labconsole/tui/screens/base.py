@@ -1,0 +1,93 @@
+"""What every screen of the console has: one paint timer, the pause, access to what it shows."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen, Screen
+
+from labconsole.tui.session import SessionLike
+from labconsole.tui.state import ConsoleState
+from labconsole.tui.widgets.status import TopBar
+
+if TYPE_CHECKING:
+    from labconsole.tui.app import ConsoleApp
+
+LOCAL_FPS = 10
+REMOTE_FPS = 5
+"""Through SSH or tmux every frame is bytes on somebody's line."""
+
+
+def frames_per_second() -> int:
+    """How often to look for something new to paint."""
+    return REMOTE_FPS if os.environ.get("SSH_CONNECTION") or os.environ.get("TMUX") else LOCAL_FPS
+
+
+class ConsoleScreen(Screen[None]):
+    """A screen that looks at telemetry on a timer; samples never arrive as messages."""
+
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (104, "-normal"), (168, "-wide")]
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (32, "-tall")]
+    WHERE: ClassVar[str] = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "space", "pause", "Pause", id="pause", key_display="space",
+            tooltip="Stop painting, to read in peace; everything is still recorded.",
+        ),
+    ]  # fmt: skip
+
+    def __init__(self, session: SessionLike, state: ConsoleState) -> None:
+        super().__init__()
+        self.session, self.state = session, state
+        self._seen: tuple[object, ...] = ()
+        self.paused = False
+
+    @property
+    def console_app(self) -> ConsoleApp:
+        from labconsole.tui.app import ConsoleApp
+
+        assert isinstance(self.app, ConsoleApp)
+        return self.app
+
+    def on_mount(self) -> None:
+        self.set_interval(1 / frames_per_second(), self.tick)
+
+    def on_screen_resume(self) -> None:
+        self._seen = ()
+        self.call_after_refresh(self.tick)
+
+    def top_bar(self) -> TopBar:
+        """The first line of every screen."""
+        return TopBar(self.WHERE, self.session.inventory, self.session.telemetry, self.state)
+
+    def tick(self) -> None:
+        """Paint if this screen is in sight and something moved."""
+        if not self.is_mounted or not (self.app.screen is self or isinstance(self.app.screen, ModalScreen)):
+            return
+        self.query_one(TopBar).paint()
+        if self.paused:
+            return
+        self.paint_clock()
+        seen = (self.session.telemetry.revision, self.state.revision)
+        if seen != self._seen:
+            self._seen = seen
+            self.paint_data()
+
+    def paint_clock(self) -> None:
+        """What moves with time alone."""
+
+    def paint_data(self) -> None:
+        """What moves with telemetry and events."""
+
+    def action_pause(self) -> None:
+        self.paused = not self.paused
+        self.query_one(TopBar).paused_since_s = time.monotonic() if self.paused else None
+        self._seen = ()
+        self.tick()
+
+    def run_id_to_copy(self) -> str | None:
+        """What ``y`` copies."""
+        return None

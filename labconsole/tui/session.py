@@ -1,0 +1,109 @@
+"""What the console needs of the engine, as protocols.
+
+The console never imports the engine's session: tests drive it with a scripted one, and nothing here can grow measuring
+logic. Everything that blocks (the store) is called through ``asyncio.to_thread``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+from labconsole.engine.events import Listener
+from labconsole.engine.telemetry import Telemetry
+from labconsole.model.inventory import Inventory
+from labconsole.model.record import RunRecord
+from labconsole.model.request import Target, TrialRequest
+
+
+class RunSummaryLike(Protocol):
+    """One saved run as a list shows it. ``target_bps`` None or "max": as fast as the generator can."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def started_at(self) -> str: ...
+    @property
+    def platform(self) -> str: ...
+    @property
+    def frame_size_bytes(self) -> int: ...
+    @property
+    def sources(self) -> int: ...
+    @property
+    def target_bps(self) -> Target | None: ...
+    @property
+    def background(self) -> str: ...
+    @property
+    def duration_s(self) -> float: ...
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def offered_pps(self) -> float | None: ...
+    @property
+    def measured_pps(self) -> float | None: ...
+    @property
+    def loss_ratio(self) -> float | None: ...
+    @property
+    def testbed(self) -> str: ...
+    @property
+    def emulated(self) -> bool: ...
+    @property
+    def generator(self) -> str | None: ...
+
+
+class RunsStore(Protocol):
+    """Saved runs. Both methods block."""
+
+    def list(self, *, limit: int | None = None) -> Sequence[RunSummaryLike]:
+        """Newest first."""
+        ...
+
+    def get(self, run_id: str) -> RunRecord | None:
+        """One whole record."""
+        ...
+
+
+class SessionLike(Protocol):
+    """A testbed with live telemetry on which one trial at a time runs."""
+
+    @property
+    def inventory(self) -> Inventory: ...
+    @property
+    def telemetry(self) -> Telemetry: ...
+    @property
+    def store(self) -> RunsStore: ...
+    @property
+    def running(self) -> bool: ...
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call ``listener`` on the event loop with every event; the result unsubscribes."""
+        ...
+
+    async def connect(self) -> None:
+        """Connect all nodes; a node that cannot be reached is a NodeChanged event, never an exception."""
+        ...
+
+    async def run(self, request: TrialRequest, repetitions: int = 1) -> list[RunRecord]:
+        """Run trials one after the other. Raises LabError."""
+        ...
+
+    async def abort(self) -> None:
+        """Stop traffic and end the running trial, keeping what was measured."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of all nodes."""
+        ...
+
+
+SessionFactory = Callable[[], SessionLike]
+ViewName = Literal["interfaces", "chart", "nodes"]
+
+
+def store_location(store: RunsStore) -> str | None:
+    """Where the store lives, if it says so (``location``, ``path`` or ``url``), for the parting words."""
+    for name in ("location", "path", "url"):
+        value = getattr(store, name, None)
+        if value is not None and not callable(value):
+            return str(value)
+    return None

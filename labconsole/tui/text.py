@@ -1,0 +1,94 @@
+"""Numbers and foreign words as fixed-width cells.
+
+Everything a node sends passes ``safe`` before it reaches the screen: control characters, escapes and combining marks
+become a middle dot, and the text is cut first, so a 10 kB name costs no more than a short one. Nothing is ever parsed
+as markup.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+
+from rich.cells import cell_len, set_cell_size
+
+from labconsole.units import format_count
+
+UNKNOWN = "–"
+LEVELS = "▁▂▃▄▅▆▇█"
+
+
+@lru_cache(maxsize=8192)
+def safe(text: str, width: int) -> str:
+    """Foreign text in at most ``width`` cells, harmless to a terminal; what was cut is marked with an ellipsis."""
+    head = text[: width + 1] if width > 0 else ""
+    clean = "".join(c if c.isprintable() and unicodedata.category(c)[0] != "M" else "·" for c in head)
+    if len(text) <= width and cell_len(clean) <= width:
+        return clean
+    return set_cell_size(clean, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
+
+
+def count(value: float | None) -> str:
+    """A count or a packet rate with thin-space thousands."""
+    return UNKNOWN if value is None or not math.isfinite(value) else format_count(round(value))
+
+
+def decimal(value: float | None, places: int) -> str:
+    """A number with a fixed number of decimals and thin-space thousands."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    return f"{value:,.{places}f}".replace(",", "\u2009")
+
+
+def mbit(rate_bps: float | None) -> str:
+    """A rate in Mbit/s."""
+    return decimal(None if rate_bps is None else rate_bps / 1e6, 2)
+
+
+def percent(ratio: float | None, places: int = 3) -> str:
+    """A ratio in percent. What is not zero never reads as zero."""
+    if ratio is None or not math.isfinite(ratio):
+        return UNKNOWN
+    shown = f"{ratio * 100:.{places}f}"
+    if ratio and float(shown) == 0:
+        return ("<" if ratio > 0 else ">-") + f"{10**-places:.{places}f}"
+    return shown
+
+
+def span(seconds: float) -> str:
+    """A length of time for people: ``8 s``, ``2 min 05 s``, ``1 h 03 min``."""
+    whole = max(0, math.ceil(seconds - 1e-6))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def short_time(stamp: str) -> str:
+    """``2026-01-02T03:04:05.678Z`` as ``01-02 03:04:05`` (UTC)."""
+    return safe(stamp[5:19].replace("T", " "), 14)
+
+
+def scale_top(values: Iterable[float]) -> float:
+    """The next 1, 2 or 5 times a power of ten at or above the largest value: a scale that does not shimmer."""
+    largest = max((v for v in values if math.isfinite(v)), default=0.0)
+    if largest <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(largest))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= largest * (1 - 1e-9))
+
+
+def sparkline(values: Iterable[float | None], top: float) -> str:
+    """One cell per value on the scale 0..top: nothing for no sample, the lowest bar only for zero itself."""
+    cells = []
+    for value in values:
+        if value is None or not math.isfinite(value):
+            cells.append(" ")
+        elif value <= 0:
+            cells.append(LEVELS[0])
+        else:
+            cells.append(LEVELS[1 + min(6, int(7 * value / top))])
+    return "".join(cells)

@@ -1,0 +1,80 @@
+"""Widgets made of plain spans of text: no markup is ever parsed, and only lines that changed are painted again.
+
+A span is (text, tone); tones are component classes coloured by the style sheet, so a theme decides and no colour is
+written in code. Every segment carries its background (Textual 6 and later leave that to line widgets).
+"""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+Span = tuple[str, str]
+TONES = frozenset(
+    f"lc--{tone}" for tone in ("muted", "good", "warn", "bad", "accent", "second", "head", "cursor", "strong")
+)
+
+
+class Tones(Widget):
+    """Turns spans into strips with component styles (``.lc--*`` in the style sheet).
+
+    Textual collects component classes along the first base only: a class with another first base names TONES itself.
+    """
+
+    COMPONENT_CLASSES = TONES
+
+    def tone(self, name: str) -> Style:
+        """The style of a tone; "" is the widget's own. Textual caches these until the theme changes."""
+        return self.get_component_rich_style(f"lc--{name}") if name else self.rich_style
+
+    def strip_of(self, spans: list[Span], width: int, *, under: Style | None = None) -> Strip:
+        """Spans as one strip of exactly ``width`` cells, over an optional style (the cursor's background)."""
+        segments, used = [], 0
+        for text, name in spans:
+            style = self.tone(name)
+            segments.append(Segment(text, style + under if under is not None else style))
+            used += len(text) if text.isascii() else cell_len(text)
+        base = self.rich_style + under if under is not None else self.rich_style
+        return Strip(segments, used).adjust_cell_length(width, base)
+
+
+class Lines(Tones):
+    """A few lines of spans. Subclasses give ``lines(width)``; ``paint`` repaints those that differ."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._painted: list[list[Span]] = []
+        self._painted_width = -1
+
+    def lines(self, width: int) -> list[list[Span]]:
+        """What to show in ``width`` cells."""
+        raise NotImplementedError
+
+    def paint(self) -> None:
+        """Look again and repaint what changed."""
+        width = self.size.width
+        if not width or not self.is_mounted:
+            return
+        new = self.lines(width)
+        old, self._painted, self._painted_width = self._painted, new, width
+        if len(new) != len(old):
+            self.refresh(layout=self.styles.is_auto_height)
+            return
+        for y, (now, before) in enumerate(zip(new, old, strict=True)):
+            if now != before:
+                self.refresh(Region(0, y, width, 1))
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        """Auto height is the number of lines."""
+        return len(self.lines(width))
+
+    def render_line(self, y: int) -> Strip:
+        """One line; computed anew only when the width changed under a painted picture."""
+        width = self.size.width
+        if self._painted_width != width:
+            self._painted, self._painted_width = self.lines(width), width
+        return self.strip_of(self._painted[y] if y < len(self._painted) else [], width)

@@ -1,0 +1,74 @@
+"""Every node: its state as glyph and word, round trip, clock offset, and why it is not there."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from labconsole.engine.events import NodeState
+from labconsole.engine.telemetry import NodeLive, Telemetry
+from labconsole.model.inventory import Inventory
+from labconsole.tui.text import decimal, safe
+from labconsole.tui.widgets.lines import Span
+from labconsole.tui.widgets.table import Column, LineTable
+
+STATE_LOOKS = {
+    NodeState.IDLE: ("○", "muted"),
+    NodeState.CONNECTING: ("◌", "warn"),
+    NodeState.CONNECTED: ("●", "good"),
+    NodeState.LOST: ("✗", "bad"),
+    NodeState.FAILED: ("✗", "bad"),
+}
+
+
+class NodesTable(LineTable):
+    """One row per node of the inventory, connected or not."""
+
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("name", "node", 8, right=False, grow_to=12),
+        Column("roles", "role", 6, right=False, grow_to=12, rank=3),
+        Column("state", "state", 15, right=False),
+        Column("round_trip", "rtt ms", 7),
+        Column("offset", "clock ms", 9, rank=2),
+        Column("missed", "missed", 6, rank=4),
+        Column("words", "", 1, right=False, grow_to=80, rank=1),
+    )
+
+    def __init__(self, inventory: Inventory, telemetry: Telemetry) -> None:
+        super().__init__(id="nodes")
+        self._inventory, self._telemetry = inventory, telemetry
+        self.border_title = "Nodes"
+
+    def keys(self) -> list[str]:
+        return list(self._inventory.nodes)
+
+    def _live(self, key: str) -> NodeLive:
+        return self._telemetry.nodes.get(key) or NodeLive(key, self._inventory.nodes[key].roles)
+
+    def cell_name(self, key: str, width: int) -> Span:
+        return safe(key, width), ""
+
+    def cell_roles(self, key: str, width: int) -> Span:
+        return safe("+".join(self._inventory.nodes[key].roles), width), "muted"
+
+    def cell_state(self, key: str, width: int) -> Span:
+        live = self._live(key)
+        glyph, tone = STATE_LOOKS[live.state]
+        if live.quiet and live.state is NodeState.CONNECTED:
+            return "… quiet", "muted"
+        return f"{glyph} {live.state.value}", tone
+
+    def cell_round_trip(self, key: str, width: int) -> Span:
+        seconds = self._live(key).round_trip_s
+        return decimal(None if seconds is None else seconds * 1e3, 2), "" if seconds is not None else "muted"
+
+    def cell_offset(self, key: str, width: int) -> Span:
+        offset_ns = self._live(key).clock_offset_ns
+        return decimal(None if offset_ns is None else offset_ns / 1e6, 3), "muted"
+
+    def cell_missed(self, key: str, width: int) -> Span:
+        missed = self._live(key).missed_samples
+        return str(missed), "warn" if missed else "muted"
+
+    def cell_words(self, key: str, width: int) -> Span:
+        live = self._live(key)
+        return (safe(live.message, width), "bad") if live.message else (safe(live.kernel, width), "muted")

@@ -1,0 +1,140 @@
+"""The set-up panel: what to measure, what each choice means, what is wrong with it. No I/O; it only reads its fields."""
+
+from __future__ import annotations
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.message import Message
+from textual.widgets import Button, Input, Static
+
+from labconsole.model.inventory import Inventory
+from labconsole.model.request import BACKGROUNDS
+from labconsole.tui import form
+from labconsole.tui.text import safe
+from labconsole.tui.widgets.fields import Choice, Field
+from labconsole.tui.widgets.lines import Lines, Span
+
+LABELS = {
+    "platform": "Platform",
+    "frame_size": "Frame size",
+    "sources": "Sources",
+    "target": "Target",
+    "background": "Background",
+    "duration": "Duration",
+    "repetitions": "Repetitions",
+}
+
+
+class Hint(Lines):
+    """What one choice means, in the longest wording that fits; or what is wrong with it."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.wordings: tuple[str, ...] = ("",)
+        self.problem = ""
+
+    def lines(self, width: int) -> list[list[Span]]:
+        if self.problem:
+            return [[(safe("✗ " + self.problem, width), "bad")]]
+        fitting = next((w for w in self.wordings if len(w) <= width), self.wordings[-1])
+        return [[(fitting[:width], "muted")]]
+
+
+class SetupWords(Lines):
+    """The line beside the buttons: the whole sentence of the first problem, or the request in one line."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.text = ""
+        self.tone_name = "muted"
+
+    def lines(self, width: int) -> list[list[Span]]:
+        words, rows = self.text.split(" "), [""]
+        for word in words:
+            if rows[-1] and len(rows[-1]) + 1 + len(word) > width:
+                rows.append(word)
+            else:
+                rows[-1] = f"{rows[-1]} {word}".lstrip()
+        return [[(safe(row, width), self.tone_name)] for row in rows[:3]]
+
+
+class SetupPanel(Vertical):
+    """The fields. ``reading`` is what they mean at present."""
+
+    class Edited(Message):
+        """The form means something else now."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        super().__init__(id="setup")
+        self._inventory = inventory
+        self._initial = form.initial_values(inventory)
+        self.reading = form.read_form(self._initial, inventory)
+        self.border_title = "Set-up"
+
+    def compose(self) -> ComposeResult:
+        v, inventory = self._initial, self._inventory
+        sources = [str(n) for n in range(1, len(inventory.streams) + 1)]
+        fields: dict[str, Field | Choice] = {
+            "platform": Choice(list(inventory.platforms), v.platform, id="platform"),
+            "frame_size": Field(
+                v.frame_size, prefix=form.NUMBER_PREFIX, presets=form.FRAME_SIZE_PRESETS, id="frame_size"
+            ),
+            "sources": Field(v.sources, prefix=form.NUMBER_PREFIX, presets=sources, id="sources"),
+            "target": Field(v.target, prefix=form.TARGET_PREFIX, presets=form.TARGET_PRESETS, id="target"),
+            "background": Choice(BACKGROUNDS, v.background, id="background"),
+            "duration": Field(v.duration, prefix=form.SECONDS_PREFIX, presets=form.DURATION_PRESETS, id="duration"),
+            "repetitions": Field(
+                v.repetitions, prefix=form.NUMBER_PREFIX, presets=form.REPETITION_PRESETS, id="repetitions"
+            ),
+        }
+        for name, widget in fields.items():
+            with Horizontal(classes="setup-row"):
+                yield Static(LABELS[name], classes="setup-label", markup=False)
+                yield widget
+                yield Hint(id=f"hint-{name}")
+        with Horizontal(id="setup-run"):
+            run, abort = Button("Run [r]", id="run", compact=True), Button("Abort [a]", id="abort", compact=True)
+            for button, label in ((run, "Run  r"), (abort, "Abort  a")):
+                button.label = label
+                button.can_focus = False  # r and a reach them from anywhere; two tab stops fewer
+                yield button
+            yield SetupWords(id="setup-words")
+
+    def on_mount(self) -> None:
+        self.reread()
+
+    def values(self) -> form.FormValues:
+        """The fields as they stand."""
+
+        def text(name: str) -> str:
+            widget = self.query_one(f"#{name}")
+            assert isinstance(widget, Field | Choice)
+            return widget.value
+
+        return form.FormValues(*(text(name) for name in LABELS))
+
+    @on(Input.Changed)
+    @on(Choice.Changed)
+    def reread(self) -> None:
+        """Read the fields, say what they mean beside each."""
+        if not self.is_mounted or not self.query("#setup-words"):
+            return
+        self.reading = form.read_form(self.values(), self._inventory)
+        for name in LABELS:
+            hint = self.query_one(f"#hint-{name}", Hint)
+            problem = self.reading.problems.get(name)
+            hint.wordings = self.reading.hints.get(name, ("",))
+            hint.problem = problem.short if problem else ""
+            hint.paint()
+        words = self.query_one("#setup-words", SetupWords)
+        first = next(iter(self.reading.problems.values()), None)
+        words.text, words.tone_name = (first.sentence, "bad") if first else ("", "muted")
+        words.paint()
+        self.query_one("#run", Button).disabled = first is not None
+        self.post_message(self.Edited())
+
+    @on(Input.Submitted)
+    def next_field(self) -> None:
+        """Enter leads to the next field, as tab does: starting traffic takes its own key."""
+        self.screen.focus_next()

@@ -1,0 +1,122 @@
+"""One-line instruments: who and where (top), what happens now (phase), what just happened (events)."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from rich.cells import cell_len
+
+from labconsole.engine.events import NodeState
+from labconsole.engine.telemetry import Telemetry
+from labconsole.model.inventory import Inventory
+from labconsole.tui.state import VERDICT_GLYPHS, ConsoleState
+from labconsole.tui.text import percent, safe, span
+from labconsole.tui.widgets.lines import Lines, Span
+
+SEVERITY_MARK = {"information": ("·", ""), "warning": ("!", "warn"), "error": ("✗", "bad")}
+VERDICT_TONE = {"valid": "good", "suspect": "warn", "invalid": "bad"}
+
+
+def _cells(spans: list[Span]) -> int:
+    return sum(cell_len(text) for text, _ in spans)
+
+
+def _justified(left: list[Span], right: list[Span], width: int) -> list[Span]:
+    return [*left, (" " * max(1, width - _cells(left) - _cells(right)), ""), *right]
+
+
+class TopBar(Lines):
+    """Testbed, whether it is emulated, how many nodes answer, whether painting is paused, the time in UTC."""
+
+    def __init__(self, where: str, inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> None:
+        super().__init__(classes="top-bar")
+        self._where, self._inventory, self._telemetry, self._state = where, inventory, telemetry, state
+        self.paused_since_s: float | None = None
+
+    def lines(self, width: int) -> list[list[Span]]:
+        nodes = self._telemetry.nodes
+        up = sum(node.state is NodeState.CONNECTED for node in nodes.values())
+        total = len(self._inventory.nodes)
+        broken = sum(node.state in (NodeState.LOST, NodeState.FAILED) for node in nodes.values())
+        left: list[Span] = [(" labconsole ", "accent"), (f" {self._where} ", "strong")]
+        left.append((f" {safe(self._inventory.testbed, 24)}", ""))
+        if self._inventory.emulated:
+            left.append((" · emulated", "muted"))
+        right: list[Span] = []
+        if self.paused_since_s is not None:
+            right.append((f" PAUSED {span(time.monotonic() - self.paused_since_s)} ", "warn"))
+        tone = "good" if up == total else "bad" if broken else "warn"
+        right.append((f" {'●' if up == total else '✗' if broken else '◌'} {up} of {total} nodes ", tone))
+        if width >= 70:
+            right.append((f" {datetime.now(UTC):%H:%M:%S} UTC ", "muted"))
+        return [_justified(left, right, width)]
+
+
+class PhaseBar(Lines):
+    """The state of the trial in words, a bar for the phase, the time left in all; else the last run's verdict."""
+
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(classes="phase-bar")
+        self._state = state
+
+    def lines(self, width: int) -> list[list[Span]]:
+        now_s, state = time.monotonic(), self._state
+        trial = state.trial
+        if trial is None and not state.asked:
+            return [self._idle(width)]
+        words = state.phase_words(now_s)
+        left: list[Span] = [(" ▶ ", "accent"), (safe(words, max(20, width - 36)), "strong")]
+        right: list[Span] = []
+        if trial is not None and trial.repetitions > 1:
+            right.append((f"trial {trial.repetition} of {trial.repetitions} ", ""))
+        left_s = state.all_left_s(now_s)
+        if left_s is not None and trial is not None and trial.repetitions > 1 and width >= 100:
+            right.append((f"· about {span(left_s)} in all ", "muted"))
+        progress = state.phase_progress(now_s)
+        room = width - _cells(left) - _cells(right) - 4
+        if progress is not None and room >= 8:
+            cells = min(room, 40)
+            filled = round(cells * min(1.0, progress[0] / progress[1]))
+            left += [("  ", ""), ("━" * filled, "accent"), ("─" * (cells - filled), "muted")]
+        return [_justified(left, right, width)]
+
+    def _idle(self, width: int) -> list[Span]:
+        last = self._state.last
+        if last is None:
+            return [
+                (" ■ ", "muted"),
+                ("ready", "strong"),
+                (safe("   r runs what the set-up says", width - 10), "muted"),
+            ]
+        status = last.verdict.status
+        spans: list[Span] = [
+            (" ■ ", "muted"),
+            ("ready", "strong"),
+            ("   last run ", "muted"),
+            (f"{VERDICT_GLYPHS[status]} {status}", VERDICT_TONE[status]),
+            (f"  loss {percent(last.total.loss_ratio)} %", ""),
+        ]
+        rest = width - _cells(spans) - 3
+        if last.verdict.reasons:
+            spans.append(("  " + safe(last.verdict.reasons[0].detail, rest), "muted"))
+        elif rest > 12:
+            spans.append(("  " + safe(last.run_id, rest), "muted"))
+        return spans
+
+
+class EventLines(Lines):
+    """The newest notes, as many as there are rows, newest last."""
+
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(classes="event-lines")
+        self._state = state
+
+    def lines(self, width: int) -> list[list[Span]]:
+        notes = list(self._state.notes)[-max(1, self.size.height) :]
+        rows: list[list[Span]] = []
+        for note in notes:
+            mark, tone = SEVERITY_MARK.get(note.severity, SEVERITY_MARK["information"])
+            clock = f"{datetime.fromtimestamp(note.at_wall_s, UTC):%H:%M:%S}"
+            rows.append([(f" {clock} ", "muted"), (f"{mark} ", tone), (safe(note.text, max(1, width - 13)), tone)])
+        return rows
