@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 
-from labconsole.agent.keeper import Journal
-from labconsole.agent.server import serve
+from labconsole.agent.keeper import become_keeper
 
 
 def main() -> None:
+    journal = become_keeper()
+    # From here on in the child. Imported only now, so that the keeper stays small and shares no state with it.
+    import asyncio
+
+    from labconsole.agent.server import serve
+
     # A pipe nobody reads shall be an error to handle, not a silent death that leaves the undoing to the keeper.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    journal = Journal()
-    # Before the event loop exists, so that the keeper shares nothing with it.
-    alive = journal.start_keeper()
-    asyncio.run(serve(journal, alive))
+    asyncio.run(serve(journal))
     # Worker threads that hang (a dead disk) must not keep the process.
     os._exit(0)
 

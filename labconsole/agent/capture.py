@@ -54,14 +54,18 @@ def parse_counts(text: str) -> Dict[str, int]:
     return {_FIELDS[what]: int(number) for number, what in _COUNT.findall(text)}
 
 
-def error_of(text: str) -> WireError:
+def error_of(text: str, exit_status: Optional[int] = None) -> WireError:
     """What tcpdump said when it gave up, as a stable word and a sentence."""
-    lines = [line for line in text.strip().splitlines() if line and not _COUNT.match(line)]
-    last = lines[-1].replace("tcpdump: ", "", 1) if lines else "it ended without a word"
+    # Its own words begin with its name; some are followed by a line in parentheses that repeats them.
+    lines = [line[9:] for line in text.splitlines() if line.startswith("tcpdump: ")]
+    lines = [line for line in lines if not line.startswith("WARNING") and "listening on" not in line]
+    if not lines:
+        ending = "was killed by signal %d" % -exit_status if exit_status and exit_status < 0 else "ended"
+        return WireError("capture_failed", "tcpdump %s without a word" % ending)
     for code, pattern in _ERRORS:
-        if pattern.search(last):
-            return WireError(code, "tcpdump: %s" % last)
-    return WireError("capture_failed", "tcpdump: %s" % last)
+        if pattern.search(lines[-1]):
+            return WireError(code, "tcpdump: %s" % lines[-1])
+    return WireError("capture_failed", "tcpdump: %s" % lines[-1])
 
 
 def catches(pid: int, number: int) -> bool:
@@ -151,10 +155,9 @@ class Spool:
 class Capture:
     """One running tcpdump."""
 
-    def __init__(self, name: str, spool: Spool, journal: Journal, on_death: Callable[[str, str], None]) -> None:
-        self.name, self.spool, self._journal, self._on_death = name, spool, journal, on_death
+    def __init__(self, name: str, spool: Spool, on_death: Callable[[str, str], None]) -> None:
+        self.name, self.spool, self._on_death = name, spool, on_death
         self.process: Optional[asyncio.subprocess.Process] = None
-        self._promise = 0
         self._said = ""
         self._news = asyncio.Event()
         self._stopping = False
@@ -165,23 +168,20 @@ class Capture:
 
     async def start(self, argv: Sequence[str], namespaces: Sequence[Any]) -> None:
         self.process = await children.spawn(argv, stdout=self.spool.descriptor, namespaces=namespaces)
-        self._promise = self._journal.promise(children.track(self.process.pid))
         self._listener = asyncio.ensure_future(self._listen())
         try:
             await asyncio.wait_for(self._until(lambda: "listening on" in self._said or self._ended), LISTEN_TIMEOUT_S)
         except asyncio.TimeoutError:
             raise WireError("capture_failed", "tcpdump was not listening after %g s" % LISTEN_TIMEOUT_S) from None
         if self._ended:
-            raise error_of(self._said)
+            raise error_of(self._said, self.process.returncode)
 
     async def count(self) -> int:
         """Count what is on file so far. Not before the traffic has ended: it would take the CPU from the capture."""
         if self.process is not None and not self._ended and catches(self.process.pid, signal.SIGUSR2):
             self.process.send_signal(signal.SIGUSR2)  # has tcpdump write its buffer out
         async with self._counting:
-            follower = self._opened()
-            await asyncio.get_running_loop().run_in_executor(None, follower.poll)
-            return int(follower.packets)
+            return int(await self._in_thread(self._opened().poll))
 
     async def stop(self) -> Dict[str, Any]:
         """End tcpdump when it has all there is, count, and let the file go."""
@@ -199,8 +199,7 @@ class Capture:
         result.update(parse_counts(self._said[self._said.rfind("tcpdump: ") + 1 :]))
         result["file_bytes"] = os.fstat(self.spool.descriptor).st_size
         async with self._counting:
-            follower = self._opened()
-            result["analysis"] = await asyncio.get_running_loop().run_in_executor(None, follower.finish)
+            result["analysis"] = await self._in_thread(self._opened().finish)
         return result
 
     async def close(self) -> None:
@@ -212,8 +211,6 @@ class Capture:
         if self._listener is not None:
             await asyncio.wait([self._listener], timeout=0.2)
             self._listener.cancel()
-        if self._promise:
-            self._journal.done(self._promise)
 
     def kill(self) -> None:
         self._stopping = True
@@ -230,6 +227,14 @@ class Capture:
 
             self._follower = CaptureFollower(self.spool.path)
         return self._follower
+
+    @staticmethod
+    async def _in_thread(work: Callable[[], Any]) -> Any:
+        """Count beside the event loop. What cannot be counted is the capture's fault, not a bug."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, work)
+        except (OSError, ValueError) as exc:
+            raise WireError("capture_unreadable", "what tcpdump wrote cannot be counted: %s" % exc) from exc
 
     async def _until(self, true: Callable[[], bool]) -> None:
         while not true():
@@ -250,7 +255,7 @@ class Capture:
         finally:
             asyncio.get_running_loop().call_soon(self._news.set)  # after this task counts as done
         if not self._stopping and "listening on" in self._said:
-            self._died = error_of(self._said)
+            self._died = error_of(self._said, self.process.returncode)
             self._on_death(self.name, self._died.message)
 
     async def _settle(self) -> None:
@@ -298,7 +303,7 @@ class Captures:
         require_space(directory, field(args, "expected_packets", int, optional=True) or 0, snap_bytes)
         argv = _argv(program, args, snap_bytes)
         spool = Spool(directory, keep_path, self._journal)
-        capture = Capture(name, spool, self._journal, self._on_death)
+        capture = Capture(name, spool, self._on_death)
         self._running[name] = capture
         try:
             await capture.start(argv, namespaces)
@@ -356,6 +361,8 @@ def _argv(program: str, args: Dict[str, Any], snap_bytes: int) -> List[str]:
     if not 64 <= buffer_kib <= 1048576:
         raise WireError("bad_request", "buffer_kib must be from 64 to 1048576, got %d" % buffer_kib)
     argv = [program, "-nn", "-i", interface, "-B", str(buffer_kib), "-s", str(snap_bytes), "-Q", "in"]
+    if field(args, "immediate", bool, optional=True):
+        argv.append("--immediate-mode")
     argv += ["--time-stamp-precision=nano", "-w", "-"]
     if os.geteuid() == 0:
         # tcpdump gives root up by default, and a change of credentials cancels its death with the agent.

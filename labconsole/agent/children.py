@@ -1,8 +1,8 @@
 """Processes that the agent starts: none of them outlives it.
 
 Each child asks the kernel for SIGKILL at its parent's death. That request is tied to the *thread* that forked, so all
-forks happen on the main thread (the event loop's), and it is lost at the exec of a program with file capabilities (a
-tcpdump set up for an unprivileged group): therefore ``track`` also tells the keeper, by process id and start time.
+forks happen on the main thread (the event loop's). It is lost at the exec of a program with file capabilities (a
+tcpdump set up for an unprivileged group) and not inherited by grandchildren: those are left to the keeper.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set
+from typing import Any, Callable, Sequence, Set
 
 from labconsole.agent import linux
 
@@ -54,7 +54,7 @@ async def spawn(
     )
 
 
-def fork(work: Callable[[], None], *, keep: Sequence[int] = (), dies_with_parent: bool = True) -> int:
+def fork(work: Callable[[], None], *, keep: Sequence[int] = ()) -> int:
     """Run ``work`` in a child without exec. It holds no descriptor of ours but ``keep`` and never returns here."""
     parent = os.getpid()
     pid = os.fork()
@@ -65,8 +65,7 @@ def fork(work: Callable[[], None], *, keep: Sequence[int] = (), dies_with_parent
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
-        if dies_with_parent:
-            linux.die_with_parent(signal.SIGKILL, parent)
+        linux.die_with_parent(signal.SIGKILL, parent)
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             if descriptor not in keep:
@@ -94,36 +93,6 @@ def close_all_but(keep: Any) -> None:
                 os.close(descriptor)
             except OSError:  # the one that listed the directory is closed already
                 continue
-
-
-def start_time_ticks(pid: int) -> Optional[int]:
-    """Field 22 of /proc/PID/stat: with the process id it names one process, whatever comes after it. None: gone."""
-    try:
-        with open("/proc/%d/stat" % pid, "rb") as stat:
-            fields: List[bytes] = stat.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return int(fields[19])
-
-
-def track(pid: int, *, group: bool = False) -> Dict[str, Any]:
-    """The undo entry of a process (``group``: and its process group): killed if it is still the same one."""
-    return {"kind": "process", "pid": pid, "start_ticks": start_time_ticks(pid), "group": group}
-
-
-def kill_tracked(entry: Dict[str, Any]) -> None:
-    pid = entry["pid"]
-    started = start_time_ticks(pid)
-    if entry["start_ticks"] is None or started not in (None, entry["start_ticks"]):
-        return
-    try:
-        # With the leader gone its number still names the group: the kernel does not give it out while a member lives.
-        if entry.get("group"):
-            os.killpg(pid, signal.SIGKILL)
-        elif started is not None:
-            os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 def kill_group(process: asyncio.subprocess.Process, number: int = signal.SIGKILL) -> None:

@@ -7,7 +7,6 @@ import subprocess
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from labconsole.agent import children
-from labconsole.agent.keeper import Journal
 from labconsole.agent.wire import WireError
 
 OUTPUT_BYTES = 1024 * 1024
@@ -41,8 +40,7 @@ async def _feed(stream: asyncio.StreamWriter, data: bytes) -> None:
 class Executor:
     """The programs that run now."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self) -> None:
         self._running: Set[asyncio.subprocess.Process] = set()
 
     async def run(
@@ -61,7 +59,6 @@ class Executor:
             raise WireError("exec_failed", "cannot run %s: %s" % (argv[0], exc.strerror)) from exc
         except subprocess.SubprocessError as exc:
             raise WireError("exec_failed", "cannot run %s: the namespace cannot be entered" % argv[0]) from exc
-        number = self._journal.promise(children.track(process.pid, group=True))
         self._running.add(process)
         try:
             return await self._wait(process, argv[0], timeout_s, stdin)
@@ -69,7 +66,6 @@ class Executor:
             children.kill_group(process)
             await process.wait()
             self._running.discard(process)
-            self._journal.done(number)
 
     async def _wait(
         self, process: asyncio.subprocess.Process, name: str, timeout_s: float, stdin: Optional[str]

@@ -1,8 +1,11 @@
-"""The keeper: a second process that undoes what the agent changed when the agent itself is killed.
+"""The keeper: the process that the node's shell started, parent of the agent, and the last to leave.
 
-It is told of every change *before* the change is made (a promise to undo, one line of JSON through a pipe) and again
-when it has been undone. When the pipe breaks, the agent is gone, and what is still promised is done, last first.
-It also watches the agent's stdin: an agent that has not ended LIMIT_S after the end of its stdin is killed.
+The agent promises it every undoing (one line of JSON through a pipe) *before* it makes the change, and takes the
+promise back when it has undone it. When the agent is gone, however that came about, the keeper kills whatever is left
+of its processes and keeps the promises that stand, last first. All of the agent's processes are the keeper's
+descendants and come to it when orphaned (PR_SET_CHILD_SUBREAPER), so not even a daemon gets away.
+
+It also watches stdin: an agent that has not ended LIMIT_S after the end of its stdin is killed.
 """
 
 from __future__ import annotations
@@ -11,42 +14,26 @@ import json
 import os
 import select
 import signal
+import sys
 import threading
 import time
 from typing import Any, Dict, Iterable, List, Optional
 
-from labconsole.agent import children
+from labconsole.agent import linux
 
-LIMIT_S = 1.8
+LIMIT_S = 1.5
 """The protocol promises 2 s from the end of stdin until nothing is left."""
+KILLED_STATUS = 1
 
 
 class Journal:
     """What has been changed on the node and how to undo it, in order; the keeper holds the same list."""
 
-    def __init__(self) -> None:
+    def __init__(self, pipe: int) -> None:
+        self._pipe: Optional[int] = pipe
         self._entries: List[Dict[str, Any]] = []
         self._next = 1
         self._lock = threading.Lock()  # promises are also made from worker threads
-        self._pipe: Optional[int] = None
-
-    def start_keeper(self) -> int:
-        """Fork a keeper and tell it all that is promised. Main thread only. Returns a descriptor that ends with it."""
-        agent = os.getpid()
-        reading, writing = os.pipe()
-        alive, keepers_end = os.pipe()
-        children.fork(
-            lambda: _keep(agent, reading), keep=(0, reading, keepers_end), dies_with_parent=False
-        )
-        os.close(reading)
-        os.close(keepers_end)
-        with self._lock:
-            if self._pipe is not None:
-                os.close(self._pipe)
-            self._pipe = writing
-            for entry in self._entries:
-                self._tell({"promise": entry})
-        return alive
 
     def promise(self, entry: Dict[str, Any]) -> int:
         """Note how to undo a change that is about to be made. Returns the entry's number."""
@@ -80,59 +67,171 @@ class Journal:
         if self._pipe is None:
             return
         try:
-            os.write(self._pipe, json.dumps(message).encode("ascii") + b"\n")
+            data = memoryview(json.dumps(message).encode("ascii") + b"\n")
+            while data:
+                data = data[os.write(self._pipe, data) :]
         except BrokenPipeError:
-            # The keeper was killed. The agent sees that by its other pipe and forks a new one with the whole list.
+            # The keeper was killed; the kernel has sent this process SIGTERM, and it undoes everything itself.
             os.close(self._pipe)
             self._pipe = None
 
 
-def _keep(agent: int, reading: int) -> None:
+def become_keeper() -> Journal:
+    """Fork: returns in the child, which is the agent; the caller's process becomes its keeper and never returns."""
+    linux.adopt_orphans()
+    parent = os.getpid()
+    reading, writing = os.pipe()
+    agent = os.fork()
+    if agent == 0:
+        os.close(reading)
+        # With nobody to undo after a crash the session ends in order, as if by a signal.
+        linux.die_with_parent(signal.SIGTERM, parent)
+        return Journal(writing)
+    status = KILLED_STATUS
+    try:
+        os.close(writing)
+        status = _Keeper(agent, reading).run()
+    finally:
+        os._exit(status)
+
+
+class _Keeper:
     """The keeper's life."""
-    os.setsid()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)
-    promised = _listen(agent, reading)
-    undo_all(reversed(list(promised.values())))
+
+    def __init__(self, agent: int, reading: int) -> None:
+        self._agent, self._reading = agent, reading
+        self._status: Optional[int] = None
+        self._promised: Dict[int, Dict[str, Any]] = {}
+
+    def run(self) -> int:
+        # stdout is the agent's alone: the console shall see its end at once.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.close(null)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._pass_on)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        self._listen()
+        self._end_agent()
+        kill_descendants()
+        undo_all(reversed(list(self._promised.values())))
+        status = self._status
+        return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else KILLED_STATUS
+
+    def _pass_on(self, number: int, frame: Any) -> None:
+        if self._status is None:
+            os.kill(self._agent, signal.SIGTERM)
+
+    def _listen(self) -> None:
+        """Collect promises until the agent's end of the pipe is closed or the agent has ended."""
+        rest = b""
+        deadline: Optional[float] = None
+        # Woken by SIGCHLD through a pipe, so that no orphan stays unreaped and no wake-up is lost.
+        woken, waking = os.pipe()
+        os.set_blocking(woken, False)
+        os.set_blocking(waking, False)
+        signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        poll = select.poll()
+        poll.register(self._reading, select.POLLIN)
+        poll.register(woken, select.POLLIN)
+        poll.register(0, select.POLLRDHUP)  # hang-up and error are always reported
+        while True:
+            self._reap()
+            if self._status is not None:
+                # All that the agent told is in the pipe; a fork of its own may still hold the other end.
+                os.set_blocking(self._reading, False)
+            wait_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000 + 1
+            ready = dict(poll.poll(0 if self._status is not None else wait_ms))
+            if ready.get(woken):
+                os.read(woken, 4096)
+            if deadline is None and ready.get(0):
+                poll.unregister(0)
+                deadline = time.monotonic() + LIMIT_S
+            if deadline is not None and time.monotonic() >= deadline and self._status is None:
+                os.kill(self._agent, signal.SIGKILL)
+                deadline += LIMIT_S
+            if ready.get(self._reading):
+                data = os.read(self._reading, 65536)
+                if not data:
+                    return
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    self._note(json.loads(line))
+            elif self._status is not None:
+                return
+
+    def _note(self, message: Dict[str, Any]) -> None:
+        if "promise" in message:
+            self._promised[message["promise"]["number"]] = message["promise"]
+        else:
+            self._promised.pop(message["done"], None)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._agent:
+                self._status = status
+
+    def _end_agent(self) -> None:
+        """Its end of the pipe is closed, so it is ending; wait for that, but not for ever."""
+        deadline = time.monotonic() + LIMIT_S
+        while self._status is None:
+            self._reap()
+            if self._status is None and time.monotonic() > deadline:
+                os.kill(self._agent, signal.SIGKILL)
+                deadline += LIMIT_S
+            if self._status is None:
+                select.select([], [], [], 0.002)
 
 
-def _listen(agent: int, reading: int) -> Dict[int, Dict[str, Any]]:
-    """Collect promises until the agent is gone. Kills it when it overstays the end of its stdin."""
-    promised: Dict[int, Dict[str, Any]] = {}
-    rest = b""
-    deadline: Optional[float] = None
-    poll = select.poll()
-    poll.register(reading, select.POLLIN)
-    poll.register(0, select.POLLRDHUP)  # hang-up and error are always reported
-    while True:
-        wait_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
-        ready = dict(poll.poll(wait_ms))
-        if deadline is None and ready.get(0):
-            poll.unregister(0)
-            deadline = time.monotonic() + LIMIT_S
-        if deadline is not None and time.monotonic() >= deadline and os.getppid() == agent:
-            os.kill(agent, signal.SIGKILL)
-            deadline += LIMIT_S
-        if not ready.get(reading):
-            continue
-        data = os.read(reading, 65536)
-        if not data:
-            return promised
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            message = json.loads(line)
-            if "promise" in message:
-                promised[message["promise"]["number"]] = message["promise"]
-            else:
-                promised.pop(message["done"], None)
+def kill_descendants() -> None:
+    """Kill and reap all children, and theirs as they become ours, for a second at most."""
+    deadline = time.monotonic() + 1.0
+    while time.monotonic() < deadline:
+        for pid in _children():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError) as exc:
+                complain("cannot kill process %d: %s" % (pid, exc))
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+        except ChildProcessError:
+            return
+        select.select([], [], [], 0.002)
+
+
+def _children() -> List[int]:
+    found = []
+    own = os.getpid()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open("/proc/%s/stat" % name, "rb") as stat:
+                    if int(stat.read().rpartition(b")")[2].split()[1]) == own:
+                        found.append(int(name))
+            except (OSError, IndexError):
+                continue  # ended while we looked
+    return found
 
 
 def undo_all(entries: Iterable[Dict[str, Any]]) -> None:
     """Undo without an agent. Nobody is left to be told of a failure, and one must not keep the rest from being done."""
-    from labconsole.agent import undo
-
     for entry in entries:
+        from labconsole.agent import undo  # not before it is needed: most sessions end in order
+
         try:
             undo.run(entry, undo.no_namespace)
         except Exception as exc:  # noqa: BLE001
-            undo.complain("%s: %s" % (entry.get("kind"), exc))
+            complain("%s: %s" % (entry.get("kind"), exc))
+
+
+def complain(message: str) -> None:
+    if os.environ.get("LABCONSOLE_AGENT_DEBUG"):
+        sys.stderr.write("labconsole agent: %s\n" % message)

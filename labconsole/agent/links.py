@@ -15,6 +15,7 @@ import struct
 from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent import linux, undo
+from labconsole.agent.keeper import complain
 from labconsole.agent.namespaces import Namespaces
 
 SIOCETHTOOL = 0x8946
@@ -118,7 +119,7 @@ class Links:
                 except (LookupError, OSError) as exc:
                     if name == "":
                         raise
-                    undo.complain("namespace %s went while its links were read: %s" % (name, exc))
+                    complain("namespace %s went while its links were read: %s" % (name, exc))
             self._known = found
             return found
 

@@ -14,6 +14,7 @@ from typing import Any, Callable, List, Optional
 CLONE_NEWNS = 0x00020000
 CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 MS_PRIVATE_RECURSIVE = 0x44000
 
 # Resolved once and before any fork: looking a symbol up between fork and exec could wait for a lock of the loader's.
@@ -38,6 +39,11 @@ def die_with_parent(signal_number: int, parent: int) -> None:
     _prctl(PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends."""
+    _check(_prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "cannot become the parent of orphans")
 
 
 def setns(descriptor: int, kind: int) -> None:

@@ -104,7 +104,7 @@ class Namespaces:
             reason = word.decode("ascii", "replace") or "its process ended"
             raise wire.WireError("no_namespace", "cannot make the namespace %s: %s" % (name, reason))
         self._held[name] = Holder(pid, word == b"net+mnt")
-        return dict(children.track(pid), kind="namespace", name=name)
+        return {"kind": "namespace", "name": name}
 
     def remove(self, name: str) -> None:
         holder = self._held.pop(name, None)

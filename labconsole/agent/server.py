@@ -29,7 +29,7 @@ from labconsole.agent.pipes import Inlet, Outlet
 from labconsole.agent.tuning import Tuner
 from labconsole.agent.wire import WireError, field
 
-ALARM_S = 1.7
+ALARM_S = 1.1
 """After this a hanging shutdown is killed; the keeper then has the rest of the two seconds."""
 FLUSH_S = 0.2
 MAX_TIMEOUT_S = 86400.0
@@ -60,7 +60,7 @@ def clocks() -> Dict[str, int]:
 class Agent:
     """One session with one console."""
 
-    def __init__(self, journal: Journal, keeper_alive: int) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         self._journal = journal
@@ -71,7 +71,7 @@ class Agent:
         self._counters = Counters(self._namespaces, self._outlet, self.notice)
         self._links = Links(self._namespaces, self._links_changed)
         self._captures = Captures(journal, self._capture_died)
-        self._executor = Executor(journal)
+        self._executor = Executor()
         self._generating = Generating(journal, self._outlet.send, self._outlet.offer, time.monotonic_ns)
         self._lease = Lease()
         self._tasks: Set["asyncio.Task[None]"] = set()
@@ -81,7 +81,6 @@ class Agent:
         self._last_line_s = self._loop.time()
         self._silence: Optional[asyncio.TimerHandle] = None
         self._failed: List[str] = []
-        self._watch_keeper(keeper_alive)
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             self._loop.add_signal_handler(number, self._end)
         self._loop.set_exception_handler(self._unhandled)
@@ -299,16 +298,6 @@ class Agent:
     def _capture_died(self, name: str, message: str) -> None:
         self._outlet.send({"event": "capture.died", "capture": name, "message": message})
 
-    def _watch_keeper(self, alive: int) -> None:
-        def ended() -> None:
-            self._loop.remove_reader(alive)
-            os.close(alive)
-            if not self._ended.is_set():
-                self.notice("keeper_restarted", "the process that undoes changes after a crash was killed; it runs again")
-                self._watch_keeper(self._journal.start_keeper())
-
-        self._loop.add_reader(alive, ended)
-
     # -- the end --------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
@@ -356,5 +345,5 @@ class Agent:
         self._failed += await self._tuner.undo(None)
 
 
-async def serve(journal: Journal, keeper_alive: int) -> None:
-    await Agent(journal, keeper_alive).run()
+async def serve(journal: Journal) -> None:
+    await Agent(journal).run()

@@ -10,10 +10,10 @@ import errno
 import os
 import shutil
 import socket
-import sys
 from typing import Any, Callable, Dict, List, Optional
 
-from labconsole.agent import children, linux
+from labconsole.agent import linux
+from labconsole.agent.keeper import complain
 
 Entry = Dict[str, Any]
 Resolve = Callable[[str], Optional[int]]
@@ -27,11 +27,6 @@ def no_namespace(name: str) -> Optional[int]:
     if name:
         raise LookupError(name)
     return None
-
-
-def complain(message: str) -> None:
-    if os.environ.get("LABCONSOLE_AGENT_DEBUG"):
-        sys.stderr.write("labconsole agent: %s\n" % message)
 
 
 def run(entry: Entry, resolve: Resolve) -> None:
@@ -190,6 +185,10 @@ def _path(entry: Entry) -> None:
         shutil.rmtree(entry["directory"], ignore_errors=True)
 
 
+def _namespace(entry: Entry) -> None:
+    """Nothing to do for the keeper: it has killed the process that held the namespace. The agent does it itself."""
+
+
 def _pktgen(entry: Entry) -> None:
     from labconsole.agent import pktgen
 
@@ -206,9 +205,8 @@ KINDS: Dict[str, Callable[[Entry], None]] = {
     "link_down": _link_down,
     "path": _path,
     "pktgen": _pktgen,
-    "process": children.kill_tracked,
-    "namespace": children.kill_tracked,
+    "namespace": _namespace,
 }
 
-IN_PLACE: List[Callable[[Entry], None]] = [_path, children.kill_tracked]
+IN_PLACE: List[Callable[[Entry], None]] = [_path, _namespace]
 """These need no namespace, so no thread."""
