@@ -62,6 +62,7 @@ async def run_campaign(plan: Plan, session: Session, on_progress: Callable[[Prog
         offered_ratio=plan.tolerances.offered_ratio,
         duration_ratio=plan.tolerances.duration_ratio,
         start_skew_s=plan.tolerances.start_skew_s,
+        foreign_packets=plan.tolerances.foreign_packets,
     )
     begun = time.monotonic()
     # The first to come is what the lease names; sources differ between points, so take the widest.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import getpass
 import logging
-import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -39,6 +38,7 @@ from labconsole.errors import ConfigError, LabError, MeasurementError, NodeError
 from labconsole.model.inventory import Inventory
 from labconsole.model.record import PlanRef, RunRecord
 from labconsole.model.request import TrialRequest, check_request
+from labconsole.model.run_id import new_run_id
 
 log = logging.getLogger("labconsole.engine")
 
@@ -54,11 +54,6 @@ DriverFor = Callable[[str, Inventory], Driver]
 def utc_now() -> str:
     """Now, as RFC 3339 in UTC with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def new_run_id() -> str:
-    """An identifier that sorts by time: UTC to the second and six random hex digits."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
 class Session:
@@ -285,7 +280,7 @@ class Session:
         settings: TrialSettings | None = None,
         tolerances: Tolerances | None = None,
     ) -> RunRecord:
-        run_id = new_run_id()
+        run_id = new_run_id(datetime.now(UTC))
         self._emit(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))
         self._emit(PhaseChanged(run_id=run_id, phase=Phase.PREPARING))
         if request.background != "none":

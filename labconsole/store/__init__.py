@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from labconsole.model.run_id import new_run_id
 from labconsole.store.location import StoreLocation, default_path, parse_location
-from labconsole.store.run_id import new_run_id
 from labconsole.store.summary import RunFilter, RunSummary
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from labconsole import __version__
 from labconsole.engine.ports import Series
 from labconsole.errors import StoreError
 from labconsole.model.record import RunRecord
+from labconsole.model.run_id import RUN_ID
 from labconsole.store.connection import IMMEDIATE, open_engine, store_errors
 from labconsole.store.location import StoreLocation
 from labconsole.store.records import parse_record, record_text, utc_text
-from labconsole.store.run_id import RUN_ID
 from labconsole.store.schema import SCHEMA_VERSION, SUMMARY_COLUMNS, metadata, row_of, runs, schema_version, summary_of
 from labconsole.store.series import load_series, publish_series, stage_series
 from labconsole.store.summary import EVERYTHING, RunFilter, RunSummary

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from labconsole.errors import StoreError
 from labconsole.model.record import FORMAT, RunRecord
-from labconsole.store.run_id import RUN_ID
+from labconsole.model.run_id import RUN_ID
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A record of a hundred nodes is a few hundred kilobytes; a line beyond this is not one of ours."""
