@@ -18,7 +18,7 @@ import shutil
 import signal
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from labconsole.agent import children
+from labconsole.agent import children, linux
 from labconsole.agent.keeper import Journal
 from labconsole.agent.wire import WireError, field
 
@@ -167,7 +167,12 @@ class Capture:
         self._died: Optional[WireError] = None
 
     async def start(self, argv: Sequence[str], namespaces: Sequence[Any]) -> None:
-        self.process = await children.spawn(argv, stdout=self.spool.descriptor, namespaces=namespaces)
+        self.process = await children.spawn(
+            argv,
+            stdout=self.spool.descriptor,
+            namespaces=namespaces,
+            ignore_setgroups=os.geteuid() == 0 and linux.setgroups_is_denied(),
+        )
         self._listener = asyncio.ensure_future(self._listen())
         try:
             await asyncio.wait_for(self._until(lambda: "listening on" in self._said or self._ended), LISTEN_TIMEOUT_S)

@@ -23,13 +23,15 @@ CHILD_ENVIRONMENT = dict(os.environ, PATH=SEARCH_PATH.strip(":"), LC_ALL="C", LA
 """Messages of tools are matched by text, so they must not be translated."""
 
 
-def before_exec(parent: int, namespaces: Sequence[Any] = ()) -> Callable[[], None]:
+def before_exec(parent: int, namespaces: Sequence[Any], ignore_setgroups: bool) -> Callable[[], None]:
     """What a child does between fork and exec. ``namespaces``: (descriptor, kind) to enter, in this order."""
 
     def prepare() -> None:
         linux.die_with_parent(signal.SIGKILL, parent)
         for descriptor, kind in namespaces:
             linux.setns(descriptor, kind)
+        if ignore_setgroups:
+            linux.ignore_setgroups()
 
     return prepare
 
@@ -41,6 +43,7 @@ async def spawn(
     stdout: int = subprocess.PIPE,
     stderr: int = subprocess.PIPE,
     namespaces: Sequence[Any] = (),
+    ignore_setgroups: bool = False,
 ) -> asyncio.subprocess.Process:
     """Start a program that dies with the agent, in a process group of its own."""
     return await asyncio.create_subprocess_exec(
@@ -50,7 +53,7 @@ async def spawn(
         stderr=stderr,
         env=CHILD_ENVIRONMENT,
         start_new_session=True,
-        preexec_fn=before_exec(os.getpid(), namespaces),
+        preexec_fn=before_exec(os.getpid(), namespaces, ignore_setgroups),
     )
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import threading
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_SECCOMP = 22
+SECCOMP_MODE_FILTER = 2
 MS_PRIVATE_RECURSIVE = 0x44000
 
 # Resolved once and before any fork: looking a symbol up between fork and exec could wait for a lock of the loader's.
@@ -44,6 +47,54 @@ def die_with_parent(signal_number: int, parent: int) -> None:
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends."""
     _check(_prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "cannot become the parent of orphans")
+
+
+class _Filter(ctypes.Structure):
+    """struct sock_fprog."""
+
+    _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
+
+
+def _setgroups_filter() -> Optional[Tuple[_Filter, Any]]:
+    """A seccomp program by which setgroups(2) does nothing and succeeds; None on a machine whose numbers we lack."""
+    numbers = {"x86_64": (0xC000003E, 116), "aarch64": (0xC00000B7, 159), "riscv64": (0xC00000F3, 159)}
+    found = numbers.get(os.uname().machine)
+    if found is None or struct.calcsize("P") != 8:
+        return None
+    architecture, setgroups = found
+    load, jump_if_equal, give_back, allow, succeed = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050000
+    instructions = [
+        (load, 0, 0, 4),  # seccomp_data.arch
+        (jump_if_equal, 0, 3, architecture),
+        (load, 0, 0, 0),  # seccomp_data.nr
+        (jump_if_equal, 0, 1, setgroups),
+        (give_back, 0, 0, succeed),
+        (give_back, 0, 0, allow),
+    ]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in instructions))
+    return _Filter(len(instructions), ctypes.addressof(program)), program
+
+
+_ignore_setgroups = _setgroups_filter()
+
+
+def setgroups_is_denied() -> bool:
+    """Whether this is a user namespace made without privilege: there nobody may change groups, not even root."""
+    try:
+        with open("/proc/self/setgroups", encoding="ascii") as setting:
+            return setting.read().strip() == "deny"
+    except OSError:
+        return False
+
+
+def ignore_setgroups() -> None:
+    """Make setgroups(2) succeed without effect for this process and what it executes.
+
+    tcpdump insists on calling it before it captures, even to stay root. Where the kernel has no seccomp, nothing
+    changes, and tcpdump says itself what it may not do.
+    """
+    if _ignore_setgroups is not None:
+        _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(_ignore_setgroups[0]), 0, 0)
 
 
 def setns(descriptor: int, kind: int) -> None:
