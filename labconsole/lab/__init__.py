@@ -1,0 +1,19 @@
+"""The local testbed: network namespaces, SSH servers, link speed, injected ground truth. See docs/lab.md."""
+
+from __future__ import annotations
+
+from labconsole.lab.commands import (
+    ExecResult,
+    LabSpec,
+    LabStatus,
+    NodeStatus,
+    down,
+    kill_node,
+    names,
+    status,
+    truth,
+    up,
+)
+from labconsole.lab.commands import execute as exec
+
+__all__ = ["ExecResult", "LabSpec", "LabStatus", "NodeStatus", "down", "exec", "kill_node", "names", "status", "truth", "up"]

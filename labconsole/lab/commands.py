@@ -1,0 +1,330 @@
+"""``labconsole lab up | down | status``: what the command line, the console and the tests call.
+
+The lab itself lives in its supervisor's process tree; these functions start it, end it and ask it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from labconsole.errors import ConfigError, LabSetupError
+from labconsole.lab import control
+from labconsole.lab.files import alias
+from labconsole.lab.layout import SSH_PORT, lay_out
+from labconsole.lab.prerequisites import check_tools
+from labconsole.lab.spec import LabSpec
+from labconsole.lab.state import LabFile, lab_directory, labs_directory, locked
+
+UP_S = 90.0
+MACHINE_UP_S = 300.0
+"""A whole machine boots in ten seconds on an idle laptop; fetching its kernel takes as long as the network takes."""
+
+DOWN_S = 20.0
+_LOG_LINES = 8
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """One node and how to reach it."""
+
+    name: str
+    role: str
+    address: str
+    port: int
+    alias: str
+    alive: bool
+
+
+@dataclass(frozen=True)
+class LabStatus:
+    """A lab that is up, or one whose supervisor died (``running`` False)."""
+
+    spec: LabSpec
+    running: bool
+    already_up: bool
+    directory: Path
+    supervisor_pid: int
+    owner: str
+    started_at: str
+    kernel: str
+    nodes: tuple[NodeStatus, ...]
+    truth: dict[str, dict[str, int]]
+    """``uut/eth5`` to ``seen_packets`` and ``dropped_packets`` of the injected loss."""
+
+    @property
+    def hosts_file(self) -> Path:
+        """The lab as an inventory."""
+        return self.directory / "hosts.yaml"
+
+    @property
+    def ssh_config(self) -> Path:
+        """For ``ssh -F``."""
+        return self.directory / "ssh_config"
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data, for ``lab status --json``."""
+        return {
+            "name": self.spec.name,
+            "running": self.running,
+            "already_up": self.already_up,
+            "spec": self.spec.to_json(),
+            "owner": self.owner,
+            "started_at": self.started_at,
+            "kernel": self.kernel,
+            "supervisor_pid": self.supervisor_pid,
+            "directory": str(self.directory),
+            "hosts_file": str(self.hosts_file),
+            "ssh_config": str(self.ssh_config),
+            "nodes": [vars(node) for node in self.nodes],
+            "truth": self.truth,
+        }
+
+
+def up(spec: LabSpec) -> LabStatus:
+    """Bring the lab up, or find it up with the same options. Raises LabSetupError, leaving nothing behind."""
+    check_tools(openssh=spec.ssh_server == "openssh", machine=spec.generator == "pktgen")
+    _check_options(spec)
+    directory = lab_directory(spec.name)
+    with locked(directory, create=True) as lock:
+        assert lock is not None
+        known = LabFile.read(directory)
+        if known is not None and known.supervisor.alive:
+            different = known.spec.differences(spec)
+            if different:
+                raise LabSetupError(
+                    f"the lab {spec.name} is up with other options ({'; '.join(different)}); "
+                    f"type: labconsole lab down{_name_option(spec.name)}"
+                )
+            return _status_of(directory, known, already_up=True)
+        if known is not None:
+            _bury(known)
+        _empty(directory)
+        try:
+            _start_supervisor(spec, directory, lock)
+        except BaseException:
+            _remove(directory)
+            raise
+        started = LabFile.read(directory)
+        if started is None:
+            raise LabSetupError(f"the lab {spec.name} said it was ready and is not; see {directory / 'log'}")
+        return _status_of(directory, started, already_up=False)
+
+
+def down(name: str = "local") -> bool:
+    """End the lab and remove its files. False when there was none."""
+    directory = lab_directory(name)
+    with locked(directory, create=False) as lock:
+        if lock is None:
+            return False
+        known = LabFile.read(directory)
+        was_there = known is not None
+        if known is not None:
+            # The supervisor kills the lab's process 1 and waits for it; the kernel ends the rest before that returns.
+            if not known.supervisor.signal_and_wait(signal.SIGTERM, DOWN_S):
+                known.supervisor.signal_and_wait(signal.SIGKILL, DOWN_S)
+            _bury(known)
+        _remove(directory)
+        return was_there
+
+
+def status(name: str = "local") -> LabStatus | None:
+    """None when there is no such lab."""
+    directory = lab_directory(name)
+    known = LabFile.read(directory)
+    return None if known is None else _status_of(directory, known, already_up=True)
+
+
+def names() -> list[str]:
+    """Labs that are up, or that crashed and were not taken down."""
+    try:
+        found = sorted(entry.name for entry in labs_directory().iterdir())
+    except FileNotFoundError:
+        return []
+    return [name for name in found if (labs_directory() / name / "lab.json").is_file()]
+
+
+def truth(name: str = "local") -> dict[str, dict[str, int]]:
+    """What the lab itself dropped: ``uut/eth5`` to ``seen_packets`` and ``dropped_packets``. Raises LabSetupError."""
+    return dict(control.request(_existing(name), "truth")["interfaces"])
+
+
+@dataclass(frozen=True)
+class ExecResult:
+    """What a command in a node left. ``status`` is minus the signal when one ended it."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+def execute(name: str, node: str, argv: list[str], *, timeout_s: float = 10.0) -> ExecResult:
+    """Run a command in a node from outside SSH. Raises LabSetupError."""
+    answer = control.request(_existing(name), "exec", wait_s=timeout_s + 10.0, node=node, argv=argv, timeout_s=timeout_s)
+    return ExecResult(int(answer["status"]), str(answer["stdout"]), str(answer["stderr"]))
+
+
+def kill_node(name: str, node: str) -> None:
+    """End a node as a power failure would."""
+    control.request(_existing(name), "kill_node", node=node)
+
+
+def _existing(name: str) -> Path:
+    directory = lab_directory(name)
+    known = LabFile.read(directory)
+    if known is None or not known.supervisor.alive:
+        raise LabSetupError(f"the lab {name} is not up; type: labconsole lab up{_name_option(name)}")
+    return directory
+
+
+def _name_option(name: str) -> str:
+    return "" if name == "local" else f" --name {name}"
+
+
+def _check_options(spec: LabSpec) -> None:
+    if spec.ssh_server == "openssh" and os.geteuid() != 0 and spec.generator != "pktgen":
+        raise LabSetupError("sshd separates its privileges with setgroups() and needs root; use the lab's own server")
+    if spec.python is not None and not (os.path.isfile(spec.python) and os.access(spec.python, os.X_OK)):
+        raise ConfigError("is not a program", key="python", value=spec.python, allowed="path of a python3")
+
+
+def _status_of(directory: Path, known: LabFile, *, already_up: bool) -> LabStatus:
+    running = known.supervisor.alive
+    alive: dict[str, Any] = {}
+    counts: dict[str, dict[str, int]] = {}
+    if running:
+        alive = control.request(directory, "status")["nodes"]
+        if known.spec.loss:
+            counts = control.request(directory, "truth")["interfaces"]
+    nodes = tuple(
+        NodeStatus(
+            node.name,
+            node.role,
+            node.address,
+            SSH_PORT,
+            alias(known.spec, node.name),
+            bool(alive.get(node.name, {}).get("alive", False)),
+        )
+        for node in lay_out(known.spec, known.index).nodes
+    )
+    return LabStatus(
+        known.spec,
+        running,
+        already_up,
+        directory,
+        known.supervisor.pid,
+        known.owner,
+        known.started_at,
+        known.kernel,
+        nodes,
+        counts,
+    )
+
+
+def _bury(known: LabFile) -> None:
+    """Wait until the first process of a lab whose supervisor is gone is gone too: it holds the addresses."""
+    if not known.init.signal_and_wait(signal.SIGKILL, DOWN_S):
+        raise LabSetupError(f"process {known.init.pid} of the former lab {known.spec.name} does not end")
+
+
+def _start_supervisor(spec: LabSpec, directory: Path, lock: int) -> None:
+    """Start the daemon and wait until it says that the lab is ready."""
+    receive, send = os.pipe()
+    environment = dict(os.environ)
+    package_root = str(Path(__file__).resolve().parents[2])
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (package_root, environment.get("PYTHONPATH"))))
+    log = directory / "log"
+    with open(log, "ab") as log_file, os.fdopen(receive, "rb", buffering=0) as ready:
+        log.chmod(0o600)
+        try:
+            starter = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "labconsole.lab.supervisor",
+                    f"--directory={directory}",
+                    f"--spec={json.dumps(spec.to_json())}",
+                    f"--ready-fd={send}",
+                    f"--lock-fd={lock}",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log_file,
+                stderr=log_file,
+                cwd="/",
+                env=environment,
+                pass_fds=(send, lock),
+                start_new_session=True,
+            )
+        finally:
+            os.close(send)
+        starter.wait()
+        message = _wait_ready(ready, MACHINE_UP_S if spec.generator == "pktgen" else UP_S)
+    if message is None:
+        raise LabSetupError(f"the lab {spec.name} did not come up; its log ends: {_tail(log)}")
+    if "error" in message:
+        raise LabSetupError(str(message["error"]))
+
+
+def _wait_ready(ready: Any, timeout_s: float) -> dict[str, Any] | None:
+    deadline = time.monotonic() + timeout_s
+    received = b""
+    while not received.endswith(b"\n"):
+        left_s = deadline - time.monotonic()
+        if left_s <= 0 or not select.select([ready], [], [], left_s)[0]:
+            return {"error": f"the lab was not ready within {timeout_s:g} s"}
+        chunk = ready.read(65536)
+        if not chunk:
+            return None
+        received += chunk
+    return dict(json.loads(received))
+
+
+def _tail(log: Path) -> str:
+    with contextlib.suppress(OSError):
+        lines = log.read_text(errors="replace").strip().splitlines()[-_LOG_LINES:]
+        if lines:
+            return " | ".join(lines)
+    return "(empty)"
+
+
+def _empty(directory: Path) -> None:
+    for entry in directory.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def _remove(directory: Path) -> None:
+    """The lab's directory, and the ones above it that hold nothing else."""
+    shutil.rmtree(directory, ignore_errors=True)
+    for parent in (directory.parent, directory.parent.parent):
+        try:
+            parent.rmdir()
+        except OSError:
+            return
+
+
+__all__ = [
+    "ExecResult",
+    "LabSpec",
+    "LabStatus",
+    "NodeStatus",
+    "down",
+    "execute",
+    "kill_node",
+    "names",
+    "status",
+    "truth",
+    "up",
+]

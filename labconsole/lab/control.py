@@ -1,0 +1,174 @@
+"""The lab's control protocol: one JSON object per line, a request with ``id`` and ``op``, an answer with ``id``.
+
+Spoken on a unix socket in the lab's directory (only its owner may enter), between the supervisor and each node, and into
+a machine that holds a whole lab. An answer has ``ok`` or ``error``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from labconsole.errors import LabSetupError
+
+SOCKET = "control"
+MAX_LINE_BYTES = 32 * 1024 * 1024
+Handler = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class Refused(Exception):
+    """Raised by a handler when it cannot do what was asked; the text is the answer."""
+
+
+def listen(directory: Path) -> socket.socket:
+    """The lab's control socket. Bound through the directory's descriptor: a path may be longer than the 108 bytes
+    of sun_path."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(SOCKET, dir_fd=descriptor)
+        listener.bind(f"/proc/self/fd/{descriptor}/{SOCKET}")
+    finally:
+        os.close(descriptor)
+    listener.listen(16)
+    return listener
+
+
+def request(directory: Path, op: str, *, wait_s: float = 10.0, **arguments: Any) -> dict[str, Any]:
+    """Ask the lab's supervisor. Raises LabSetupError when it does not answer or refuses."""
+    name = directory.name
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as exc:
+        raise LabSetupError(f"the lab {name} is not up; type: labconsole lab up") from exc
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(wait_s)
+            connection.connect(f"/proc/self/fd/{descriptor}/{SOCKET}")
+            connection.sendall(json.dumps({"id": 1, "op": op, **arguments}).encode() + b"\n")
+            line = read_line(connection)
+    except TimeoutError as exc:
+        raise LabSetupError(f"the lab {name} did not answer {op!r} within {wait_s:g} s") from exc
+    except (OSError, EOFError) as exc:
+        raise LabSetupError(f"the lab {name} does not answer ({exc}); type: labconsole lab up") from exc
+    finally:
+        os.close(descriptor)
+    answer = json.loads(line)
+    if "error" in answer:
+        raise LabSetupError(f"lab {name}: {answer['error']}")
+    return dict(answer["ok"])
+
+
+def read_line(connection: socket.socket) -> bytes:
+    """One line from a blocking socket on which nothing follows unasked. Raises EOFError."""
+    received = bytearray()
+    while not received.endswith(b"\n"):
+        chunk = connection.recv(65536)
+        if not chunk:
+            raise EOFError("closed")
+        received += chunk
+    return bytes(received)
+
+
+def json_line(connection: socket.socket) -> dict[str, Any]:
+    """One message from a blocking socket. Raises EOFError."""
+    return dict(json.loads(read_line(connection)))
+
+
+def send(connection: socket.socket, message: dict[str, Any]) -> None:
+    """One line to a blocking socket."""
+    connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+class Peer:
+    """One end of a connection on which both sides may ask and several requests may be under way."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler | None) -> None:
+        self._reader, self._writer, self._handler = reader, writer, handler
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._next = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.closed = False
+
+    async def ask(self, op: str, wait_s: float, **arguments: Any) -> dict[str, Any]:
+        """Raises Refused, or TimeoutError."""
+        if self.closed:
+            raise Refused("it is gone")
+        self._next += 1
+        number = self._next
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        self._write({"id": number, "op": op, **arguments})
+        try:
+            async with asyncio.timeout(wait_s):
+                answer = await future
+        finally:
+            self._waiting.pop(number, None)
+        if "error" in answer:
+            raise Refused(str(answer["error"]))
+        return dict(answer["ok"])
+
+    def announce(self, message: dict[str, Any]) -> None:
+        """Say something that nobody asked for."""
+        self._write(message)
+
+    async def serve(self) -> None:
+        """Read until the other side closes."""
+        try:
+            while line := await self._reader.readline():
+                message = json.loads(line)
+                if "op" in message:
+                    task = asyncio.get_running_loop().create_task(self._answer(message))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+                elif (future := self._waiting.get(message.get("id"))) is not None and not future.done():
+                    future.set_result(message)
+        except (ConnectionError, ValueError, asyncio.LimitOverrunError):
+            return
+        finally:
+            self.closed = True
+            for future in self._waiting.values():
+                if not future.done():
+                    future.set_result({"error": "it is gone"})
+            self._writer.close()
+
+    async def _answer(self, message: dict[str, Any]) -> None:
+        if self._handler is None:
+            return
+        try:
+            answer = {"id": message.get("id"), "ok": await self._handler(message)}
+        except Refused as exc:
+            answer = {"id": message.get("id"), "error": str(exc)}
+        except TimeoutError:
+            answer = {"id": message.get("id"), "error": f"{message['op']} took too long"}
+        except (KeyError, TypeError, ValueError) as exc:
+            answer = {"id": message.get("id"), "error": f"not a request: {type(exc).__name__}: {exc}"}
+        self._write(answer)
+
+    def _write(self, message: dict[str, Any]) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(json.dumps(message).encode() + b"\n")
+
+
+async def peer_on(connection: socket.socket, handler: Handler | None) -> Peer:
+    """A peer on a connected stream socket."""
+    connection.setblocking(False)
+    reader, writer = await asyncio.open_connection(sock=connection, limit=MAX_LINE_BYTES)
+    return Peer(reader, writer, handler)
+
+
+async def serve_on(listener: socket.socket, handler: Handler) -> asyncio.Server:
+    """Answer whoever connects to the lab's control socket."""
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await Peer(reader, writer, handler).serve()
+
+    listener.setblocking(False)
+    return await asyncio.start_unix_server(connected, sock=listener, limit=MAX_LINE_BYTES)

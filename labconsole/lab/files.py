@@ -1,0 +1,107 @@
+"""The files of a lab that clients read: keys, known_hosts, ssh_config, hosts.yaml."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from labconsole.lab.layout import SSH_PORT, Layout
+from labconsole.lab.spec import LabSpec
+from labconsole.lab.state import write_private
+from labconsole.units import format_target
+
+SETTLE_S = 0.0
+DRAIN_S = 0.5
+
+
+def alias(spec: LabSpec, node: str) -> str:
+    """How ssh_config and hosts.yaml call a node: two labs may be up, so the lab's name is part of it."""
+    return f"{spec.name}-{node}"
+
+
+def user_name() -> str:
+    """Who the nodes are entered as: whoever built the lab."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def ssh_config(spec: LabSpec, layout: Layout, directory: Path) -> str:
+    """A file for ``ssh -F``. IdentityAgent none: an agent with many keys would use up the server's attempts."""
+    lines = [f"# The nodes of the lab {spec.name}. Made by `labconsole lab up`, removed by `labconsole lab down`."]
+    for node in layout.nodes:
+        lines += [f"Host {alias(spec, node.name)}", f"    HostName {node.address}"]
+    lines += [
+        f"Host {spec.name}-*",
+        f"    Port {SSH_PORT}",
+        f"    User {user_name()}",
+        f"    IdentityFile {_quoted(directory / 'id_ed25519')}",
+        "    IdentitiesOnly yes",
+        "    IdentityAgent none",
+        f"    UserKnownHostsFile {_quoted(directory / 'known_hosts')}",
+        "    GlobalKnownHostsFile /dev/null",
+        "    StrictHostKeyChecking yes",
+        "    ProxyJump none",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(path: Path) -> str:
+    text = str(path).replace("%", "%%")
+    return f'"{text}"' if " " in text else text
+
+
+def known_hosts(layout: Layout, host_keys: Mapping[str, str]) -> str:
+    """One line per node: ``[address]:port key``."""
+    return "".join(f"[{node.address}]:{SSH_PORT} {host_keys[node.name].strip()}\n" for node in layout.nodes)
+
+
+def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str) -> str:
+    """The lab as an inventory (design.md section 5). A lab without shaped links is described with 1 Gbit/s links."""
+    speed = format_target(spec.link_speed_bps or 10**9)
+    lines = [
+        f"# The lab {spec.name}. Made by `labconsole lab up`, removed by `labconsole lab down`.",
+        f"testbed: {spec.name}",
+        "emulated: true",
+        "nodes:",
+    ]
+    for node in layout.nodes:
+        lines.append(f"  {node.name}: {{address: {alias(spec, node.name)}, roles: [{node.role}]}}")
+    lines.append("streams:")
+    for stream in layout.streams:
+        lines += [
+            f"  - {{name: {stream.name}, source: {stream.source}, uut_in: {stream.uut_in}, uut_out: {stream.uut_out}, "
+            f"sink: {stream.sink},",
+            f"     source_ip: {stream.source_ip}, sink_ip: {stream.sink_ip}, link_speed: {speed}}}",
+        ]
+    lines += [
+        "platforms:",
+        "  raw: {driver: raw, forwarding: route}",
+        "  raw-bridge: {driver: raw, forwarding: bridge}",
+        "  container: {driver: container}",
+        "defaults:",
+        "  generator: auto",
+        "  observe: quiet",
+        f"  settle_s: {SETTLE_S:g}",
+        f"  drain_s: {DRAIN_S:g}",
+        f"  ssh_config: {_yaml_text(ssh_config_path)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _yaml_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def write_client_files(
+    spec: LabSpec, layout: Layout, directory: Path, *, private_key: str, public_key: str, host_keys: Mapping[str, str]
+) -> None:
+    """Everything but lab.json, which says that the lab is ready."""
+    write_private(directory / "id_ed25519", private_key)
+    write_private(directory / "id_ed25519.pub", public_key)
+    write_private(directory / "known_hosts", known_hosts(layout, host_keys))
+    write_private(directory / "ssh_config", ssh_config(spec, layout, directory))
+    write_private(directory / "hosts.yaml", hosts_yaml(spec, layout, str(directory / "ssh_config")))

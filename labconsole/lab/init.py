@@ -1,0 +1,205 @@
+"""Process 1 of a lab: makes the nodes and their links, then answers the control protocol until it is killed.
+
+When it ends, the kernel kills every process of its PID namespace, and with the last of them go the network namespaces,
+the veth pairs, shapers and rules. There is nothing to clean up, whatever happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from labconsole.errors import LabSetupError
+from labconsole.lab import control, kernel, network, node
+from labconsole.lab.layout import Layout
+from labconsole.lab.spec import LabSpec
+
+SETUP_STEP_S = 60.0
+_ANSWER_S = 10.0
+_GRACE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """All that is needed to build a lab, made before the namespaces are entered."""
+
+    spec: LabSpec
+    layout: Layout
+    listeners: Mapping[str, socket.socket]
+    host_keys: Mapping[str, str]
+    client_key: str
+    user: str
+    pktgen: bool = False
+
+
+@dataclass
+class _Running:
+    """A node that has been forked."""
+
+    pid: int
+    channel: socket.socket
+    peer: control.Peer | None = None
+
+
+class Lab:
+    """The nodes of a lab, seen from process 1."""
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        self._blueprint = blueprint
+        self._nodes: dict[str, _Running] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def build(self) -> None:
+        """Make nodes and links. Raises LabSetupError with the node that failed and why."""
+        kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWNET)
+        kernel.make_mounts_private()
+        kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+        # The children share these pages until they write to them; a collector that walks them would copy them all.
+        gc.collect()
+        gc.freeze()
+        for name in self._blueprint.listeners:
+            self._fork_node(name)
+        self._await_state("namespaces")
+        network.make_links(self._blueprint.layout, {name: n.pid for name, n in self._nodes.items()})
+        for running in self._nodes.values():
+            control.send(running.channel, {"state": "links"})
+        self._await_state("ready")
+        for listener in self._blueprint.listeners.values():
+            listener.close()
+
+    def _fork_node(self, name: str) -> None:
+        blueprint = self._blueprint
+        ours, theirs = socket.socketpair()
+        own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        # unshare() puts only later children into the new PID namespace; setns() takes that back for the next ones.
+        kernel.unshare(kernel.CLONE_NEWPID)
+        pid = os.fork()
+        if pid == 0:
+            setup = node.NodeSetup(
+                node=blueprint.layout.node(name),
+                spec=blueprint.spec,
+                listener=blueprint.listeners[name],
+                host_key=blueprint.host_keys[name],
+                client_key=blueprint.client_key,
+                user=blueprint.user,
+                pktgen=blueprint.pktgen,
+            )
+            node.run(setup, theirs)
+        kernel.setns(own_pids, kernel.CLONE_NEWPID)
+        os.close(own_pids)
+        theirs.close()
+        ours.settimeout(SETUP_STEP_S)
+        self._nodes[name] = _Running(pid, ours)
+
+    def _await_state(self, state: str) -> None:
+        for name, running in self._nodes.items():
+            try:
+                message = control.json_line(running.channel)
+            except TimeoutError:
+                raise LabSetupError(f"node {name} was not ready ({state}) within {SETUP_STEP_S:g} s") from None
+            except EOFError:
+                raise LabSetupError(f"node {name} ended while it was set up") from None
+            if message.get("state") != state:
+                raise LabSetupError(str(message.get("message", message)))
+
+    async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        """One request of the control protocol."""
+        op = message["op"]
+        if op == "status":
+            return {"nodes": {name: {"alive": self._alive(n), "pid": n.pid} for name, n in self._nodes.items()}}
+        if op == "truth":
+            return {"interfaces": await self._truth()}
+        if op == "exec":
+            running = self._find(str(message["node"]))
+            timeout_s = float(message["timeout_s"])
+            return await self._peer(running).ask(
+                "exec", timeout_s + _GRACE_S, argv=message["argv"], timeout_s=timeout_s
+            )
+        if op == "kill_node":
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._find(str(message["node"])).pid, signal.SIGKILL)
+            return {}
+        if op == "stop":
+            asyncio.get_running_loop().call_later(0.05, os._exit, 0)
+            return {}
+        raise control.Refused(f"unknown request {op!r}; allowed: status, truth, exec, kill_node, stop")
+
+    def _find(self, name: str) -> _Running:
+        if name not in self._nodes:
+            raise control.Refused(f"there is no node {name!r}; nodes: {', '.join(self._nodes)}")
+        return self._nodes[name]
+
+    @staticmethod
+    def _peer(running: _Running) -> control.Peer:
+        if running.peer is None:
+            raise control.Refused("the lab is still being built")
+        return running.peer
+
+    @staticmethod
+    def _alive(running: _Running) -> bool:
+        return running.peer is not None and not running.peer.closed
+
+    async def _truth(self) -> dict[str, dict[str, int]]:
+        if not self._blueprint.spec.loss:
+            return {}
+        answer = await self._peer(self._find("uut")).ask(
+            "exec", _ANSWER_S, argv=list(network.TRUTH_COMMAND), timeout_s=_ANSWER_S
+        )
+        if answer["status"] != 0:
+            raise control.Refused(f"nft: {answer['stderr'].strip()}")
+        return {
+            f"uut/{interface}": counts
+            for interface, counts in sorted(network.truth_from_counters(answer["stdout"]).items())
+        }
+
+    async def connect(self) -> None:
+        """Start talking with the nodes, and reap them when they end."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGCHLD, _reap_all)
+        for running in self._nodes.values():
+            running.peer = await control.peer_on(running.channel, None)
+            self._tasks.append(loop.create_task(running.peer.serve()))
+
+
+def _reap_all() -> None:
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                return
+        except ChildProcessError:
+            return
+
+
+async def serve(lab: Lab, listener: socket.socket, lifeline: int) -> None:
+    """Answer on the control socket until the process outside is gone."""
+    await lab.connect()
+    gone = asyncio.Event()
+    # The kernel kills us when the process outside dies; the pipe closes the moment before that was asked for.
+    asyncio.get_running_loop().add_reader(lifeline, gone.set)
+    server = await control.serve_on(listener, lab.answer)
+    await gone.wait()
+    server.close()
+
+
+def be_process_one(blueprint: Blueprint, listener: socket.socket, lifeline: int, report: socket.socket) -> None:
+    """What the first process in the namespaces does. Never returns."""
+    try:
+        kernel.die_with_parent(signal.SIGKILL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        kernel.set_process_name("lab-init")
+        lab = Lab(blueprint)
+        lab.build()
+        control.send(report, {"state": "ready"})
+        asyncio.run(serve(lab, listener, lifeline))
+    except (OSError, LabSetupError) as exc:
+        with contextlib.suppress(OSError):
+            control.send(report, {"state": "failed", "message": str(exc)})
+    finally:
+        os._exit(0)

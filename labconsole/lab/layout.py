@@ -1,0 +1,128 @@
+"""Names, addresses and wiring of a lab: everything that follows from its options and its index. Pure.
+
+The management network is 127.18.INDEX.NODE, port 2222. It is the loopback of the machine that runs the lab: clients need
+no route and no root, nothing of it passes a data interface, and it cannot collide with a network of the user's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from labconsole.lab.spec import LabSpec
+
+SSH_PORT = 2222
+UUT_NUMBER = 200
+SINK_OFFSET = 100
+HIGHEST_INDEX = 255
+UUT_PORTS = 4
+"""The paper's UUT has eight ports: streams enter by the first four and leave by the others."""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """One data interface of a node. ``shaped``: it transmits test traffic, at link speed."""
+
+    name: str
+    mac: str
+    shaped: bool
+    hop: Literal["in", "out"] | None = None
+    neighbours: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class LabNode:
+    """One node of the lab."""
+
+    name: str
+    role: Literal["source", "uut", "sink"]
+    number: int
+    address: str
+    interfaces: tuple[Interface, ...]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A veth pair: (node, interface) at both ends."""
+
+    near: tuple[str, str]
+    far: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class LabStream:
+    """One stream as hosts.yaml describes it."""
+
+    name: str
+    source: str
+    uut_in: str
+    uut_out: str
+    sink: str
+    source_ip: str
+    sink_ip: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A whole lab."""
+
+    nodes: tuple[LabNode, ...]
+    links: tuple[Link, ...]
+    streams: tuple[LabStream, ...]
+
+    def node(self, name: str) -> LabNode:
+        """Raises KeyError."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise KeyError(name)
+
+
+def address_of(index: int, number: int) -> str:
+    """Management address of a node."""
+    return f"127.18.{index}.{number}"
+
+
+def mac_of(number: int, port: int) -> str:
+    """A locally administered address (02:...), the same in every lab: labs share no link."""
+    return f"02:1a:bc:00:{number:02x}:{port:02x}"
+
+
+def lay_out(spec: LabSpec, index: int) -> Layout:
+    """Nodes src1..N, uut, snk1..N; stream i: src{i}/eth1 - uut/eth{i} - uut/eth{i + max(4, N)} - snk{i}/eth1."""
+    count = spec.sources
+    outward = max(UUT_PORTS, count)
+    sources, sinks, entries, exits = [], [], [], []
+    inward_links, outward_links, streams = [], [], []
+    for i in range(1, count + 1):
+        source_ip, sink_ip = f"198.18.{i}.1", f"198.19.{i}.1"
+        sink_mac = mac_of(SINK_OFFSET + i, 1)
+        sources.append(
+            LabNode(f"src{i}", "source", i, address_of(index, i), (Interface("eth1", mac_of(i, 1), shaped=True),))
+        )
+        sinks.append(
+            LabNode(
+                f"snk{i}",
+                "sink",
+                SINK_OFFSET + i,
+                address_of(index, SINK_OFFSET + i),
+                (Interface("eth1", sink_mac, shaped=False),),
+            )
+        )
+        entries.append(Interface(f"eth{i}", mac_of(UUT_NUMBER, i), shaped=False, hop="in"))
+        exits.append(
+            Interface(
+                f"eth{i + outward}",
+                mac_of(UUT_NUMBER, i + outward),
+                shaped=True,
+                hop="out",
+                neighbours=((sink_ip, sink_mac),),
+            )
+        )
+        inward_links.append(Link((f"src{i}", "eth1"), ("uut", f"eth{i}")))
+        outward_links.append(Link(("uut", f"eth{i + outward}"), (f"snk{i}", "eth1")))
+        streams.append(
+            LabStream(f"s{i}", f"src{i}/eth1", f"eth{i}", f"eth{i + outward}", f"snk{i}/eth1", source_ip, sink_ip)
+        )
+    uut = LabNode("uut", "uut", UUT_NUMBER, address_of(index, UUT_NUMBER), (*entries, *exits))
+    return Layout((*sources, uut, *sinks), (*inward_links, *outward_links), tuple(streams))

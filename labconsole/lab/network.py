@@ -1,0 +1,141 @@
+"""A node's network: veth pairs, addresses of interfaces, link speed, injected loss.
+
+Data interfaces carry no addresses: a sink that owned its test address would answer the UUT's frames with ICMP, and those
+answers would load the path under test. All that is static is set here; routes, forwarding and bridges belong to the
+platform driver, which undoes them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyroute2 import IPRoute
+
+from labconsole.errors import LabSetupError
+from labconsole.lab.layout import LabNode, Layout
+from labconsole.lab.prerequisites import tool
+from labconsole.lab.spec import LabSpec, shaper_burst_bytes
+from labconsole.units import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
+
+TABLE = "labconsole"
+TEST_NETWORK = "198.18.0.0/15"
+SHAPER_LIMIT_BYTES = 16 * 1024 * 1024
+"""What may wait in a shaper. A sender blocks in its socket's send buffer long before this (212992 bytes by default, two
+or three hundred small frames), so nothing is dropped on the sending side; 64 ms at 1 Gbit/s on the UUT's side, where
+nobody blocks, is far more than one burst of the shaper before it lets pass."""
+
+_LOSS_SCALE = 10**9
+_COMMAND_S = 20.0
+
+
+def make_links(layout: Layout, processes: Mapping[str, int]) -> None:
+    """All veth pairs, each end made in the network namespace of the process that stands for its node."""
+    macs = {(node.name, i.name): i.mac for node in layout.nodes for i in node.interfaces}
+    with IPRoute() as route:
+        for link in layout.links:
+            (near, near_name), (far, far_name) = link.near, link.far
+            route.link(
+                "add",
+                ifname=near_name,
+                kind="veth",
+                address=macs[link.near],
+                net_ns_pid=processes[near],
+                peer={"ifname": far_name, "address": macs[link.far], "net_ns_pid": processes[far]},
+            )
+
+
+def forbid_ipv6() -> None:
+    """Before any interface exists: its router solicitations would be frames that no test sent."""
+    for which in ("all", "default"):
+        path = Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
+        if path.exists():
+            path.write_text("1")
+
+
+def configure(node: LabNode, spec: LabSpec) -> None:
+    """Bring this namespace's interfaces into the state the lab promises. Raises LabSetupError."""
+    with IPRoute() as route:
+        route.link("set", index=route.link_lookup(ifname="lo")[0], state="up")
+        for interface in node.interfaces:
+            index = route.link_lookup(ifname=interface.name)[0]
+            route.link("set", index=index, mtu=spec.mtu)
+            route.link("set", index=index, state="up")
+            for address, mac in interface.neighbours:
+                route.neigh("replace", dst=address, lladdr=mac, ifindex=index, state="permanent")
+    if spec.link_speed_bps is not None:
+        _shape(node, spec)
+    if node.role == "uut" and spec.loss:
+        _run(["nft", "-f", "-"], loss_rules(node, spec.loss))
+
+
+def _shape(node: LabNode, spec: LabSpec) -> None:
+    """tbf on what transmits test traffic. It sees a frame without FCS; stab adds what the wire adds, 24 bytes."""
+    overhead = PREAMBLE_AND_GAP_BYTES + FCS_BYTES
+    lines = [
+        f"qdisc add dev {interface.name} root handle 1: stab overhead {overhead} "
+        f"tbf rate {spec.link_speed_bps}bit burst {shaper_burst_bytes(spec)} limit {SHAPER_LIMIT_BYTES}\n"
+        for interface in node.interfaces
+        if interface.shaped
+    ]
+    if lines:
+        _run(["tc", "-batch", "-"], "".join(lines))
+
+
+def loss_rules(node: LabNode, loss: Mapping[str, float]) -> str:
+    """nftables rules that drop the asked share of the test frames, and count what they drop and what they saw."""
+    lines = [f"table netdev {TABLE} {{"]
+    chains = []
+    for hop, ratio in loss.items():
+        direction = hop.partition("/")[2]
+        hook = "ingress" if direction == "in" else "egress"
+        share = round(ratio * _LOSS_SCALE)
+        if ratio and not share:
+            raise LabSetupError(f"loss {hop}={ratio:g} is finer than 1/{_LOSS_SCALE}")
+        frames = f"ip protocol udp ip daddr {TEST_NETWORK}"
+        for interface in node.interfaces:
+            if interface.hop != direction:
+                continue
+            lines += [f"  counter seen-{interface.name} {{ }}", f"  counter dropped-{interface.name} {{ }}"]
+            drop = f"counter name dropped-{interface.name} drop"
+            if share < _LOSS_SCALE:
+                drop = f"numgen random mod {_LOSS_SCALE} < {share} {drop}"
+            chains += [
+                f"  chain {hook}-{interface.name} {{",
+                f'    type filter hook {hook} device "{interface.name}" priority 0; policy accept;',
+                f"    {frames} counter name seen-{interface.name}",
+            ]
+            if share:
+                chains.append(f"    {frames} {drop}")
+            chains.append("  }")
+    return "\n".join([*lines, *chains, "}", ""])
+
+
+TRUTH_COMMAND = ("nft", "-j", "list", "counters", "table", "netdev", TABLE)
+
+
+def truth_from_counters(text: str) -> dict[str, dict[str, int]]:
+    """What nft's counters say: interface to frames that met the rule and frames that it dropped."""
+    truth: dict[str, dict[str, int]] = {}
+    for item in json.loads(text)["nftables"]:
+        counter: dict[str, Any] | None = item.get("counter")
+        if counter is None:
+            continue
+        kind, _, interface = counter["name"].partition("-")
+        truth.setdefault(interface, {})[f"{kind}_packets"] = int(counter["packets"])
+    return truth
+
+
+def _run(argv: list[str], text: str) -> None:
+    path = tool(argv[0])
+    if path is None:
+        raise LabSetupError(f"{argv[0]} is not installed")
+    try:
+        done = subprocess.run([path, *argv[1:]], input=text, capture_output=True, text=True, timeout=_COMMAND_S)
+    except subprocess.TimeoutExpired as exc:
+        raise LabSetupError(f"{argv[0]} did not end within {_COMMAND_S:g} s") from exc
+    if done.returncode != 0:
+        raise LabSetupError(f"{argv[0]} refused: {' '.join(done.stderr.split()) or f'status {done.returncode}'}")

@@ -1,0 +1,197 @@
+"""A node of a lab: what its process 1 does. Private mounts, the node's network, the SSH server, the supervisor's requests.
+
+A node is a network, mount, PID, UTS and IPC namespace. Private are /proc, /sys (which shows the network namespace it was
+mounted in), /run and /tmp; everything else is the machine's own file system.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import asyncssh
+
+from labconsole.errors import LabSetupError
+from labconsole.lab import control, kernel, network
+from labconsole.lab.layout import LabNode
+from labconsole.lab.prerequisites import SYSTEM_PATH
+from labconsole.lab.processes import Children
+from labconsole.lab.spec import LabSpec
+from labconsole.lab.sshd import NodeServer, ServerSettings
+
+_EXEC_LIMIT_BYTES = 4 * 1024 * 1024
+_PRIVATE = ("/run", "/tmp")
+
+
+@dataclass(frozen=True)
+class NodeSetup:
+    """Everything a node's process is born with."""
+
+    node: LabNode
+    spec: LabSpec
+    listener: socket.socket
+    host_key: str
+    client_key: str
+    user: str
+    pktgen: bool = False
+
+
+def run(setup: NodeSetup, channel: socket.socket) -> NoReturn:
+    """Be the node until the supervisor goes away."""
+    status = 1
+    try:
+        _close_all_but(channel.fileno(), setup.listener.fileno())
+        kernel.set_process_name(f"node-{setup.node.name}")
+        _enter_namespaces(setup)
+        control.send(channel, {"state": "namespaces"})
+        control.read_line(channel)  # the supervisor has made the links
+        network.configure(setup.node, setup.spec)
+        asyncio.run(_serve(setup, channel))
+        status = 0
+    except (OSError, LabSetupError, EOFError) as exc:
+        with contextlib.suppress(OSError):
+            control.send(channel, {"state": "failed", "message": f"{setup.node.name}: {exc}"})
+    finally:
+        # Never run the exit handlers of the process this one was copied from.
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _close_all_but(*descriptors: int) -> None:
+    """Other nodes' listeners and channels: while a copy is open, their end is not the end."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) not in descriptors:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+
+
+def _enter_namespaces(setup: NodeSetup) -> None:
+    kernel.unshare(kernel.CLONE_NEWNET | kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC)
+    socket.sethostname(setup.node.name)
+    kernel.make_mounts_private()
+    kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    _mount_own_sys()
+    _mount_private_directories()
+    network.forbid_ipv6()
+
+
+def _mount_own_sys() -> None:
+    """A fresh /sys shows this node's interfaces; the control groups below it are the machine's."""
+    groups = "/sys/fs/cgroup"
+    keep = os.open(groups, os.O_PATH | os.O_DIRECTORY) if os.geteuid() == 0 and os.path.isdir(groups) else None
+    kernel.mount("sysfs", "/sys", "sysfs", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    if keep is not None:
+        kernel.mount(f"/proc/self/fd/{keep}", groups, None, kernel.MS_BIND | kernel.MS_REC)
+        os.close(keep)
+
+
+def _mount_private_directories() -> None:
+    """tmpfs on /run and /tmp, with what the node needs from the machine's put back: interpreter, package, home."""
+    needed = sorted({os.path.realpath(p) for p in _needed_paths() if os.path.isdir(p)})
+    kept = [
+        (path, os.open(path, os.O_PATH | os.O_DIRECTORY))
+        for path in needed
+        if any(path.startswith(private + "/") for private in _PRIVATE)
+    ]
+    for private in _PRIVATE:
+        flags = kernel.MS_NOSUID | kernel.MS_NODEV
+        kernel.mount("tmpfs", private, "tmpfs", flags, "mode=1777" if private == "/tmp" else "mode=0755")
+    covered = ""
+    for path, descriptor in kept:
+        if not (covered and path.startswith(covered + "/")):
+            os.makedirs(path, exist_ok=True)
+            kernel.mount(f"/proc/self/fd/{descriptor}", path, None, kernel.MS_BIND | kernel.MS_REC)
+            covered = path
+        os.close(descriptor)
+    os.makedirs("/run/lock", exist_ok=True)
+
+
+def _needed_paths() -> list[str]:
+    package = Path(__file__).resolve().parents[2]
+    return [sys.prefix, sys.base_prefix, str(package), home_directory(), *(p for p in sys.path if p)]
+
+
+def home_directory() -> str:
+    """$HOME when it is there, else the root directory, as login programs do."""
+    home = os.environ.get("HOME", "/")
+    return home if os.path.isdir(home) else "/"
+
+
+def environment(spec: LabSpec, user: str) -> dict[str, str]:
+    """What a session starts with. The directory of the lab's own interpreter comes first in PATH, so that ``python3`` is
+    that one and not a shim that takes half a second to find it."""
+    python = os.path.realpath(spec.python or sys.executable)
+    return {
+        "PATH": f"{os.path.dirname(python)}:{SYSTEM_PATH}",
+        "HOME": home_directory(),
+        "USER": user,
+        "LOGNAME": user,
+        "SHELL": _shell(),
+        "LANG": "C.UTF-8",
+    }
+
+
+def _shell() -> str:
+    shell = os.environ.get("SHELL", "")
+    return shell if shell.startswith("/") and os.access(shell, os.X_OK) else "/bin/sh"
+
+
+async def _serve(setup: NodeSetup, channel: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    children = Children(loop)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, lambda: None)  # only the supervisor ends a node
+    settings = ServerSettings(children, environment(setup.spec, setup.user), home_directory(), _shell())
+    server: Any
+    if setup.spec.ssh_server == "openssh":
+        from labconsole.lab.openssh import serve as serve_openssh
+
+        server = await serve_openssh(setup, settings)
+    else:
+        server = await asyncssh.listen(
+            sock=setup.listener,
+            server_factory=lambda: NodeServer(settings),
+            server_host_keys=[asyncssh.import_private_key(setup.host_key)],
+            authorized_client_keys=asyncssh.import_authorized_keys(setup.client_key),
+            password_auth=False,
+            kbdint_auth=False,
+            gss_host=None,
+            agent_forwarding=False,
+            x11_forwarding=False,
+            compression_algs=None,
+            line_editor=False,
+            login_timeout=30,
+        )
+    peer = await control.peer_on(channel, lambda message: _answer(message, settings))
+    peer.announce({"state": "ready"})
+    await peer.serve()
+    server.close()
+
+
+async def _answer(message: dict[str, Any], settings: ServerSettings) -> dict[str, Any]:
+    if message["op"] != "exec":
+        raise control.Refused(f"a node does not know {message['op']!r}")
+    argv = [str(word) for word in message["argv"]]
+    try:
+        done = await settings.children.run(
+            argv,
+            environment=settings.environment,
+            directory=settings.directory,
+            timeout_s=float(message["timeout_s"]),
+            limit_bytes=_EXEC_LIMIT_BYTES,
+        )
+    except OSError as exc:
+        raise control.Refused(f"{argv[0]}: {exc.strerror}") from exc
+    return {
+        "status": done.status,
+        "stdout": done.stdout.decode(errors="replace"),
+        "stderr": done.stderr.decode(errors="replace"),
+        "truncated": done.truncated,
+    }

@@ -1,0 +1,100 @@
+"""What a lab is asked to be: the options of ``labconsole lab up``, checked before anything is built."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from labconsole.errors import ConfigError
+from labconsole.units import PREAMBLE_AND_GAP_BYTES
+
+NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")
+MAX_SOURCES = 99
+"""Node numbers are the last byte of the management address: sources 1-99, sinks 101-199, the UUT 200."""
+
+MIN_MTU, MAX_MTU = 576, 65535
+HOPS = ("uut/in", "uut/out")
+"""Where loss can be injected. Not ``sink/in``: tcpdump's tap sees a frame before the netdev ingress hook does, so the
+capture would count what the rule dropped. Not the source's egress: the drop comes back to the sender as ENOBUFS, and a
+frame that was never sent is not lost."""
+
+DEFAULT_LINK_SPEED_BPS = 10**9
+MIN_LINK_SPEED_BPS = 10**6
+MAX_LINK_SPEED_BPS = 100 * 10**9
+
+
+@dataclass(frozen=True)
+class LabSpec:
+    """The options of one lab. ``link_speed_bps`` None: links are not shaped. ``python`` None: this interpreter."""
+
+    name: str = "local"
+    sources: int = 3
+    link_speed_bps: int | None = DEFAULT_LINK_SPEED_BPS
+    loss: dict[str, float] = field(default_factory=dict)
+    ssh_server: Literal["builtin", "openssh"] = "builtin"
+    generator: Literal["afpacket", "pktgen"] = "afpacket"
+    mtu: int = 1500
+    python: str | None = None
+    accel: Literal["tcg", "kvm"] = "tcg"
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for the first option that cannot be."""
+        if not NAME.match(self.name):
+            raise ConfigError(
+                "is not a usable name for a lab",
+                key="name",
+                value=self.name,
+                allowed="1 to 32 letters, digits, '_' or '-', the first a letter or digit",
+            )
+        _whole("sources", self.sources, 1, MAX_SOURCES)
+        _whole("mtu", self.mtu, MIN_MTU, MAX_MTU)
+        if self.link_speed_bps is not None:
+            _whole("link_speed_bps", self.link_speed_bps, MIN_LINK_SPEED_BPS, MAX_LINK_SPEED_BPS)
+        _word("ssh_server", self.ssh_server, ("builtin", "openssh"))
+        _word("generator", self.generator, ("afpacket", "pktgen"))
+        _word("accel", self.accel, ("tcg", "kvm"))
+        if not isinstance(self.loss, dict):
+            raise ConfigError("is not a table of hops and ratios", key="loss", value=self.loss)
+        for hop, ratio in self.loss.items():
+            _word("loss", hop, HOPS)
+            if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1:
+                raise ConfigError("is not a ratio", key=f"loss.{hop}", value=ratio, allowed="0 to 1")
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data; ``from_json`` takes it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> LabSpec:
+        """Raises ConfigError when the data is not a spec."""
+        try:
+            return cls(**data)
+        except TypeError as exc:
+            raise ConfigError(f"not the description of a lab: {exc}") from None
+
+    def differences(self, other: LabSpec) -> list[str]:
+        """What ``other`` asks for that this is not, as ``option: this, not other``."""
+        mine, theirs = self.to_json(), other.to_json()
+        return [f"{key}: {mine[key]!r}, not {theirs[key]!r}" for key in mine if mine[key] != theirs[key]]
+
+
+def shaper_burst_bytes(spec: LabSpec) -> int:
+    """One millisecond at link speed, but at least two frames.
+
+    tbf collects no more credit than this, so a timer that fires later costs throughput; and a sender that was idle may
+    run over the line rate by this much once. Neither shows in a trial of a second (0.1 %) or more.
+    """
+    assert spec.link_speed_bps is not None
+    frame_bytes = spec.mtu + 14 + 4 + PREAMBLE_AND_GAP_BYTES
+    return max(spec.link_speed_bps // 8000, 2 * frame_bytes)
+
+
+def _whole(key: str, value: object, lowest: int, highest: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+        raise ConfigError("is not possible here", key=key, value=value, allowed=f"whole numbers {lowest} to {highest}")
+
+
+def _word(key: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError("is not one of the allowed words", key=key, value=value, allowed=", ".join(allowed))

@@ -1,0 +1,206 @@
+"""Where a lab keeps its files, who may change it, and whether its supervisor still lives.
+
+The lock of a lab is an flock on its own directory, so that no lock file outlives it. ``down`` removes the directory while
+holding the lock; whoever then gets the lock of a directory that is no longer the one at that path tries again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from labconsole.errors import LabSetupError
+from labconsole.lab.spec import NAME, LabSpec
+
+LOCK_WAIT_S = 60.0
+_LOCK_POLL_S = 0.05
+
+
+def labs_directory() -> Path:
+    """$XDG_STATE_HOME/labconsole/labs, by default below ~/.local/state."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    # The XDG specification tells to ignore a relative path.
+    root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
+    return root / "labconsole" / "labs"
+
+
+def lab_directory(name: str) -> Path:
+    """Directory of one lab; LabSpec has checked the name, callers with a raw name use this check."""
+    if not NAME.match(name):
+        raise LabSetupError(f"{name!r} is not a name of a lab")
+    return labs_directory() / name
+
+
+@contextlib.contextmanager
+def locked(directory: Path, *, create: bool) -> Iterator[int | None]:
+    """Hold the lab's lock. Yields the lock's descriptor, or None when there is no directory and none is to be made."""
+    descriptor = _acquire(directory, create=create)
+    try:
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _acquire(directory: Path, *, create: bool) -> int | None:
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        if create:
+            try:
+                directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            except OSError as exc:
+                raise LabSetupError(f"cannot make the lab's directory {directory}: {exc.strerror}") from exc
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if create:
+                continue
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            if time.monotonic() > deadline:
+                raise LabSetupError(
+                    f"another `labconsole lab` command has been busy with {directory.name} for {LOCK_WAIT_S:.0f} s"
+                ) from None
+            time.sleep(_LOCK_POLL_S)
+            continue
+        if _same_directory(descriptor, directory):
+            return descriptor
+        os.close(descriptor)
+
+
+def _same_directory(descriptor: int, directory: Path) -> bool:
+    try:
+        there, here = directory.stat(), os.fstat(descriptor)
+    except FileNotFoundError:
+        return False
+    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+
+
+@dataclass(frozen=True)
+class ProcessIdentity:
+    """A process and when it started, so that another process with the same number is not taken for it."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessIdentity:
+        """Raises ProcessLookupError when there is none."""
+        ticks = _start_ticks(pid)
+        if ticks is None:
+            raise ProcessLookupError(pid)
+        return cls(pid, ticks, _boot_id())
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs (a zombie does not)."""
+        return _start_ticks(self.pid) == self.start_ticks and _boot_id() == self.boot_id
+
+    def signal_and_wait(self, number: int, timeout_s: float) -> bool:
+        """Send a signal (0: none) and wait for the end. False when it did not end in time."""
+        if not self.alive:
+            return True
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return True
+        try:
+            # Between the check above and pidfd_open the number may have gone to somebody else.
+            if not self.alive:
+                return True
+            if number:
+                signal.pidfd_send_signal(descriptor, number)
+            poller = select.poll()
+            poller.register(descriptor, select.POLLIN)
+            return bool(poller.poll(timeout_s * 1000))
+        except ProcessLookupError:
+            return True
+        finally:
+            os.close(descriptor)
+
+
+def _start_ticks(pid: int) -> int | None:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # proc(5): field 3 is the state, field 22 the start time; the two before field 3 have been cut off.
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@dataclass(frozen=True)
+class LabFile:
+    """What lab.json says. It is written when the lab is ready, last of all files."""
+
+    spec: LabSpec
+    index: int
+    supervisor: ProcessIdentity
+    init: ProcessIdentity
+    owner: str
+    started_at: str
+    kernel: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "format": 1,
+            "spec": self.spec.to_json(),
+            "index": self.index,
+            "supervisor": vars(self.supervisor),
+            "init": vars(self.init),
+            "owner": self.owner,
+            "started_at": self.started_at,
+            "kernel": self.kernel,
+        }
+
+    @classmethod
+    def read(cls, directory: Path) -> LabFile | None:
+        """None when there is none. Raises LabSetupError when it cannot be understood."""
+        path = directory / "lab.json"
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            return cls(
+                LabSpec.from_json(data["spec"]),
+                int(data["index"]),
+                ProcessIdentity(**data["supervisor"]),
+                ProcessIdentity(**data["init"]),
+                str(data["owner"]),
+                str(data["started_at"]),
+                str(data["kernel"]),
+            )
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as exc:
+            raise LabSetupError(f"{path} cannot be understood ({exc}); remove it, then `labconsole lab up`") from exc
+
+    def write(self, directory: Path) -> None:
+        """Whole or not at all."""
+        write_private(directory / "lab.json", json.dumps(self.to_json(), indent=1) + "\n")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(temporary, path)

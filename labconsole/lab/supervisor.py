@@ -1,0 +1,186 @@
+"""``python -m labconsole.lab.supervisor``: the process outside a lab's namespaces, which holds the lab.
+
+It takes what must come from the host's network namespace (the listening sockets of the nodes' SSH servers), enters new
+namespaces, forks the lab's process 1 and waits for it. Killed in whatever way, it takes the lab with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import errno
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from labconsole.errors import LabError, LabSetupError
+from labconsole.lab import control, kernel
+from labconsole.lab.layout import HIGHEST_INDEX, SSH_PORT, UUT_NUMBER, Layout, address_of, lay_out
+from labconsole.lab.prerequisites import namespace_refusal
+from labconsole.lab.spec import LabSpec
+from labconsole.lab.state import LabFile, ProcessIdentity
+
+DEFAULT_NAME = "local"
+_BACKLOG = 64
+
+
+def main(arguments: list[str]) -> int:
+    """Detach, then hold the lab until told to end."""
+    parser = argparse.ArgumentParser(prog="labconsole.lab.supervisor")
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--spec", required=True)
+    parser.add_argument("--ready-fd", type=int, required=True)
+    parser.add_argument("--lock-fd", type=int, required=True)
+    options = parser.parse_args(arguments)
+    # A second fork: who called `up` may live long and is not to be the parent of a zombie.
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    ready = os.fdopen(options.ready_fd, "w", encoding="utf-8")
+    try:
+        spec = LabSpec.from_json(json.loads(options.spec))
+        if spec.generator == "pktgen":
+            from labconsole.lab.machine import hold_machine
+
+            return hold_machine(spec, options.directory, ready, options.lock_fd)
+        return _hold(spec, options.directory, ready, options.lock_fd)
+    except (LabError, OSError) as exc:
+        print(exc, file=sys.stderr)
+        tell(ready, {"error": str(exc)})
+        return 1
+
+
+def tell(ready: object, message: dict[str, object]) -> None:
+    """The one line that ``up`` waits for."""
+    try:
+        print(json.dumps(message), file=ready, flush=True)  # type: ignore[call-overload]
+    except BrokenPipeError:
+        return  # whoever called `up` has left; the lab is as up as it would have been
+
+
+def claim(spec: LabSpec) -> tuple[int, dict[str, socket.socket]]:
+    """The lab's index and a listening socket per node. Whoever listens on the UUT's address owns the index."""
+    candidates = [0] if spec.name == DEFAULT_NAME else range(1, HIGHEST_INDEX + 1)
+    for index in candidates:
+        try:
+            first = _listen(address_of(index, UUT_NUMBER))
+        except OSError as exc:
+            if exc.errno != errno.EADDRINUSE:
+                raise LabSetupError(f"cannot listen on {address_of(index, UUT_NUMBER)}:{SSH_PORT}: {exc}") from exc
+            continue
+        listeners = {}
+        for node in lay_out(spec, index).nodes:
+            listeners[node.name] = first if node.number == UUT_NUMBER else _listen(node.address)
+        return index, listeners
+    if spec.name == DEFAULT_NAME:
+        raise LabSetupError(
+            f"{address_of(0, UUT_NUMBER)}:{SSH_PORT} is in use: another user's lab `{DEFAULT_NAME}`, or a server on port "
+            f"{SSH_PORT} of all addresses; give this lab another name, such as --name mine"
+        )
+    raise LabSetupError(f"port {SSH_PORT} is in use on all of 127.18.1-{HIGHEST_INDEX}.{UUT_NUMBER}")
+
+
+def _listen(address: str) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, SSH_PORT))
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _hold(spec: LabSpec, directory: Path, ready: object, lock: int) -> int:
+    from labconsole.lab import init
+    from labconsole.lab.files import user_name, write_client_files
+    from labconsole.lab.keys import new_keys
+
+    index, listeners = claim(spec)
+    layout: Layout = lay_out(spec, index)
+    keys = new_keys([node.name for node in layout.nodes])
+    write_client_files(
+        spec,
+        layout,
+        directory,
+        private_key=keys.client_private,
+        public_key=keys.client_public,
+        host_keys=keys.host_public,
+    )
+    listener = control.listen(directory)
+    blueprint = init.Blueprint(spec, layout, listeners, keys.host_private, keys.client_public, user_name())
+    enter_namespaces()
+    report, their_report = socket.socketpair()
+    lifeline, our_end = os.pipe()
+    process = os.fork()
+    if process == 0:
+        for descriptor in (lock, our_end, ready.fileno(), report.fileno()):  # type: ignore[attr-defined]
+            os.close(descriptor)
+        init.be_process_one(blueprint, listener, lifeline, their_report)
+    end_with_signal(process)
+    their_report.close()
+    os.close(lifeline)
+    listener.close()
+    for each in listeners.values():
+        each.close()
+    report.settimeout(init.SETUP_STEP_S * 3)
+    try:
+        message = control.json_line(report)
+    except (TimeoutError, EOFError):
+        message = {"message": "the lab's first process ended while it was built"}
+    if message.get("state") != "ready":
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        raise LabSetupError(str(message.get("message")))
+    write_lab_file(spec, index, directory, process)
+    os.close(lock)
+    tell(ready, {"ready": True})
+    ready.close()  # type: ignore[attr-defined]
+    os.waitpid(process, 0)
+    return 0
+
+
+def enter_namespaces() -> None:
+    """A user namespace (when not root), and a PID namespace for the next child, which makes the others for itself: this
+    process needs the host's /proc. Raises LabSetupError saying what to type."""
+    root = os.geteuid() == 0
+    try:
+        if not root:
+            kernel.enter_user_namespace()
+        kernel.unshare(kernel.CLONE_NEWPID)
+    except OSError as exc:
+        raise namespace_refusal(exc, root=root) from exc
+
+
+def end_with_signal(process: int) -> None:
+    """SIGTERM and SIGINT end the lab's first process, and with it everything; waitpid() then returns."""
+
+    def kill(*_: object) -> None:
+        os.kill(process, signal.SIGKILL)
+
+    signal.signal(signal.SIGTERM, kill)
+    signal.signal(signal.SIGINT, kill)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def write_lab_file(spec: LabSpec, index: int, directory: Path, process: int) -> None:
+    """Say that the lab is up. ``/proc`` here is still the host's, so the numbers are those that ``down`` sees."""
+    from labconsole.lab.files import user_name
+
+    LabFile(
+        spec=spec,
+        index=index,
+        supervisor=ProcessIdentity.of(os.getpid()),
+        init=ProcessIdentity.of(process),
+        owner=user_name(),
+        started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        kernel=os.uname().release,
+    ).write(directory)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
