@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import asyncssh
+from asyncssh.public_key import get_default_public_key_algs
 
 from labconsole.nodes.route import Hop
 
@@ -46,6 +47,19 @@ def read_known_hosts(hop: Hop) -> asyncssh.SSHKnownHosts:
         if Path(path).is_file():
             known.load(Path(path).read_text(encoding="utf-8", errors="replace"))
     return known
+
+
+def key_algorithms(hop: Hop, known: asyncssh.SSHKnownHosts) -> list[str] | None:
+    """Host key algorithms to ask for, those of the known keys first; None leaves the choice to asyncssh.
+
+    asyncssh asks for nothing but the known types. A server that no longer has one then ends the connection, which
+    looks like a lost one; asked for the others as well, it shows a key, and the change can be told.
+    """
+    keys, authorities, *_ = known.match(hop.host_key_alias or hop.host, "", hop.port if hop.port != 22 else None)
+    if not keys or authorities:
+        return None
+    algorithms = [name for key in keys for name in key.sig_algorithms] + get_default_public_key_algs()
+    return list(dict.fromkeys(name.decode("ascii") for name in algorithms))
 
 
 def refusal(hop: Hop, shown: ShownKey | None, accept: str, *, revoked: bool = False) -> str:

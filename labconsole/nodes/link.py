@@ -11,7 +11,7 @@ import asyncssh
 
 from labconsole.agent.wire import MAX_LINE_BYTES, WireError, encode
 from labconsole.engine.ports import AgentEvent
-from labconsole.errors import AgentError, NodeError, NodeLost, NodeUnreachable
+from labconsole.errors import AgentError, CapabilityMissing, NodeError, NodeLost, NodeUnreachable
 from labconsole.model.inventory import Inventory
 from labconsole.nodes.dial import Dialled, dial
 from labconsole.nodes.inbound import check_clock, check_event, check_reply
@@ -69,10 +69,10 @@ class NodeLink:
 
         The content of ``ok`` is the node's word: checked for form only.
         """
-        if self._session.ended.done():
-            raise NodeLost(self.name, self._session.ended.result(), operation=op)
         if self._closing and op != "close":
             raise NodeLost(self.name, "the link was closed", operation=op)
+        if self._session.ended.done():
+            raise NodeLost(self.name, self._session.ended.result(), operation=op)
         self._last_id += 1
         number = self._last_id
         line = encode({"id": number, "op": op, "args": args or {}})
@@ -261,6 +261,9 @@ async def _why_not(
     node = inventory.nodes[name]
     if session.exit_status is None:
         return NodeUnreachable(name, f"no agent: {session.ended.result()}", operation="connect")
+    if session.refusal is not None:
+        hint = "give another `python:` in hosts.yaml"
+        return CapabilityMissing(name, f"{session.refusal}: {hint}", operation="connect")
     error = explain(
         name, user=user, python=node.python, become=node.become, exit_status=session.exit_status,
         stderr=bytes(session.stderr), junk=bytes(session.junk),

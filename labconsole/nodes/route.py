@@ -14,7 +14,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from asyncssh.config import ConfigParseError, SSHClientConfig
+from asyncssh.config import ConfigParseError, SSHClientConfig, SSHConfig
 
 from labconsole.errors import NodeUnreachable
 from labconsole.model.inventory import Inventory
@@ -47,6 +47,7 @@ class Hop:
     identities: tuple[str, ...] | None
     identities_only: bool
     chooses_ciphers: bool
+    chooses_key_algorithms: bool
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -178,14 +179,10 @@ def _jump(name: str, text: str, inventory: Inventory, *, first: bool) -> _Wanted
 
 def _resolve_one(wanted: _Wanted, path: str | None, known_hosts: str | None) -> tuple[Hop, str | None]:
     local_user = getpass.getuser()
-    loaded = SSHClientConfig.load(
-        None, path, False, False, False, local_user, wanted.user or (), wanted.alias, wanted.port or ()
-    )
+    asked = (local_user, wanted.user or (), wanted.alias, wanted.port or ())
+    loaded = SSHClientConfig.load(None, path, False, False, False, *asked)
     if loaded.has_match_final():
-        host = str(loaded.get("Hostname", wanted.alias))
-        loaded = SSHClientConfig.load(
-            loaded, path, True, False, True, local_user, wanted.user or (), host, wanted.port or ()
-        )
+        loaded = SSHClientConfig.load(loaded, path, True, False, True, *asked)
     host = str(loaded.get("Hostname", wanted.alias))
     listed = loaded.get("IdentityFile")
     identities = tuple(str(Path(str(p)).expanduser()) for p in listed) if isinstance(listed, list) else None
@@ -206,11 +203,12 @@ def _resolve_one(wanted: _Wanted, path: str | None, known_hosts: str | None) -> 
         identities=(key,) if key else identities,
         identities_only=bool(key) or bool(loaded.get("IdentitiesOnly")),
         chooses_ciphers=loaded.get("Ciphers") is not None,
+        chooses_key_algorithms=loaded.get("HostKeyAlgorithms") is not None,
     )
     return hop, str(jump) if jump else None
 
 
-def _known_hosts_files(loaded: SSHClientConfig, given: str | None) -> tuple[str, ...]:
+def _known_hosts_files(loaded: SSHConfig, given: str | None) -> tuple[str, ...]:
     if given is not None:
         return (str(Path(given).expanduser()),)
     files: list[str] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,8 @@ MAX_JUNK_LINES = 200
 MAX_JUNK_BYTES = 64 * 1024
 EOF_GRACE_S = 1.0
 """How long after the end of its output an agent may take to say how it ended."""
-_HELLO = b'{"event":"hello"'
+_HELLO = re.compile(rb'\{ *"event" *: *"hello"')
+_REFUSED = re.compile(rb'^\{ *"event" *: *"refused"')
 
 Receive = Callable[[dict[str, Any]], None]
 
@@ -42,6 +44,7 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
         self.exit_signal: str | None = None
         self.stderr = bytearray()
         self.junk = bytearray()
+        self.refusal: str | None = None
         self.receive: Receive | None = None
         self._junk_lines = 0
         self._parts: list[bytes] = []
@@ -147,13 +150,18 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
 
     def _before_hello(self, line: bytes) -> None:
         # A greeting without a line feed is glued to the front of it.
-        start = line.find(_HELLO)
-        if start >= 0:
-            message = decode(line[start:])
+        found = _HELLO.search(line)
+        if found is not None:
+            message = decode(line[found.start() :])
             check_hello(message)
-            if self.junk or start:
-                log.debug("%s: ignored before the agent's hello: %s", self.name, clean(self.junk + line[:start]))
+            if self.junk or found.start():
+                greeting = clean(self.junk + line[: found.start()])
+                log.debug("%s: ignored before the agent's hello: %s", self.name, greeting)
             self.hello.set_result(message)
+            return
+        if _REFUSED.search(line) is not None:
+            # The launcher's word on a Python that is too old to run the agent.
+            self.refusal = clean(decode(line).get("message"))
             return
         self._junk_lines += 1
         self.junk += line + b"\n"

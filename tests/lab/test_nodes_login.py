@@ -1,0 +1,476 @@
+"""Logging in and starting an agent: configuration, host keys, keys, jumps, and every way in which it can fail."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+import pytest_asyncio
+from nodes_servers import HOST, SERVERS, USER, Server, World, free_port, require, ssh_agent, start_with
+
+from labconsole.errors import CapabilityMissing, NodeUnreachable
+from labconsole.nodes import connect, link, shell_argv
+
+pytestmark = pytest.mark.asyncio
+
+REAL_PROGRAM = link.program
+PYTHON_38 = "/root/.pyenv/versions/3.8.18/bin/python3"
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World.make(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    start_with(world, monkeypatch)
+    return world
+
+
+@pytest_asyncio.fixture(params=list(SERVERS))
+async def server(request: pytest.FixtureRequest, world: World) -> AsyncIterator[Server]:
+    server = SERVERS[request.param](world)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+async def log_in(world: World, nodes: dict[str, dict[str, Any]], name: str = "uut", **defaults: Any) -> None:
+    async with asyncio.timeout(30):
+        node = await connect(name, world.inventory(nodes, **defaults), lambda *_: None)
+        await node.request("echo", {})
+        await node.close()
+
+
+async def refused(
+    world: World, nodes: dict[str, dict[str, Any]], error: type[Exception] = NodeUnreachable, **defaults: Any
+) -> str:
+    with pytest.raises(error) as caught:
+        await log_in(world, nodes, **defaults)
+    await world.agents_gone()
+    assert str(caught.value).isprintable()
+    return str(caught.value)
+
+
+def at(server: Server, **node: Any) -> dict[str, dict[str, Any]]:
+    return {"uut": {"address": HOST, "port": server.port, **node}}
+
+
+# --- host keys ---------------------------------------------------------------------------------------------------
+
+
+async def test_an_unknown_host_key_is_refused_with_its_fingerprint_and_the_command_that_accepts_it(
+    world: World, server: Server
+) -> None:
+    told = await refused(world, at(server))
+    where = f"[{HOST}]:{server.port}"
+    fingerprint = asyncssh.read_public_key(world.directory / "host.pub").get_fingerprint()
+    assert f"the host key of {where} is in no known_hosts file (it showed ssh-ed25519 {fingerprint})" in told
+    assert f"accept it once by: ssh -F {world.directory}/ssh_config -p {server.port} -- {HOST}" in told
+    assert (world.directory / "known_hosts").read_text() == ""
+
+
+async def test_a_changed_host_key_is_refused_with_the_line_and_the_command_that_removes_it(
+    world: World, server: Server
+) -> None:
+    world.key("other")
+    (world.directory / "known_hosts").write_text("# mine\n\n")
+    world.trust(server, key="other")
+    told = await refused(world, at(server))
+    known = world.directory / "known_hosts"
+    assert f"is not the one in {known} line 3 (it showed ssh-ed25519 SHA256:" in told
+    assert f"ssh-keygen -R '[{HOST}]:{server.port}' -f {known}" in told
+
+
+async def test_a_host_without_a_key_of_the_known_type_counts_as_changed(world: World, server: Server) -> None:
+    world.key("other", algorithm="ecdsa-sha2-nistp256")
+    world.trust(server, key="other")
+    assert "line 1" in await refused(world, at(server))
+
+
+async def test_a_revoked_host_key_is_refused(world: World, server: Server) -> None:
+    world.trust(server)
+    known = world.directory / "known_hosts"
+    known.write_text(known.read_text() + "@revoked " + known.read_text())
+    assert "revoked" in await refused(world, at(server))
+
+
+async def test_no_setting_of_ssh_config_turns_checking_off(world: World, server: Server) -> None:
+    for setting in ("UserKnownHostsFile none", "UserKnownHostsFile /dev/null", "StrictHostKeyChecking no"):
+        world.config(f"Host *\n  {setting}\n")
+        assert "is in no known_hosts file" in await refused(world, at(server))
+
+
+async def test_known_hosts_of_the_inventory_wins_and_hashed_names_count(world: World, server: Server) -> None:
+    elsewhere = world.directory / "lab_known_hosts"
+    world.trust(server)
+    (world.directory / "known_hosts").rename(elsewhere)
+    assert "in no known_hosts" in await refused(world, at(server))
+    process = await asyncio.create_subprocess_exec(
+        require("ssh-keygen"), "-q", "-H", "-f", str(elsewhere), stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert await process.wait() == 0
+    await log_in(world, at(server), known_hosts=str(elsewhere))
+
+
+async def test_a_host_certificate_of_a_trusted_authority_is_accepted(world: World) -> None:
+    world.key("authority")
+    authority = asyncssh.read_private_key(world.directory / "authority")
+    host = world.key("host")
+    certificate = authority.generate_host_certificate(asyncssh.read_public_key(f"{host}.pub"), "h", principals=[HOST])
+    certificate.write_certificate(f"{host}-cert.pub")
+    server = SERVERS["asyncssh"](world)
+    await server.start()
+    public = (world.directory / "authority.pub").read_text()
+    (world.directory / "known_hosts").write_text(f"@cert-authority [{HOST}]:{server.port} {public}")
+    await log_in(world, at(server))
+    await server.stop()
+
+
+# --- user keys ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_refused_key_is_told_with_user_host_and_what_was_tried(world: World, server: Server) -> None:
+    world.trust(server)
+    stranger = world.key("stranger")
+    told = await refused(world, at(server, key=str(stranger)))
+    assert f"uut: {USER}@{HOST}:{server.port} refused the login; tried: {stranger}" in told
+
+
+async def test_a_key_of_the_inventory_wins_over_ssh_config(world: World, server: Server) -> None:
+    world.trust(server)
+    world.key("mine")
+    world.authorize("mine")
+    await refused(world, at(server))
+    await log_in(world, at(server, key=str(world.directory / "mine")))
+
+
+async def test_a_key_that_is_not_there_is_told_by_its_place_in_the_inventory(world: World, server: Server) -> None:
+    world.trust(server)
+    told = await refused(world, at(server, key="/nowhere/id"))
+    assert "the key /nowhere/id (nodes.uut.key in hosts.yaml) does not exist" in told
+
+
+async def test_a_key_with_a_passphrase_is_not_asked_for_but_used_from_an_agent(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.trust(server)
+    locked = world.key("locked", passphrase="correct horse")
+    world.authorize("locked")
+    told = await refused(world, at(server, key=str(locked)))
+    assert f"{locked} has a passphrase, which is not asked for here: ssh-add {locked}" in told
+    async with ssh_agent(world, locked, "correct horse") as sock:
+        monkeypatch.setenv("SSH_AUTH_SOCK", sock)
+        await log_in(world, at(server, key=str(locked)))
+
+
+async def test_an_ssh_agent_alone_is_enough(world: World, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.trust(server)
+    world.config("", key=None)
+    async with ssh_agent(world, world.directory / "client") as sock:
+        await refused(world, at(server))
+        monkeypatch.setenv("SSH_AUTH_SOCK", sock)
+        await log_in(world, at(server))
+
+
+async def test_a_user_certificate_beside_the_key_is_used(world: World, server: Server) -> None:
+    world.trust(server)
+    world.key("authority")
+    world.authorize("authority", "cert-authority")
+    await refused(world, at(server))
+    authority = asyncssh.read_private_key(world.directory / "authority")
+    public = asyncssh.read_public_key(world.directory / "client.pub")
+    certificate = authority.generate_user_certificate(public, "c", principals=[USER])
+    certificate.write_certificate(str(world.directory / "client-cert.pub"))
+    await log_in(world, at(server))
+
+
+async def test_keys_that_ssh_config_names_and_that_are_absent_are_passed_over(world: World, server: Server) -> None:
+    world.trust(server)
+    world.config("Host *\n  IdentityFile ~/.ssh/id_absent\n")
+    await log_in(world, at(server))
+
+
+# --- configuration -----------------------------------------------------------------------------------------------
+
+
+async def test_an_alias_in_an_included_file_gives_host_port_and_user(world: World, server: Server) -> None:
+    world.trust(server)
+    included = world.directory / "conf.d" / "lab.conf"
+    included.parent.mkdir()
+    included.write_text(f"Host src*\n  HostName {HOST}\n  Port {server.port}\n  User {USER}\n  RequestTTY force\n")
+    world.config(f"Include {included.parent}/*.conf\n")
+    await log_in(world, {"uut": {"address": "src1"}})
+
+
+async def test_a_missing_ssh_config_asks_whether_the_lab_is_up(world: World) -> None:
+    told = await refused(world, {"uut": {"address": HOST}}, ssh_config="/nowhere/config")
+    assert "/nowhere/config" in told and "does not exist: is the lab up? (labconsole lab up)" in told
+
+
+async def test_a_broken_ssh_config_is_told_with_its_line(world: World) -> None:
+    world.config("Host *\n  Port lots\n")
+    assert "ssh_config line 2: Invalid Port integer value: lots" in await refused(world, {"uut": {"address": HOST}})
+
+
+async def test_nobody_listening_and_no_such_name_are_told_with_host_and_port(world: World) -> None:
+    port = free_port()
+    assert f"{HOST}:{port} refuses connections" in await refused(world, {"uut": {"address": HOST, "port": port}})
+    told = await refused(world, {"uut": {"address": "no-such-host.invalid"}})
+    assert "no-such-host.invalid:22: the name no-such-host.invalid is not known" in told
+
+
+async def test_a_server_that_says_nothing_is_given_up_after_the_configured_time(world: World) -> None:
+    with socket.create_server((HOST, 0)) as listening:  # the kernel accepts, nobody answers
+        port = listening.getsockname()[1]
+        told = await refused(world, {"uut": {"address": HOST, "port": port}}, connect_timeout_s=0.3)
+    assert told == f"uut: {HOST}:{port} did not answer within 0.3 s"
+
+
+async def test_a_server_that_drops_logins_at_random_is_tried_again(world: World, server: Server) -> None:
+    world.trust(server)
+    drops = 2
+
+    async def moody(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal drops
+        drops -= 1
+        if drops >= 0:
+            writer.transport.abort()
+            return
+        there, back = await asyncio.open_connection(HOST, server.port)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(pump(reader, back))
+            group.create_task(pump(there, writer))
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                writer.write(data)
+        except OSError:
+            pass
+        writer.transport.abort()
+
+    listening = await asyncio.start_server(moody, HOST, 0)
+    port = listening.sockets[0].getsockname()[1]
+    with (world.directory / "known_hosts").open("a") as file:
+        file.write(f"[{HOST}]:{port} {(world.directory / 'host.pub').read_text()}")
+    await log_in(world, {"uut": {"address": HOST, "port": port}})
+    drops = 10
+    told = await refused(world, {"uut": {"address": HOST, "port": port}})
+    assert "closed the connection during login, 3 times" in told
+    listening.close()
+
+
+# --- jumps -------------------------------------------------------------------------------------------------------
+
+
+@pytest_asyncio.fixture
+async def gateway(world: World, server: Server) -> AsyncIterator[Server]:
+    gateway = type(server)(world, "gateway_host")
+    await gateway.start()
+    yield gateway
+    await gateway.stop()
+
+
+@pytest.mark.parametrize("how", ["ssh_config", "node", "host"])
+async def test_a_jump_is_logged_in_to_once_for_all_its_targets(
+    world: World, server: Server, gateway: Server, how: str
+) -> None:
+    world.trust(server)
+    world.trust(gateway)
+    nodes: dict[str, dict[str, Any]] = {f"n{n}": {"address": HOST, "port": server.port} for n in range(6)}
+    if how == "ssh_config":
+        world.config(
+            f"Host n*\n  HostName {HOST}\n  Port {server.port}\n  ProxyJump gw\n"
+            f"Host gw\n  HostName {HOST}\n  Port {gateway.port}\n"
+        )
+        nodes = {name: {"address": name} for name in nodes}
+    elif how == "node":
+        nodes = {name: {**node, "jump": "gw"} for name, node in nodes.items()}
+        nodes["gw"] = {"address": HOST, "port": gateway.port}
+    else:
+        nodes = {name: {**node, "jump": f"{USER}@{HOST}:{gateway.port}"} for name, node in nodes.items()}
+    inventory = world.inventory(nodes)
+    async with asyncio.timeout(30):
+        opened = await asyncio.gather(*(connect(f"n{n}", inventory, lambda *_: None) for n in range(6)))
+        assert (gateway.logins(), server.logins()) == (1, 6)
+        await opened[0].close()
+        assert await opened[1].request("echo", {"n": 1}) == {"n": 1}
+        await asyncio.gather(*(node.close() for node in opened))
+        await world.agents_gone()
+        again = await connect("n0", inventory, lambda *_: None)
+        assert gateway.logins() == 2
+        gateway.cut()
+        assert "connection was lost" in await again.wait_lost()
+        await again.close()
+
+
+async def test_a_jump_that_cannot_be_opened_fails_all_behind_it_at_once(world: World, server: Server) -> None:
+    port = free_port()
+    nodes = {f"n{n}": {"address": HOST, "port": server.port, "jump": f"{USER}@{HOST}:{port}"} for n in range(5)}
+    inventory = world.inventory(nodes)
+    tries = (connect(name, inventory, lambda *_: None) for name in nodes)
+    for name, failed in zip(nodes, await asyncio.gather(*tries, return_exceptions=True), strict=True):
+        assert isinstance(failed, NodeUnreachable)
+        assert f"{name}: jump host {HOST}: {HOST}:{port} refuses connections" in str(failed)
+
+
+async def test_a_target_that_its_jump_cannot_reach_is_told(world: World, server: Server) -> None:
+    world.trust(server)
+    port = free_port()
+    nodes = {"uut": {"address": HOST, "port": port, "jump": f"{USER}@{HOST}:{server.port}"}}
+    assert f"the jump host cannot reach {HOST}:{port}" in await refused(world, nodes)
+
+
+async def test_the_first_of_many_behind_a_jump_may_be_cancelled(world: World, server: Server, gateway: Server) -> None:
+    world.trust(server)
+    world.trust(gateway)
+    jump = f"{USER}@{HOST}:{gateway.port}"
+    inventory = world.inventory({f"n{n}": {"address": HOST, "port": server.port, "jump": jump} for n in range(3)})
+    tasks = [asyncio.ensure_future(connect(f"n{n}", inventory, lambda *_: None)) for n in range(3)]
+    async with asyncio.timeout(20):
+        while not any(task.done() for task in tasks) and "jumping" not in link.__dict__:
+            await asyncio.sleep(0.005)
+            tasks[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+        for task in tasks[1:]:
+            await (await task).close()
+    await world.agents_gone()
+
+
+async def test_jumps_that_lead_in_a_circle_are_refused(world: World) -> None:
+    nodes = {"uut": {"address": HOST, "jump": "b"}, "b": {"address": HOST, "jump": "uut", "port": 1}}
+    assert "in a circle" in await refused(world, nodes)
+
+
+# --- starting the agent ------------------------------------------------------------------------------------------
+
+
+async def test_no_python_is_told_with_what_to_install(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.trust(server)
+    monkeypatch.setattr(link, "program", lambda python, become: (f"{python} -c x", b""))
+    told = await refused(world, at(server, python="python-absent"), CapabilityMissing)
+    assert told.startswith("uut: no python-absent there (") and "python3-minimal" in told and "`python:`" in told
+
+
+@pytest.mark.parametrize("launcher", ["real", "other"])
+async def test_an_old_python_is_told_with_its_version(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch, launcher: str
+) -> None:
+    if not Path(PYTHON_38).exists():
+        pytest.skip(f"no Python 3.8 at {PYTHON_38}")
+    world.trust(server)
+    if launcher == "real":
+        monkeypatch.setattr(link, "program", REAL_PROGRAM)
+    else:
+        monkeypatch.setattr(link, "program", lambda python, become: (f"{python} -c 'import tomllib'", b""))
+    told = await refused(world, at(server, python=PYTHON_38), CapabilityMissing)
+    assert "Python 3.8" in told and "too old" in told and "3.9 or newer is needed" in told and "`python:`" in told
+
+
+async def test_the_real_agent_starts_and_ends_with_its_link(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.trust(server)
+    monkeypatch.setattr(link, "program", REAL_PROGRAM)
+    async with asyncio.timeout(30):
+        node = await connect("uut", world.inventory(at(server)), lambda *_: None)
+        pid = node.hello["pid"]
+        assert Path(f"/proc/{pid}").exists()
+        await node.close()
+    (world.directory / "agent-real.pid").write_text(str(pid))
+    world.pid_files.append(world.directory / "agent-real.pid")
+    await world.agents_gone()
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("sudo: a password is required", f"sudo wants a password from {USER}"),
+        ("sudo: sorry, you are not allowed to do that", f"sudo does not let {USER} in"),
+        ("bob is not in the sudoers file.", f"sudo does not let {USER} in"),
+        ("sudo: python3: command not found", "no /usr/bin/python3 there"),
+        ("sh: 1: sudo: not found", "no sudo there"),
+    ],
+)
+async def test_what_sudo_refuses_is_told_with_what_to_allow(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch, said: str, told: str
+) -> None:
+    world.trust(server)
+    monkeypatch.setattr(link, "program", lambda python, become: (f"echo '{said}' >&2; exit 1", b""))
+    message = await refused(world, at(server, become="sudo"), CapabilityMissing)
+    assert told in message
+    if "sudo wants" in told or "does not let" in told:
+        assert f"{USER} ALL=(root) NOPASSWD: ALL" in message
+
+
+async def test_a_login_shell_that_greets_is_tolerated(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.trust(server)
+    start_with(world, monkeypatch, before="seq 50; printf 'Welcome to \\033[31mthe lab! '; ")
+    await log_in(world, at(server))
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        ("crash", "the agent did not start (exit status 1): RuntimeError: broken on purpose"),
+        ("chatter", "the login shell says too much before the agent can speak"),
+        ("endless line", "a line is longer than 65536 bytes"),
+        ("old protocol", "the agent speaks protocol 0, this console 1"),
+    ],
+)
+async def test_an_agent_that_does_not_start_is_told_with_its_words(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch, mode: str, told: str
+) -> None:
+    world.trust(server)
+    start_with(world, monkeypatch, mode)
+    assert told in await refused(world, at(server))
+
+
+async def test_an_agent_that_never_speaks_is_given_up(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.trust(server)
+    start_with(world, monkeypatch, "mute")
+    assert "no agent after 1.5 s" in await refused(world, at(server), connect_timeout_s=1.5)
+
+
+# --- the operator's own shell ------------------------------------------------------------------------------------
+
+
+async def test_a_shell_opens_by_the_same_way_through_a_jump(world: World) -> None:
+    require("ssh")
+    server, gateway = SERVERS["sshd"](world), SERVERS["sshd"](world, "gateway_host")
+    for each in (server, gateway):
+        await each.start()
+        world.trust(each)
+    key = world.key("jump key")
+    world.config("", key=None)
+    public = (world.directory / "client.pub").read_text() + Path(f"{key}.pub").read_text()
+    (world.directory / "authorized_keys").write_text(public)
+    nodes = at(server, jump="gw", key=str(world.directory / "client"))
+    nodes["gw"] = {"address": HOST, "port": gateway.port, "key": str(key), "user": USER}
+    argv = shell_argv("uut", world.inventory(nodes))
+    assert argv[0] == "ssh" and argv[-2:] == ["--", HOST]
+    process = await asyncio.create_subprocess_exec(
+        *argv, "echo it is $((40 + 2))", stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
+        env=os.environ | {"HOME": str(world.directory / "home")},
+    )  # fmt: skip
+    async with asyncio.timeout(20):
+        stdout, _ = await process.communicate()
+    assert stdout == b"it is 42\n"
+    assert (gateway.logins(), server.logins()) == (1, 1)
+    for each in (server, gateway):
+        await each.stop()
+

@@ -1,0 +1,154 @@
+"""What an agent sends is checked to the last number before anybody sees it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labconsole.agent.wire import WireError
+from labconsole.nodes.inbound import check_clock, check_event, check_hello, check_reply
+
+NUMBERS = list(range(25))
+COUNTERS = {
+    "event": "counters", "monotonic_ns": 1, "wall_ns": 2, "missed": 0, "late": False,
+    "namespaces": {"": [[1, NUMBERS], [2, NUMBERS[:24]]], "guest1": []},
+}  # fmt: skip
+LINK = {
+    "namespace": "", "index": 2, "name": "eth1", "mac": "02:00:00:00:00:01", "mtu": 1500, "kind": None, "driver": None,
+    "up": True, "carrier": None, "speed_bps": None, "pause": None,
+}  # fmt: skip
+GOOD: list[dict[str, Any]] = [
+    COUNTERS,
+    {"event": "links", "links": [LINK]},
+    {"event": "generator", "monotonic_ns": 5, "streams": [{"stream": "s1", "sent_packets": 7, "errors": 0}]},
+    {"event": "generator.done", "streams": [{"stream": "s1", "sent_packets": 7, "duration_ns": 9, "pps": 1.5}]},
+    {"event": "capture.died", "capture": "s1", "message": "no room"},
+    {"event": "notice", "code": "x", "message": "y"},
+]
+
+
+@pytest.mark.parametrize("event", GOOD, ids=lambda event: event["event"])
+def test_an_event_as_described_passes_unchanged(event: dict[str, Any]) -> None:
+    checked = copy.deepcopy(event)
+    assert check_event(checked) == event["event"]
+    assert checked == event
+
+
+def test_an_event_of_an_unknown_kind_is_none() -> None:
+    assert check_event({"event": "weather"}) is None
+
+
+def counters(*path: Any) -> dict[str, Any]:
+    """COUNTERS with the last of ``path`` put where the others lead."""
+    *keys, last, value = path
+    event: dict[str, Any] = copy.deepcopy(COUNTERS)
+    place: Any = event
+    for key in keys:
+        place = place[key]
+    place[last] = value
+    return event
+
+
+ROW = ("namespaces", "", 0)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": None},
+        counters("monotonic_ns", -1),
+        counters("monotonic_ns", True),
+        counters("wall_ns", 1.0),
+        counters("missed", "0"),
+        counters("late", 1),
+        counters("namespaces", []),
+        counters("namespaces", {"\x1b[31m": []}),
+        counters("namespaces", {"n" * 300: []}),
+        counters("namespaces", {str(n): [] for n in range(300)}),
+        counters("namespaces", "", {}),
+        counters("namespaces", "", [[1, NUMBERS]] * 5000),
+        counters(*ROW, [1]),
+        counters(*ROW, 0, -1),
+        counters(*ROW, 0, "1"),
+        counters(*ROW, 1, []),
+        counters(*ROW, 1, [0] * 100),
+        counters(*ROW, 1, 0, -1),
+        counters(*ROW, 1, 0, 2**64),
+        counters(*ROW, 1, 0, True),
+        counters(*ROW, 1, 0, 1.5),
+        counters(*ROW, 1, 0, None),
+        {"event": "links", "links": {}},
+        {"event": "links", "links": [None]},
+        {"event": "links", "links": [{**LINK, "name": None}]},
+        {"event": "links", "links": [{**LINK, "name": "x" * 256}]},
+        {"event": "links", "links": [{**LINK, "up": "yes"}]},
+        {"event": "links", "links": [{**LINK, "speed_bps": -1}]},
+        {"event": "links", "links": [{**LINK, "pause": float("nan")}]},
+        {"event": "links", "links": [LINK] * 5000},
+        {"event": "generator", "monotonic_ns": 5, "streams": [{"stream": "s1", "sent_packets": -7}]},
+        {"event": "generator", "monotonic_ns": 5, "streams": [{"sent_packets": 7}]},
+        {"event": "generator.done", "streams": [{"stream": "s1", "x": 10**30}]},
+        {"event": "generator.done", "streams": [{"stream": "s1", "x": [[[[[[[[1]]]]]]]]}]},
+        {"event": "generator.done", "streams": [{"stream": "s1", "x": [0] * 200_000}]},
+        {"event": "capture.died", "capture": 1, "message": "x"},
+        {"event": "notice", "code": "x"},
+    ],
+)
+def test_an_event_that_is_not_as_described_is_refused(event: dict[str, Any]) -> None:
+    with pytest.raises(WireError):
+        check_event(event)
+
+
+def test_names_and_sentences_are_cleaned() -> None:
+    event = {"event": "links", "links": [{**LINK, "name": "e\x1b[31mth\n1"}]}
+    check_event(event)
+    assert event["links"][0]["name"] == "eth 1"  # type: ignore[index]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(st.sampled_from(GOOD), st.data())
+def test_whatever_replaces_a_field_is_refused_as_a_wire_error_or_harmless(event: dict[str, Any], data: Any) -> None:
+    event = copy.deepcopy(event)
+    event[data.draw(st.sampled_from([key for key in event if key != "event"]))] = data.draw(JSON)
+    try:
+        check_event(event)
+    except WireError as exc:
+        assert len(exc.message) < 300
+    else:
+        json.dumps(event, allow_nan=False)
+
+
+def test_a_hello_of_another_protocol_is_refused() -> None:
+    hello = {"event": "hello", "protocol": 1, "version": "0", "python": "3.11", "pid": 1, "euid": 0,
+             "hostname": "a\x07b", "kernel": "6", "monotonic_ns": 1, "wall_ns": 2}  # fmt: skip
+    check_hello(hello)
+    assert hello["hostname"] == "ab"
+    for change in ({"protocol": 2}, {"protocol": None}, {"pid": "1"}, {"monotonic_ns": -1}, {"kernel": []}):
+        with pytest.raises(WireError):
+            check_hello({**hello, **change})
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [{}, {"ok": []}, {"ok": None}, {"error": "x"}, {"error": {"code": 1, "message": ""}}, {"error": {"code": ""}}],
+)
+def test_a_reply_is_an_object_or_an_error_with_code_and_message(reply: dict[str, Any]) -> None:
+    with pytest.raises(WireError):
+        check_reply({"id": 1, **reply})
+
+
+def test_clocks_are_whole_nanoseconds() -> None:
+    assert check_clock({"monotonic_ns": 1, "wall_ns": 2}) == (1, 2)
+    with pytest.raises(WireError):
+        check_clock({"monotonic_ns": 1.0, "wall_ns": 2})

@@ -1,0 +1,84 @@
+"""The way to a node, from hosts.yaml and ssh_config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labconsole.errors import NodeUnreachable
+from labconsole.model.inventory import Inventory
+from labconsole.nodes.route import find_route, shell_argv
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LOGNAME", "me")
+    (tmp_path / ".ssh").mkdir()
+    return tmp_path
+
+
+def inventory(nodes: dict[str, dict[str, Any]], **defaults: Any) -> Inventory:
+    ends = {"source": "a/e1", "uut_in": "e1", "uut_out": "e2", "sink": "b/e1"}
+    return Inventory.model_validate(
+        {
+            "testbed": "t",
+            "nodes": {name: {"roles": ["uut"], **node} for name, node in nodes.items()},
+            "streams": [{"name": "s1", **ends, "source_ip": "198.18.0.1", "sink_ip": "198.19.0.1"}],
+            "platforms": {"raw": {"driver": "raw"}},
+            "defaults": defaults,
+        }
+    )
+
+
+def logins(nodes: dict[str, dict[str, Any]]) -> list[str]:
+    return [f"{hop.user}@{hop}" for hop in find_route("uut", inventory(nodes))]
+
+
+def test_without_any_configuration_openssh_defaults_hold(home: Path) -> None:
+    (hop,) = find_route("uut", inventory({"uut": {"address": "h"}}))
+    assert (hop.user, str(hop), hop.config, hop.identities) == ("me", "h:22", None, None)
+    assert hop.known_hosts[0] == str(home / ".ssh/known_hosts")
+    assert "/etc/ssh/ssh_known_hosts" in hop.known_hosts
+
+
+def test_hosts_yaml_wins_over_ssh_config(home: Path) -> None:
+    config = home / ".ssh" / "config"
+    config.write_text("Host h\n HostName h.lab\n User you\n Port 2200\n IdentityFile ~/.ssh/id_lab\n")
+    assert logins({"uut": {"address": "h"}}) == ["you@h.lab:2200"]
+    assert logins({"uut": {"address": "h", "user": "root", "port": 22}}) == ["root@h.lab:22"]
+    (hop,) = find_route("uut", inventory({"uut": {"address": "h", "key": "~/k"}}))
+    assert hop.identities == (str(home / "k"),) and hop.identities_only
+    assert logins({"uut": {"address": "fe80::1", "user": "u"}}) == ["u@[fe80::1]:22"]
+
+
+def test_jumps_come_from_the_inventory_or_ssh_config_and_may_be_chained(home: Path) -> None:
+    config = home / ".ssh" / "config"
+    config.write_text("Host t\n ProxyJump b:1,x@c\nHost b\n ProxyJump a\nHost c\n ProxyJump never\n")
+    assert logins({"uut": {"address": "t"}}) == ["me@a:22", "me@b:1", "x@c:22", "me@t:22"]
+    assert logins({"uut": {"address": "t", "jump": "none."}}) == ["me@none.:22", "me@t:22"]
+    nodes = {"uut": {"address": "t", "jump": "gw"}, "gw": {"address": "g", "port": 5, "jump": "u@[fe80::2]:7"}}
+    assert logins(nodes) == ["u@[fe80::2]:7", "me@g:5", "me@t:22"]
+
+
+def test_a_jump_that_is_none_is_told(home: Path) -> None:
+    for jump in ("@", "u@h:x", "u@h:0", "u@-oProxyCommand=x"):
+        with pytest.raises(NodeUnreachable, match="is not a jump host"):
+            find_route("uut", inventory({"uut": {"address": "t", "jump": jump}}))
+
+
+def test_the_final_match_of_ssh_config_sees_the_real_host_name(home: Path) -> None:
+    (home / ".ssh" / "config").write_text("Host t\n HostName t.lab\nMatch final host t.lab\n User last\n")
+    assert logins({"uut": {"address": "t"}}) == ["last@t.lab:22"]
+
+
+def test_a_shell_is_as_strict_and_goes_the_same_way(home: Path) -> None:
+    config = home / "lab_config"
+    config.write_text("")
+    nodes = {"uut": {"address": "h", "user": "u", "port": 5, "key": "/k 1", "jump": "gw"}, "gw": {"address": "g"}}
+    argv = shell_argv("uut", inventory(nodes, ssh_config=str(config)))
+    strict = ["-o", "StrictHostKeyChecking=yes"]
+    proxy = f"ProxyCommand=ssh -W '[%h]:%p' -F {config} {' '.join(strict)} -- g"
+    assert argv == ["ssh", "-F", str(config), *strict, "-i", "/k 1", "-p", "5", "-l", "u", "-o", proxy, "--", "h"]
