@@ -134,7 +134,7 @@ class _Message(ctypes.Structure):
         ("name", ctypes.c_void_p), ("name_length", ctypes.c_uint32),
         ("iov", ctypes.c_void_p), ("iov_length", ctypes.c_size_t),
         ("control", ctypes.c_void_p), ("control_length", ctypes.c_size_t),
-        ("flags", ctypes.c_int), ("sent_bytes", ctypes.c_uint),
+        ("flags", ctypes.c_int), ("padding", ctypes.c_int), ("sent_bytes", ctypes.c_uint), ("padding2", ctypes.c_int),
     ]  # fmt: skip
 
 
