@@ -46,7 +46,7 @@ class ConsoleApp(App[int]):
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f2", "mode('bench')", "Bench", show=False, id="go-bench", tooltip="The bench: set up, run, watch."),
+        Binding("f2", "mode('bench')", "Bench", id="go-bench", tooltip="The bench: set up, run, watch."),
         Binding("f3", "mode('runs')", "Runs", id="go-runs", tooltip="Saved runs with their verdicts."),
         Binding("y", "copy_run_id", "Copy id", id="copy", tooltip="Copy the run's id to the clipboard (OSC 52)."),
         Binding("d", "toggle_dark", "Light/dark", show=False, id="dark", tooltip="Switch between light and dark."),
@@ -215,7 +215,13 @@ class ConsoleApp(App[int]):
                 await session.close()
             except LabError as exc:
                 self.failure = exc
+            except TimeoutError:
+                self.failure = LabError("the session did not close in time; agents end when their connection does")
         self.exit(0 if self.failure is None else self.failure.exit_code)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer the other screen only."""
+        return not (action == "mode" and parameters == (self.current_mode,))
 
     def action_mode(self, mode: str) -> None:
         """Go to a screen, once there is a session."""

@@ -145,7 +145,7 @@ def _hints(
         hints["sources"] = (f"of {len(inventory.streams)} streams: {names}", f"of {len(inventory.streams)} streams")
     if "frame_size" not in problems:
         on_wire = wire_bytes(request.frame_size_bytes, includes_fcs=request.frame_size_includes_fcs)
-        fcs, convention = ("with", "RFC 2544") if request.frame_size_includes_fcs else ("without", "as pktgen counts")
+        fcs, convention = ("with", "RFC 2544") if request.frame_size_includes_fcs else ("without", "pktgen's way")
         hints["frame_size"] = (
             f"bytes {fcs} FCS ({convention}), {count(on_wire)} B on the wire",
             f"B {fcs} FCS, {count(on_wire)} on wire",
@@ -172,12 +172,15 @@ def _target_hint(request: TrialRequest, inventory: Inventory) -> tuple[str, ...]
         pps_to_bps(pps, request.frame_size_bytes, includes_fcs=request.frame_size_includes_fcs) / stream.link_speed_bps
     )
     link = format_rate_bps(stream.link_speed_bps)
+    rate, gap, part = count(pps), count(delay), f"{decimal(share * 100, 1)} %"
     return (
-        f"per source: {count(pps)} packets/s, delay {count(delay)} ns, {decimal(share * 100, 1)} % of {link} on the wire",
-        f"{count(pps)} packets/s, delay {count(delay)} ns, {decimal(share * 100, 1)} % of {link}",
-        f"{count(pps)} pps, {count(delay)} ns, {decimal(share * 100, 1)} % of line",
-        f"{count(pps)} pps, {count(delay)} ns, {decimal(share * 100, 0)} %",
-        f"{count(pps)} pps, {count(delay)} ns",
+        f"per source: {rate} packets/s, delay {gap} ns, {part} of {link} on the wire",
+        f"{rate} packets/s, delay {gap} ns, {part} of {link}",
+        f"{rate} packets/s, delay {gap} ns, {part} of line",
+        f"{rate} pps, {gap} ns, {part} of line",
+        f"{rate} pps, {gap} ns, {part}",
+        f"{rate} pps, {gap} ns, {decimal(share * 100, 0)} %",
+        f"{rate} pps, {gap} ns",
     )
 
 

@@ -91,7 +91,7 @@ class ConsoleState:
         if isinstance(event, TrialStarted):
             self._start(event, now_s, wall_s)
         elif isinstance(event, PhaseChanged):
-            if self.trial is not None and self.trial.run_id == event.run_id:
+            if self.trial is not None and event.run_id in (self.trial.run_id, ""):  # "": between two trials
                 self.trial.phase, self.trial.phase_started_s = event.phase, now_s
                 self.trial.expected_s, self.trial.detail = event.expected_s, event.detail
         elif isinstance(event, TrialFinished):

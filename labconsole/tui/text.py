@@ -20,11 +20,18 @@ UNKNOWN = "–"
 LEVELS = "▁▂▃▄▅▆▇█"
 
 
+THIN_SPACE = "\u2009"
+
+
+def _harmless(char: str) -> bool:
+    return (char.isprintable() and unicodedata.category(char)[0] != "M") or char == THIN_SPACE
+
+
 @lru_cache(maxsize=8192)
 def safe(text: str, width: int) -> str:
     """Foreign text in at most ``width`` cells, harmless to a terminal; what was cut is marked with an ellipsis."""
     head = text[: width + 1] if width > 0 else ""
-    clean = "".join(c if c.isprintable() and unicodedata.category(c)[0] != "M" else "·" for c in head)
+    clean = "".join(c if _harmless(c) else "·" for c in head)
     if len(text) <= width and cell_len(clean) <= width:
         return clean
     return set_cell_size(clean, max(0, width - 1)).rstrip() + "…" if width > 0 else ""

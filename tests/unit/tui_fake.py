@@ -41,7 +41,7 @@ from labconsole.model.record import (
 from labconsole.model.request import TrialRequest
 
 INVENTORY: dict[str, Any] = {
-    "testbed": "bench",
+    "testbed": "wuerzburg",
     "emulated": True,
     "nodes": {
         **{f"src{i}": {"address": "127.0.0.1", "roles": ["source"]} for i in (1, 2, 3)},
@@ -115,7 +115,7 @@ def make_record(request: TrialRequest, run_id: str, *, loss: float = 0.0, status
     }
     reasons = () if status == "valid" else (Reason(code="below_target", detail="s1 offered 3.1 % less than its target"),)
     return RunRecord(
-        run_id=run_id, started_at="2026-03-02T09:15:00.000Z", finished_at="2026-03-02T09:15:12.000Z", testbed="bench",
+        run_id=run_id, started_at="2026-03-02T09:15:00.000Z", finished_at="2026-03-02T09:15:12.000Z", testbed="wuerzburg",
         testbed_fingerprint="0" * 16, emulated=True, operator="op", labconsole_version="0.1.0", plan=None,
         requested=Requested(
             platform=request.platform, frame_size_bytes=request.frame_size_bytes, frame_size_includes_fcs=False,

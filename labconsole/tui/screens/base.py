@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.screen import ModalScreen, Screen
 
 from labconsole.tui.session import SessionLike
@@ -21,6 +21,16 @@ REMOTE_FPS = 5
 """Through SSH or tmux every frame is bytes on somebody's line."""
 
 
+PAUSE = Binding(
+    "space",
+    "pause",
+    "Pause",
+    id="pause",
+    key_display="space",
+    tooltip="Stop painting, to read in peace; everything is still recorded.",
+)
+
+
 def frames_per_second() -> int:
     """How often to look for something new to paint."""
     return REMOTE_FPS if os.environ.get("SSH_CONNECTION") or os.environ.get("TMUX") else LOCAL_FPS
@@ -32,12 +42,6 @@ class ConsoleScreen(Screen[None]):
     HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (104, "-normal"), (168, "-wide")]
     VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (32, "-tall")]
     WHERE: ClassVar[str] = ""
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "space", "pause", "Pause", id="pause", key_display="space",
-            tooltip="Stop painting, to read in peace; everything is still recorded.",
-        ),
-    ]  # fmt: skip
 
     def __init__(self, session: SessionLike, state: ConsoleState) -> None:
         super().__init__()

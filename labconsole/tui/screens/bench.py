@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Button, Footer
 
-from labconsole.tui.screens.base import ConsoleScreen
+from labconsole.tui.screens.base import PAUSE, ConsoleScreen
 from labconsole.tui.session import RunSummaryLike, ViewName
 from labconsole.tui.widgets.interfaces import InterfacesTable
 from labconsole.tui.widgets.nodes import NodesTable
@@ -33,11 +33,12 @@ class BenchScreen(ConsoleScreen):
         Binding("r", "run", "Run", id="run", tooltip="Start what the set-up says, with all its repetitions."),
         Binding(
             "a,escape", "abort", "Abort", id="abort", key_display="a",
-            tooltip="Stop traffic and end the trial, after one question; what was measured is kept. Esc leaves a field first.",
+            tooltip="Stop traffic, after one question; what was measured is kept. Without a trial, esc leaves a field.",
         ),
+        PAUSE,
         Binding("e", "edit", "Set-up", id="edit", tooltip="Go to the set-up panel; arrows step through usual values."),
-        Binding("n", "stream(1)", "Stream", id="stream-next", tooltip="Chart the next stream."),
-        Binding("upper_n", "stream(-1)", "Stream back", show=False, id="stream-back", tooltip="Chart the stream before."),
+        Binding("n", "stream(1)", "Stream", show=False, id="stream-next", tooltip="Chart the next stream."),
+        Binding("upper_n", "stream(-1)", "Stream back", show=False, id="stream-back", tooltip="Chart the one before."),
         Binding("v", "view", "View", id="view", tooltip="On a small terminal: interfaces, chart, nodes in turn."),
         Binding("i", "interfaces", "Interfaces", show=False, id="interfaces", tooltip="Go to the table of interfaces."),
     ]  # fmt: skip
@@ -63,7 +64,6 @@ class BenchScreen(ConsoleScreen):
     def on_mount(self) -> None:
         super().on_mount()
         self.query_one("#recent-runs", RunsTable).border_title = "Last runs"
-        self.query_one(StreamsTable).styles.height = len(self.session.inventory.streams) + 4
         self.set_view("interfaces")
         self.show_runs(self.console_app.runs)
 

@@ -13,7 +13,7 @@ from textual.containers import Container, VerticalScroll
 from textual.widgets import Footer
 
 from labconsole.errors import LabError
-from labconsole.tui.screens.base import ConsoleScreen
+from labconsole.tui.screens.base import PAUSE, ConsoleScreen
 from labconsole.tui.session import RunSummaryLike
 from labconsole.tui.widgets.details import RunDetails
 from labconsole.tui.widgets.runs_table import RunsTable
@@ -29,6 +29,7 @@ class RunsScreen(ConsoleScreen):
         Binding(
             "escape", "app.switch_mode('bench')", "Bench", show=False, id="runs-back", tooltip="Back to the bench."
         ),
+        PAUSE,
         Binding("l", "reload", "Reload", id="runs-reload", tooltip="Read the list from the store again."),
     ]
     AUTO_FOCUS = "#runs"

@@ -99,7 +99,7 @@ class Choice(Tones, can_focus=True):
         back, forth = ("‹" if index else " "), ("›" if index < len(self.options) - 1 else " ")
         word = safe(self.value, width - 4)
         pad = " " * max(0, width - 4 - cell_len(word))
-        under = self.get_component_rich_style("lc--cursor") if self.has_focus else None
+        under = self.cursor_style() if self.has_focus else None
         tone = "strong" if self.has_focus else ""
         return self.strip_of([(back + " ", "accent"), (word + pad, tone), (" " + forth, "accent")], width, under=under)
 

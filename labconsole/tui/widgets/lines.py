@@ -31,6 +31,10 @@ class Tones(Widget):
         """The style of a tone; "" is the widget's own. Textual caches these until the theme changes."""
         return self.get_component_rich_style(f"lc--{name}") if name else self.rich_style
 
+    def cursor_style(self) -> Style:
+        """The background of what has the focus; the text keeps its own colour."""
+        return Style(bgcolor=self.get_component_rich_style("lc--cursor").bgcolor)
+
     def strip_of(self, spans: list[Span], width: int, *, under: Style | None = None) -> Strip:
         """Spans as one strip of exactly ``width`` cells, over an optional style (the cursor's background)."""
         segments, used = [], 0

@@ -30,13 +30,23 @@ class NodesTable(LineTable):
         Column("round_trip", "rtt ms", 7),
         Column("offset", "clock ms", 9, rank=2),
         Column("missed", "missed", 6, rank=4),
-        Column("words", "", 1, right=False, grow_to=80, rank=1),
+        Column("words", "kernel", 20, right=False, grow_to=40, rank=5),
     )
+    TROUBLE_COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("name", "node", 8, right=False, grow_to=12),
+        Column("state", "state", 15, right=False),
+        Column("words", "why", 10, right=False, grow_to=120),
+    )
+    """While a node is away, the reason is worth more than clocks."""
 
     def __init__(self, inventory: Inventory, telemetry: Telemetry) -> None:
         super().__init__(id="nodes")
         self._inventory, self._telemetry = inventory, telemetry
         self.border_title = "Nodes"
+
+    def columns(self) -> tuple[Column, ...]:
+        away = any(live.state in (NodeState.LOST, NodeState.FAILED) for live in self._telemetry.nodes.values())
+        return self.TROUBLE_COLUMNS if away else self.COLUMNS
 
     def keys(self) -> list[str]:
         return list(self._inventory.nodes)

@@ -1,4 +1,4 @@
-"""The set-up panel: what to measure, what each choice means, what is wrong with it. No I/O; it only reads its fields."""
+"""The set-up panel: what to measure, what each choice means, what is wrong with it."""
 
 from __future__ import annotations
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from textual.geometry import Size
+
 from labconsole.engine.telemetry import StreamLive, Telemetry
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record import RunRecord, StreamRecord
@@ -113,9 +115,9 @@ class StreamsTable(LineTable):
         Column("name", "stream", 7, right=False, grow_to=12),
         Column("path", "path", 38, right=False, rank=4, grow_to=46),
         Column("offered", "offered pps", 11),
-        Column("offered_spark", "offered", 8, right=False, rank=1, grow_to=WINDOW),
+        Column("offered_spark", "", 7, right=False, rank=1, grow_to=WINDOW),
         Column("measured", "measured pps", 12),
-        Column("measured_spark", "measured", 8, right=False, rank=1, grow_to=WINDOW),
+        Column("measured_spark", "", 7, right=False, rank=1, grow_to=WINDOW),
         Column("loss_packets", "lost", 10, rank=2),
         Column("loss", "loss %", 9),
         Column("offered_bps", "offered Mbit/s", 14, rank=3),
@@ -139,6 +141,10 @@ class StreamsTable(LineTable):
         """Put the cursor on a neighbouring stream, around the end."""
         names = list(self._streams)
         self.move_to(names[(names.index(self.chosen) + by) % len(names)])
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Header, streams, totals."""
+        return len(self._streams) + 2
 
     def keys(self) -> list[str]:
         return [*self._streams, TOTAL]

@@ -96,11 +96,17 @@ class LineTable(ScrollView, Tones, can_focus=True):
         self._keys: list[Any] = []
         self._layout: list[tuple[Column, int]] = []
         self._cells: dict[Any, list[Span]] = {}
+        self._room = 0
+        self._columns: tuple[Column, ...] = ()
         self.cursor_key: Any = None
 
     def keys(self) -> Sequence[Hashable]:
         """The rows, in order."""
         raise NotImplementedError
+
+    def columns(self) -> tuple[Column, ...]:
+        """The columns wanted now; always the same object for the same columns."""
+        return self.COLUMNS
 
     def prepare(self) -> None:
         """Called once before cells are computed: the place for what all rows share (the scale)."""
@@ -122,13 +128,13 @@ class LineTable(ScrollView, Tones, can_focus=True):
         if not self.is_mounted or not self.size.width or not self.display:
             return
         keys = list(self.keys())
-        resized = self._keys != keys
+        resized = self._keys != keys or self._room != self.scrollable_content_region.width
+        resized = resized or self._columns is not self.columns()
         if resized:
             self._keys = keys
             if self.cursor_key not in keys and keys:
                 self.move_to(keys[0])
-            self.virtual_size = Size(self.size.width, len(keys) + 1)
-            self._cells.clear()
+            self._choose_columns()
         self.prepare()
         changed = [0]
         for y in range(1, self.size.height):
@@ -181,7 +187,7 @@ class LineTable(ScrollView, Tones, can_focus=True):
             cells = self._cells[key] = self._row(key)
         here = key == self.cursor_key
         mark = "▌ " if here and self.has_focus else "› " if here else " " * GUTTER
-        under = self.get_component_rich_style("lc--cursor") if here and self.has_focus else None
+        under = self.cursor_style() if here and self.has_focus else None
         return self.strip_of([(mark, "accent"), *cells], width, under=under)
 
     def notify_style_update(self) -> None:
@@ -189,12 +195,17 @@ class LineTable(ScrollView, Tones, can_focus=True):
         self.refresh()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Choose columns anew."""
-        self._layout = fit_columns(self.COLUMNS, event.size.width - GUTTER)
-        self._cells.clear()
-        self.virtual_size = Size(event.size.width, len(self._keys) + 1)
+        """Choose columns anew; paint looks as well, since a scroll bar changes the room without a resize."""
+        self._choose_columns()
         self.paint()
         self.refresh()
+
+    def _choose_columns(self) -> None:
+        self._room = self.scrollable_content_region.width
+        self._columns = self.columns()
+        self._layout = fit_columns(self._columns, self._room - GUTTER)
+        self._cells.clear()
+        self.virtual_size = Size(self._room, len(self._keys) + 1)
 
     def on_focus(self) -> None:
         self.refresh()
