@@ -20,16 +20,22 @@ _FEW = 8
 
 
 @lru_cache(maxsize=64)
-def _words(columns: tuple[int, ...], limit: int) -> tuple[tuple[int, int], ...]:
-    """The byte columns grouped into as few (offset, size) words of 1, 2, 4 and 8 bytes as cover exactly them."""
+def _words(columns: tuple[int, ...], stride: int) -> tuple[tuple[int, int], ...]:
+    """The byte columns as few (offset, size) words of 1, 2, 4 and 8 bytes.
+
+    A word may take in one byte more than asked (the time to live between fragment offset and protocol): comparing too
+    much can only shorten a run, and a quarter of the comparisons is saved.
+    """
     words: list[tuple[int, int]] = []
     wanted = sorted(set(columns))
     while wanted:
         first = wanted[0]
-        size = next(size for size in (8, 4, 2, 1) if wanted[:size] == list(range(first, first + size)))
+        for size in (8, 4, 2, 1):
+            covered = [offset for offset in wanted if offset < first + size]
+            if len(covered) >= max(size - 1, 1) and first + size <= stride:
+                break
         words.append((first, size))
-        del wanted[:size]
-    assert words[-1][0] + words[-1][1] <= limit
+        del wanted[: len(covered)]
     return tuple(words)
 
 
