@@ -21,10 +21,10 @@ def demo(args: argparse.Namespace) -> int:
 
     if not sys.stdout.isatty():
         raise ConfigError("demo needs a terminal; without one use `labconsole lab up` and `labconsole run`")
-    was_up = lab.status("local") is not None
+    found = lab.status("local")
+    was_up = found is not None and found.running
     sys.stderr.write("building the local testbed: " + ("it is up already\n" if was_up else f"{args.sources} sources\n"))
-    status = lab.status("local") if was_up else lab.up(lab.LabSpec(sources=args.sources))
-    assert status is not None
+    status = found if found is not None and was_up else lab.up(lab.LabSpec(sources=args.sources))
     try:
         return _open(Path(status.hosts_file), args.store)
     finally:

@@ -83,9 +83,12 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _lines(status: dict[str, Any]) -> list[str]:
-    lines = [f"lab {status['name']} is up", f"  hosts    {status['hosts_file']}", f"  ssh      {status['ssh_config']}"]
+    state = "is up" if status["running"] else "has died; `labconsole lab down` clears it, `lab up` builds it anew"
+    lines = [f"lab {status['name']} {state}", f"  hosts    {status['hosts_file']}", f"  ssh      {status['ssh_config']}"]
     for node in status["nodes"]:
         lines.append(f"  {node['name']:<8} {node['address']}:{node['port']}")
-    for drop in status.get("truth") or []:
-        lines.append(f"  drops    {drop['hop']} {drop['interface']}: {drop['dropped_packets']} packets so far")
+    for place, counts in status["truth"].items():
+        lines.append(
+            f"  drops    {place}: {counts['dropped_packets']} of {counts['seen_packets']} test packets so far"
+        )
     return lines

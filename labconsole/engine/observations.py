@@ -46,6 +46,7 @@ class TrialSeen:
     attestation: dict[str, Any] = field(default_factory=dict)
     start_skew_s: float | None = None
     drained: bool | None = None
+    samples: int = 0
     missed_samples: int = 0
     aborted: bool = False
     failure: Failure | None = None

@@ -127,6 +127,7 @@ class Trial:
             self._live.add_progress(node, event)
         elif kind == "counters":
             self._live.add_counters(node, event)
+            self.seen.samples += 1
             self.seen.missed_samples += event["missed"]
         elif kind == "capture.died":
             self.seen.notes.append({"node": node, "kind": "capture_died", "detail": event["message"]})

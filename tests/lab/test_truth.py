@@ -1,0 +1,116 @@
+"""The main promise: what labconsole reports is what happened, packet for packet, through the real command.
+
+The lab drops a share by nftables at the UUT; the drop counters are the truth. Nothing here reads labconsole's own
+output as its expectation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import require, require_namespaces
+
+from labconsole import lab
+
+PACKETS_PER_RUN_S = 1
+
+
+def labconsole(*words: str, hosts: Path | str | None = None, store: Path | None = None, check: bool = True):
+    """Run the command as a user does; returns the finished process."""
+    argv = [sys.executable, "-m", "labconsole", *words]
+    if hosts is not None:
+        argv += ["--hosts", str(hosts)]
+    if store is not None:
+        argv += ["--store", str(store)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in done.stderr, done.stderr
+    if check:
+        assert done.returncode in (0, 1), done.stderr
+    return done
+
+
+def records(done) -> list[dict]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def dropped(name: str) -> dict[str, int]:
+    """Truth: packets dropped so far, by interface of the UUT."""
+    status = lab.status(name)
+    assert status is not None
+    return {place: counts["dropped_packets"] for place, counts in status.truth.items()}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    require("tcpdump", "nft", "tc", "ip")
+    require_namespaces()
+    path = tmp_path_factory.mktemp("home")
+    before = dict(os.environ)
+    for variable in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        os.environ[variable] = str(path / variable.lower())
+    yield path
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture(scope="module")
+def clean_lab(home: Path) -> Iterator[lab.LabStatus]:
+    name = f"truth{os.getpid()}"
+    yield lab.up(lab.LabSpec(name=name, sources=3))
+    lab.down(name)
+
+
+@pytest.fixture(params=[0.001, 0.07, 0.5])
+def lossy_lab(request, home: Path) -> Iterator[lab.LabStatus]:
+    name = f"loss{os.getpid()}"
+    yield lab.up(lab.LabSpec(name=name, sources=1, loss={"uut/out": request.param}))
+    lab.down(name)
+
+
+@pytest.mark.parametrize("platform", ["raw", "raw-bridge", "container"])
+@pytest.mark.parametrize("frame_size", [64, 1500])
+def test_a_clean_lab_loses_nothing_with_three_sources_at_once(clean_lab, home: Path, platform: str, frame_size: int):
+    done = labconsole(
+        "run", "--platform", platform, "--frame-size", str(frame_size), "--sources", "3", "--target", "10Mbit",
+        "--duration", str(PACKETS_PER_RUN_S), "--json", hosts=clean_lab.hosts_file, store=home / "clean.sqlite",
+    )  # fmt: skip
+    (run,) = records(done)
+    assert run["total"]["loss_packets"] == 0
+    for stream in run["streams"]:
+        assert stream["offered_packets"] == stream["measured_packets"] == stream["intended_packets"]
+        assert stream["offered_pps"] == pytest.approx(stream["intended_pps"], rel=0.005)
+        assert stream["measured_from"] == "capture"
+        assert stream["unplaced_packets"] == 0
+        assert stream["sequence"] == {"lost_runs": {}, "reordered_packets": 0, "duplicate_packets": 0}
+    # A busy machine may miss samples of the time series; nothing else may be doubted.
+    assert {reason["code"] for reason in run["verdict"]["reasons"]} <= {"samples_missed"}
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("frame_size", [64, 1500])
+def test_the_reported_loss_is_the_drop_counter(lossy_lab, home: Path, frame_size: int):
+    before = dropped(lossy_lab.spec.name)
+    done = labconsole(
+        "run", "--platform", "raw", "--frame-size", str(frame_size), "--sources", "1", "--target", "20Mbit",
+        "--duration", str(PACKETS_PER_RUN_S), "--json", hosts=lossy_lab.hosts_file, store=home / "lossy.sqlite",
+    )  # fmt: skip
+    (run,) = records(done)
+    (stream,) = run["streams"]
+    truth = sum(dropped(lossy_lab.spec.name).values()) - sum(before.values()) - learning_drops(run)
+    assert stream["loss_packets"] == truth
+    assert stream["offered_packets"] - stream["measured_packets"] == truth
+    assert {hop["hop"]: hop["lost_packets"] for hop in stream["ledger"]}["uut_out"] == truth
+    assert sum(int(length) * times for length, times in stream["sequence"]["lost_runs"].items()) <= truth
+    assert {reason["code"] for reason in run["verdict"]["reasons"]} <= {"samples_missed"}
+
+
+def learning_drops(run: dict) -> int:
+    """Learning frames dropped before the trial: they are not the trial's, and the record says how many came back."""
+    learning = run["environment"]["learning"]
+    return learning["sent_packets"] - learning["received_packets"]
