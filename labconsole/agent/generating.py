@@ -24,11 +24,12 @@ class Generating:
         async with self._lock:
             if self._session is not None:
                 raise WireError("busy", "this node's generator is prepared already; close it first")
-            from labconsole.agent.generator import GeneratorSession, StreamSpec
+            from labconsole.agent.generator import GeneratorSession, StreamSpec, cleanup_arguments
 
             specs = [StreamSpec.from_wire(stream) for stream in streams]
             # Promised before anything is configured; taking back nothing does no harm.
-            self._promise = self._journal.promise(pktgen_entry(specs))
+            if any(spec.generator != "afpacket" for spec in specs):
+                self._promise = self._journal.promise({"kind": "pktgen", "arguments": cleanup_arguments()})
             self._session = GeneratorSession()
             try:
                 return {"streams": await self._session.prepare(specs)}
@@ -95,22 +96,19 @@ class Generating:
 
     async def _close(self, *, results: bool = True) -> List[Dict[str, Any]]:
         session, runner, promise = self._session, self._runner, self._promise
+        self._session = self._runner = self._promise = None
         found: List[Dict[str, Any]] = []
+        if session is None:
+            return found
         try:
-            if session is not None:
-                if runner is not None:
-                    await session.stop()
-                    if results:
-                        found = await runner
-                    else:
-                        runner.cancel()
-                await session.close()
+            if runner is not None:
+                await session.stop()
+                if results:
+                    found = await runner
         finally:
-            self._session = self._runner = self._promise = None
+            if runner is not None:
+                runner.cancel()
+            await session.close()
             if promise is not None:
                 self._journal.done(promise)
         return found
-
-
-def pktgen_entry(specs: List[Any]) -> Dict[str, Any]:
-    return {"kind": "pktgen"}
