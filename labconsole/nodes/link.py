@@ -92,9 +92,7 @@ class NodeLink:
             self._pending.pop(number, None)
         error = reply.get("error")
         if error is not None:
-            raise AgentError(
-                self.name, error["message"], code=error["code"], operation=op, detail=error.get("detail")
-            )
+            raise AgentError(self.name, error["message"], code=error["code"], operation=op, detail=error.get("detail"))
         ok: dict[str, Any] = reply["ok"]
         return ok
 
@@ -255,9 +253,7 @@ async def _start(
     raise await _why_not(name, inventory, dialled, session, user)
 
 
-async def _why_not(
-    name: str, inventory: Inventory, dialled: Dialled, session: AgentSession, user: str
-) -> NodeError:
+async def _why_not(name: str, inventory: Inventory, dialled: Dialled, session: AgentSession, user: str) -> NodeError:
     node = inventory.nodes[name]
     if session.exit_status is None:
         return NodeUnreachable(name, f"no agent: {session.ended.result()}", operation="connect")

@@ -156,6 +156,7 @@ class AsyncsshServer(Server):
 
     async def start(self) -> None:
         self.connections: list[asyncssh.SSHServerConnection] = []
+        self._children: list[asyncio.subprocess.Process] = []
         self._logins = 0
         outer = self
 
@@ -176,10 +177,10 @@ class AsyncsshServer(Server):
         )  # fmt: skip
         self.port = self._acceptor.get_port()
 
-    @staticmethod
-    async def _run(process: asyncssh.SSHServerProcess[bytes]) -> None:
+    async def _run(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         pipe = asyncio.subprocess.PIPE
         child = await asyncio.create_subprocess_shell(process.command, stdin=pipe, stdout=pipe, stderr=pipe)
+        self._children.append(child)
 
         async def copy(reader: Any, writer: Any) -> None:
             with contextlib.suppress(OSError, asyncssh.Error):
@@ -204,6 +205,11 @@ class AsyncsshServer(Server):
         self.cut()
         self._acceptor.close()
         await self._acceptor.wait_closed()
+        for child in self._children:
+            if child.returncode is None:
+                child.stdin.close()
+                async with asyncio.timeout(10):  # whatever a test started ends with its stdin or its output
+                    await child.wait()
 
     def cut(self) -> None:
         for connection in self.connections:

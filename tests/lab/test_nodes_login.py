@@ -15,7 +15,7 @@ import pytest_asyncio
 from nodes_servers import HOST, SERVERS, USER, Server, World, free_port, require, ssh_agent, start_with
 
 from labconsole.errors import CapabilityMissing, NodeUnreachable
-from labconsole.nodes import connect, link, shell_argv
+from labconsole.nodes import connect, dial, link, shell_argv
 
 pytestmark = pytest.mark.asyncio
 
@@ -328,19 +328,32 @@ async def test_a_target_that_its_jump_cannot_reach_is_told(world: World, server:
     assert f"the jump host cannot reach {HOST}:{port}" in await refused(world, nodes)
 
 
-async def test_the_first_of_many_behind_a_jump_may_be_cancelled(world: World, server: Server, gateway: Server) -> None:
+async def test_the_first_of_many_behind_a_jump_may_be_cancelled(
+    world: World, server: Server, gateway: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.trust(server)
     world.trust(gateway)
     jump = f"{USER}@{HOST}:{gateway.port}"
     inventory = world.inventory({f"n{n}": {"address": HOST, "port": server.port, "jump": jump} for n in range(3)})
-    tasks = [asyncio.ensure_future(connect(f"n{n}", inventory, lambda *_: None)) for n in range(3)]
+    login, who = dial._login, []
+
+    async def slow_first_login(name: str, *args: Any) -> Any:
+        who.append(name)
+        if len(who) == 1:
+            opening.set()
+            await asyncio.Event().wait()
+        return await login(name, *args)
+
+    opening = asyncio.Event()
+    monkeypatch.setattr(dial, "_login", slow_first_login)
+    tasks = {name: asyncio.ensure_future(connect(name, inventory, lambda *_: None)) for name in inventory.nodes}
     async with asyncio.timeout(20):
-        while not any(task.done() for task in tasks) and "jumping" not in link.__dict__:
-            await asyncio.sleep(0.005)
-            tasks[0].cancel()
+        await opening.wait()
+        first = tasks.pop(who[0])
+        first.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await tasks[0]
-        for task in tasks[1:]:
+            await first
+        for task in tasks.values():
             await (await task).close()
     await world.agents_gone()
 
@@ -473,4 +486,3 @@ async def test_a_shell_opens_by_the_same_way_through_a_jump(world: World) -> Non
     assert (gateway.logins(), server.logins()) == (1, 1)
     for each in (server, gateway):
         await each.stop()
-
