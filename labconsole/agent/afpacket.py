@@ -1,8 +1,8 @@
 """The sender for kernels without pktgen: one process per stream that puts pktgen's frames on an interface.
 
-Pacing is by absolute deadlines, as in pktgen: frame n is due at start + n·delay, and after a stall the backlog is sent at
-once. Unlike pktgen it never busy-waits: several senders and whatever is measured may share two cores. It sleeps until
-a burst is due, at most BURST_INTERVAL_NS long, so short delays cost one wake-up per burst instead of one per frame.
+Pacing is by absolute deadlines, as in pktgen: frame n is due at start + n·delay, and after a stall the backlog is sent
+at once. Unlike pktgen it never busy-waits: several senders and whatever is measured may share two cores. It sleeps
+until a burst is due, BURST_INTERVAL_NS or one delay, so short delays cost one wake-up per burst instead of one per frame.
 """
 
 from __future__ import annotations
@@ -13,33 +13,27 @@ import gc
 import mmap
 import os
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from labconsole.agent import sendpath
 from labconsole.agent.armed import NAP_NS, ArmedChild, ChildSide, sleep_until
 from labconsole.agent.frames import FrameTemplate, parse_mac
+from labconsole.agent.generator import OVERTIME_NS, StreamSpec
 from labconsole.agent.wire import WireError
-
-if TYPE_CHECKING:
-    from labconsole.agent.generator import StreamSpec
 
 VERSION = "1"
 BURST_INTERVAL_NS = 100_000
 """A wake-up costs about 5 µs of CPU here; at 10 000 per second that is 5 % of a core and the bursts stay short."""
 LINK_CHECK_INTERVAL_NS = 10_000_000
 RETRY_NS = 20_000
-OVERTIME_NS = 20_000_000
-"""A paced sender may finish its last frames this long after its time, so that one late wake-up does not cost any."""
 
 _PR_SET_TIMERSLACK = 29
 _SHARED_BYTES = 4096
 _TEXT_AT = 512
-_FIELDS = (
-    "stop", "sent", "errors", "seen_ns", "started_ns", "stopped_ns", "started_wall_ns", "idle_ns", "reason", "text_bytes",
-)  # fmt: skip
-STOP, SENT, ERRORS, SEEN, STARTED, STOPPED, STARTED_WALL, IDLE, REASON, TEXT = range(len(_FIELDS))
+_WORDS = 10
+STOP, SENT, ERRORS, SEEN, STARTED, STOPPED, STARTED_WALL, IDLE, REASON, TEXT = range(_WORDS)
 REASONS = ("", "count", "duration", "stopped", "error")
-_COUNT, _DURATION, _STOPPED, _ERROR = 1, 2, 3, 4
+_DURATION, _STOPPED, _ERROR = 2, 3, 4
 
 _GONE = (errno.ENETDOWN, errno.ENXIO, errno.ENODEV)
 _BUSY = (errno.ENOBUFS, errno.EBUSY)
@@ -69,18 +63,6 @@ def burst_packets(delay_ns: int) -> int:
     if delay_ns == 0:
         return sendpath.SLOTS
     return max(1, min(sendpath.SLOTS, BURST_INTERVAL_NS // delay_ns))
-
-
-def planned_packets(spec: StreamSpec) -> "tuple[int, int]":
-    """How many frames at most, and which bound that is (as a reason to stop)."""
-    total, reason = spec.max_count, _COUNT
-    if spec.count is not None and spec.count <= total:
-        total = spec.count
-    if spec.duration_s is not None and spec.delay_ns:
-        in_time = -(-round(spec.duration_s * 1e9) // spec.delay_ns)
-        if in_time < total:
-            total, reason = in_time, _DURATION
-    return total, reason
 
 
 # -- in the sending process -------------------------------------------------------------------------------------------
@@ -130,7 +112,8 @@ class Sender:
     def __init__(self, spec: StreamSpec, shared: Shared, path: Any, watch: Any) -> None:
         self._delay_ns = spec.delay_ns
         self._burst = burst_packets(spec.delay_ns)
-        self._total, self._reason = planned_packets(spec)
+        self._total, planned = spec.planned_packets()
+        self._reason = REASONS.index(planned)
         self._duration_ns = None if spec.duration_s is None else round(spec.duration_s * 1e9)
         self._words, self._shared, self._path, self._watch = shared.words, shared, path, watch
         self._slot = self._pending = self._sent = 0
@@ -223,7 +206,7 @@ class AfPacketBackend:
         self._streams: List[Any] = []
         self._starting = False
 
-    async def prepare(self, specs: "List[StreamSpec]") -> List[Dict[str, Any]]:
+    async def prepare(self, specs: List[StreamSpec]) -> List[Dict[str, Any]]:
         for spec in specs:
             shared = Shared()
             # Forked here, on the event loop's thread: see ArmedChild.

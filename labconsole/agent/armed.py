@@ -86,6 +86,12 @@ class ArmedChild:
         if not data:
             self._reap()
 
+    @property
+    def last_words(self) -> Optional[str]:
+        """What the child found wrong after it was ready: a sentence, or None."""
+        lines = self._buffer.split(b"\n")[1:-1]
+        return str(json.loads(lines[-1])["message"]) if lines else None
+
     def _reap(self) -> None:
         self._loop.remove_reader(self._news)
         os.close(self._news)

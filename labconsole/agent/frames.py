@@ -131,10 +131,10 @@ class FrameRing:
         words[begin + MICROSECONDS_WORD + 1 : end : stride] = self._constant(microseconds, packets)
         # The next two change once in 65 536 frames and once a second: then in all slots at once.
         if high != self._high:
-            words[SEQUENCE_WORD :: stride] = self._constant(high, self.slots)
+            words[SEQUENCE_WORD::stride] = self._constant(high, self.slots)
             self._high = high
         if seconds != self._seconds:
-            words[SECONDS_WORD :: stride] = self._constant(seconds >> 16, self.slots)
+            words[SECONDS_WORD::stride] = self._constant(seconds >> 16, self.slots)
             words[SECONDS_WORD + 1 :: stride] = self._constant(seconds, self.slots)
             self._seconds = seconds
         return packets

@@ -3,8 +3,8 @@
 All streams of a node use the same one: the two differ in how they pace, and streams of a trial must be comparable.
 
 ``elapsed_ns`` of a result runs from the first frame to the end of the last frame's slot: the time between the
-generator's own start and stop marks, or sent_packets·delay_ns when that is longer (a generator that keeps pace stops with
-the last frame, one delay too early). Offered rate is sent_packets / elapsed_ns. What is not known is None.
+generator's own start and stop marks, or sent_packets·delay_ns when that is longer (a generator that keeps pace stops
+with the last frame, one delay too early). Offered rate is sent_packets / elapsed_ns. What is not known is None.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import ipaddress
 import os
 import socket
 from dataclasses import dataclass, fields
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from labconsole.agent import children, frames, sendpath
 from labconsole.agent.wire import WireError, field
@@ -26,6 +26,8 @@ MAX_DURATION_S = 7 * 86400.0
 NEVER_DELAY_NS = 0x7FFFFFFF
 """pktgen takes this one value for "never send"."""
 MAX_DELAY_NS = 9_999_999_999
+OVERTIME_NS = 20_000_000
+"""A paced generator may finish its last frames this long after its time, so that one late wake-up does not cost any."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,17 @@ class StreamSpec:
         )
         spec._check()
         return spec
+
+    def planned_packets(self) -> Tuple[int, str]:
+        """How many frames at most, and what it means to have sent them all: "count" or "duration"."""
+        total, reason = self.max_count, "count"
+        if self.count is not None:
+            total = min(total, self.count)
+        if self.duration_s is not None and self.delay_ns:
+            in_time = -(-round(self.duration_s * 1e9) // self.delay_ns)
+            if in_time < total:
+                total, reason = in_time, "duration"
+        return total, reason
 
     def _check(self) -> None:
         if not self.stream:
@@ -145,9 +158,10 @@ def check_interface(spec: StreamSpec) -> None:
 
 
 async def have_pktgen(root: str = PKTGEN_ROOT) -> bool:
-    """Whether this kernel has pktgen, loading the module if it is one and we may."""
-    if os.path.exists(os.path.join(root, "pgctrl")):
-        return True
+    """Whether this kernel has pktgen and lets us use it, loading the module if it is one and we may."""
+    control = os.path.join(root, "pgctrl")
+    if os.path.exists(control):
+        return os.access(control, os.R_OK | os.W_OK)
     if os.geteuid() != 0:
         return False
     try:
@@ -159,11 +173,11 @@ async def have_pktgen(root: str = PKTGEN_ROOT) -> bool:
     except asyncio.TimeoutError:
         children.kill_group(process)
         await process.wait()
-    return os.path.exists(os.path.join(root, "pgctrl"))
+    return os.path.exists(control)
 
 
 def cleanup_arguments() -> Dict[str, Any]:
-    """What a keeper must pass to ``pktgen.cleanup_ours`` if this agent is killed; known before anything is configured."""
+    """What a keeper passes to ``pktgen.cleanup_ours`` if this agent is killed; known before anything is configured."""
     return {"owner": "lc%d" % os.getpid()}
 
 
@@ -204,11 +218,12 @@ class GeneratorSession:
     async def _choose(self, wanted: str) -> Any:
         if wanted != "afpacket":
             if await have_pktgen(self._root):
-                from labconsole.agent.pktgen import PktgenBackend, ProcFiles
+                from labconsole.agent.pktgen import PktgenBackend
+                from labconsole.agent.pktgen_files import ProcFiles
 
                 return PktgenBackend(ProcFiles(self._root))
             if wanted == "pktgen":
-                raise WireError("pktgen_missing", "this kernel has no pktgen, and modprobe pktgen did not bring it")
+                raise WireError("pktgen_missing", "no pktgen that we may use: the kernel has none, or we are not root")
         from labconsole.agent.afpacket import AfPacketBackend
 
         return AfPacketBackend()
