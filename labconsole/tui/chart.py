@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labconsole.tui.text import count, scale_top
+from labconsole.tui.text import count
 
 OFFERED_MARK = "="
 """Offered: a sparse row of marks, the mean of the samples under each; measured, a line of dots, shows between them."""
@@ -44,6 +44,20 @@ def _thin_out(xs: list[float], ys: list[float], groups: int) -> tuple[list[float
     return [sum(px) / len(px) for px, _ in parts], [sum(py) / len(py) for _, py in parts]
 
 
+def _scale(largest: float) -> tuple[float, int]:
+    """The axis' end, a round number not far above the largest value, and into how many round parts it divides."""
+    if largest <= 0:
+        return 1.0, 1
+    power = 10.0 ** math.floor(math.log10(largest))
+    ends = ((1, 5), (1.5, 3), (2, 4), (2.5, 5), (3, 3), (4, 4), (5, 5), (6, 3), (8, 4), (10, 5))
+    return next((end * power, parts) for end, parts in ends if end * power >= largest * 1.02 or end == 10)
+
+
+def _time_step(at_least_s: float) -> float:
+    power = 10.0 ** math.floor(math.log10(at_least_s))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= at_least_s * (1 - 1e-9))
+
+
 def draw_rates(series: RateSeries, width: int, height: int, *, span_s: float | None = None) -> list[str]:
     """Exactly ``height`` lines of at most ``width`` cells. ``span_s`` fixes the time axis to a trial's length."""
     import plotext
@@ -61,21 +75,22 @@ def draw_rates(series: RateSeries, width: int, height: int, *, span_s: float | N
     if not points:
         return [""] * height
     xs, offered, measured = ([p[i] for p in points] for i in range(3))
-    top = scale_top([*offered, *measured])
-    left = 0.0 if span_s is not None else xs[0]
+    top, y_steps = _scale(max(*offered, *measured))
+    left = 0.0 if span_s is not None or xs[0] < xs[-1] / 10 else xs[0]
     right = max(xs[-1], left + 1.0, span_s or 0.0)
     figure.draw(figure.signal(xs, measured, marker="braille").lines(True))
     shown_cells = max(1.0, (width - 12) * (xs[-1] - xs[0]) / (right - left))
     mark_x, mark_y = _thin_out(xs, offered, math.ceil(shown_cells / MARK_EVERY_CELLS))
     figure.draw(figure.signal(mark_x, mark_y, marker=OFFERED_MARK))
     figure.ruler("y").lim(0, top)
-    steps = 4 if height >= 12 else 2
-    figure.ruler("y").ticks(
-        [top * i / steps for i in range(steps + 1)], [count(top * i / steps) for i in range(steps + 1)]
-    )
+    if height < 12:
+        y_steps = 2 if y_steps % 2 == 0 else 1
+    y_ticks = [top * i / y_steps for i in range(y_steps + 1)]
+    figure.ruler("y").ticks(y_ticks, [count(tick) for tick in y_ticks])
     figure.ruler("x").lim(left, right)
-    x_steps = max(2, min(6, width // 16))
-    x_ticks = [left + (right - left) * i / x_steps for i in range(x_steps + 1)]
-    figure.ruler("x").ticks(x_ticks, [f"{tick:.1f}" for tick in x_ticks])
-    lines = figure.build().string(colorless=True).splitlines()[:height]
+    step = _time_step((right - left) / max(2, width // 12))
+    x_ticks = [i * step for i in range(math.ceil(left / step), math.floor(right / step) + 1)]
+    figure.ruler("x").ticks(x_ticks, [f"{tick:g}" for tick in x_ticks])
+    drawn: str = figure.build().string(colorless=True)
+    lines = drawn.splitlines()[:height]
     return lines + [""] * (height - len(lines))

@@ -49,10 +49,11 @@ class FormValues:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a field: a few words beside it, the whole sentence below."""
+    """What is wrong with a field: a few words beside it, what is allowed below, all of it when Run refuses."""
 
     short: str
     sentence: str
+    allowed: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,10 @@ class Reading:
 
 
 def initial_values(inventory: Inventory) -> FormValues:
-    """A first trial that every testbed can do: small frames at a tenth of the slowest link, all streams."""
-    tenth_bps = min(s.link_speed_bps for s in inventory.streams) // 10
-    target = next((p for p in reversed(TARGET_PRESETS[:-1]) if parse_rate_bps(p) <= tenth_bps), TARGET_PRESETS[0])
+    """A first trial that every testbed can do: small frames far below the slowest link, all streams."""
+    slowest_bps = min(s.link_speed_bps for s in inventory.streams)
+    modest_bps = slowest_bps // (100 if inventory.emulated else 10)  # an emulated source shares its CPUs with all others
+    target = next((p for p in reversed(TARGET_PRESETS[:-1]) if parse_rate_bps(p) <= modest_bps), TARGET_PRESETS[0])
     return FormValues(next(iter(inventory.platforms)), "64", str(len(inventory.streams)), target, "none", "5", "1")
 
 
@@ -82,10 +84,15 @@ def _target(text: str) -> Target:
     return parse_rate_bps(text)
 
 
+def _problem(name: str, message: str, allowed: str) -> Problem:
+    error = ConfigError(message, key=name, allowed=allowed)
+    return Problem(error.message, str(error), allowed)
+
+
 def _parse(values: FormValues, problems: dict[str, Problem]) -> tuple[int, int, Target, float, int]:
     def whole(name: str, text: str, allowed: str) -> int:
         if not text.isascii() or not text.isdigit():
-            problems[name] = Problem("a whole number, please", f"{name}: not a whole number; allowed: {allowed}")
+            problems[name] = _problem(name, "is not a whole number", allowed)
             return 0
         return int(text)
 
@@ -93,17 +100,17 @@ def _parse(values: FormValues, problems: dict[str, Problem]) -> tuple[int, int, 
     sources = whole("sources", values.sources, "1 or more")
     repetitions = whole("repetitions", values.repetitions, f"1 to {MAX_REPETITIONS}")
     if "repetitions" not in problems and not 1 <= repetitions <= MAX_REPETITIONS:
-        problems["repetitions"] = Problem("out of range", f"repetitions: out of range; allowed: 1 to {MAX_REPETITIONS}")
+        problems["repetitions"] = _problem("repetitions", "is out of range", f"1 to {MAX_REPETITIONS}")
     target: Target = "max"
     try:
         target = _target(values.target)
     except ValueError as exc:
-        problems["target"] = Problem("not a rate", f"target: not a rate; allowed: {exc}, or max")
+        problems["target"] = _problem("target", "is not a rate", f"{exc}, or max")
     duration_s = 0.0
     try:
         duration_s = float(values.duration)
     except ValueError:
-        problems["duration"] = Problem("seconds, please", "duration: not a number; allowed: seconds, such as 10 or 0.5")
+        problems["duration"] = _problem("duration", "is not a number", "seconds, such as 10 or 0.5")
     return frame_size, sources, target, duration_s, repetitions
 
 
@@ -126,7 +133,7 @@ def read_form(values: FormValues, inventory: Inventory) -> Reading:
         try:
             check_request(request, inventory)
         except ConfigError as exc:
-            problems[exc.key or "platform"] = Problem(exc.message, str(exc))
+            problems[exc.key or "platform"] = Problem(exc.message, str(exc), exc.allowed or "")
     hints = _hints(request, repetitions, inventory, problems)
     return Reading(None if problems else request, repetitions, problems, hints)
 

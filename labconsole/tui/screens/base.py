@@ -39,8 +39,8 @@ def frames_per_second() -> int:
 class ConsoleScreen(Screen[None]):
     """A screen that looks at telemetry on a timer; samples never arrive as messages."""
 
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (104, "-normal"), (168, "-wide")]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (32, "-tall")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (104, "-normal"), (168, "-wide")]  # noqa: RUF012 - as Textual has it
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
     WHERE: ClassVar[str] = ""
 
     def __init__(self, session: SessionLike, state: ConsoleState) -> None:

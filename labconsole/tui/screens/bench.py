@@ -77,6 +77,13 @@ class BenchScreen(ConsoleScreen):
         for name in VIEWS:
             self.set_class(name == view, f"-view-{name}")
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Views are for small terminals: larger ones show all parts at once."""
+        return action != "view" or self.has_class("-narrow")
+
+    def on_resize(self) -> None:
+        self.refresh_bindings()
+
     def paint_clock(self) -> None:
         self.query_one(PhaseBar).paint()
 
@@ -135,5 +142,5 @@ class BenchScreen(ConsoleScreen):
         if self.state.trial is not None:
             return self.state.trial.run_id
         if self.focused is not None and self.focused.id == "recent-runs":
-            return self.query_one("#recent-runs", RunsTable).cursor_key
+            return self.query_one("#recent-runs", RunsTable).chosen
         return self.state.last.run_id if self.state.last is not None else None

@@ -81,4 +81,4 @@ class RunsScreen(ConsoleScreen):
         self.query_one("#details-box", VerticalScroll).scroll_home(animate=False)
 
     def run_id_to_copy(self) -> str | None:
-        return self.query_one("#runs", RunsTable).cursor_key
+        return self.query_one("#runs", RunsTable).chosen

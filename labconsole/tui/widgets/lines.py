@@ -14,9 +14,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 Span = tuple[str, str]
-TONES = frozenset(
+TONES: set[str] = {
     f"lc--{tone}" for tone in ("muted", "good", "warn", "bad", "accent", "second", "head", "cursor", "strong")
-)
+}
 
 
 class Tones(Widget):

@@ -46,6 +46,11 @@ class RunsTable(LineTable):
         self._cells.clear()
         self.paint()
 
+    @property
+    def chosen(self) -> str | None:
+        """The run under the cursor."""
+        return self.cursor_key if self.cursor_key in self._runs else None
+
     def keys(self) -> list[str]:
         return list(self._runs)
 

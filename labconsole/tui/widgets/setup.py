@@ -42,7 +42,7 @@ class Hint(Lines):
 
 
 class SetupWords(Lines):
-    """The line beside the buttons: the whole sentence of the first problem, or the request in one line."""
+    """Beside the buttons: what is allowed where the first problem is."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -129,7 +129,7 @@ class SetupPanel(Vertical):
             hint.paint()
         words = self.query_one("#setup-words", SetupWords)
         first = next(iter(self.reading.problems.values()), None)
-        words.text, words.tone_name = (first.sentence, "bad") if first else ("", "muted")
+        words.text, words.tone_name = (f"allowed: {first.allowed}", "bad") if first else ("", "muted")
         words.paint()
         self.query_one("#run", Button).disabled = first is not None
         self.post_message(self.Edited())
