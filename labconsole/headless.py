@@ -234,7 +234,7 @@ class _ReplayScreen:
         self._bar.update(self._task, completed=done, rate=rate, left=left)
         if progress.last is not None:
             # Plain text: a record's words come from nodes and must not be read as markup.
-            self._console.print(run_row(progress.last), markup=False, highlight=False)
+            self._console.print(run_row(progress.last), markup=False, highlight=False, soft_wrap=True)
 
 
 def _minutes(seconds: float) -> str:
