@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,6 +28,11 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+def interpreter(spec: LabSpec) -> str:
+    """The interpreter for agents, without links and shims on the way to it."""
+    return os.path.realpath(spec.python or sys.executable)
 
 
 def ssh_config(spec: LabSpec, layout: Layout, directory: Path) -> str:
@@ -68,8 +74,11 @@ def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str) -> str:
         "emulated: true",
         "nodes:",
     ]
+    # sshd starts a user's own shell, whose start-up files may put a slow shim named python3 first in PATH; the lab's own
+    # server sets PATH itself.
+    python = f", python: {_yaml_text(interpreter(spec))}" if spec.ssh_server == "openssh" else ""
     for node in layout.nodes:
-        lines.append(f"  {node.name}: {{address: {alias(spec, node.name)}, roles: [{node.role}]}}")
+        lines.append(f"  {node.name}: {{address: {alias(spec, node.name)}, roles: [{node.role}]{python}}}")
     lines.append("streams:")
     for stream in layout.streams:
         lines += [

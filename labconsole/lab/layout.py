@@ -7,7 +7,7 @@ no route and no root, nothing of it passes a data interface, and it cannot colli
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from labconsole.lab.spec import LabSpec
 
@@ -41,8 +41,7 @@ class LabNode:
     interfaces: tuple[Interface, ...]
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(NamedTuple):
     """A veth pair: (node, interface) at both ends."""
 
     near: tuple[str, str]

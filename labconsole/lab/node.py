@@ -20,6 +20,7 @@ import asyncssh
 
 from labconsole.errors import LabSetupError
 from labconsole.lab import control, kernel, network
+from labconsole.lab.files import interpreter
 from labconsole.lab.layout import LabNode
 from labconsole.lab.prerequisites import SYSTEM_PATH
 from labconsole.lab.processes import Children
@@ -127,9 +128,8 @@ def home_directory() -> str:
 def environment(spec: LabSpec, user: str) -> dict[str, str]:
     """What a session starts with. The directory of the lab's own interpreter comes first in PATH, so that ``python3`` is
     that one and not a shim that takes half a second to find it."""
-    python = os.path.realpath(spec.python or sys.executable)
     return {
-        "PATH": f"{os.path.dirname(python)}:{SYSTEM_PATH}",
+        "PATH": f"{Path(interpreter(spec)).parent}:{SYSTEM_PATH}",
         "HOME": home_directory(),
         "USER": user,
         "LOGNAME": user,
@@ -187,6 +187,8 @@ async def _answer(message: dict[str, Any], settings: ServerSettings) -> dict[str
             timeout_s=float(message["timeout_s"]),
             limit_bytes=_EXEC_LIMIT_BYTES,
         )
+    except TimeoutError:
+        raise  # an OSError too, but not one of starting the command
     except OSError as exc:
         raise control.Refused(f"{argv[0]}: {exc.strerror}") from exc
     return {
