@@ -16,4 +16,16 @@ from labconsole.lab.commands import (
 )
 from labconsole.lab.commands import execute as exec
 
-__all__ = ["ExecResult", "LabSpec", "LabStatus", "NodeStatus", "down", "exec", "kill_node", "names", "status", "truth", "up"]
+__all__ = [
+    "ExecResult",
+    "LabSpec",
+    "LabStatus",
+    "NodeStatus",
+    "down",
+    "exec",
+    "kill_node",
+    "names",
+    "status",
+    "truth",
+    "up",
+]

@@ -6,6 +6,7 @@ The lab itself lives in its supervisor's process tree; these functions start it,
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import select
@@ -14,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from labconsole.lab.files import alias
 from labconsole.lab.layout import SSH_PORT, lay_out
 from labconsole.lab.prerequisites import check_tools
 from labconsole.lab.spec import LabSpec
-from labconsole.lab.state import LabFile, lab_directory, labs_directory, locked
+from labconsole.lab.state import LabFile, ProcessIdentity, lab_directory, labs_directory, locked
 
 UP_S = 90.0
 MACHINE_UP_S = 300.0
@@ -112,7 +114,7 @@ def up(spec: LabSpec) -> LabStatus:
         _empty(directory)
         try:
             _start_supervisor(spec, directory, lock)
-        except BaseException:
+        except BaseException:  # an interrupt too must leave nothing
             _remove(directory)
             raise
         started = LabFile.read(directory)
@@ -170,7 +172,8 @@ class ExecResult:
 
 def execute(name: str, node: str, argv: list[str], *, timeout_s: float = 10.0) -> ExecResult:
     """Run a command in a node from outside SSH. Raises LabSetupError."""
-    answer = control.request(_existing(name), "exec", wait_s=timeout_s + 10.0, node=node, argv=argv, timeout_s=timeout_s)
+    directory = _existing(name)
+    answer = control.request(directory, "exec", wait_s=timeout_s + 10.0, node=node, argv=argv, timeout_s=timeout_s)
     return ExecResult(int(answer["status"]), str(answer["stdout"]), str(answer["stderr"]))
 
 
@@ -194,7 +197,7 @@ def _name_option(name: str) -> str:
 def _check_options(spec: LabSpec) -> None:
     if spec.ssh_server == "openssh" and os.geteuid() != 0 and spec.generator != "pktgen":
         raise LabSetupError("sshd separates its privileges with setgroups() and needs root; use the lab's own server")
-    if spec.python is not None and not (os.path.isfile(spec.python) and os.access(spec.python, os.X_OK)):
+    if spec.python is not None and not (Path(spec.python).is_file() and os.access(spec.python, os.X_OK)):
         raise ConfigError("is not a program", key="python", value=spec.python, allowed="path of a python3")
 
 
@@ -244,7 +247,7 @@ def _start_supervisor(spec: LabSpec, directory: Path, lock: int) -> None:
     package_root = str(Path(__file__).resolve().parents[2])
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (package_root, environment.get("PYTHONPATH"))))
     log = directory / "log"
-    with open(log, "ab") as log_file, os.fdopen(receive, "rb", buffering=0) as ready:
+    with log.open("ab") as log_file, io.FileIO(receive, "rb") as ready:
         log.chmod(0o600)
         try:
             starter = subprocess.Popen(
@@ -267,26 +270,39 @@ def _start_supervisor(spec: LabSpec, directory: Path, lock: int) -> None:
             )
         finally:
             os.close(send)
-        starter.wait()
-        message = _wait_ready(ready, MACHINE_UP_S if spec.generator == "pktgen" else UP_S)
-    if message is None:
-        raise LabSetupError(f"the lab {spec.name} did not come up; its log ends: {_tail(log)}")
-    if "error" in message:
-        raise LabSetupError(str(message["error"]))
+        supervisor: ProcessIdentity | None = None
+        try:
+            starter.wait()
+            deadline_s = time.monotonic() + (MACHINE_UP_S if spec.generator == "pktgen" else UP_S)
+            for message in _lines(ready, deadline_s):
+                if "pid" in message:
+                    with contextlib.suppress(ProcessLookupError):
+                        supervisor = ProcessIdentity.of(int(message["pid"]))
+                elif "ready" in message:
+                    return
+                else:
+                    raise LabSetupError(str(message["error"]))
+            raise LabSetupError(f"the lab {spec.name} did not come up; its log ends: {_tail(log)}")
+        except BaseException:
+            if supervisor is not None and not supervisor.signal_and_wait(signal.SIGTERM, DOWN_S):
+                supervisor.signal_and_wait(signal.SIGKILL, DOWN_S)
+            raise
 
 
-def _wait_ready(ready: Any, timeout_s: float) -> dict[str, Any] | None:
-    deadline = time.monotonic() + timeout_s
+def _lines(ready: io.FileIO, deadline_s: float) -> Iterator[dict[str, Any]]:
+    """What the supervisor says, until it says no more. Raises LabSetupError when that takes too long."""
     received = b""
-    while not received.endswith(b"\n"):
-        left_s = deadline - time.monotonic()
+    while True:
+        left_s = deadline_s - time.monotonic()
         if left_s <= 0 or not select.select([ready], [], [], left_s)[0]:
-            return {"error": f"the lab was not ready within {timeout_s:g} s"}
+            raise LabSetupError("the lab was not ready in time; an overloaded machine? Try again with fewer sources")
         chunk = ready.read(65536)
         if not chunk:
-            return None
+            return
         received += chunk
-    return dict(json.loads(received))
+        while b"\n" in received:
+            line, _, received = received.partition(b"\n")
+            yield dict(json.loads(line))
 
 
 def _tail(log: Path) -> str:

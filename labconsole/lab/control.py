@@ -1,7 +1,7 @@
 """The lab's control protocol: one JSON object per line, a request with ``id`` and ``op``, an answer with ``id``.
 
-Spoken on a unix socket in the lab's directory (only its owner may enter), between the supervisor and each node, and into
-a machine that holds a whole lab. An answer has ``ok`` or ``error``.
+Spoken on a unix socket in the lab's directory (only its owner may enter), between the supervisor and each node, and
+into a machine that holds a whole lab. An answer has ``ok`` or ``error``.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str) -> str:
         "emulated: true",
         "nodes:",
     ]
-    # sshd starts a user's own shell, whose start-up files may put a slow shim named python3 first in PATH; the lab's own
-    # server sets PATH itself.
+    # sshd starts a user's own shell, whose start-up files may put a slow shim named python3 first in PATH; the lab's
+    # own server sets PATH itself.
     python = f", python: {_yaml_text(interpreter(spec))}" if spec.ssh_server == "openssh" else ""
     for node in layout.nodes:
         lines.append(f"  {node.name}: {{address: {alias(spec, node.name)}, roles: [{node.role}]{python}}}")

@@ -1,7 +1,7 @@
 """Names, addresses and wiring of a lab: everything that follows from its options and its index. Pure.
 
-The management network is 127.18.INDEX.NODE, port 2222. It is the loopback of the machine that runs the lab: clients need
-no route and no root, nothing of it passes a data interface, and it cannot collide with a network of the user's.
+The management network is 127.18.INDEX.NODE, port 2222. It is the loopback of the machine that runs the lab: clients
+need no route and no root, nothing of it passes a data interface, and it cannot collide with a network of the user's.
 """
 
 from __future__ import annotations

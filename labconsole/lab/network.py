@@ -1,8 +1,8 @@
 """A node's network: veth pairs, addresses of interfaces, link speed, injected loss.
 
-Data interfaces carry no addresses: a sink that owned its test address would answer the UUT's frames with ICMP, and those
-answers would load the path under test. All that is static is set here; routes, forwarding and bridges belong to the
-platform driver, which undoes them. By ``ip -batch`` and ``tc -batch``: one short process per node costs a third of the
+Data interfaces carry no addresses: a sink that owned its test address would answer the UUT's frames with ICMP, and
+those answers would load the path under test. All that is static is set here; routes, forwarding and bridges belong to
+the platform driver, which undoes them. By ``ip -batch`` and ``tc -batch``: one short process per node costs a third of the
 time, and a tenth of the memory that stays, of a pyroute2 socket in each of two hundred processes.
 """
 

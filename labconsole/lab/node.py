@@ -1,7 +1,7 @@
-"""A node of a lab: what its process 1 does. Private mounts, the node's network, the SSH server, the supervisor's requests.
+"""A node of a lab, as its process 1 does it: private mounts, its network, the SSH server, the supervisor's requests.
 
-A node is a network, mount, PID, UTS and IPC namespace. Private are /proc, /sys (which shows the network namespace it was
-mounted in), /run and /tmp; everything else is the machine's own file system.
+A node is a network, mount, PID, UTS and IPC namespace. Private are /proc, /sys (which shows the network namespace it
+was mounted in), /run and /tmp; everything else is the machine's own file system.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def run(setup: NodeSetup, channel: socket.socket) -> NoReturn:
 
 def _close_all_but(*descriptors: int) -> None:
     """Other nodes' listeners and channels: while a copy is open, their end is not the end."""
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) not in descriptors:
+    for number in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
+        if number > 2 and number not in descriptors:
             with contextlib.suppress(OSError):
-                os.close(int(name))
+                os.close(number)
 
 
 def _enter_namespaces(setup: NodeSetup) -> None:
@@ -86,7 +86,7 @@ def _enter_namespaces(setup: NodeSetup) -> None:
 def _mount_own_sys() -> None:
     """A fresh /sys shows this node's interfaces; the control groups below it are the machine's."""
     groups = "/sys/fs/cgroup"
-    keep = os.open(groups, os.O_PATH | os.O_DIRECTORY) if os.geteuid() == 0 and os.path.isdir(groups) else None
+    keep = os.open(groups, os.O_PATH | os.O_DIRECTORY) if os.geteuid() == 0 and Path(groups).is_dir() else None
     kernel.mount("sysfs", "/sys", "sysfs", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     if keep is not None:
         kernel.mount(f"/proc/self/fd/{keep}", groups, None, kernel.MS_BIND | kernel.MS_REC)
@@ -95,7 +95,7 @@ def _mount_own_sys() -> None:
 
 def _mount_private_directories() -> None:
     """tmpfs on /run and /tmp, with what the node needs from the machine's put back: interpreter, package, home."""
-    needed = sorted({os.path.realpath(p) for p in _needed_paths() if os.path.isdir(p)})
+    needed = sorted({os.path.realpath(p) for p in _needed_paths() if Path(p).is_dir()})
     kept = [
         (path, os.open(path, os.O_PATH | os.O_DIRECTORY))
         for path in needed
@@ -107,11 +107,11 @@ def _mount_private_directories() -> None:
     covered = ""
     for path, descriptor in kept:
         if not (covered and path.startswith(covered + "/")):
-            os.makedirs(path, exist_ok=True)
+            Path(path).mkdir(parents=True, exist_ok=True)
             kernel.mount(f"/proc/self/fd/{descriptor}", path, None, kernel.MS_BIND | kernel.MS_REC)
             covered = path
         os.close(descriptor)
-    os.makedirs("/run/lock", exist_ok=True)
+    Path("/run/lock").mkdir(exist_ok=True)
 
 
 def _needed_paths() -> list[str]:
@@ -122,12 +122,12 @@ def _needed_paths() -> list[str]:
 def home_directory() -> str:
     """$HOME when it is there, else the root directory, as login programs do."""
     home = os.environ.get("HOME", "/")
-    return home if os.path.isdir(home) else "/"
+    return home if Path(home).is_dir() else "/"
 
 
 def environment(spec: LabSpec, user: str) -> dict[str, str]:
-    """What a session starts with. The directory of the lab's own interpreter comes first in PATH, so that ``python3`` is
-    that one and not a shim that takes half a second to find it."""
+    """What a session starts with. The directory of the lab's own interpreter comes first in PATH, so that ``python3``
+    is that one and not a shim that takes half a second to find it."""
     return {
         "PATH": f"{Path(interpreter(spec)).parent}:{SYSTEM_PATH}",
         "HOME": home_directory(),
@@ -153,7 +153,7 @@ async def _serve(setup: NodeSetup, channel: socket.socket) -> None:
     if setup.spec.ssh_server == "openssh":
         from labconsole.lab.openssh import serve as serve_openssh
 
-        server = await serve_openssh(setup, settings)
+        server = serve_openssh(setup, settings)
     else:
         server = await asyncssh.listen(
             sock=setup.listener,

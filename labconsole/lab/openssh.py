@@ -53,7 +53,7 @@ class Listener:
         self._listener.close()
 
 
-async def serve(setup: NodeSetup, settings: ServerSettings) -> Listener:
+def serve(setup: NodeSetup, settings: ServerSettings) -> Listener:
     """Write sshd's files below /run and listen."""
     _DIRECTORY.mkdir(mode=0o700)
     # Debian's sshd insists on this directory, which its service unit makes.

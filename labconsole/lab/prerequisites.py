@@ -62,6 +62,6 @@ def namespace_refusal(exc: OSError, *, root: bool) -> LabSetupError:
         remedies.append("sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")
     how = f"type: {' && '.join(remedies)}; or run" if remedies else "run"
     return LabSetupError(
-        f"without root the lab needs unprivileged user namespaces, and this machine denies them ({exc}); {how} the same "
-        "command as root"
+        f"without root the lab needs unprivileged user namespaces, and this machine denies them ({exc}); {how} the "
+        "same command as root"
     )

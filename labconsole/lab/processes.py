@@ -1,7 +1,7 @@
 """Children of a node's init: started, reaped and reported in one place.
 
-Process 1 of a PID namespace inherits every orphan in it and has to reap them all, which asyncio's own child watching and
-subprocess.Popen.wait() would race with. So one SIGCHLD handler calls waitpid(-1) and tells who waits.
+Process 1 of a PID namespace inherits every orphan in it and has to reap them all, which asyncio's own child watching
+and subprocess.Popen.wait() would race with. So one SIGCHLD handler calls waitpid(-1) and tells who waits.
 """
 
 from __future__ import annotations
@@ -86,15 +86,14 @@ class Children:
             readers.append(os.fdopen(receive, "rb", buffering=0))
             ends.append(send)
         try:
-            with open(os.devnull, "rb") as nothing:
-                pid, ended = self.start(
-                    argv,
-                    stdin=nothing.fileno(),
-                    stdout=ends[0],
-                    stderr=ends[1],
-                    environment=environment,
-                    directory=directory,
-                )
+            pid, ended = self.start(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=ends[0],
+                stderr=ends[1],
+                environment=environment,
+                directory=directory,
+            )
         except OSError:
             for reader in readers:
                 reader.close()

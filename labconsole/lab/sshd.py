@@ -79,7 +79,9 @@ class NodeSession(asyncssh.SSHServerSession[bytes]):
         """The channel is open; what is to run is asked for later."""
         self._channel = chan
 
-    def pty_requested(self, term_type: str, term_size: tuple[int, int, int, int], term_modes: Mapping[int, int]) -> bool:
+    def pty_requested(
+        self, term_type: str, term_size: tuple[int, int, int, int], term_modes: Mapping[int, int]
+    ) -> bool:
         """A terminal for the command."""
         self._terminal = (term_type, term_size)
         return True
@@ -246,7 +248,8 @@ class NodeSession(asyncssh.SSHServerSession[bytes]):
     async def _read_from(self, descriptor: int, write: Callable[[bytes], None]) -> None:
         self._open_outputs += 1
         file = os.fdopen(descriptor, "rb", buffering=0)
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: _Output(write, self._output_ended), file)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: _Output(write, self._output_ended), file)
         self._outputs.append(transport)
         if self._channel is None:
             transport.close()

@@ -1,7 +1,7 @@
 """Where a lab keeps its files, who may change it, and whether its supervisor still lives.
 
-The lock of a lab is an flock on its own directory, so that no lock file outlives it. ``down`` removes the directory while
-holding the lock; whoever then gets the lock of a directory that is no longer the one at that path tries again.
+The lock of a lab is an flock on its own directory, so that no lock file outlives it. ``down`` removes the directory
+while holding the lock; whoever then gets the lock of a directory that is no longer the one at that path tries again.
 """
 
 from __future__ import annotations
@@ -201,6 +201,6 @@ def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner may read, whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
-    os.replace(temporary, path)
+    temporary.replace(path)

@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from labconsole.errors import LabError, LabSetupError
 from labconsole.lab import control, kernel
@@ -40,12 +41,11 @@ def main(arguments: list[str]) -> int:
         os._exit(0)
     os.setsid()
     ready = os.fdopen(options.ready_fd, "w", encoding="utf-8")
+    tell(ready, {"pid": os.getpid()})
     try:
         spec = LabSpec.from_json(json.loads(options.spec))
         if spec.generator == "pktgen":
-            from labconsole.lab.machine import hold_machine
-
-            return hold_machine(spec, options.directory, ready, options.lock_fd)
+            raise LabSetupError("labs with pktgen are not built yet")
         return _hold(spec, options.directory, ready, options.lock_fd)
     except (LabError, OSError) as exc:
         print(exc, file=sys.stderr)
@@ -53,10 +53,10 @@ def main(arguments: list[str]) -> int:
         return 1
 
 
-def tell(ready: object, message: dict[str, object]) -> None:
-    """The one line that ``up`` waits for."""
+def tell(ready: TextIO, message: dict[str, object]) -> None:
+    """One line for ``up``: first ``pid``, then ``ready`` or ``error``."""
     try:
-        print(json.dumps(message), file=ready, flush=True)  # type: ignore[call-overload]
+        print(json.dumps(message), file=ready, flush=True)
     except BrokenPipeError:
         return  # whoever called `up` has left; the lab is as up as it would have been
 
@@ -77,8 +77,8 @@ def claim(spec: LabSpec) -> tuple[int, dict[str, socket.socket]]:
         return index, listeners
     if spec.name == DEFAULT_NAME:
         raise LabSetupError(
-            f"{address_of(0, UUT_NUMBER)}:{SSH_PORT} is in use: another user's lab `{DEFAULT_NAME}`, or a server on port "
-            f"{SSH_PORT} of all addresses; give this lab another name, such as --name mine"
+            f"{address_of(0, UUT_NUMBER)}:{SSH_PORT} is in use: another user's lab `{DEFAULT_NAME}`, or a server on "
+            f"port {SSH_PORT} of all addresses; give this lab another name, such as --name mine"
         )
     raise LabSetupError(f"port {SSH_PORT} is in use on all of 127.18.1-{HIGHEST_INDEX}.{UUT_NUMBER}")
 
@@ -95,7 +95,7 @@ def _listen(address: str) -> socket.socket:
     return listener
 
 
-def _hold(spec: LabSpec, directory: Path, ready: object, lock: int) -> int:
+def _hold(spec: LabSpec, directory: Path, ready: TextIO, lock: int) -> int:
     from labconsole.lab import init
     from labconsole.lab.files import user_name, write_client_files
     from labconsole.lab.keys import new_keys
@@ -118,7 +118,7 @@ def _hold(spec: LabSpec, directory: Path, ready: object, lock: int) -> int:
     lifeline, our_end = os.pipe()
     process = os.fork()
     if process == 0:
-        for descriptor in (lock, our_end, ready.fileno(), report.fileno()):  # type: ignore[attr-defined]
+        for descriptor in (lock, our_end, ready.fileno(), report.fileno()):
             os.close(descriptor)
         init.be_process_one(blueprint, listener, lifeline, their_report)
     end_with_signal(process)
@@ -129,19 +129,26 @@ def _hold(spec: LabSpec, directory: Path, ready: object, lock: int) -> int:
         each.close()
     report.settimeout(init.SETUP_STEP_S * 3)
     try:
-        message = control.json_line(report)
-    except (TimeoutError, EOFError):
-        message = {"message": "the lab's first process ended while it was built"}
-    if message.get("state") != "ready":
+        _await_ready(report)
+        write_lab_file(spec, index, directory, process)
+    except BaseException:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
-        raise LabSetupError(str(message.get("message")))
-    write_lab_file(spec, index, directory, process)
+        raise
     os.close(lock)
     tell(ready, {"ready": True})
-    ready.close()  # type: ignore[attr-defined]
+    ready.close()
     os.waitpid(process, 0)
     return 0
+
+
+def _await_ready(report: socket.socket) -> None:
+    try:
+        message = control.json_line(report)
+    except (TimeoutError, EOFError, ConnectionError):
+        raise LabSetupError("the lab's first process ended, or hung, while it was built") from None
+    if message.get("state") != "ready":
+        raise LabSetupError(str(message.get("message")))
 
 
 def enter_namespaces() -> None:

@@ -23,13 +23,15 @@ from labconsole.lab.state import LabFile, ProcessIdentity
 
 SEND = """
 import socket, struct, sys
-interface, mac, count, size = sys.argv[1], bytes.fromhex(sys.argv[2].replace(":", "")), int(sys.argv[3]), int(sys.argv[4])
+interface, mac = sys.argv[1], bytes.fromhex(sys.argv[2].replace(":", ""))
+count, size = int(sys.argv[3]), int(sys.argv[4])
 def checksum(header):
     total = sum(struct.unpack("!10H", header))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
-header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, size - 14, 0, 0, 32, 17, 0, bytes([198, 18, 1, 1]), bytes([198, 19, 1, 1]))
+ends = (bytes([198, 18, 1, 1]), bytes([198, 19, 1, 1]))
+header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, size - 14, 0, 0, 32, 17, 0, *ends)
 header = header[:10] + struct.pack("!H", checksum(header)) + header[12:]
 udp = struct.pack("!HHHH", 9, 9, size - 34, 0)
 frame = mac + bytes(6) + b"\\x08\\x00" + header + udp + bytes(size - 42)
@@ -215,7 +217,9 @@ def test_openssh_client_gets_streams_status_and_signals(state: Path, name: str) 
     noise = os.urandom(3_000_000)
     assert ssh(status, "src1", "cat", noise).stdout == noise
     assert ssh(status, "src1", "kill -9 $$").returncode == 255
-    assert ssh(status, "src1", "readlink -f $(command -v python3)").stdout.strip().decode() == os.path.realpath(sys.executable)
+    assert ssh(status, "src1", "readlink -f $(command -v python3)").stdout.strip().decode() == os.path.realpath(
+        sys.executable
+    )
     refused = subprocess.run(
         ["ssh", "-F", "/dev/null", "-o", "BatchMode=yes", "-o", "IdentityFile=none", "-o", "IdentitiesOnly=yes"]
         + ["-o", f"UserKnownHostsFile={status.directory}/known_hosts", "-p", "2222", status.nodes[0].address, "true"],
@@ -232,7 +236,9 @@ def test_a_shell_and_a_terminal_work(state: Path, name: str) -> None:
     base = ["ssh", "-F", str(status.ssh_config)]
     plain = subprocess.run([*base, f"{name}-src1"], input=b"hostname\n", capture_output=True, timeout=20)
     assert b"src1" in plain.stdout
-    terminal = subprocess.run([*base, "-tt", f"{name}-src1", "tty"], stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
+    terminal = subprocess.run(
+        [*base, "-tt", f"{name}-src1", "tty"], stdin=subprocess.DEVNULL, capture_output=True, timeout=20
+    )
     assert terminal.stdout.startswith(b"/dev/pts/")
     assert terminal.returncode == 0
 
@@ -248,7 +254,10 @@ def test_a_client_that_vanishes_ends_the_commands_input_and_kills_nothing(state:
     with client:
         assert client.stdout.readline() == b"started\n"
         client.kill()
-    assert shell(name, "src1", "timeout 8 sh -c 'until [ -s /tmp/ended ]; do sleep 0.02; done'; cat /tmp/ended") == "ended\n"
+    assert (
+        shell(name, "src1", "timeout 8 sh -c 'until [ -s /tmp/ended ]; do sleep 0.02; done'; cat /tmp/ended")
+        == "ended\n"
+    )
 
 
 def test_sshd_of_openssh_serves_the_nodes(state: Path, name: str) -> None:
