@@ -12,7 +12,7 @@ import errno
 import fcntl
 import socket
 import struct
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from labconsole.agent import linux, undo
 from labconsole.agent.keeper import complain
@@ -104,7 +104,7 @@ class Links:
         self._known: Optional[List[Dict[str, Any]]] = None
         self._settling: Optional[asyncio.TimerHandle] = None
         self._reading = asyncio.Lock()
-        self._tasks: set = set()
+        self._tasks: Set["asyncio.Task[None]"] = set()
 
     async def read(self) -> List[Dict[str, Any]]:
         """The list now. From the first call on, changes are reported."""

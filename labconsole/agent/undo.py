@@ -7,6 +7,7 @@ Entries are plain JSON so that the keeper, another process, can hold and run the
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import shutil
 import socket
@@ -114,7 +115,8 @@ def _route(entry: Entry) -> None:
             return
         index = link_index(route, entry["interface"])
         if index is not None:
-            quietly(lambda: route.route("del", dst=entry["destination"], oif=index, table=254))
+            # Scope "nowhere" matches a route of any scope; without it the kernel looks for a global one.
+            quietly(lambda: route.route("del", dst=entry["destination"], oif=index, table=254, scope=255))
 
 
 def _neighbour(entry: Entry) -> None:
@@ -161,7 +163,7 @@ def _bridge(entry: Entry) -> None:
             former: Dict[str, Any] = {"master": master or 0}
             if not port["up"]:
                 former["state"] = "down"
-            quietly(lambda index=index, former=former: route.link("set", index=index, **former))
+            quietly(functools.partial(route.link, "set", index=index, **former))
         index = link_index(route, entry["name"])
         if index is not None:
             quietly(lambda: route.link("del", index=index))

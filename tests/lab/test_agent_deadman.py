@@ -1,0 +1,111 @@
+"""However a session ends, nothing that it started lives on and nothing that it changed stays changed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from agent_harness import AgentProcess, Net, eventually, processes_in
+from conftest import require
+
+
+@pytest.fixture
+def net() -> Iterator[Net]:
+    made = Net()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def agent(net: Net, tmp_path: Path) -> Iterator[AgentProcess]:
+    started = AgentProcess(net, directory=str(tmp_path))
+    yield started
+    started.close()
+
+
+def end_of_stdin(agent: AgentProcess) -> None:
+    agent.stdin.close()
+
+
+def terminated(agent: AgentProcess) -> None:
+    os.kill(agent.popen.pid, signal.SIGTERM)
+
+
+def agent_killed(agent: AgentProcess) -> None:
+    os.kill(agent.hello["pid"], signal.SIGKILL)
+
+
+def keeper_killed(agent: AgentProcess) -> None:
+    agent.popen.kill()
+
+
+def agent_frozen(agent: AgentProcess) -> None:
+    os.kill(agent.hello["pid"], signal.SIGSTOP)
+    agent.stdin.close()
+
+
+def closed(agent: AgentProcess) -> None:
+    agent.post("close")
+
+
+def console_stops_reading_and_goes(agent: AgentProcess) -> None:
+    agent.ok("counters.start", interval_s=0.001)
+    agent.stdout.close()
+
+
+ENDINGS = [end_of_stdin, terminated, agent_killed, keeper_killed, agent_frozen, closed, console_stops_reading_and_goes]
+
+
+@pytest.mark.parametrize("end", ENDINGS, ids=lambda end: end.__name__)
+def test_nothing_is_left(net: Net, agent: AgentProcess, tmp_path: Path, end: Callable[[AgentProcess], None]) -> None:
+    require("tcpdump")
+    net.pair("a0", "b0")
+    before = net.links()
+    changes = [
+        {"do": "sysctl", "name": "net.ipv4.ip_forward", "value": "1"},
+        {"do": "namespace", "name": "guest1"},
+        {"do": "veth", "name": "lcv1", "peer": "eth0", "peer_namespace": "guest1"},
+        {"do": "bridge", "name": "lcb1", "ports": ["b0", "lcv1"]},
+        {"do": "route", "destination": "198.19.1.1/32", "interface": "a0"},
+    ]
+    agent.ok("net.apply", token="t", changes=changes)
+    agent.ok("capture.start", **agent.capture("b0", keep_path=str(tmp_path / "kept.pcap")))
+    inside = agent.ok("exec", argv=["stat", "-Lc", "%i", "/proc/self/ns/net"], timeout_s=5, namespace="guest1")
+    guest = int(inside["stdout"])
+    # One that ignores every polite request, one that has left its parent and session, one inside the guest.
+    agent.post("exec", argv=["sh", "-c", "trap '' TERM INT HUP; sleep 1000"], timeout_s=1000)
+    if end is not keeper_killed:  # it is the keeper that orphans come to
+        agent.post("exec", argv=["setsid", "-f", "sleep", "1000"], timeout_s=1000)
+    agent.post("exec", argv=["sleep", "1000"], timeout_s=1000, namespace="guest1")
+    agent.ok("ping")
+    assert len(processes_in(guest)) >= 1
+    end(agent)
+    eventually(lambda: not net.processes() and not processes_in(guest), "no process of the session is left")
+    eventually(lambda: net.links() == before, "the interfaces are those of before")
+    assert net.read_sysctl("ipv4/ip_forward") == "0"
+    assert "198.19.1.1" not in net.run("ip", "route")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_console_that_says_nothing_any_more_is_given_up(net: Net, agent: AgentProcess) -> None:
+    agent.ok("watchdog", silence_s=1.0)
+    eventually(lambda: not net.processes(), "the agent has ended")
+
+
+def test_a_generator_ends_with_the_session(net: Net, agent: AgentProcess) -> None:
+    net.pair("a0", "b0")
+    spec = {
+        "stream": "s1", "interface": "a0", "generator": "afpacket", "destination_mac": "02:00:00:00:00:02",
+        "source_mac": None, "source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_source_port": 9,
+        "udp_sink_port": 9, "pkt_size_bytes": 60, "delay_ns": 100_000, "count": 10**7, "duration_s": 1000.0,
+        "max_count": 10**7, "cpus": None,
+    }  # fmt: skip
+    agent.ok("generator.prepare", streams=[spec])
+    agent.ok("generator.start", at_monotonic_ns=None, progress_interval_s=0.05)
+    while not agent.event("generator")["streams"][0]["sent_packets"]:
+        continue
+    os.kill(agent.hello["pid"], signal.SIGKILL)
+    eventually(lambda: not net.processes(), "no sender is left")
