@@ -19,6 +19,7 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Estimate, Plan, estimate, load_plan
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest, check_request
+from labconsole.store import RunStore
 from labconsole.testbed import load_testbed, open_session
 from labconsole.text_report import run_lines, run_row, runs_table
 from labconsole.units import parse_rate_bps
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     inventory, store = load_testbed(hosts_path(args), args.store)
     request = request_from(args, inventory)
 
-    async def work(session: Session) -> int:
+    async def work(session: Session[RunStore]) -> int:
         records = await session.run(request, args.repetitions)
         if session.stopping:
             return EXIT_INTERRUPTED
@@ -86,7 +87,7 @@ def replay(args: argparse.Namespace) -> int:
     for stream in inventory.streams[: max(plan.sources)]:
         needed += [stream.source.node, stream.sink.node]
 
-    async def work(session: Session) -> int:
+    async def work(session: Session[RunStore]) -> int:
         with _ReplayScreen(plan, as_json=args.json) as screen:
             outcome = await run_campaign(plan, session, screen.update)
         return _report_outcome(plan, outcome, as_json=args.json)
@@ -118,9 +119,9 @@ def runs(args: argparse.Namespace) -> int:
 
 
 def _drive(
-    session: Session,
+    session: Session[RunStore],
     nodes: list[str],
-    work: Callable[[Session], Coroutine[Any, Any, int]],
+    work: Callable[[Session[RunStore]], Coroutine[Any, Any, int]],
     listeners: list[Callable[[Event], None]],
 ) -> int:
     """Connect, work, close. The first Ctrl-C or TERM stops in order and saves; the second gives up at once.

@@ -11,7 +11,7 @@ from labconsole.platforms import driver_for
 from labconsole.store import RunStore, open_store
 
 
-def open_session(inventory: Inventory, store: RunStore) -> Session:
+def open_session(inventory: Inventory, store: RunStore) -> Session[RunStore]:
     """A session on this inventory; nothing is connected yet."""
     for platform in inventory.platforms:
         driver_for(platform, inventory)  # an unknown driver or option is said now, not in the middle of a plan

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from labconsole.engine.ports import RunSink
 from labconsole.engine.session import Session
 from labconsole.engine.verdict import Tolerances
 from labconsole.model.plan import Plan, Point
@@ -42,13 +43,13 @@ class Outcome:
     stopped: bool = False
 
 
-def remaining(plan: Plan, session: Session) -> list[tuple[int, int]]:
+def remaining(plan: Plan, session: Session[RunSink]) -> list[tuple[int, int]]:
     """The schedule less what the store holds already. Blocking: reads the store."""
     completed = set(session.store.completed_points(plan.hash(), session.inventory.fingerprint()))
     return [trial for trial in plan.schedule() if trial not in completed]
 
 
-async def run_campaign(plan: Plan, session: Session, on_progress: Callable[[Progress], None]) -> Outcome:
+async def run_campaign(plan: Plan, session: Session[RunSink], on_progress: Callable[[Progress], None]) -> Outcome:
     """Take every trial of the plan that is not stored yet. The plan is resolved for this testbed (check_plan).
 
     Ends early, with ``stopped`` set, when the session is aborted. Raises LabError when a trial cannot begin.

@@ -13,7 +13,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from labconsole.engine.assemble import build_record
 from labconsole.engine.driver import Driver, Prepared, StreamWiring
@@ -35,7 +35,7 @@ from labconsole.engine.telemetry import NodeLive, Telemetry
 from labconsole.engine.trial import Trial, TrialSettings
 from labconsole.engine.verdict import Tolerances
 from labconsole.errors import ConfigError, LabError, MeasurementError, NodeError, NodeUnreachable, StoreError
-from labconsole.model.inventory import Inventory
+from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record import PlanRef, RunRecord
 from labconsole.model.request import TrialRequest, check_request
 from labconsole.model.run_id import new_run_id
@@ -48,6 +48,7 @@ RECONNECT_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 ETHERNET_HEADER_BYTES = 14
 """An interface's MTU counts the payload of the frame, the frame size counts this as well."""
 
+StoreT = TypeVar("StoreT", bound=RunSink, covariant=True)
 DriverFor = Callable[[str, Inventory], Driver]
 
 
@@ -56,7 +57,7 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class Session:
+class Session(Generic[StoreT]):
     """One operator's session on one testbed. connect() and close() bracket its life."""
 
     def __init__(
@@ -65,7 +66,7 @@ class Session:
         *,
         connect: Connect,
         driver_for: DriverFor,
-        store: RunSink,
+        store: StoreT,
         tolerances: Tolerances | None = None,
     ) -> None:
         self.inventory, self.store = inventory, store
@@ -426,31 +427,28 @@ class Session:
         except NodeError as exc:
             self._emit(Notice(severity="warning", message=f"restoring the platform: {exc.message}", node=link.name))
 
-    def _wiring(self, stream: Any) -> StreamWiring:
-        uut = self.inventory.uut
+    def _wiring(self, stream: Stream) -> StreamWiring:
+        """A stream with the MAC addresses of its interfaces. Raises ConfigError for an interface that is not there."""
+        uut, place = self.inventory.uut, self.inventory.streams.index(stream)
 
-        def mac(node: str, interface: str) -> str:
+        def mac(key: str, node: str, interface: str) -> str:
             live = self.telemetry.interfaces.get((node, "", interface))
             if live is None:
-                present = ", ".join(sorted(k[2] for k in self.telemetry.interfaces if k[0] == node and not k[1]))
-                raise ConfigError(
-                    f"stream {stream.name}: {node} has no such interface",
-                    key="streams",
-                    value=interface,
-                    allowed=present,
-                )
+                there = ", ".join(sorted(k[2] for k in self.telemetry.interfaces if k[0] == node and not k[1]))
+                location = ("streams", place, key)
+                raise self.inventory.complaint(location, f"{node} has no such interface", interface, there)
             if not live.link.get("mac"):
                 raise NodeError(node, f"interface {interface} has no MAC address: it is not an Ethernet interface")
             return str(live.link["mac"])
 
-        mac(stream.source.node, stream.source.interface)
+        mac("source", stream.source.node, stream.source.interface)
         return StreamWiring(
             name=stream.name,
             uut_in=stream.uut_in,
-            uut_in_mac=mac(uut, stream.uut_in),
+            uut_in_mac=mac("uut_in", uut, stream.uut_in),
             uut_out=stream.uut_out,
-            uut_out_mac=mac(uut, stream.uut_out),
-            sink_mac=mac(stream.sink.node, stream.sink.interface),
+            uut_out_mac=mac("uut_out", uut, stream.uut_out),
+            sink_mac=mac("sink", stream.sink.node, stream.sink.interface),
             source_ip=stream.source_ip,
             sink_ip=stream.sink_ip,
         )

@@ -69,7 +69,7 @@ class TrialSettings:
 
 
 class Trial:
-    """One execution of a request on connected nodes. ``execute`` never raises LabError: failures are in the result."""
+    """One execution of a request on connected nodes. Once traffic has begun, failures are in what it has seen."""
 
     def __init__(
         self,
@@ -90,6 +90,7 @@ class Trial:
         self._interrupt: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._done: dict[str, asyncio.Future[list[dict[str, Any]]]] = {}
         self._operation = "prepare"
+        self._began = False
         self.seen = TrialSeen(
             run_id=run_id,
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -135,7 +136,7 @@ class Trial:
     # The procedure
 
     async def execute(self) -> TrialSeen:
-        """Run the trial to whatever end it comes. Raises only CancelledError."""
+        """Run the trial to whatever end it comes. Raises LabError only if no packet was sent yet."""
         started = time.monotonic()
         try:
             async with AsyncExitStack() as stack:
@@ -143,6 +144,8 @@ class Trial:
         except _Interrupted:
             pass
         except LabError as exc:
+            if not self._began:
+                raise  # nothing was sent: this is no run that failed, but none at all
             self._note_failure(exc)
         self.seen.timeline["total_s"] = time.monotonic() - started
         return self.seen
@@ -316,6 +319,7 @@ class Trial:
     async def _send(self) -> None:
         loop = asyncio.get_running_loop()
         sources = self._sources()
+        self._began = True
         self._done = {node: loop.create_future() for node in sources}
         for future in self._done.values():
             future.add_done_callback(lambda f: f.cancelled() or f.exception())  # read later, or never after an abort

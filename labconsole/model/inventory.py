@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from labconsole.errors import ConfigError
-from labconsole.model.yaml_file import line_of, load_yaml, register_keys, validate
+from labconsole.model.yaml_file import key_text, line_of, load_yaml, register_keys, validate
 from labconsole.units import parse_rate_bps
 
 Role = Literal["source", "uut", "sink"]
@@ -157,6 +157,21 @@ class Inventory(BaseModel):
     streams: tuple[Stream, ...] = Field(min_length=1)
     platforms: dict[Name, Platform] = Field(min_length=1)
     defaults: Defaults = Defaults()
+    _file: Path | None = PrivateAttr(default=None)
+    _lines: Any = PrivateAttr(default=None)
+
+    def complaint(
+        self, location: tuple[str | int, ...], message: str, value: object = None, allowed: str | None = None
+    ) -> ConfigError:
+        """A ConfigError about one place of the file this inventory was read from."""
+        return ConfigError(
+            message,
+            file=str(self._file) if self._file else None,
+            line=line_of(self._lines, location) if self._lines is not None else None,
+            key=key_text(location),
+            value=value,
+            allowed=allowed,
+        )
 
     @property
     def uut(self) -> str:
@@ -185,17 +200,14 @@ def load_inventory(path: Path) -> Inventory:
     """Read and check hosts.yaml. Raises ConfigError naming file, line, key, value and what is allowed."""
     data = load_yaml(path)
     inventory = validate(Inventory, data, path)
-    _check_references(inventory, data, path)
+    inventory._file, inventory._lines = path, data
+    _check_references(inventory)
     return inventory
 
 
-def _check_references(inventory: Inventory, data: Any, path: Path) -> None:
+def _check_references(inventory: Inventory) -> None:
     def fail(location: tuple[str | int, ...], message: str, value: object = None, allowed: str | None = None) -> None:
-        from labconsole.model.yaml_file import key_text
-
-        raise ConfigError(
-            message, file=str(path), line=line_of(data, location), key=key_text(location), value=value, allowed=allowed
-        )
+        raise inventory.complaint(location, message, value, allowed)
 
     uuts = [name for name, node in inventory.nodes.items() if "uut" in node.roles]
     if len(uuts) != 1:

@@ -73,7 +73,7 @@ def check_request(request: TrialRequest, inventory: Inventory, *, where: str = "
     """Refuse what this testbed cannot be asked. Raises ConfigError with the value and what is allowed."""
 
     def refuse(key: str, message: str, value: object, allowed: str) -> None:
-        raise ConfigError(message, key=where + key, value=value, allowed=allowed)
+        raise ConfigError(message, key=where + (key.replace("_", "-") if where else key), value=value, allowed=allowed)
 
     if request.platform not in inventory.platforms:
         refuse("platform", "is not in the inventory", request.platform, ", ".join(inventory.platforms))
