@@ -2,7 +2,7 @@
 
 Pacing is by absolute deadlines, as in pktgen: frame n is due at start + n·delay, and after a stall the backlog is sent
 at once. Unlike pktgen it never busy-waits: several senders and whatever is measured may share two cores. It sleeps
-until a burst is due, BURST_INTERVAL_NS or one delay, so short delays cost one wake-up per burst instead of one per frame.
+until a burst is due, so that short delays cost one wake-up per BURST_INTERVAL_NS instead of one per frame.
 """
 
 from __future__ import annotations

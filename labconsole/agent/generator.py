@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
-import socket
 from dataclasses import dataclass, fields
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -142,9 +141,11 @@ def check_interface(spec: StreamSpec) -> None:
     """Refuse what neither generator could send: pktgen itself checks none of this."""
     try:
         mtu = sendpath.mtu_bytes(spec.interface)
-        socket.if_nametoindex(spec.interface)
+        ethernet = sendpath.hardware_address(spec.interface) is not None
     except OSError as exc:
         raise WireError("bad_interface", "%s: %s" % (spec.interface, exc.strerror), {"stream": spec.stream}) from exc
+    if not ethernet:
+        raise WireError("bad_interface", "%s is not an Ethernet interface" % spec.interface, {"stream": spec.stream})
     if spec.pkt_size_bytes > mtu + 14:
         raise WireError(
             "bad_request",
@@ -152,7 +153,9 @@ def check_interface(spec: StreamSpec) -> None:
             % (spec.stream, spec.pkt_size_bytes, spec.interface, mtu, mtu + 14),
             {"stream": spec.stream, "field": "pkt_size_bytes"},
         )
-    trouble = sendpath.LinkWatch(spec.interface).trouble()
+    watch = sendpath.LinkWatch(spec.interface)
+    trouble = watch.trouble()
+    watch.close()
     if trouble:
         raise WireError("link_down", "stream %s cannot be sent: %s" % (spec.stream, trouble), {"stream": spec.stream})
 

@@ -2,9 +2,10 @@
 
 The non-obvious part is who holds what. ``start`` and ``stop`` act on every device of the network namespace, whoever
 added it, so nothing is touched while a foreign device is configured. The write of ``start`` blocks until the last one
-has ended; a fatal signal to the writer makes the kernel stop all threads (pktgen_wait_all_threads_run sees signal_pending). So the
-writer is a process that dies with the agent, and killing it is how we stop: writing ``stop`` would block on kernels
-before 5.2 (fixed in 720f1de4021f). Every value is read back, because the kernel clamps and cuts without a word.
+has ended; a fatal signal to the writer makes the kernel stop all threads (pktgen_wait_all_threads_run sees
+signal_pending). So the writer is a process that dies with the agent, and killing it is how we stop: writing ``stop``
+would block on kernels before 5.2 (fixed in 720f1de4021f). Every value is read back, because the kernel clamps and cuts
+without a word.
 """
 
 from __future__ import annotations

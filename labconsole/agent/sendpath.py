@@ -67,6 +67,9 @@ class LinkWatch:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._value = ctypes.create_string_buffer(struct.pack("II", _ETHTOOL_GLINK, 0), 8)
 
+    def close(self) -> None:
+        self._socket.close()
+
     def trouble(self) -> Optional[str]:
         """None while it can send, else what is wrong, as the end of a sentence."""
         try:
