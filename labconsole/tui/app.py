@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import signal
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
@@ -25,7 +24,7 @@ from textual.worker import WorkerFailed
 from labconsole.engine.events import Event, Notice, TrialFinished
 from labconsole.errors import LabError
 from labconsole.model.request import TrialRequest
-from labconsole.tui import theme
+from labconsole.tui import clock, theme
 from labconsole.tui.screens.base import ConsoleScreen
 from labconsole.tui.screens.bench import BenchScreen
 from labconsole.tui.screens.confirm import Confirm
@@ -65,6 +64,7 @@ class ConsoleApp(App[int]):
         self.runs: Sequence[RunSummaryLike] = ()
         self.failure: LabError | None = None
         self._leaving = False
+        self._connecting = False
         for each in (theme.DARK, theme.LIGHT):
             self.register_theme(each)
         self.theme = theme.DARK.name
@@ -93,26 +93,27 @@ class ConsoleApp(App[int]):
         self.add_mode("bench", lambda: BenchScreen(session, self.state))
         self.add_mode("runs", lambda: RunsScreen(session, self.state))
         self.switch_mode("bench")
-        self._connect(session)
-        self.load_runs()
-        self._import_chart()
+
+    def bench_is_painted(self) -> None:
+        """The bench is on screen: now there is time for everything slow."""
+        if self.session is not None and not self._connecting:
+            self._connecting = True
+            self._connect(self.session)
+            self.load_runs()
 
     @work(group="connect")
     async def _connect(self, session: SessionLike) -> None:
-        await session.connect()
-
-    @work(group="warm")
-    async def _import_chart(self) -> None:
-        """Import plotext (0.12 s) beside the connecting, not in the first frame of the first trial."""
+        """Connect; then import plotext (0.12 s), so that the first frame of the first trial need not."""
 
         def import_plotext() -> None:
             import plotext  # noqa: F401
 
+        await session.connect()
         await asyncio.to_thread(import_plotext)
 
     def _on_event(self, event: Event) -> None:
         """The engine says something; called on the event loop."""
-        self.state.apply(event, now_s=time.monotonic(), wall_s=time.time())
+        self.state.apply(event, now_s=clock.monotonic_s(), wall_s=clock.wall_s())
         if isinstance(event, TrialFinished):
             self.load_runs()
         elif isinstance(event, Notice) and event.severity == "error":
@@ -121,7 +122,7 @@ class ConsoleApp(App[int]):
     def tell(self, message: str, severity: str = "information", *, note: bool = True) -> None:
         """Say something in the event line and as a toast."""
         if note:
-            self.state.note(time.time(), message, severity)
+            self.state.note(clock.wall_s(), message, severity)
         known = severity if severity in ("information", "warning", "error") else "information"
         self.notify(safe(message, 400), severity=known, markup=False)  # type: ignore[arg-type]
 

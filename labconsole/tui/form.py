@@ -69,7 +69,8 @@ class Reading:
 def initial_values(inventory: Inventory) -> FormValues:
     """A first trial that every testbed can do: small frames far below the slowest link, all streams."""
     slowest_bps = min(s.link_speed_bps for s in inventory.streams)
-    modest_bps = slowest_bps // (100 if inventory.emulated else 10)  # an emulated source shares its CPUs with all others
+    # The nodes of an emulated testbed share their CPUs with each other.
+    modest_bps = slowest_bps // (100 if inventory.emulated else 10)
     target = next((p for p in reversed(TARGET_PRESETS[:-1]) if parse_rate_bps(p) <= modest_bps), TARGET_PRESETS[0])
     return FormValues(next(iter(inventory.platforms)), "64", str(len(inventory.streams)), target, "none", "5", "1")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 from textual.screen import ModalScreen, Screen
 
+from labconsole.tui import clock
 from labconsole.tui.session import SessionLike
 from labconsole.tui.state import ConsoleState
 from labconsole.tui.widgets.status import TopBar
@@ -88,7 +88,7 @@ class ConsoleScreen(Screen[None]):
 
     def action_pause(self) -> None:
         self.paused = not self.paused
-        self.query_one(TopBar).paused_since_s = time.monotonic() if self.paused else None
+        self.query_one(TopBar).paused_since_s = clock.monotonic_s() if self.paused else None
         self._seen = ()
         self.tick()
 

@@ -12,7 +12,8 @@ from textual.containers import Container
 from textual.widgets import Button, Footer
 
 from labconsole.tui.screens.base import PAUSE, ConsoleScreen
-from labconsole.tui.session import RunSummaryLike, ViewName
+from labconsole.tui.session import RunSummaryLike, SessionLike, ViewName
+from labconsole.tui.state import ConsoleState
 from labconsole.tui.widgets.interfaces import InterfacesTable
 from labconsole.tui.widgets.nodes import NodesTable
 from labconsole.tui.widgets.rate_chart import RateChart
@@ -38,11 +39,16 @@ class BenchScreen(ConsoleScreen):
         PAUSE,
         Binding("e", "edit", "Set-up", id="edit", tooltip="Go to the set-up panel; arrows step through usual values."),
         Binding("n", "stream(1)", "Stream", show=False, id="stream-next", tooltip="Chart the next stream."),
-        Binding("upper_n", "stream(-1)", "Stream back", show=False, id="stream-back", tooltip="Chart the one before."),
+        Binding("N", "stream(-1)", "Stream back", show=False, id="stream-back", tooltip="Chart the one before."),
         Binding("v", "view", "View", id="view", tooltip="On a small terminal: interfaces, chart, nodes in turn."),
         Binding("i", "interfaces", "Interfaces", show=False, id="interfaces", tooltip="Go to the table of interfaces."),
     ]  # fmt: skip
     AUTO_FOCUS = "#streams"
+
+    def __init__(self, session: SessionLike, state: ConsoleState) -> None:
+        super().__init__(session, state)
+        self.view: ViewName = "interfaces"
+        self.add_class("-view-interfaces")  # before mounting: a class set later costs a restyling of everything
 
     def compose(self) -> ComposeResult:
         inventory, telemetry = self.session.inventory, self.session.telemetry
@@ -64,8 +70,8 @@ class BenchScreen(ConsoleScreen):
     def on_mount(self) -> None:
         super().on_mount()
         self.query_one("#recent-runs", RunsTable).border_title = "Last runs"
-        self.set_view("interfaces")
         self.show_runs(self.console_app.runs)
+        self.call_after_refresh(self.console_app.bench_is_painted)
 
     def show_runs(self, runs: Sequence[RunSummaryLike]) -> None:
         """Take the list of saved runs."""
@@ -73,7 +79,7 @@ class BenchScreen(ConsoleScreen):
 
     def set_view(self, view: ViewName) -> None:
         """Which of the lower parts a small terminal shows."""
-        self.view: ViewName = view
+        self.view = view
         for name in VIEWS:
             self.set_class(name == view, f"-view-{name}")
 

@@ -22,7 +22,6 @@ KEY_NAMES = {
     "down": "↓",
     "left": "←",
     "right": "→",
-    "upper_n": "N",
 }
 
 CONVENTIONS = (

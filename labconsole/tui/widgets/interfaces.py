@@ -52,6 +52,8 @@ class InterfacesTable(LineTable):
         super().__init__(id="interfaces")
         self._telemetry = telemetry
         self._order = {name: index for index, name in enumerate(inventory.nodes)}
+        self._in_use = {(end.node, end.interface) for s in inventory.streams for end in (s.source, s.sink)}
+        self._in_use |= {(inventory.uut, name) for s in inventory.streams for name in (s.uut_in, s.uut_out)}
         self._sorted: list[Key] = []
         self._known: set[Key] = set()
         self._top = 1.0
@@ -60,10 +62,14 @@ class InterfacesTable(LineTable):
     def keys(self) -> list[Key]:
         if self._known != self._telemetry.interfaces.keys():
             self._known = set(self._telemetry.interfaces)
-            self._sorted = sorted(
-                self._known, key=lambda k: (self._order.get(k[0], len(self._order)), _natural(k[1]), _natural(k[2]))
-            )
+            self._sorted = sorted(self._known, key=self._rank)
         return self._sorted
+
+    def _rank(self, key: Key) -> tuple[object, ...]:
+        """Nodes as in the inventory; on each, what streams pass first, then its other interfaces by name."""
+        node, namespace, name = key
+        aside = namespace != "" or (node, name) not in self._in_use
+        return self._order.get(node, len(self._order)), aside, _natural(namespace), _natural(name)
 
     def prepare(self) -> None:
         """One scale for all sparklines: the largest recent rate of any interface."""

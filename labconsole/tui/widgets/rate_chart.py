@@ -6,13 +6,12 @@ Drawn at most four times a second: a drawing costs about 10 ms, and nobody reads
 from __future__ import annotations
 
 import itertools
-import time
 from typing import Any
 
 from textual.strip import Strip
 
 from labconsole.engine.telemetry import Telemetry
-from labconsole.tui import chart
+from labconsole.tui import chart, clock
 from labconsole.tui.state import ConsoleState
 from labconsole.tui.text import safe
 from labconsole.tui.widgets.lines import Span, Tones
@@ -48,7 +47,7 @@ class RateChart(Tones):
         live = self._telemetry.streams.get(self.stream)
         samples = (len(live.seconds), live.seconds[-1]) if live and live.seconds else ()
         wanted = (self.stream, width, height, samples)
-        now_s = time.monotonic()
+        now_s = clock.monotonic_s()
         same_picture = self._drawn[:3] == wanted[:3]
         if wanted == self._drawn or (same_picture and now_s - self._drawn_at_s < MIN_INTERVAL_S):
             return

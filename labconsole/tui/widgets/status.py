@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 
 from rich.cells import cell_len
@@ -10,6 +9,7 @@ from rich.cells import cell_len
 from labconsole.engine.events import NodeState
 from labconsole.engine.telemetry import Telemetry
 from labconsole.model.inventory import Inventory
+from labconsole.tui import clock
 from labconsole.tui.state import VERDICT_GLYPHS, ConsoleState
 from labconsole.tui.text import percent, safe, span
 from labconsole.tui.widgets.lines import Lines, Span
@@ -45,11 +45,11 @@ class TopBar(Lines):
             left.append((" · emulated", "muted"))
         right: list[Span] = []
         if self.paused_since_s is not None:
-            right.append((f" PAUSED {span(time.monotonic() - self.paused_since_s)} ", "warn"))
+            right.append((f" PAUSED {span(clock.monotonic_s() - self.paused_since_s)} ", "warn"))
         tone = "good" if up == total else "bad" if broken else "warn"
         right.append((f" {'●' if up == total else '✗' if broken else '◌'} {up} of {total} nodes ", tone))
         if width >= 70:
-            right.append((f" {datetime.now(UTC):%H:%M:%S} UTC ", "muted"))
+            right.append((f" {datetime.fromtimestamp(clock.wall_s(), UTC):%H:%M:%S} UTC ", "muted"))
         return [_justified(left, right, width)]
 
 
@@ -61,7 +61,7 @@ class PhaseBar(Lines):
         self._state = state
 
     def lines(self, width: int) -> list[list[Span]]:
-        now_s, state = time.monotonic(), self._state
+        now_s, state = clock.monotonic_s(), self._state
         trial = state.trial
         if trial is None and not state.asked:
             return [self._idle(width)]
