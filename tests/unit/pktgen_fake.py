@@ -1,7 +1,7 @@
 """A pktgen in memory: clamps, cuts, blocks, answers and stops as the recorded one does (recordings/pktgen/writes.txt).
 
-Time does not pass in it by itself: ``send`` makes a running device send packets. test_pktgen_fake.py holds it against the
-recordings.
+Time does not pass in it by itself: ``send`` makes a running device send packets. test_pktgen_files.py holds it against
+the recordings.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class Device:
         bps = pps * 8 * self.min_pkt_size
         frags = 0 if self.sofar else -1
         self.result = (
-            f"OK: {elapsed}(c{elapsed - self.idle}+d{self.idle}) usec, {self.sofar} ({self.min_pkt_size}byte,{frags}frags)\n"
+            f"OK: {elapsed}(c{elapsed - self.idle}+d{self.idle}) usec, "
+            f"{self.sofar} ({self.min_pkt_size}byte,{frags}frags)\n"
             f"  {pps}pps {bps // 10**6}Mb/sec ({bps}bps) errors: {self.errors}"
         )
 

@@ -56,8 +56,15 @@ def test_a_run_to_its_count_reports_pktgens_own_numbers() -> None:
         prepared = await driver.prepare([spec(count=1000)])
         device = f"eth0@{OWNER}-0"
         assert prepared == [
-            {"stream": "s1", "generator": "pktgen", "version": "2.75", "interface": "eth0", "burst_packets": 1, "cpus": [1]}
-        ]  # fmt: skip
+            {
+                "stream": "s1",
+                "generator": "pktgen",
+                "version": "2.75",
+                "interface": "eth0",
+                "burst_packets": 1,
+                "cpus": [1],
+            }
+        ]
         await driver.start(None)
         await wait_running(fake)
         fake.send(device, 400, idle_us=300)
