@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tui_fake import make_inventory, make_record
+from tui_fake import INVENTORY, make_inventory, make_record
 
 from labconsole.engine.events import NodeChanged, NodeState, Phase, PhaseChanged, TrialFinished, TrialStarted
 from labconsole.model.request import TrialRequest
@@ -17,8 +17,7 @@ REQUEST = TrialRequest(platform="raw", frame_size_bytes=64, sources=3, target_bp
 
 def test_the_first_form_can_be_run_on_any_testbed() -> None:
     for speed in ("10Mbit", "1Gbit", "100Gbit"):
-        streams = [{**s.model_dump(mode="json"), "link_speed": speed} for s in make_inventory().streams]
-        inventory = make_inventory(streams=[{**s, "source": f"{s['source']['node']}/eth1", "sink": f"{s['sink']['node']}/eth1"} for s in streams])
+        inventory = make_inventory(streams=[{**stream, "link_speed": speed} for stream in INVENTORY["streams"]])
         assert form.read_form(form.initial_values(inventory), inventory).request is not None
 
 
@@ -71,7 +70,9 @@ def test_an_unfinished_unit_is_understood(text: str) -> None:
 
 def started(state: ConsoleState, now_s: float, repetition: int = 1) -> None:
     state.apply(
-        TrialStarted(run_id=f"r{repetition}", request=REQUEST, repetition=repetition, repetitions=3), now_s=now_s, wall_s=0
+        TrialStarted(run_id=f"r{repetition}", request=REQUEST, repetition=repetition, repetitions=3),
+        now_s=now_s,
+        wall_s=0,
     )
 
 

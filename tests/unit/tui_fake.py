@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from labconsole.agent.wire import STAT_NAMES
@@ -85,12 +86,13 @@ def link(name: str, index: int, *, namespace: str = "", carrier: bool = True) ->
 def make_record(request: TrialRequest, run_id: str, *, loss: float = 0.0, status: str = "valid") -> RunRecord:
     """A whole record of a request on the lab, losing ``loss`` of stream s1 at the UUT."""
     parts = []
+    hop = partial(Hop, interface="eth1")
     for number in range(1, request.sources + 1):
         pps = request.intended_pps or 700_000.0
         offered = round(pps * request.duration_s)
         lost = round(offered * loss) if number == 1 else 0
         bps = pps * 8 * (request.frame_size_bytes + 24)
-        share = 1 - lost / offered
+        share, arrived = 1 - lost / offered, offered - lost
         parts.append(
             StreamRecord(
                 name=f"s{number}", generator="afpacket", generator_version="0.1.0", delay_ns=request.delay_ns,
@@ -101,19 +103,29 @@ def make_record(request: TrialRequest, run_id: str, *, loss: float = 0.0, status
                 capture=Capture(captured_packets=offered - lost, dropped_packets=0, complete=True), counters={},
                 sequence=Sequence(lost_runs={"1": lost} if lost else {}, reordered_packets=0, duplicate_packets=0),
                 ledger=(
-                    Hop(hop="generator", node=f"src{number}", interface="eth1", packets=offered, lost_packets=None),
-                    Hop(hop="uut in", node="uut", interface=f"eth{number}", packets=offered, lost_packets=0),
-                    Hop(hop="uut out", node="uut", interface=f"eth{number + 4}", packets=offered - lost, lost_packets=lost),
-                    Hop(hop="sink", node=f"snk{number}", interface="eth1", packets=offered - lost, lost_packets=0),
+                    hop(hop="generator", node=f"src{number}", packets=offered, lost_packets=None),
+                    hop(hop="uut in", node="uut", interface=f"eth{number}", packets=offered, lost_packets=0),
+                    hop(hop="uut out", node="uut", interface=f"eth{number + 4}", packets=arrived, lost_packets=lost),
+                    hop(hop="sink", node=f"snk{number}", packets=arrived, lost_packets=0),
                 ),
                 unplaced_packets=0,
             )
         )  # fmt: skip
     total = {
         name: sum(getattr(p, name) for p in parts)
-        for name in ("offered_packets", "offered_pps", "offered_bps", "measured_packets", "measured_pps", "measured_bps", "loss_packets")
+        for name in (
+            "offered_packets",
+            "offered_pps",
+            "offered_bps",
+            "measured_packets",
+            "measured_pps",
+            "measured_bps",
+            "loss_packets",
+        )
     }
-    reasons = () if status == "valid" else (Reason(code="below_target", detail="s1 offered 3.1 % less than its target"),)
+    reasons = (
+        () if status == "valid" else (Reason(code="below_target", detail="s1 offered 3.1 % too little"),)
+    )
     return RunRecord(
         run_id=run_id, started_at="2026-03-02T09:15:00.000Z", finished_at="2026-03-02T09:15:12.000Z", testbed="wuerzburg",
         testbed_fingerprint="0" * 16, emulated=True, operator="op", labconsole_version="0.1.0", plan=None,
@@ -226,7 +238,9 @@ class FakeSession:
             values = self._totals.setdefault(key, [0] * len(STAT_NAMES))
             pps = 12.0 if live.name == "mgmt0" else self.rate_pps * wobble
             packets = round(pps * seconds)
-            directions = {"src": (1,), "snk": (0,)}.get(key[0][:3], (0,) if live.name in ("eth1", "eth2", "eth3") else (1,))
+            directions = {"src": (1,), "snk": (0,)}.get(
+                key[0][:3], (0,) if live.name in ("eth1", "eth2", "eth3") else (1,)
+            )
             for direction in directions if live.name != "mgmt0" else (0, 1):
                 values[direction] += packets
                 values[direction + 2] += packets * 64
@@ -249,7 +263,11 @@ class FakeSession:
         self.telemetry.streams.clear()
         for stream in self.inventory.streams[: request.sources]:
             self.telemetry.streams[stream.name] = StreamLive(
-                stream.name, str(stream.source), str(stream.sink), intended_pps=request.intended_pps, generator="afpacket"
+                stream.name,
+                str(stream.source),
+                str(stream.sink),
+                intended_pps=request.intended_pps,
+                generator="afpacket",
             )
         self.telemetry.revision += 1
 

@@ -130,6 +130,11 @@ class BenchScreen(ConsoleScreen):
             self.query_one(StreamsTable).focus()
 
     def action_edit(self) -> None:
+        if self.has_class("-narrow"):
+            if self.has_class("-running"):
+                self.console_app.tell("On a small terminal the set-up is hidden while a trial runs.")
+                return
+            self.set_view("interfaces")
         self.query_one("#platform").focus()
 
     def action_interfaces(self) -> None:

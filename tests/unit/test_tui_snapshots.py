@@ -1,0 +1,98 @@
+"""What the console looks like at three sizes, as pictures. Clocks stand still, the session is scripted.
+
+After a wanted change: ``pytest tests/unit/test_tui_snapshots.py --snapshot-update``, and look at what changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from tui_fake import FakeSession
+
+from labconsole.tui import clock
+from labconsole.tui.app import ConsoleApp
+from labconsole.tui.screens.base import ConsoleScreen
+from labconsole.tui.screens.bench import BenchScreen
+from labconsole.tui.widgets import rate_chart
+from labconsole.tui.widgets.fields import Field
+
+SIZES = [(80, 24), (120, 40), (200, 60)]
+
+
+@pytest.fixture(autouse=True)
+def still_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "monotonic_s", lambda: 100.0)
+    monkeypatch.setattr(clock, "wall_s", lambda: 1_772_442_900.0)
+    monkeypatch.setattr(rate_chart, "MIN_INTERVAL_S", 0.0)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def make_console() -> tuple[ConsoleApp, list[FakeSession]]:
+    made: list[FakeSession] = []
+
+    def factory() -> FakeSession:
+        made.append(FakeSession(hold=True, loss=0.07))
+        return made[0]
+
+    return ConsoleApp(factory), made
+
+
+async def ready(app: ConsoleApp, pilot: Pilot[int], made: list[FakeSession]) -> None:
+    while not (isinstance(app.screen, BenchScreen) and made and made[0].telemetry.interfaces):
+        await pilot.pause(0.01)
+    await pilot.pause()
+
+
+async def paint(app: ConsoleApp, pilot: Pilot[int]) -> None:
+    await pilot.pause()
+    assert isinstance(app.screen, ConsoleScreen)
+    app.screen.tick()
+    await pilot.pause()
+
+
+@pytest.mark.parametrize("size", SIZES, ids=["80x24", "120x40", "200x60"])
+def test_bench_while_sending(snap_compare: Any, size: tuple[int, int]) -> None:
+    app, made = make_console()
+
+    async def drive(pilot: Pilot[int]) -> None:
+        await ready(app, pilot, made)
+        await pilot.press("r")
+        while app.state.trial is None or app.state.trial.phase is None:
+            await pilot.pause(0.01)
+        made[0].rate_pps = 14_205
+        for _ in range(40):
+            made[0].advance()
+        await paint(app, pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=drive)
+
+
+def test_bench_with_a_refused_choice(snap_compare: Any) -> None:
+    app, made = make_console()
+
+    async def drive(pilot: Pilot[int]) -> None:
+        await ready(app, pilot, made)
+        app.screen.query_one("#target", Field).value = "2Gbit"
+        await paint(app, pilot)
+
+    assert snap_compare(app, terminal_size=(120, 40), run_before=drive)
+
+
+def test_runs_with_one_in_full(snap_compare: Any) -> None:
+    app, made = make_console()
+
+    async def drive(pilot: Pilot[int]) -> None:
+        await ready(app, pilot, made)
+        made[0].release.set()
+        await pilot.press("r")
+        while app.state.last is None or app.state.asked or not app.runs:
+            await pilot.pause(0.01)
+        await pilot.press("f3")
+        await app.workers.wait_for_complete()
+        await pilot.pause(0.2)
+        await app.workers.wait_for_complete()
+        await paint(app, pilot)
+
+    assert snap_compare(app, terminal_size=(120, 40), run_before=drive)
