@@ -7,6 +7,7 @@ give the same report.
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,3 +51,82 @@ def _numpy_runs() -> Any:
     from labconsole.measure.capture import NumpyRuns
 
     return NumpyRuns()
+
+
+def format_analysis(report: dict[str, Any]) -> str:
+    """The report as plain text for people, one fact per line."""
+    lines = [
+        f"{report['file']}: {report['format']}, {report['link_type'] or 'no link type'}" if "file" in report else "",
+        f"packets      {_thin(report['packets'])}  ({_thin(report['bytes'])} bytes on the wire without FCS)",
+    ]
+    if report["first_at_ns"] is not None:
+        lines.append(f"time         {_when(report['first_at_ns'])} to {_when(report['last_at_ns'])}")
+        lines.append(f"duration     {report['duration_ns'] / 1e9:.6f} s")
+    if report["pps"] is not None:
+        lines.append(f"rate         {_thin(round(report['pps']))} packet/s, {_bits(report['frame_bps'])} of frames")
+    for key, text in (
+        ("other_packets", "not pktgen's"),
+        ("unlisted_stream_packets", "of further streams, beyond what is listed"),
+        ("untimed_packets", "without a time stamp"),
+    ):
+        if report[key]:
+            lines.append(f"             {_thin(report[key])} packets {text}")
+    if report["corrupt_at_byte"] is not None:
+        lines.append(f"damaged      at byte {report['corrupt_at_byte']}: {report['corrupt_reason']}; counted up to there")
+    elif report["truncated"]:
+        lines.append(f"truncated    after byte {report['read_bytes']}: the last record is cut off and not counted")
+    for stream in report["streams"]:
+        lines += ["", *_format_stream(stream)]
+    return "\n".join(lines).strip("\n")
+
+
+def _format_stream(stream: dict[str, Any]) -> list[str]:
+    sequence, gap_ns = stream["sequence"], stream["gap_ns"]
+    lines = [
+        f"stream       {stream['source_ip']}:{stream['udp_source_port']} > {stream['sink_ip']}:{stream['udp_sink_port']}",
+        f"  packets    {_thin(stream['packets'])}",
+    ]
+    if sequence is None:
+        lines.append(f"  sequence   unknown: {stream['sequence_error']}")
+    else:
+        expected, lost = sequence["expected_packets"], sequence["lost_packets"]
+        lines.append(f"  sequence   {sequence['first']} to {sequence['last']}, {_thin(expected)} expected")
+        lines.append(f"  lost       {_thin(lost)} ({100 * lost / expected:.4g} %)" + _runs(sequence["lost_runs"]))
+        lines.append(f"  reordered  {_thin(sequence['reordered_packets'])}")
+        lines.append(f"  duplicates {_thin(sequence['duplicate_packets'])}")
+    if gap_ns is not None:
+        names = ("min", "mean", "p50", "p99", "max")
+        about = "" if stream["gaps_exact"] else " (p50 and p99 within 0.4 %)"
+        lines.append("  gaps (µs)  " + ", ".join(f"{name} {gap_ns[name] / 1000:.3f}" for name in names) + about)
+    if stream["backward_steps"]:
+        lines.append(f"  clock      stepped back {_thin(stream['backward_steps'])} times; those are in no gap")
+    return lines
+
+
+def _runs(lost_runs: dict[str, int]) -> str:
+    if not lost_runs:
+        return ""
+    shown = sorted(lost_runs.items(), key=lambda run: -int(run[0]) * run[1])[:5]
+    rest = f", {len(lost_runs) - len(shown)} more lengths" if len(lost_runs) > len(shown) else ""
+    return " in runs: " + ", ".join(f"{_thin(times)} of {length}" for length, times in shown) + rest
+
+
+def _thin(number: int) -> str:
+    """Thousands set apart by a no-break thin space."""
+    return f"{number:,}".replace(",", "\u202f")
+
+
+def _bits(bits_per_s: float) -> str:
+    for factor, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
+        if bits_per_s >= factor:
+            return f"{bits_per_s / factor:.3f} {unit}"
+    return f"{bits_per_s:.3f} bit/s"
+
+
+def _when(at_ns: int) -> str:
+    """RFC 3339 in UTC with all nine digits, or the plain number where that is no date (a damaged time stamp)."""
+    seconds, rest_ns = divmod(at_ns, 1_000_000_000)
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest_ns:09d}Z"
+    except (OverflowError, ValueError, OSError):
+        return f"{at_ns} ns"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from array import array
+from collections import defaultdict
 from functools import lru_cache
 from operator import itemgetter, sub
 from typing import Any, Dict, List, Optional, Tuple
@@ -85,6 +86,8 @@ class RecordRuns:
                 return self._count_times_slowly(buffer, start, stride, records, layout, stream)
             lanes[3::4] = tops.translate(_CLEAR_TOP_BIT)  # set in all of them: no difference to the differences
         gaps = records - 1
+        if not gaps:
+            return self._count_times_slowly(buffer, start, stride, records, layout, stream)
         guard, mask = _guard_and_mask(gaps)
         times = int.from_bytes(lanes, "little")
         # the guard bit on top of every lane keeps a borrow inside it; it is still set where the gap is not negative
@@ -306,7 +309,7 @@ class CaptureAnalysis:
         self._reader = CaptureReader()
         self._dissector = _Dissector()
         self._runs = RecordRuns() if runs is None else runs
-        self._columns = {}  # type: Dict[tuple, Tuple[int, ...]]
+        self._columns = {}  # type: Dict[tuple, Tuple[Tuple[int, ...], Tuple[int, ...]]]
         self._run_limit = 64
         self._singly = 0
         self._last_failures = 0
@@ -336,38 +339,15 @@ class CaptureAnalysis:
         """Count the record the reader stands on, and those after it that are like it. Where the counted ones end."""
         reader = self._reader
         seen = self._dissector.dissect(buffer, reader.frame_start, reader.captured_bytes, reader.interface.link_type)
-        stream = self._stream(seen.key)
-        layout, stride, records = reader.layout, following - start, 1
+        layout, stride = reader.layout, following - start
         if layout is not None:
             if self._singly:
                 self._singly -= 1
-            else:
-                limit = min((end - start) // stride, self._run_limit)
-                if limit >= _FEW:
-                    records = self._alike(buffer, start, stride, limit, layout, seen)
-        self.packets += records
-        self.bytes += records * reader.original_bytes
-        if stream is None:
-            if seen.key is None:
-                self.other_packets += records
-            else:
-                self.unlisted_stream_packets += records
-        else:
-            stream.packets += records
-            stream.bytes += records * reader.original_bytes
-        if records == 1:
-            self._count_one(buffer, seen, stream)
-            return following
-        if stream is None:
-            span = self._runs.span(buffer, start, stride, records, layout)
-        else:
-            number_at = layout.header_bytes + seen.sequence_offset
-            span = self._runs.count_stream(buffer, start, stride, records, layout, number_at, stream)
-        self._seen_between(span[0], span[1])
-        return start + records * stride
-
-    def _count_one(self, buffer: bytes, seen: Dissection, stream: Optional[StreamCounts]) -> None:
-        reader = self._reader
+            elif end - start >= _FEW * stride:
+                counted = self._count_alike(buffer, start, stride, (end - start) // stride, layout, seen)
+                if counted:
+                    return start + counted * stride
+        stream = self._add_packets(seen.key, 1)
         if reader.at_ns is None:
             self._untimed_packets += 1
         else:
@@ -376,35 +356,92 @@ class CaptureAnalysis:
             at = reader.frame_start + seen.sequence_offset
             stream.sequence.add_run(int.from_bytes(buffer[at : at + 4], "big"), 1)
             stream.arrived(reader.at_ns)
+        return following
 
-    def _alike(
-        self, buffer: bytes, start: int, stride: int, limit: int, layout: RecordLayout, seen: Dissection
+    def _count_alike(
+        self, buffer: bytes, start: int, stride: int, complete: int, layout: RecordLayout, seen: Dissection
     ) -> int:  # fmt: skip
-        """How many records to count at once; 1 where it would not pay, and then not asked again for a while."""
-        key = (layout.constant, layout.header_bytes, seen.decided_by)
-        columns = self._columns.get(key)
+        """Count many records at once; how many. 0 where it would not pay, and then it is not tried for a while."""
+        alike_columns, mixed_columns = self._columns_of(layout, seen)
+        limit = min(complete, self._run_limit)
+        alike = self._runs.matching(buffer, start, stride, limit, alike_columns)
+        if alike >= _FEW:
+            self._last_failures = 0
+            self._run_limit = min(2 * alike if alike == limit else alike + 64, self._runs.chunk_records)
+            self._count_run(buffer, start, stride, alike, layout, seen)
+            return alike
+        self._run_limit = 64
+        if mixed_columns:
+            limit = min(complete, RecordRuns.chunk_records)
+            mixed = self._runs.matching(buffer, start, stride, limit, mixed_columns)
+            if mixed >= 4 * _FEW:
+                self._last_failures = 0
+                self._count_mixed(buffer, start, stride, mixed, layout, seen)
+                return mixed
+        self._last_failures = min(self._last_failures + 1, 4)
+        self._singly = alike + (1 << self._last_failures)
+        return 0
+
+    def _count_mixed(
+        self, buffer: bytes, start: int, stride: int, records: int, layout: RecordLayout, seen: Dissection
+    ) -> None:
+        """Count records of several streams that differ in addresses and ports only: sort them apart, then as runs."""
+        first, stop = (layout.header_bytes + offset for offset in seen.key_bytes)  # type: ignore[union-attr]
+        apart = defaultdict(list)  # type: Dict[bytes, List[bytes]]
+        content = bytes(buffer[start : start + records * stride])
+        for at in range(0, records * stride, stride):
+            apart[content[at + first : at + stop]].append(content[at : at + stride])
+        reader = self._reader
+        for members in apart.values():
+            what = self._dissector.dissect(
+                members[0], layout.header_bytes, reader.captured_bytes, reader.interface.link_type
+            )
+            self._count_run(b"".join(members), 0, stride, len(members), layout, what)
+
+    def _count_run(
+        self, buffer: bytes, start: int, stride: int, records: int, layout: RecordLayout, seen: Dissection
+    ) -> None:
+        stream = self._add_packets(seen.key, records)
+        if stream is None:
+            span = self._runs.span(buffer, start, stride, records, layout)
+        else:
+            number_at = layout.header_bytes + seen.sequence_offset
+            span = self._runs.count_stream(buffer, start, stride, records, layout, number_at, stream)
+        self._seen_between(span[0], span[1])
+
+    def _columns_of(self, layout: RecordLayout, seen: Dissection) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+        """(columns equal in one stream's records, those equal in several streams' records or none)."""
+        known = (layout.constant, layout.header_bytes, seen.decided_by, seen.key_bytes)
+        columns = self._columns.get(known)
         if columns is None:
             if len(self._columns) > 256:
                 self._columns = {}
-            header = layout.header_bytes
-            columns = layout.constant + tuple(sorted({header + offset for offset in seen.decided_by}))
-            self._columns[key] = columns
-        alike = self._runs.matching(buffer, start, stride, limit, columns)
-        if alike < _FEW:
-            self._last_failures = min(self._last_failures + 1, 4)
-            self._singly = alike + (1 << self._last_failures)
-            self._run_limit = 64
-            return 1
-        self._last_failures = 0
-        self._run_limit = min(2 * alike if alike == limit else alike + 64, self._runs.chunk_records)
-        return alike
+            frame = tuple(sorted(set(seen.decided_by)))
+            alike = layout.constant + tuple(layout.header_bytes + offset for offset in frame)
+            mixed = ()  # type: Tuple[int, ...]
+            if seen.key_bytes is not None:
+                first, stop = seen.key_bytes
+                rest = [layout.header_bytes + offset for offset in frame if not first <= offset < stop]
+                mixed = layout.constant + tuple(rest)
+            columns = self._columns[known] = (alike, mixed)
+        return columns
 
-    def _stream(self, key: Optional[StreamKey]) -> Optional[StreamCounts]:
+    def _add_packets(self, key: Optional[StreamKey], records: int) -> Optional[StreamCounts]:
+        """Count packets of a stream; the stream, or None where it has none of its own."""
+        original_bytes = records * self._reader.original_bytes
+        self.packets += records
+        self.bytes += original_bytes
         if key is None:
+            self.other_packets += records
             return None
         stream = self._streams.get(key)
-        if stream is None and len(self._streams) < MAX_STREAMS:
+        if stream is None:
+            if len(self._streams) >= MAX_STREAMS:
+                self.unlisted_stream_packets += records
+                return None
             stream = self._streams[key] = StreamCounts()
+        stream.packets += records
+        stream.bytes += original_bytes
         return stream
 
     def _seen_between(self, earliest_ns: int, latest_ns: int) -> None:

@@ -261,11 +261,15 @@ class StreamKey(NamedTuple):
 
 
 class Dissection(NamedTuple):
-    """What one frame is. ``key`` is None for a frame that is not pktgen's; offsets count from the frame's start."""
+    """What one frame is. ``key`` is None for a frame that is not pktgen's; offsets count from the frame's start.
+
+    ``key_bytes`` is (first, last + 1) of the addresses and ports where they lie side by side (no IP options), else None.
+    """
 
     key: Optional[StreamKey]
     sequence_offset: int
     decided_by: Tuple[int, ...]
+    key_bytes: Optional[Tuple[int, int]]
 
 
 _VLAN_TAGS = (b"\x81\x00", b"\x88\xa8", b"\x91\x00")
@@ -284,7 +288,7 @@ def dissect(buffer: bytes, start: int, captured_bytes: int, link_type: int) -> D
         return found if len(found) == size else b""
 
     def other() -> Dissection:
-        return Dissection(None, 0, tuple(decided))
+        return Dissection(None, 0, tuple(decided), None)
 
     protocol, offset = _network_layer(look, link_type)
     while protocol in _VLAN_TAGS:
@@ -296,13 +300,13 @@ def dissect(buffer: bytes, start: int, captured_bytes: int, link_type: int) -> D
         fragment = look(offset + 6, 2)
         if not fragment or fragment[0] & 0x1F or fragment[1] or look(offset + 9, 1) != b"\x11":
             return other()
-        addresses, size = look(offset + 12, 8), 4
+        addresses, size, addresses_at = look(offset + 12, 8), 4, offset + 12
         offset += (first[0] & 15) * 4
     elif protocol == _IPV6:
         first = look(offset, 1)
         if not first or first[0] >> 4 != 6 or look(offset + 6, 1) != b"\x11":  # UDP directly, no extension headers
             return other()
-        addresses, size = look(offset + 8, 32), 16
+        addresses, size, addresses_at = look(offset + 8, 32), 16, offset + 8
         offset += 40
     else:
         return other()
@@ -311,7 +315,8 @@ def dissect(buffer: bytes, start: int, captured_bytes: int, link_type: int) -> D
         return other()
     source_port, sink_port = struct.unpack(">HH", ports)
     key = StreamKey(addresses[:size], addresses[size:], source_port, sink_port)
-    return Dissection(key, offset + 12, tuple(decided))
+    key_bytes = (addresses_at, offset + 4) if addresses_at + 2 * size == offset else None
+    return Dissection(key, offset + 12, tuple(decided), key_bytes)
 
 
 def _network_layer(take: Callable[[int, int], bytes], link_type: int) -> Tuple[bytes, int]:

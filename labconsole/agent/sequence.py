@@ -72,17 +72,16 @@ class SequenceTracker:
         if last > highest:
             self.highest = last
 
-    def add_forward(self, last_of_runs: Sequence[int], first_of_runs: Sequence[int], highest: int) -> None:
-        """Many runs in rising order at once: a run ended with the one number, the next began with the other.
+    def add_forward(self, starts: array, ends: array, highest: int) -> None:
+        """Numbers arrived in rising order up to ``highest``, all but the intervals starts[i]..ends[i] (array "q").
 
-        All numbers are unwrapped, above the highest so far, and every step leaves something out; ``highest`` is the
-        last number of the last run.
+        Everything is unwrapped and above the highest so far.
         """
         done = 0
-        while done < len(last_of_runs):  # settles where add_run would: the result must not depend on the way taken
+        while done < len(starts):  # settles where add_run would: the result must not depend on the way taken
             part = slice(done, done + MAX_INTERVALS + 1 - len(self._starts))
-            self._starts.extend([number + 1 for number in last_of_runs[part]])
-            self._ends.extend([number - 1 for number in first_of_runs[part]])
+            self._starts += starts[part]
+            self._ends += ends[part]
             done = part.stop
             if len(self._starts) > MAX_INTERVALS:
                 self._settle_oldest()
@@ -148,8 +147,8 @@ class SequenceTracker:
 
     @staticmethod
     def _count_runs(into: Dict[int, int], starts: array, ends: array) -> None:
-        for length_less_one in map(sub, ends, starts):
-            into[length_less_one + 1] = into.get(length_less_one + 1, 0) + 1
+        for length_less_one, times in Counter(map(sub, ends, starts)).items():
+            into[length_less_one + 1] = into.get(length_less_one + 1, 0) + times
 
     def report(self) -> Tuple[Optional[dict], Optional[str]]:
         """(the result so far, None), or (None, why there is none)."""

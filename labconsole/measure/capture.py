@@ -7,6 +7,7 @@ report, figure for figure; here only the columns are read, compared and subtract
 
 from __future__ import annotations
 
+from array import array
 from functools import lru_cache
 
 import numpy as np
@@ -17,6 +18,7 @@ from labconsole.agent.sequence import SequenceTracker, StreamCounts
 
 _SMALL_GAP_UNITS = 1 << 16
 _FEW = 8
+_MANY_BREAKS = 64
 
 
 @lru_cache(maxsize=64)
@@ -72,7 +74,7 @@ class NumpyRuns:
         last_ns = layout.base_ns + int(units[-1]) * layout.low_ns
         stream.arrived(first_ns)
         gaps = np.diff(units)
-        smallest = int(gaps.min())
+        smallest = int(gaps.min(initial=0))
         if smallest < 0:
             earliest = layout.base_ns + int(units.min()) * layout.low_ns
             latest = layout.base_ns + int(units.max()) * layout.low_ns
@@ -118,9 +120,47 @@ def _count_gaps(stream: StreamCounts, gaps: npt.NDArray[np.int64], unit_ns: int)
 def add_numbers(tracker: SequenceTracker, column: npt.NDArray[np.unsignedinteger]) -> None:
     """Give the tracker 32-bit sequence numbers in the order of arrival."""
     numbers = column.astype(np.uint32)
-    breaks = np.flatnonzero(numbers[1:] - numbers[:-1] != 1)
+    steps = (numbers[1:] - numbers[:-1]).view(np.int32)
+    breaks = np.flatnonzero(steps != 1)
+    backward = np.flatnonzero(steps <= 0)
+    if breaks.size < _MANY_BREAKS or backward.size * 8 > breaks.size:
+        _add_runs(tracker, numbers, breaks)
+        return
+    begin = 0
+    for stop in [*(backward + 1).tolist(), numbers.size]:
+        _add_rising(tracker, numbers[begin:stop], steps[begin : stop - 1])
+        begin = stop
+
+
+def _add_runs(
+    tracker: SequenceTracker, numbers: npt.NDArray[np.unsignedinteger], breaks: npt.NDArray[np.intp]
+) -> None:
     first_of_runs = numbers[np.concatenate(([0], breaks + 1))].tolist()
     last_of_runs = numbers[np.concatenate((breaks, [numbers.size - 1]))].tolist()
     add_run = tracker.add_run
     for first, last in zip(first_of_runs, last_of_runs, strict=True):
         add_run(first, ((last - first) & 0xFFFFFFFF) + 1)
+
+
+def _add_rising(
+    tracker: SequenceTracker, numbers: npt.NDArray[np.unsignedinteger], steps: npt.NDArray[np.int32]
+) -> None:
+    """Add numbers that only rise: those above the highest so far in one go, with all the holes between them."""
+    highest = tracker.highest
+    if highest is None:
+        late = 0
+    else:
+        ahead = ((int(numbers[0]) - highest + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+        unwrapped = highest + ahead + np.concatenate(([0], np.cumsum(steps, dtype=np.int64)))
+        late = int(np.searchsorted(unwrapped, highest, side="right"))
+    if late:
+        _add_runs(tracker, numbers[:late], np.flatnonzero(steps[: late - 1] != 1))
+    if late == numbers.size:
+        return
+    tracker.add_run(int(numbers[late]), 1)
+    assert tracker.highest is not None
+    steps = steps[late:]
+    unwrapped = tracker.highest + np.concatenate(([0], np.cumsum(steps, dtype=np.int64)))
+    holes = np.flatnonzero(steps != 1)
+    starts, ends = (unwrapped[holes] + 1).tobytes(), (unwrapped[holes + 1] - 1).tobytes()
+    tracker.add_forward(array("q", starts), array("q", ends), int(unwrapped[-1]))
