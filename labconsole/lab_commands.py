@@ -84,7 +84,8 @@ def _status(args: argparse.Namespace) -> int:
 
 def _lines(status: dict[str, Any]) -> list[str]:
     state = "is up" if status["running"] else "has died; `labconsole lab down` clears it, `lab up` builds it anew"
-    lines = [f"lab {status['name']} {state}", f"  hosts    {status['hosts_file']}", f"  ssh      {status['ssh_config']}"]
+    lines = [f"lab {status['name']} {state}"]
+    lines += [f"  hosts    {status['hosts_file']}", f"  ssh      {status['ssh_config']}"]
     for node in status["nodes"]:
         lines.append(f"  {node['name']:<8} {node['address']}:{node['port']}")
     for place, counts in status["truth"].items():

@@ -6,37 +6,16 @@ output as its expectation.
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import require, require_namespaces
+from support import labconsole, records
 
 from labconsole import lab
 
 PACKETS_PER_RUN_S = 1
-
-
-def labconsole(*words: str, hosts: Path | str | None = None, store: Path | None = None, check: bool = True):
-    """Run the command as a user does; returns the finished process."""
-    argv = [sys.executable, "-m", "labconsole", *words]
-    if hosts is not None:
-        argv += ["--hosts", str(hosts)]
-    if store is not None:
-        argv += ["--store", str(store)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
-    assert "Traceback" not in done.stderr, done.stderr
-    if check:
-        assert done.returncode in (0, 1), done.stderr
-    return done
-
-
-def records(done) -> list[dict]:
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def dropped(name: str) -> dict[str, int]:
@@ -47,27 +26,14 @@ def dropped(name: str) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    require("tcpdump", "nft", "tc", "ip")
-    require_namespaces()
-    path = tmp_path_factory.mktemp("home")
-    before = dict(os.environ)
-    for variable in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
-        os.environ[variable] = str(path / variable.lower())
-    yield path
-    os.environ.clear()
-    os.environ.update(before)
-
-
-@pytest.fixture(scope="module")
-def clean_lab(home: Path) -> Iterator[lab.LabStatus]:
+def clean_lab(lab_home: Path) -> Iterator[lab.LabStatus]:
     name = f"truth{os.getpid()}"
     yield lab.up(lab.LabSpec(name=name, sources=3))
     lab.down(name)
 
 
 @pytest.fixture(params=[0.001, 0.07, 0.5])
-def lossy_lab(request, home: Path) -> Iterator[lab.LabStatus]:
+def lossy_lab(request, lab_home: Path) -> Iterator[lab.LabStatus]:
     name = f"loss{os.getpid()}"
     yield lab.up(lab.LabSpec(name=name, sources=1, loss={"uut/out": request.param}))
     lab.down(name)
@@ -75,10 +41,10 @@ def lossy_lab(request, home: Path) -> Iterator[lab.LabStatus]:
 
 @pytest.mark.parametrize("platform", ["raw", "raw-bridge", "container"])
 @pytest.mark.parametrize("frame_size", [64, 1500])
-def test_a_clean_lab_loses_nothing_with_three_sources_at_once(clean_lab, home: Path, platform: str, frame_size: int):
+def test_a_clean_lab_loses_nothing(clean_lab, lab_home: Path, platform: str, frame_size: int):
     done = labconsole(
         "run", "--platform", platform, "--frame-size", str(frame_size), "--sources", "3", "--target", "10Mbit",
-        "--duration", str(PACKETS_PER_RUN_S), "--json", hosts=clean_lab.hosts_file, store=home / "clean.sqlite",
+        "--duration", str(PACKETS_PER_RUN_S), "--json", hosts=clean_lab.hosts_file, store=lab_home / "clean.sqlite",
     )  # fmt: skip
     (run,) = records(done)
     assert run["total"]["loss_packets"] == 0
@@ -94,11 +60,11 @@ def test_a_clean_lab_loses_nothing_with_three_sources_at_once(clean_lab, home: P
 
 
 @pytest.mark.parametrize("frame_size", [64, 1500])
-def test_the_reported_loss_is_the_drop_counter(lossy_lab, home: Path, frame_size: int):
+def test_the_reported_loss_is_the_drop_counter(lossy_lab, lab_home: Path, frame_size: int):
     before = dropped(lossy_lab.spec.name)
     done = labconsole(
         "run", "--platform", "raw", "--frame-size", str(frame_size), "--sources", "1", "--target", "20Mbit",
-        "--duration", str(PACKETS_PER_RUN_S), "--json", hosts=lossy_lab.hosts_file, store=home / "lossy.sqlite",
+        "--duration", str(PACKETS_PER_RUN_S), "--json", hosts=lossy_lab.hosts_file, store=lab_home / "lossy.sqlite",
     )  # fmt: skip
     (run,) = records(done)
     (stream,) = run["streams"]
