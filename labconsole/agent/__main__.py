@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 
 from labconsole.agent.keeper import become_keeper
@@ -19,8 +18,6 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     asyncio.run(serve(journal))
-    # Worker threads that hang (a dead disk) must not keep the process.
-    os._exit(0)
 
 
 if __name__ == "__main__":

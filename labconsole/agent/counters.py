@@ -191,6 +191,7 @@ class Counters:
         self._interval_s = 0.0
         self._due_s = 0.0
         self._missed = 0
+        self._failing = False
         self._kept: Optional[List[Sample]] = None
         self._kept_bytes = 0
         self._kept_missed = 0
@@ -244,9 +245,12 @@ class Counters:
     def _tick(self) -> None:
         try:
             self._deliver(self.sample())
-        except OSError as exc:
+            self._failing = False
+        except (OSError, struct.error) as exc:
             self._missed += 1
-            self._notice("counters_failed", "cannot read the interface counters: %s" % exc)
+            if not self._failing:
+                self._failing = True  # told once, not ten times a second
+                self._notice("counters_failed", "cannot read the interface counters: %s" % exc)
         # Absolute schedule: a late tick does not move the following ones; those that are past already are counted.
         self._due_s += self._interval_s
         late_s = self._loop.time() - self._due_s

@@ -34,7 +34,11 @@ class Inlet:
         self._skipping = False
         self._loop = asyncio.get_running_loop()
         os.set_blocking(descriptor, False)
-        self._loop.add_reader(descriptor, self._readable)
+        try:
+            self._loop.add_reader(descriptor, self._readable)
+        except PermissionError:
+            # A file or /dev/null cannot be waited for; nobody speaks the protocol through one.
+            self._loop.call_soon(on_end)
 
     def close(self) -> None:
         self._loop.remove_reader(self._fd)

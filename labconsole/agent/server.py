@@ -346,4 +346,6 @@ class Agent:
 
 
 async def serve(journal: Journal) -> None:
+    """Serve one session and end the process: worker threads that hang (a dead disk) must not keep it."""
     await Agent(journal).run()
+    os._exit(0)

@@ -266,6 +266,16 @@ def describe(change: Change) -> str:
     return "%s %s" % (kind, values[0][0]) if values else str(kind)
 
 
+async def _to_the_end(work: Callable[..., Any], *arguments: Any) -> None:
+    """Run in a thread. Cancelled, it still waits for it: undoing must not overtake the change that it undoes."""
+    running = asyncio.get_running_loop().run_in_executor(None, work, *arguments)
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
+
+
 class Tuner:
     """Applies changes in order and undoes them in reverse, one request at a time."""
 
@@ -315,9 +325,7 @@ class Tuner:
             self._journal.promise(dict(entry, kind=entry_kind, token=token, namespace=namespace))
 
         try:
-            await asyncio.get_running_loop().run_in_executor(
-                None, linux.in_namespace, descriptor, lambda: work(change, promise, self._namespaces)
-            )
+            await _to_the_end(linux.in_namespace, descriptor, lambda: work(change, promise, self._namespaces))
         except WireError:
             raise
         except Exception as exc:
@@ -340,4 +348,4 @@ class Tuner:
             self._on_change(entry["name"])  # sockets inside it would keep it alive
             self._namespaces.remove(entry["name"])
             return
-        await asyncio.get_running_loop().run_in_executor(None, undo.run, entry, self._namespaces.resolve)
+        await _to_the_end(undo.run, entry, self._namespaces.resolve)

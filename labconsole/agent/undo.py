@@ -153,20 +153,19 @@ def _link(entry: Entry) -> None:
 
 
 def _bridge(entry: Entry) -> None:
-    """Put the ports back under their former masters, then delete the bridge."""
+    """Delete the bridge, which frees its ports, and put them back to their former masters and states."""
     with open_route() as route:
-        for port in entry["ports"]:
-            index = link_index(route, port["name"])
-            if index is None:
-                continue
-            master = link_index(route, port["master"]) if port["master"] else None
-            former: Dict[str, Any] = {"master": master or 0}
-            if not port["up"]:
-                former["state"] = "down"
-            quietly(functools.partial(route.link, "set", index=index, **former))
         index = link_index(route, entry["name"])
         if index is not None:
             quietly(lambda: route.link("del", index=index))
+        for port in entry["ports"]:
+            former: Dict[str, Any] = {} if port["up"] else {"state": "down"}
+            master = link_index(route, port["master"]) if port["master"] else None
+            if master is not None:
+                former["master"] = master
+            index = link_index(route, port["name"]) if former else None
+            if index is not None:
+                quietly(functools.partial(route.link, "set", index=index, **former))
 
 
 def _link_down(entry: Entry) -> None:

@@ -310,3 +310,49 @@ def test_the_oldest_python_runs_all_of_it(net: Net, start: Callable[..., AgentPr
     assert agent.ok("close") == {"failed": []}
     assert agent.popen.wait(10) == 0
     assert net.links() == {"lo", "a0", "b0"}
+
+
+def test_a_port_goes_back_to_the_bridge_that_it_was_taken_from(net: Net, agent: AgentProcess) -> None:
+    net.pair("a0", "b0")
+    net.run("ip", "link", "add", "theirs", "type", "bridge")
+    net.run("ip", "link", "set", "b0", "master", "theirs", "down")
+    before = json.loads(net.run("ip", "-j", "link", "show", "b0"))
+    agent.ok("net.apply", token="t", changes=[{"do": "bridge", "name": "lcb1", "ports": ["b0"]}])
+    assert json.loads(net.run("ip", "-j", "link", "show", "b0"))[0]["master"] == "lcb1"
+    assert agent.ok("net.undo", token="t")["failed"] == []
+    assert json.loads(net.run("ip", "-j", "link", "show", "b0")) == before
+
+
+def test_the_end_of_stdin_amid_a_change_leaves_no_half_of_it(net: Net, agent: AgentProcess) -> None:
+    for number in range(20):
+        net.run("ip", "link", "add", f"a{number}", "type", "veth", "peer", "name", f"b{number}")
+    before = net.links()
+    agent.ok("links")  # the netlink library is loaded, so the changes begin at once
+    changes = [{"do": "bridge", "name": f"br{n}", "ports": [f"b{n}"]} for n in range(20)]
+    agent.post("net.apply", token="t", changes=changes)
+    eventually(lambda: "br0" in net.links(), "the first change is made")
+    agent.stdin.close()
+    agent.popen.wait(10)
+    assert net.links() == before
+
+
+def test_a_generated_stream_is_counted_by_generator_capture_and_counters_alike(net: Net, agent: AgentProcess) -> None:
+    require("tcpdump")
+    net.pair("a0", "b0")
+    spec = {
+        "stream": "s1", "interface": "a0", "generator": "afpacket", "destination_mac": "02:00:00:00:00:02",
+        "source_mac": None, "source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_source_port": 9,
+        "udp_sink_port": 9, "pkt_size_bytes": 60, "delay_ns": 50_000, "count": 4000, "duration_s": 0.2,
+        "max_count": 10_000, "cpus": None,
+    }  # fmt: skip
+    assert agent.ok("generator.prepare", streams=[spec])["streams"][0]["generator"] == "afpacket"
+    agent.ok("capture.start", **agent.capture("b0"))
+    agent.ok("generator.start", at_monotonic_ns=None, progress_interval_s=0.05)
+    done = agent.ok("generator.wait")["streams"]
+    assert agent.event("generator.done")["streams"] == done
+    assert agent.ok("generator.close")["streams"] == done
+    assert done[0]["sent_packets"] == 4000
+    assert agent.ok("capture.stop", capture="s1")["analysis"]["packets"] == 4000
+    rows = {row[1]: row[2] for row in agent.ok("counters.read")["namespaces"][""]}
+    assert rows["b0"][0] == 4000
+    assert agent.error("generator.stop")["code"] == "not_prepared"
