@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import os
+import sys
 from dataclasses import dataclass, fields
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -260,3 +262,27 @@ class GeneratorSession:
         self._closed = True
         if self._backend is not None:
             await self._backend.close()
+
+
+async def _run_once(specs: List[Any]) -> List[Dict[str, Any]]:
+    session = GeneratorSession()
+    try:
+        await session.prepare([StreamSpec.from_wire(spec) for spec in specs])
+        await session.start(None)
+        return await session.wait()
+    finally:
+        await session.close()
+
+
+def main() -> int:
+    """``python -m labconsole.agent.generator`` runs the streams given as a JSON list on stdin and prints the results."""
+    try:
+        print(json.dumps(asyncio.run(_run_once(json.load(sys.stdin)))))
+    except WireError as exc:
+        print(json.dumps({"error": {"code": exc.code, "message": exc.message, "detail": exc.detail}}))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -307,15 +307,17 @@ class PktgenBackend:
     async def _wait_stopped(self) -> None:
         """The writer has gone; the kernel's threads see the stop within a packet's time, or a long delay's end."""
         ours = {stream.device for stream in self._streams}
-        give_up = time.monotonic() + STOP_LIMIT_S
+        # A thread that sleeps out a delay looks up only after it.
+        limit_s = STOP_LIMIT_S + max((stream.spec.delay_ns for stream in self._streams), default=0) / 1e9
+        give_up = time.monotonic() + limit_s
         told = False
         while any(ours & set(thread.running) for thread in self._files.threads().values()):
             if time.monotonic() > give_up:
                 if told:
-                    raise WireError("pktgen_failed", "pktgen still runs %g s after it was stopped twice" % STOP_LIMIT_S)
+                    raise WireError("pktgen_failed", "pktgen still runs %g s after it was stopped twice" % limit_s)
                 # Only now: on old kernels this blocks while the writer holds the lock, and the writer is dead.
                 await asyncio.get_running_loop().run_in_executor(None, self._files.write, CONTROL, "stop")
-                told, give_up = True, time.monotonic() + STOP_LIMIT_S
+                told, give_up = True, time.monotonic() + limit_s
             await asyncio.sleep(0.005)
 
     def _result(self, stream: _Stream) -> Dict[str, Any]:

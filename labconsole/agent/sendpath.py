@@ -4,9 +4,10 @@ Measured on one core, 60-byte frames, veth (Linux 6.18): sendmmsg 0.87 M/s (the 
 AF_PACKET's mapped TX_RING 0.78 M/s (its payload lies in page fragments, which the receiver has to pull), AF_XDP
 1.16 M/s (no message header, no flow dissection, no queue selection). All three send the same bytes.
 
-AF_XDP goes straight to the driver, past queueing disciplines. It is therefore used only where there is none to pass
-("noqueue" and no clsact: veth and other virtual devices). Everywhere else sendmmsg blocks on its send buffer when the
-discipline does not drain, which is the back-pressure that a shaped or paused link is meant to give.
+AF_XDP goes straight to the driver, past queueing disciplines. It is therefore used only on veth, and only where there
+is no discipline to pass ("noqueue" and no clsact). On other drivers frames may stay in flight by reference (virtio) or
+meet a lower device's queue (VLAN). There sendmmsg blocks on its send buffer when the discipline does not drain, which is the
+back-pressure that a shaped or paused link is meant to give.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ Sent = Tuple[int, int, int]
 
 _SIOCGIFFLAGS, _SIOCGIFMTU, _SIOCGIFHWADDR, _SIOCETHTOOL = 0x8913, 0x8921, 0x8927, 0x8946
 _IFF_UP, _IFF_RUNNING = 0x1, 0x40
-_ETHTOOL_GLINK = 0xA
+_ETHTOOL_GDRVINFO, _ETHTOOL_GLINK = 0x3, 0xA
+_DRVINFO_BYTES = 196
 _ARPHRD_ETHER = 1
 
 
@@ -57,6 +59,17 @@ def hardware_address(interface: str) -> Optional[bytes]:
     if struct.unpack_from("H", answer, 16)[0] != _ARPHRD_ETHER:
         return None
     return answer[18:24]
+
+
+def driver(interface: str) -> Optional[str]:
+    """The name of the interface's driver as ethtool -i shows it; None when it has none to tell."""
+    value = ctypes.create_string_buffer(struct.pack("I", _ETHTOOL_GDRVINFO), _DRVINFO_BYTES)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            fcntl.ioctl(sock, _SIOCETHTOOL, struct.pack("16sQ16x", interface.encode(), ctypes.addressof(value)))
+        except OSError:
+            return None
+    return value.raw[4:36].partition(b"\0")[0].decode("ascii", "replace")
 
 
 class LinkWatch:
@@ -265,7 +278,7 @@ def _word(mapping: mmap.mmap, offset: int) -> Any:
 
 def open_path(interface: str, template: FrameTemplate) -> Any:
     """The fastest path that does not go past a queueing discipline."""
-    if queueing_disciplines(interface) == {"noqueue"}:
+    if driver(interface) == "veth" and queueing_disciplines(interface) == {"noqueue"}:
         try:
             return XdpPath(interface, template)
         except OSError:
