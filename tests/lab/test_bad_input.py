@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import asyncssh
 import pytest
 from support import lab_state, labconsole
 
@@ -55,7 +56,7 @@ INVENTORY = [
     ("{address: NAME-snk1", "{address: NAME-snk1, python: python7", 3, r"snk1: no python7 there.*python:"),
     ("{address: NAME-snk1", "{address: 127.18.250.250, port: 2222", 3, r"snk1: 127\.18\.250\.250:2222 refuses"),
     ("{address: NAME-snk1", "{address: no-such-host.invalid", 3, r"snk1: .*no-such-host\.invalid"),
-    ("{address: NAME-snk1", "{address: NAME-snk1, user: nobody", 3, r"snk1: .*nobody"),
+    ("{address: NAME-snk1", "{address: NAME-snk1, key: OTHER_KEY", 3, r"snk1: .*refuse.*other_key"),
     ("{address: NAME-snk1", "{address: NAME-snk1, become: sudo", 3, r"snk1: .*sudo"),
     ("{address: NAME-snk1", "{address: NAME-snk1, capture_dir: /none", 3, r"snk1: cannot use /none for captures"),
     ("{address: NAME-snk1", "{address: NAME-snk1, capture_dir: /run/lcsmall", 3, r"snk1: a capture of \d+ packets needs"),
@@ -73,7 +74,10 @@ def test_a_wrong_inventory_is_refused(testbed, tmp_path: Path, old: str, new: st
     hosts = tmp_path / "hosts.yaml"
     text = Path(testbed.hosts_file).read_text()
     assert old.replace("NAME", name) in text
-    hosts.write_text(text.replace(old.replace("NAME", name), new.replace("NAME", name)))
+    other_key = tmp_path / "other_key"
+    asyncssh.generate_private_key("ssh-ed25519").write_private_key(other_key)
+    new = new.replace("NAME", name).replace("OTHER_KEY", str(other_key))
+    hosts.write_text(text.replace(old.replace("NAME", name), new))
     done = labconsole("run", "--duration", "1", hosts=hosts, store=tmp_path / "s.sqlite")
     expect(testbed, done, status, message)
     assert lab_state(name) == before

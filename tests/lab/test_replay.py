@@ -1,0 +1,116 @@
+"""A plan headless: dry run, interruption, resume by meaning, extension, and what ends up in the store."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import COMMAND, lab_state, labconsole, records, wait_until
+
+from labconsole import lab
+
+PLAN = """\
+plan: small
+platforms: [raw, container]
+frame_sizes: [64, 1500]
+targets: [5Mbit]
+sources: [1]
+duration_s: 0.3
+repetitions: 2
+settle_s: 0
+drain_s: 0.2
+seed: 7
+"""
+
+
+@pytest.fixture(scope="module")
+def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
+    name = f"plan{os.getpid()}"
+    yield lab.up(lab.LabSpec(name=name, sources=1))
+    lab.down(name)
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(PLAN)
+    return path
+
+
+def points(store: Path) -> list[tuple[int, int]]:
+    runs = records(labconsole("runs", "--json", "--limit", "1000", store=store))
+    return sorted((run["plan"]["point"], run["plan"]["repetition"]) for run in runs)
+
+
+ALL = [(point, repetition) for point in range(4) for repetition in (1, 2)]
+
+
+def test_a_dry_run_lists_the_points_and_touches_nothing(testbed, plan: Path, tmp_path: Path):
+    done = labconsole("replay", str(plan), "--dry-run", hosts=testbed.hosts_file, store=tmp_path / "s.sqlite")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert len(lines) == 9
+    assert "8 of 8 trials to take (0 stored already)" in lines[-1]
+    machine = labconsole("replay", str(plan), "--dry-run", "--json", hosts=testbed.hosts_file, store=tmp_path / "s.sqlite")
+    assert json.loads(machine.stdout.splitlines()[-1])["remaining"] == 8
+
+
+def test_an_interrupted_plan_resumes_to_the_same_set_of_runs(testbed, plan: Path, tmp_path: Path):
+    store, before = tmp_path / "s.sqlite", lab_state(testbed.spec.name)
+    process = subprocess.Popen(
+        [*COMMAND, "replay", str(plan), "--hosts", str(testbed.hosts_file), "--store", str(store), "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    first = [process.stdout.readline() for _ in range(3)]
+    assert all(json.loads(line)["verdict"]["status"] != "invalid" for line in first)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    wait_until(lambda: lab_state(testbed.spec.name) == before, timeout_s=3, what="something was left on a node")
+    done_before = points(store)
+    assert 3 <= len(done_before) < 8
+
+    done = labconsole("replay", str(plan), "--json", hosts=testbed.hosts_file, store=store)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["skipped"], summary["taken"]) == (len(done_before), 8 - len(done_before))
+    assert points(store) == ALL
+
+    again = labconsole("replay", str(plan), "--json", hosts=testbed.hosts_file, store=store)
+    assert json.loads(again.stdout.splitlines()[-1])["taken"] == 0
+
+    plan.write_text("# a remark changes no meaning\n" + PLAN.replace("repetitions: 2", "repetitions: 3"))
+    longer = labconsole("replay", str(plan), "--json", hosts=testbed.hosts_file, store=store)
+    assert json.loads(longer.stdout.splitlines()[-1])["taken"] == 4
+    assert lab_state(testbed.spec.name) == before
+
+
+def test_two_processes_never_share_the_testbed(testbed, plan: Path, tmp_path: Path):
+    store = tmp_path / "s.sqlite"
+    process = subprocess.Popen(
+        [*COMMAND, "replay", str(plan), "--hosts", str(testbed.hosts_file), "--store", str(store), "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.readline()
+    second = labconsole("replay", str(plan), hosts=testbed.hosts_file, store=tmp_path / "t.sqlite")
+    assert second.returncode == 3
+    assert "has this node since" in second.stderr
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130, errors
+
+
+def test_progress_for_people_names_each_run_and_the_time_left(testbed, plan: Path, tmp_path: Path):
+    done = labconsole("replay", str(plan), hosts=testbed.hosts_file, store=tmp_path / "s.sqlite")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("measured") == 8
+    assert "8/8" in done.stderr
+    assert "small: done; 8 taken" in done.stdout
+    listing = labconsole("runs", store=tmp_path / "s.sqlite")
+    assert len(listing.stdout.splitlines()) == 9
