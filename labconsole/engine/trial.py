@@ -20,6 +20,7 @@ from labconsole.engine.events import Event, Phase, PhaseChanged
 from labconsole.engine.live import LiveStreams
 from labconsole.engine.observations import Snapshot, StreamSeen, TrialSeen, parse_snapshot
 from labconsole.engine.ports import AgentLink
+from labconsole.engine.together import together
 from labconsole.errors import LabError, NodeError, NodeLost
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record import Failure
@@ -35,6 +36,9 @@ START_LEAD_S = 0.05
 
 DRAIN_CAP_S = 10.0
 """The longest wait, beyond drain_s, for counters to stand still (slow NICs update theirs every 1-2 s)."""
+
+STILL_S = 0.1
+"""Counters that do not move for this long stand still; the shortest drain_s that an inventory may ask for."""
 
 COUNT_SLACK_RATIO = 0.02
 COUNT_SLACK_S = 0.05
@@ -153,11 +157,10 @@ class Trial:
     async def _take(self, stack: AsyncExitStack) -> None:
         clock = _Stopwatch(self.seen.timeline)
         self._phase(Phase.ARMING)
-        self._operation = "generator.prepare"
-        await self._prepare_generators(stack)
+        self._operation = "arm"
+        # Senders are armed and tcpdumps started at the same time: neither needs the other, and both take their time.
+        await together([self._prepare_generators(stack), self._start_captures(stack)])
         self.seen.before = await self._read_counters()
-        self._operation = "capture.start"
-        await self._start_captures(stack)
         if self._request.observe == "quiet":
             await self._quiet(stack)
         clock.lap("arm_s")
@@ -205,21 +208,13 @@ class Trial:
     async def _on_each(
         self, nodes: Sequence[str], op: str, args: Callable[[str], dict[str, Any] | None], *, timeout_s: float = 30.0
     ) -> dict[str, dict[str, Any]]:
-        """Ask several nodes at once. Raises the first error after all have answered, so that none is left half-way."""
+        """Ask several nodes at once."""
         results: dict[str, dict[str, Any]] = {}
-        errors: list[LabError] = []
 
         async def ask(node: str) -> None:
-            try:
-                results[node] = await self._links[node].request(op, args(node), timeout_s=timeout_s)
-            except LabError as exc:
-                errors.append(exc)
+            results[node] = await self._links[node].request(op, args(node), timeout_s=timeout_s)
 
-        async with asyncio.TaskGroup() as group:
-            for node in nodes:
-                group.create_task(ask(node))
-        if errors:
-            raise errors[0]
+        await together(ask(node) for node in nodes)
         return results
 
     async def _read_counters(self, *, surviving: bool = False) -> dict[str, Snapshot]:
@@ -234,12 +229,7 @@ class Trial:
                     raise
                 self._note_failure(exc)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for node in self._nodes():
-                    group.create_task(read(node))
-        except* LabError as errors:
-            raise _first(errors) from None
+        await together(read(node) for node in self._nodes())
         return snapshots
 
     def _generator_args(self, node: str) -> dict[str, Any]:
@@ -304,12 +294,7 @@ class Trial:
                 },
             )
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for index, stream in enumerate(self._streams):
-                    group.create_task(start(index, stream))
-        except* LabError as errors:
-            raise _first(errors) from None
+        await together(start(index, stream) for index, stream in enumerate(self._streams))
 
     async def _quiet(self, stack: AsyncExitStack) -> None:
         """The UUT samples into its own memory while traffic runs: watching it can cause the loss one measures."""
@@ -375,13 +360,11 @@ class Trial:
         """
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        async with asyncio.TaskGroup() as group:
-            for stream in self._streams:
-                group.create_task(self._let_go(stream.sink.node, "capture.drain", {"capture": stream.name}))
-            group.create_task(asyncio.sleep(self._settings.drain_s))
+        drains = [self._let_go(s.sink.node, "capture.drain", {"capture": s.name}) for s in self._streams]
+        await together([*drains, asyncio.sleep(self._settings.drain_s - STILL_S)])
         previous = await self._still_counts()
         while True:
-            await asyncio.sleep(min(0.1, self._settings.drain_s))
+            await asyncio.sleep(STILL_S)
             current = await self._still_counts()
             if current == previous:
                 return True
@@ -412,9 +395,7 @@ class Trial:
                 # The sink's counters still stand; the verdict says that the capture is missing.
                 self.seen.notes.append({"node": exc.node, "kind": "capture_failed", "detail": exc.message})
 
-        async with asyncio.TaskGroup() as group:
-            for seen in self.seen.streams:
-                group.create_task(stop(seen))
+        await together(stop(seen) for seen in self.seen.streams)
 
     async def _let_go(self, node: str, op: str, args: dict[str, Any]) -> None:
         """Ask a node to end something. A node that cannot answer ends it by itself when its link ends."""
@@ -423,15 +404,6 @@ class Trial:
         except NodeError as exc:
             if getattr(exc, "code", None) not in ("no_such_capture", "not_prepared"):
                 self.seen.notes.append({"node": node, "kind": "cleanup", "detail": f"{op}: {exc.message}"})
-
-
-def _first(errors: BaseExceptionGroup[LabError]) -> LabError:
-    """The first leaf of a group: one sentence is what a user can act on."""
-    leaf: BaseException = errors
-    while isinstance(leaf, BaseExceptionGroup):
-        leaf = leaf.exceptions[0]
-    assert isinstance(leaf, LabError)
-    return leaf
 
 
 class _Stopwatch:
