@@ -9,12 +9,13 @@ from typing import Any
 
 import asyncssh
 
-from labconsole.agent.wire import MAX_LINE_BYTES, WireError, encode
+from labconsole.agent.wire import MAX_LINE_BYTES, encode
 from labconsole.engine.ports import AgentEvent
 from labconsole.errors import AgentError, CapabilityMissing, NodeError, NodeLost, NodeUnreachable
 from labconsole.model.inventory import Inventory
 from labconsole.nodes.dial import Dialled, dial
-from labconsole.nodes.inbound import check_clock, check_event, check_reply
+from labconsole.nodes.inbound import check_event
+from labconsole.nodes.replies import check_reply
 from labconsole.nodes.route import find_route
 from labconsole.nodes.session import AgentSession
 from labconsole.nodes.startup import explain, too_old, version_command
@@ -27,6 +28,9 @@ PINGS = 5
 PROBE_S = 5.0
 MAX_NOTES = 10
 """How often one link's oddities are logged; a node could send them by the thousand."""
+
+
+_NOTHING: tuple[str, None] = ("", None)
 
 
 class NodeLink:
@@ -56,7 +60,7 @@ class NodeLink:
         self._channel = channel
         self._session = session
         self._on_event = on_event
-        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._pending: dict[int, tuple[str, asyncio.Future[dict[str, Any]]]] = {}
         self._last_id = 0
         self._closing = False
         self._notes = 0
@@ -67,7 +71,8 @@ class NodeLink:
     async def request(self, op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
         """Ask the agent and return its ``ok``. Raises AgentError (it refused) or NodeLost (gone, or no answer in time).
 
-        The content of ``ok`` is the node's word: checked for form only.
+        What it returns is as docs/agent-protocol.md describes it: an answer that is not ends the link, and NodeLost
+        says what was wrong with it.
         """
         if self._closing and op != "close":
             raise NodeLost(self.name, "the link was closed", operation=op)
@@ -79,7 +84,7 @@ class NodeLink:
         if len(line) > MAX_LINE_BYTES:
             raise AgentError(self.name, f"{op} is too long to send", code="bad_request", operation=op)
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._pending[number] = answer
+        self._pending[number] = (op, answer)
         try:
             self._write(line, op)
             async with asyncio.timeout(timeout_s):
@@ -92,7 +97,7 @@ class NodeLink:
             self._pending.pop(number, None)
         error = reply.get("error")
         if error is not None:
-            raise AgentError(self.name, error["message"], code=error["code"], operation=op, detail=error.get("detail"))
+            raise AgentError(self.name, error["message"], code=error["code"], operation=op, detail=error["detail"])
         ok: dict[str, Any] = reply["ok"]
         return ok
 
@@ -103,11 +108,7 @@ class NodeLink:
             wall_ns, sent_ns = time.time_ns(), time.monotonic_ns()
             reply = await self.request("ping", timeout_s=10.0)
             round_trip_ns = time.monotonic_ns() - sent_ns
-            try:
-                node_monotonic_ns, node_wall_ns = check_clock(reply)
-            except WireError as exc:
-                self._session.end(f"sent something that is not of the protocol (ping: {exc.message})")
-                raise NodeLost(self.name, self._session.ended.result(), operation="ping") from exc
+            node_monotonic_ns, node_wall_ns = reply["monotonic_ns"], reply["wall_ns"]
             if best is None or round_trip_ns < best:
                 best = round_trip_ns
                 # The node read its clocks at some moment of the round trip; its middle is wrong by half of it at most.
@@ -137,8 +138,8 @@ class NodeLink:
     async def _say_goodbye(self) -> None:
         try:
             reply = await self.request("close", timeout_s=CLOSE_S)
-            for failed in reply.get("failed") or ():
-                log.warning("%s: not undone: %s", self.name, clean(failed))
+            for failed in reply["failed"]:
+                log.warning("%s: not undone: %s", self.name, failed)
             self._channel.write_eof()
             async with asyncio.timeout(CLOSE_S):
                 await asyncio.shield(self._session.ended)
@@ -169,12 +170,12 @@ class NodeLink:
                 log.exception("%s: whoever listens failed on an event %s", self.name, kind)
             return
         number = message.get("id")
-        answer = self._pending.get(number) if type(number) is int else None
+        op, answer = self._pending.get(number, _NOTHING) if type(number) is int else _NOTHING
         if answer is None or answer.done():
             self.unknown_replies += 1
             self._note("an answer to nothing that was asked: %s", number)
             return
-        check_reply(message)
+        check_reply(op, message)
         answer.set_result(message)
 
     def _note(self, text: str, value: object) -> None:
@@ -184,7 +185,7 @@ class NodeLink:
 
     def _on_ended(self, ended: asyncio.Future[str]) -> None:
         reason = ended.result()
-        for answer in self._pending.values():
+        for _, answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(_Ended(reason))
         if not self._closing:

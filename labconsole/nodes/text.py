@@ -33,6 +33,24 @@ def clean(text: object, limit: int = 400) -> str:
     return line if len(line) <= limit else line[: max(0, limit - 1)].rstrip() + "…"
 
 
+class _Kept(dict[int, int | None]):
+    """What str.translate leaves of each character, remembered for the common ones."""
+
+    def __missing__(self, code: int) -> int | None:
+        kept = code if code in (9, 10) or _printable(chr(code)) else None
+        if code < 0x3000:
+            self[code] = kept
+        return kept
+
+
+_KEPT = _Kept()
+
+
+def clean_lines(text: str) -> str:
+    """``text`` without what is not printable, line feeds and tabs excepted. Nothing else of it is lost."""
+    return text if text.isprintable() else text.translate(_KEPT)
+
+
 def _printable(char: str) -> bool:
     return unicodedata.category(char) not in _UNPRINTABLE
 

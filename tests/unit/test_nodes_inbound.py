@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labconsole.agent.wire import WireError
-from labconsole.nodes.inbound import check_clock, check_event, check_hello, check_reply
+from labconsole.nodes.inbound import check_event, check_hello
 
 NUMBERS = list(range(25))
 COUNTERS = {
@@ -22,11 +22,18 @@ LINK = {
     "namespace": "", "index": 2, "name": "eth1", "mac": "02:00:00:00:00:01", "mtu": 1500, "kind": None, "driver": None,
     "up": True, "carrier": None, "speed_bps": None, "pause": None,
 }  # fmt: skip
+RESULT = {
+    "stream": "s1", "generator": "afpacket", "version": "1 (sendmmsg)", "interface": "eth1", "sent_packets": 7,
+    "errors": 0, "error_text": None, "started_monotonic_ns": 3, "stopped_monotonic_ns": 9, "started_wall_ns": 4,
+    "elapsed_ns": 7, "idle_ns": None, "delay_ns": 1, "burst_packets": 1, "requested_count": None,
+    "stopped_by": "duration", "raw": None,
+}  # fmt: skip
 GOOD: list[dict[str, Any]] = [
     COUNTERS,
     {"event": "links", "links": [LINK]},
     {"event": "generator", "monotonic_ns": 5, "streams": [{"stream": "s1", "sent_packets": 7, "errors": 0}]},
-    {"event": "generator.done", "streams": [{"stream": "s1", "sent_packets": 7, "duration_ns": 9, "pps": 1.5}]},
+    {"event": "generator.done", "streams": [RESULT]},
+    {"event": "generator.done", "streams": [], "error": {"code": "pktgen_failed", "message": "it hangs"}},
     {"event": "capture.died", "capture": "s1", "message": "no room"},
     {"event": "notice", "code": "x", "message": "y"},
 ]
@@ -66,6 +73,12 @@ ROW = ("namespaces", "", 0)
         counters("wall_ns", 1.0),
         counters("missed", "0"),
         counters("late", 1),
+        {key: value for key, value in COUNTERS.items() if key != "missed"},
+        counters("more", [float("nan")]),
+        counters(*ROW, None),
+        counters(*ROW, "ab"),
+        counters(*ROW, 0, True),
+        counters(*ROW, 0, 2**31),
         counters("namespaces", []),
         counters("namespaces", {"\x1b[31m": []}),
         counters("namespaces", {"n" * 300: []}),
@@ -91,17 +104,28 @@ ROW = ("namespaces", "", 0)
         {"event": "links", "links": [{**LINK, "pause": float("nan")}]},
         {"event": "links", "links": [LINK] * 5000},
         {"event": "generator", "monotonic_ns": 5, "streams": [{"stream": "s1", "sent_packets": -7}]},
-        {"event": "generator", "monotonic_ns": 5, "streams": [{"sent_packets": 7}]},
-        {"event": "generator.done", "streams": [{"stream": "s1", "x": 10**30}]},
-        {"event": "generator.done", "streams": [{"stream": "s1", "x": [[[[[[[[1]]]]]]]]}]},
-        {"event": "generator.done", "streams": [{"stream": "s1", "x": [0] * 200_000}]},
+        {"event": "generator", "monotonic_ns": 5, "streams": [{"sent_packets": 7, "errors": 0}]},
+        {"event": "generator", "monotonic_ns": 5, "streams": [{"stream": "s1", "errors": 0}]},
+        {"event": "generator.done", "streams": [{**RESULT, "sent_packets": 2**63}]},
+        {"event": "generator.done", "streams": [{**RESULT, "elapsed_ns": 1.5}]},
+        {"event": "generator.done", "streams": [{**RESULT, "stopped_by": None}]},
+        {"event": "generator.done", "streams": [{**RESULT, "x": 10**30}]},
+        {"event": "generator.done", "streams": [{**RESULT, "x": [[[[[[[[1]]]]]]]]}]},
+        {"event": "generator.done", "streams": [{**RESULT, "x": [0] * 200_000}]},
         {"event": "capture.died", "capture": 1, "message": "x"},
         {"event": "notice", "code": "x"},
+        {"event": "notice", "code": "x", "message": "y", "more": float("inf")},
+        {"event": "notice", "code": "x", "message": "y", "\x07": 1},
     ],
 )
 def test_an_event_that_is_not_as_described_is_refused(event: dict[str, Any]) -> None:
     with pytest.raises(WireError):
         check_event(event)
+
+
+def test_a_complaint_names_the_kind_of_event() -> None:
+    with pytest.raises(WireError, match="^links: index is not a whole number"):
+        check_event({"event": "links", "links": [{**LINK, "index": "2"}]})
 
 
 def test_names_and_sentences_are_cleaned() -> None:
@@ -137,18 +161,3 @@ def test_a_hello_of_another_protocol_is_refused() -> None:
     for change in ({"protocol": 2}, {"protocol": None}, {"pid": "1"}, {"monotonic_ns": -1}, {"kernel": []}):
         with pytest.raises(WireError):
             check_hello({**hello, **change})
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [{}, {"ok": []}, {"ok": None}, {"error": "x"}, {"error": {"code": 1, "message": ""}}, {"error": {"code": ""}}],
-)
-def test_a_reply_is_an_object_or_an_error_with_code_and_message(reply: dict[str, Any]) -> None:
-    with pytest.raises(WireError):
-        check_reply({"id": 1, **reply})
-
-
-def test_clocks_are_whole_nanoseconds() -> None:
-    assert check_clock({"monotonic_ns": 1, "wall_ns": 2}) == (1, 2)
-    with pytest.raises(WireError):
-        check_clock({"monotonic_ns": 1.0, "wall_ns": 2})

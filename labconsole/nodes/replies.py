@@ -1,0 +1,206 @@
+"""What an agent answers, checked operation by operation before whoever asked sees it.
+
+Every key that docs/agent-protocol.md promises must be there with its type; unknown ones need only be plain, so that an
+agent may say more than this console knows. An operation without a description here has a plain answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labconsole.agent.sequence import MAX_RUN_LENGTHS, SEQUENCE_MODULUS
+from labconsole.agent.wire import MAX_LINE_BYTES, WireError
+from labconsole.nodes.checks import (
+    Check,
+    amount,
+    bad,
+    count,
+    fields,
+    flag,
+    listed,
+    mapping,
+    maybe,
+    name,
+    plain,
+    printable,
+    sentence,
+    whole,
+)
+from labconsole.nodes.inbound import LINKS, MAX_CPUS, MAX_STREAMS, RESULTS, check_statistics
+from labconsole.nodes.text import clean_lines
+
+MAX_CODE = 64
+MAX_DETAIL_ITEMS = 1000
+MAX_ARGUMENTS = 256
+MAX_FAILURES = 10_000
+MAX_ROUTES = 100_000
+MAX_SETTINGS = 10_000
+MAX_CAPTURED_STREAMS = 1024
+"""As many as an agent counts each for itself."""
+MAX_OUTPUT = 1024 * 1024
+"""Characters of a program's output: an agent keeps that many bytes."""
+_MAX_DIGITS = 19
+"""Of a run length: 2^63 has so many."""
+
+_PLAIN = plain(characters=MAX_LINE_BYTES)
+
+
+def check_reply(op: str, message: dict[str, Any]) -> None:
+    """Check the reply to ``op`` in place: ``ok`` as described, or ``error`` with code, message and a plain detail.
+
+    Raises WireError naming the operation and what is wrong.
+    """
+    try:
+        if "error" in message:
+            message["error"] = _error(message["error"], "error")
+        else:
+            ok = message.get("ok")
+            if type(ok) is not dict:
+                raise bad("ok", "is not an object")
+            message["ok"] = _CHECKS.get(op, _PLAIN)(ok, "ok")
+    except WireError as exc:
+        raise WireError(exc.code, f"{op}: {exc.message}") from None
+
+
+def _code(value: Any, where: str) -> str:
+    if type(value) is not str or not value.isprintable() or len(value) > MAX_CODE:
+        raise bad(where, "is not a word")
+    return value
+
+
+_ERROR_FIELDS = fields({"code": _code, "message": sentence, "detail": plain(most=MAX_DETAIL_ITEMS)})
+
+
+def _error(value: Any, where: str) -> Any:
+    if type(value) is dict:
+        value.setdefault("detail", None)
+    return _ERROR_FIELDS(value, where)
+
+
+def _output(value: Any, where: str) -> str:
+    # Refused, not cut: half an output that looks like a whole one would be a lie.
+    if type(value) is not str or len(value) > MAX_OUTPUT:
+        raise bad(where, f"is not text of at most {MAX_OUTPUT} characters")
+    return clean_lines(value)
+
+
+def _statistics(value: Any, where: str) -> Any:
+    check_statistics(value, named=True)
+    return value
+
+
+def _run_length(key: str) -> bool:
+    return key.isascii() and key.isdigit() and len(key) <= _MAX_DIGITS
+
+
+_NUMBER = whole(0, SEQUENCE_MODULUS - 1)
+_PORT = whole(0, 65535)
+_SENTENCES = listed(sentence, MAX_FAILURES)
+
+_SEQUENCE = fields(
+    {
+        "first": _NUMBER,
+        "last": _NUMBER,
+        "expected_packets": count,
+        "lost_packets": count,
+        "lost_runs": mapping(_run_length, count, MAX_RUN_LENGTHS),
+        "reordered_packets": count,
+        "duplicate_packets": count,
+    }
+)
+_GAPS = fields({"min": count, "mean": amount, "p50": count, "p99": count, "max": count})
+_CAPTURED_STREAM = fields(
+    {
+        "source_ip": name,
+        "sink_ip": name,
+        "udp_source_port": _PORT,
+        "udp_sink_port": _PORT,
+        "packets": count,
+        "bytes": count,
+        "first_at_ns": maybe(count),
+        "last_at_ns": maybe(count),
+        "sequence": maybe(_SEQUENCE),
+        "sequence_error": maybe(sentence),
+        "gap_ns": maybe(_GAPS),
+        "gaps_exact": flag,
+        "backward_steps": count,
+        "pps": maybe(amount),
+        "frame_bps": maybe(amount),
+    }
+)
+_ANALYSIS = fields(
+    {
+        "format": name,
+        "link_type": maybe(sentence),
+        "packets": count,
+        "bytes": count,
+        "first_at_ns": maybe(count),
+        "last_at_ns": maybe(count),
+        "duration_ns": maybe(count),
+        "truncated": flag,
+        "corrupt_at_byte": maybe(count),
+        "corrupt_reason": maybe(sentence),
+        "read_bytes": count,
+        "other_packets": count,
+        "unlisted_stream_packets": count,
+        "untimed_packets": count,
+        "pps": maybe(amount),
+        "frame_bps": maybe(amount),
+        "streams": listed(_CAPTURED_STREAM, MAX_CAPTURED_STREAMS),
+    }
+)
+_PREPARED = fields(
+    {
+        "stream": name,
+        "generator": name,
+        "version": maybe(name),
+        "interface": name,
+        "burst_packets": maybe(count),
+        "cpus": maybe(listed(count, MAX_CPUS)),
+    }
+)
+_NET_READ = fields({"sysctls": mapping(printable, sentence, MAX_SETTINGS)})
+_TABLE = listed(plain(most=100), MAX_ROUTES)
+
+
+def _net_read(value: Any, where: str) -> Any:
+    # Long tables are there only when they were asked for.
+    tables = {key: _TABLE(value.pop(key), key) for key in ("routes", "neighbours") if key in value}
+    return {**_NET_READ(value, where), **tables}
+
+
+_CHECKS: dict[str, Check] = {
+    "ping": fields({"monotonic_ns": count, "wall_ns": count}),
+    "facts": plain(),
+    "links": fields({"links": LINKS}),
+    "lease.take": fields({"since_wall_ns": count}),
+    "lease.release": fields({}),
+    "counters.read": fields({"monotonic_ns": count, "wall_ns": count, "namespaces": _statistics}),
+    "counters.start": fields({}),
+    "counters.stop": fields({}),
+    "counters.quiet": fields({"samples": count, "missed": count}),
+    "generator.prepare": fields({"streams": listed(_PREPARED, MAX_STREAMS)}),
+    "generator.start": fields({}),
+    "generator.wait": fields({"streams": RESULTS}),
+    "generator.stop": fields({}),
+    "generator.close": fields({"streams": RESULTS}),
+    "capture.start": fields({"path": sentence, "argv": listed(sentence, MAX_ARGUMENTS), "tcpdump": maybe(name)}),
+    "capture.drain": fields({"packets": count}),
+    "capture.stop": fields(
+        {
+            "captured_packets": maybe(count),
+            "received_by_filter_packets": maybe(count),
+            "dropped_kernel_packets": maybe(count),
+            "dropped_interface_packets": maybe(count),
+            "file_bytes": count,
+            "analysis": _ANALYSIS,
+            "kept_path": maybe(sentence),
+        }
+    ),
+    "net.apply": fields({}),
+    "net.undo": fields({"failed": _SENTENCES}),
+    "net.read": _net_read,
+    "exec": fields({"exit_status": whole(-255, 255), "stdout": _output, "stderr": _output, "truncated": flag}),
+    "watchdog": fields({}),
+    "close": fields({"failed": _SENTENCES}),
+}
