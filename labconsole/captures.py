@@ -31,7 +31,7 @@ def analyze_path(path: str | os.PathLike[str], *, use_numpy: bool | None = None)
         follower = CaptureFollower(name, _numpy_runs() if use_numpy else None)
         report = follower.finish()
     except NotACapture as exc:
-        raise CaptureFormatError(f"{name} {exc}; allowed: pcap (micro- or nanoseconds), pcapng, not compressed") from exc
+        raise CaptureFormatError(f"{name} {exc}; allowed: pcap (µs or ns) and pcapng, not compressed") from exc
     except OSError as exc:
         raise CaptureFormatError(f"{name} cannot be read: {exc.strerror or exc}") from exc
     return {"file": name, **report}
@@ -72,7 +72,8 @@ def format_analysis(report: dict[str, Any]) -> str:
         if report[key]:
             lines.append(f"             {_thin(report[key])} packets {text}")
     if report["corrupt_at_byte"] is not None:
-        lines.append(f"damaged      at byte {report['corrupt_at_byte']}: {report['corrupt_reason']}; counted up to there")
+        where, why = report["corrupt_at_byte"], report["corrupt_reason"]
+        lines.append(f"damaged      at byte {where}: {why}; counted up to there")
     elif report["truncated"]:
         lines.append(f"truncated    after byte {report['read_bytes']}: the last record is cut off and not counted")
     for stream in report["streams"]:
@@ -82,8 +83,9 @@ def format_analysis(report: dict[str, Any]) -> str:
 
 def _format_stream(stream: dict[str, Any]) -> list[str]:
     sequence, gap_ns = stream["sequence"], stream["gap_ns"]
+    source = f"{stream['source_ip']}:{stream['udp_source_port']}"
     lines = [
-        f"stream       {stream['source_ip']}:{stream['udp_source_port']} > {stream['sink_ip']}:{stream['udp_sink_port']}",
+        f"stream       {source} > {stream['sink_ip']}:{stream['udp_sink_port']}",
         f"  packets    {_thin(stream['packets'])}",
     ]
     if sequence is None:

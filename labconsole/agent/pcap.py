@@ -12,7 +12,9 @@ orders. A reader never allocates by what a file claims: it only moves on inside 
 from __future__ import annotations
 
 import struct
-from typing import Callable, NamedTuple, Optional, Tuple
+from typing import Callable, List, NamedTuple, Optional, Set, Tuple, Union
+
+Buffer = Union[bytes, bytearray]
 
 MAX_RECORD_BYTES = 256 * 1024 * 1024
 """A record that claims more is damage, not a packet: no link has such frames and libpcap refuses them as well."""
@@ -82,7 +84,7 @@ class Interface:
         self.offset_ns = offset_ns
         # 0 where a unit is no whole number of nanoseconds (binary or finer resolutions): those go one by one
         self.unit_ns = 0 if 1_000_000_000 % units_per_s else 1_000_000_000 // units_per_s
-        self.layout = None  # type: Optional[RecordLayout]
+        self.layout: Optional[RecordLayout] = None
 
     def to_ns(self, units: int) -> int:
         """A time stamp in this interface's units as ns since 1970, rounded down."""
@@ -98,22 +100,22 @@ class CaptureReader:
     """
 
     def __init__(self) -> None:
-        self.format = None  # type: Optional[str]
+        self.format: Optional[str] = None
         self._opened = False
-        self.corrupt_reason = None  # type: Optional[str]
-        self.link_types = set()  # type: set
+        self.corrupt_reason: Optional[str] = None
+        self.link_types: Set[int] = set()
         self.frame_start = 0
         self.captured_bytes = 0
         self.original_bytes = 0
-        self.at_ns = None  # type: Optional[int]
+        self.at_ns: Optional[int] = None
         self.interface = Interface(0, 0, 1_000_000, 0)
-        self.layout = None  # type: Optional[RecordLayout]
-        self._interfaces = []  # type: list
+        self.layout: Optional[RecordLayout] = None
+        self._interfaces: List[Interface] = []
         self._order = "<"
         self._record = struct.Struct("<IIII")
         self._u32 = struct.Struct("<I")
 
-    def advance(self, buffer: bytes, start: int, end: int) -> Tuple[int, bool]:
+    def advance(self, buffer: Buffer, start: int, end: int) -> Tuple[int, bool]:
         """(position after what was read, whether that was a packet). An unchanged position: more bytes are needed.
 
         Raises NotACapture on the first call if the buffer begins like no capture.
@@ -124,7 +126,7 @@ class CaptureReader:
             return self._advance_pcap(buffer, start, end)
         return self._advance_pcapng(buffer, start, end)
 
-    def _open(self, buffer: bytes, start: int, end: int) -> Tuple[int, bool]:
+    def _open(self, buffer: Buffer, start: int, end: int) -> Tuple[int, bool]:
         magic = bytes(buffer[start : min(start + 4, end)])
         if magic == _SECTION_MAGIC:
             self.format, self._opened = "pcapng", True
@@ -139,14 +141,12 @@ class CaptureReader:
         # the upper half of the link type word carries frame check sequence bits
         snap_bytes, link_type = struct.unpack_from(order + "II", buffer, start + 16)
         self.interface = Interface(link_type & 0xFFFF, snap_bytes, 1_000_000_000 // unit_ns, 0)
-        self.layout = RecordLayout(
-            16, tuple(range(8, 16)), 0, 4, order == "<", 1_000_000_000, unit_ns, 0
-        )
+        self.layout = RecordLayout(16, tuple(range(8, 16)), 0, 4, order == "<", 1_000_000_000, unit_ns, 0)
         self.link_types.add(self.interface.link_type)
         self._record = struct.Struct(order + "IIII")
         return start + 24, False
 
-    def _advance_pcap(self, buffer: bytes, start: int, end: int) -> Tuple[int, bool]:
+    def _advance_pcap(self, buffer: Buffer, start: int, end: int) -> Tuple[int, bool]:
         if end - start < 16:
             return start, False
         seconds, fraction, captured, original = self._record.unpack_from(buffer, start)
@@ -162,7 +162,7 @@ class CaptureReader:
         self.at_ns = seconds * 1_000_000_000 + fraction * self.interface.unit_ns
         return following, True
 
-    def _advance_pcapng(self, buffer: bytes, start: int, end: int) -> Tuple[int, bool]:
+    def _advance_pcapng(self, buffer: Buffer, start: int, end: int) -> Tuple[int, bool]:
         if end - start < 12:
             return start, False
         if buffer[start : start + 4] == _SECTION_MAGIC:
@@ -181,7 +181,7 @@ class CaptureReader:
         if start + length > end:
             return start, False
         packet = False
-        if kind == _ENHANCED_PACKET or kind == _OLD_PACKET:
+        if kind in (_ENHANCED_PACKET, _OLD_PACKET):
             packet = self._packet(buffer, start, length, kind)
         elif kind == _SIMPLE_PACKET:
             packet = self._simple_packet(buffer, start, length)
@@ -189,7 +189,7 @@ class CaptureReader:
             self._describe_interface(buffer, start, length)
         return (start if self.corrupt_reason else start + length), packet
 
-    def _packet(self, buffer: bytes, start: int, length: int, kind: int) -> bool:
+    def _packet(self, buffer: Buffer, start: int, length: int, kind: int) -> bool:
         if length < 32:
             self.corrupt_reason = "a packet block of %d bytes is shorter than its own header" % length
             return False
@@ -210,7 +210,7 @@ class CaptureReader:
         self.at_ns = self.interface.to_ns(high << 32 | low)
         return True
 
-    def _simple_packet(self, buffer: bytes, start: int, length: int) -> bool:
+    def _simple_packet(self, buffer: Buffer, start: int, length: int) -> bool:
         if length < 16 or not self._interfaces:
             self.corrupt_reason = "a simple packet block has no %s" % ("interface" if length >= 16 else "header")
             return False
@@ -224,7 +224,7 @@ class CaptureReader:
         self.at_ns = None
         return True
 
-    def _describe_interface(self, buffer: bytes, start: int, length: int) -> None:
+    def _describe_interface(self, buffer: Buffer, start: int, length: int) -> None:
         if length < 20:
             self.corrupt_reason = "an interface description of %d bytes is too short" % length
             return
@@ -244,7 +244,7 @@ class CaptureReader:
             position += 4 + (size + 3) // 4 * 4
         interface = Interface(link_type, snap_bytes, units_per_s, offset_s * 1_000_000_000)
         if interface.unit_ns:
-            constant = tuple(range(0, 12)) + tuple(range(20, 28))
+            constant = tuple(range(12)) + tuple(range(20, 28))
             unit_ns, base_ns = interface.unit_ns, interface.offset_ns
             interface.layout = RecordLayout(28, constant, 12, 16, order == "<", unit_ns << 32, unit_ns, base_ns)
         self._interfaces.append(interface)
@@ -263,7 +263,7 @@ class StreamKey(NamedTuple):
 class Dissection(NamedTuple):
     """What one frame is. ``key`` is None for a frame that is not pktgen's; offsets count from the frame's start.
 
-    ``key_bytes`` is (first, last + 1) of the addresses and ports where they lie side by side (no IP options), else None.
+    ``key_bytes`` is (first, last + 1) of addresses and ports where they lie side by side (no IP options), else None.
     """
 
     key: Optional[StreamKey]
@@ -277,10 +277,10 @@ _IPV4, _IPV6 = b"\x08\x00", b"\x86\xdd"
 _FAMILIES = {2: _IPV4, 10: _IPV6, 24: _IPV6, 28: _IPV6, 30: _IPV6}  # Linux, NetBSD/OpenBSD, FreeBSD, Darwin
 
 
-def dissect(buffer: bytes, start: int, captured_bytes: int, link_type: int) -> Dissection:
+def dissect(buffer: Buffer, start: int, captured_bytes: int, link_type: int) -> Dissection:
     """Find pktgen's header in the frame at ``start``; every byte that was looked at is in ``decided_by``."""
     frame = bytes(buffer[start : start + min(captured_bytes, 160)])
-    decided = []  # type: list
+    decided: List[int] = []
 
     def look(offset: int, size: int) -> bytes:
         decided.extend(range(offset, min(offset + size, len(frame))))

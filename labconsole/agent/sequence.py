@@ -15,7 +15,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from operator import sub
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 SEQUENCE_MODULUS = 1 << 32
 MAX_INTERVALS = 1 << 16
@@ -38,15 +38,15 @@ class SequenceTracker:
 
     def __init__(self) -> None:
         self.first = 0
-        self.highest = None  # type: Optional[int]
+        self.highest: Optional[int] = None
         self.reordered_packets = 0
         self.duplicate_packets = 0
-        self.error = None  # type: Optional[str]
+        self.error: Optional[str] = None
         # first and highest are unwrapped: they may leave 0..2^32-1 on either side
         self._starts = array("q")
         self._ends = array("q")
-        self._run_lengths = {}  # type: Dict[int, int]
-        self._settled_below = None  # type: Optional[int]
+        self._run_lengths: Dict[int, int] = {}
+        self._settled_below: Optional[int] = None
 
     def add_run(self, first: int, count: int) -> None:
         """``count`` packets arrived one after the other, numbered from ``first`` upwards by one, wrapping at 2^32."""
@@ -72,7 +72,7 @@ class SequenceTracker:
         if last > highest:
             self.highest = last
 
-    def add_forward(self, starts: array, ends: array, highest: int) -> None:
+    def add_forward(self, starts: array[int], ends: array[int], highest: int) -> None:
         """Numbers arrived in rising order up to ``highest``, all but the intervals starts[i]..ends[i] (array "q").
 
         Everything is unwrapped and above the highest so far.
@@ -146,11 +146,11 @@ class SequenceTracker:
             self._run_lengths = {}
 
     @staticmethod
-    def _count_runs(into: Dict[int, int], starts: array, ends: array) -> None:
+    def _count_runs(into: Dict[int, int], starts: array[int], ends: array[int]) -> None:
         for length_less_one, times in Counter(map(sub, ends, starts)).items():
             into[length_less_one + 1] = into.get(length_less_one + 1, 0) + times
 
-    def report(self) -> Tuple[Optional[dict], Optional[str]]:
+    def report(self) -> Tuple[Optional[Dict[str, Any]], Optional[str]]:
         """(the result so far, None), or (None, why there is none)."""
         if self.highest is None:
             return None, "no packet has arrived"
@@ -192,15 +192,15 @@ class GapStatistics:
     def __init__(self) -> None:
         self.gaps = 0
         self.sum_ns = 0
-        self.min_ns = None  # type: Optional[int]
-        self.max_ns = None  # type: Optional[int]
+        self.min_ns: Optional[int] = None
+        self.max_ns: Optional[int] = None
         self.backward_steps = 0
         """Arrivals stamped before the one ahead of them (the clock was stepped): no gap, in no other figure."""
         self.bucketed = False
-        self._counts = {}  # type: Dict[int, int]
-        self._pending = {}  # type: Dict[int, Counter]
+        self._counts: Dict[int, int] = {}
+        self._pending: Dict[int, Counter[int]] = {}
 
-    def pending(self, unit_ns: int) -> Counter:
+    def pending(self, unit_ns: int) -> Counter[int]:
         """Where to count gaps in units of ``unit_ns``; call ``settle`` now and then."""
         counts = self._pending.get(unit_ns)
         if counts is None:
@@ -236,9 +236,11 @@ class GapStatistics:
     def _percentile(self, ordered: Sequence[Tuple[int, int]], percent: int) -> int:
         """Nearest rank: the shortest gap that at least ``percent`` % of the gaps do not exceed."""
         rank = -(-self.gaps * percent // 100)
-        for gap_ns, times in ordered:
+        gap_ns = ordered[-1][0]
+        for candidate_ns, times in ordered:
             rank -= times
             if rank <= 0:
+                gap_ns = candidate_ns
                 break
         if not self.bucketed:
             return gap_ns
@@ -246,7 +248,7 @@ class GapStatistics:
         highest = min(gap_ns + bucket_width(gap_ns) - 1, self.max_ns)  # type: ignore[type-var]
         return (max(gap_ns, self.min_ns) + highest) // 2  # type: ignore[type-var, operator]
 
-    def report(self) -> Optional[dict]:
+    def report(self) -> Optional[Dict[str, Any]]:
         """min, mean, p50, p99, max in ns, or None without a single gap."""
         self.settle(at_least=1)
         if not self.gaps:
@@ -264,15 +266,17 @@ class GapStatistics:
 class StreamCounts:
     """Everything that is counted of one stream."""
 
-    __slots__ = ("bytes", "first_at_ns", "gaps", "last_at_ns", "packets", "previous_at_ns", "sequence", "untimed_packets")
+    __slots__ = (
+        "bytes", "first_at_ns", "gaps", "last_at_ns", "packets", "previous_at_ns", "sequence", "untimed_packets",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.packets = 0
         self.bytes = 0
         self.untimed_packets = 0
-        self.first_at_ns = None  # type: Optional[int]
-        self.last_at_ns = None  # type: Optional[int]
-        self.previous_at_ns = None  # type: Optional[int]
+        self.first_at_ns: Optional[int] = None
+        self.last_at_ns: Optional[int] = None
+        self.previous_at_ns: Optional[int] = None
         self.sequence = SequenceTracker()
         self.gaps = GapStatistics()
 

@@ -2,7 +2,8 @@
 
 The file has 0.1 % loss and some reordering; capinfos looks at neither. Whole processes are timed in turn, start-up and
 imports included (that is what a user waits for), the ratio is the median over the pairs of one run. The rate inside the
-process, without start-up (best of four, beside capinfos' best), is given too: it is what counts for large files and for an agent that already runs.
+process, without start-up (best of four, beside capinfos' best), is given too: it is
+what counts for large files and for an agent that already runs.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def make_capture(path: Path, packets: int, *, kind: str = "lossy") -> None:
     import numpy as np
 
     random = np.random.default_rng(1)
-    frame = bytes.fromhex("020000000102020000000601 0800 4500 05ce 0000 0000 2011 0000 c6120101 c6130101".replace(" ", ""))
+    frame = bytes.fromhex("020000000102020000000601 0800 450005ce000000002011 0000 c6120101 c6130101")
     frame += struct.pack(">HHHH", 9, 9, 1466, 0) + bytes.fromhex("be9be955") + bytes(10)
     loss = {"clean": 0.0, "lossy": 0.001, "half": 0.5, "two-streams": 0.001, "pcapng": 0.001}[kind]
     unfinished = path.with_suffix(".part")
@@ -94,7 +95,8 @@ def seconds(argv: list[str]) -> float:
 
 def in_process_rate(module: str, function: str, path: Path) -> float:
     code = TIMED.format(module=module, function=function)
-    return float(subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, cwd=ROOT).stdout)
+    argv = [sys.executable, "-c", code, str(path)]
+    return float(subprocess.run(argv, check=True, capture_output=True, cwd=ROOT).stdout)
 
 
 def measure(path: Path, pairs: int, packets: int) -> dict:

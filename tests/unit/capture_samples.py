@@ -70,7 +70,8 @@ def pcap(packets: list[Packet], *, order: str = "<", unit_ns: int = 1000, link_t
     for packet in packets:
         frame = packet.frame(link_type)
         seconds, rest_ns = divmod(packet.at_ns, 1_000_000_000)
-        parts.append(struct.pack(order + "IIII", seconds, rest_ns // unit_ns, len(frame), packet.original_bytes) + frame)
+        header = struct.pack(order + "IIII", seconds, rest_ns // unit_ns, len(frame), packet.original_bytes)
+        parts.append(header + frame)
     return b"".join(parts)
 
 
@@ -189,7 +190,8 @@ def naive_report(packets: list[Packet], unit_ns: int = 1000) -> dict:
 def traffic(random: Random, packets: int, *, streams: int, trouble: float) -> list[Packet]:
     """Numbered streams with loss, reordering, copies, jumps, mixed lengths, foreign frames and clock steps."""
     at_ns = 1_700_000_000_000_000_000 - random.randrange(2_000_000_000)
-    next_number = [random.choice([1, 2**32 - random.randrange(1, 200), random.randrange(2**32)]) for _ in range(streams)]
+    near_the_wrap = 2**32 - random.randrange(1, 200)
+    next_number = [random.choice([1, near_the_wrap, random.randrange(2**32)]) for _ in range(streams)]
     usual_gap_ns = random.choice([700, 7_000, 300_000, 40_000_000])
     made: list[Packet] = []
     turn = 0
