@@ -275,7 +275,7 @@ async def _run_once(specs: List[Any]) -> List[Dict[str, Any]]:
 
 
 def main() -> int:
-    """``python -m labconsole.agent.generator`` runs the streams given as a JSON list on stdin and prints the results."""
+    """``python -m labconsole.agent.generator``: run the streams given as a JSON list on stdin, print the results."""
     try:
         print(json.dumps(asyncio.run(_run_once(json.load(sys.stdin)))))
     except WireError as exc:

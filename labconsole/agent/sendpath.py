@@ -6,7 +6,7 @@ AF_PACKET's mapped TX_RING 0.78 M/s (its payload lies in page fragments, which t
 
 AF_XDP goes straight to the driver, past queueing disciplines. It is therefore used only on veth, and only where there
 is no discipline to pass ("noqueue" and no clsact). On other drivers frames may stay in flight by reference (virtio) or
-meet a lower device's queue (VLAN). There sendmmsg blocks on its send buffer when the discipline does not drain, which is the
+meet a lower device's queue (VLAN). There sendmmsg blocks on its send buffer when the discipline does not drain: the
 back-pressure that a shaped or paused link is meant to give.
 """
 
