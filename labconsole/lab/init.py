@@ -36,7 +36,6 @@ class Blueprint:
     host_keys: Mapping[str, str]
     client_key: str
     user: str
-    pktgen: bool = False
 
 
 @dataclass
@@ -68,8 +67,9 @@ class Lab:
             self._fork_node(name)
         self._await_state("namespaces")
         network.make_links(self._blueprint.layout, {name: n.pid for name, n in self._nodes.items()})
-        for running in self._nodes.values():
-            control.send(running.channel, {"state": "links"})
+        self._tell_all("links")
+        self._await_state("configured")
+        self._tell_all("configured")
         self._await_state("ready")
         for listener in self._blueprint.listeners.values():
             listener.close()
@@ -89,7 +89,6 @@ class Lab:
                 host_key=blueprint.host_keys[name],
                 client_key=blueprint.client_key,
                 user=blueprint.user,
-                pktgen=blueprint.pktgen,
             )
             node.run(setup, theirs)
         kernel.setns(own_pids, kernel.CLONE_NEWPID)
@@ -97,6 +96,10 @@ class Lab:
         theirs.close()
         ours.settimeout(SETUP_STEP_S)
         self._nodes[name] = _Running(pid, ours)
+
+    def _tell_all(self, state: str) -> None:
+        for running in self._nodes.values():
+            control.send(running.channel, {"state": state})
 
     def _await_state(self, state: str) -> None:
         for name, running in self._nodes.items():

@@ -13,6 +13,9 @@ from labconsole.lab.spec import LabSpec
 
 SSH_PORT = 2222
 UUT_NUMBER = 200
+OWNER_NUMBER = 254
+"""Whoever listens on this address of an index owns the index; its connections are not served."""
+
 SINK_OFFSET = 100
 HIGHEST_INDEX = 255
 UUT_PORTS = 4

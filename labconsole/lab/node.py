@@ -27,6 +27,7 @@ from labconsole.lab.processes import Children
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.sshd import NodeServer, ServerSettings
 
+_CARRIER_S = 20.0
 _EXEC_LIMIT_BYTES = 4 * 1024 * 1024
 _PRIVATE = ("/run", "/tmp")
 
@@ -41,7 +42,6 @@ class NodeSetup:
     host_key: str
     client_key: str
     user: str
-    pktgen: bool = False
 
 
 def run(setup: NodeSetup, channel: socket.socket) -> NoReturn:
@@ -54,6 +54,9 @@ def run(setup: NodeSetup, channel: socket.socket) -> NoReturn:
         control.send(channel, {"state": "namespaces"})
         control.read_line(channel)  # the supervisor has made the links
         network.configure(setup.node, setup.spec)
+        control.send(channel, {"state": "configured"})
+        control.read_line(channel)  # the other ends are up too
+        network.await_links(setup.node, _CARRIER_S)
         asyncio.run(_serve(setup, channel))
         status = 0
     except (OSError, LabSetupError, EOFError) as exc:

@@ -16,11 +16,6 @@ _OPENSSH_TOOLS = {"sshd": "openssh-server"}
 MACHINE_TOOLS = {
     "qemu-system-x86_64": "qemu-system-x86",
     "busybox": "busybox-static",
-    "cpio": "cpio",
-    "gzip": "gzip",
-    "dpkg-deb": "dpkg",
-    "apt-get": "apt",
-    "depmod": "kmod",
 }
 
 

@@ -19,7 +19,7 @@ from typing import TextIO
 
 from labconsole.errors import LabError, LabSetupError
 from labconsole.lab import control, kernel
-from labconsole.lab.layout import HIGHEST_INDEX, SSH_PORT, UUT_NUMBER, Layout, address_of, lay_out
+from labconsole.lab.layout import HIGHEST_INDEX, OWNER_NUMBER, SSH_PORT, Layout, address_of, lay_out
 from labconsole.lab.prerequisites import namespace_refusal
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import LabFile, ProcessIdentity
@@ -45,7 +45,13 @@ def main(arguments: list[str]) -> int:
     try:
         spec = LabSpec.from_json(json.loads(options.spec))
         if spec.generator == "pktgen":
-            raise LabSetupError("labs with pktgen are not built yet")
+            from labconsole.lab.machine import hold_machine
+
+            index, owner, listeners = claim(spec)
+            with owner:
+                for each in listeners.values():
+                    each.close()  # QEMU listens there
+                return hold_machine(spec, index, options.directory, ready, options.lock_fd)
         return _hold(spec, options.directory, ready, options.lock_fd)
     except (LabError, OSError) as exc:
         print(exc, file=sys.stderr)
@@ -61,26 +67,33 @@ def tell(ready: TextIO, message: dict[str, object]) -> None:
         return  # whoever called `up` has left; the lab is as up as it would have been
 
 
-def claim(spec: LabSpec) -> tuple[int, dict[str, socket.socket]]:
-    """The lab's index and a listening socket per node. Whoever listens on the UUT's address owns the index."""
-    candidates = [0] if spec.name == DEFAULT_NAME else range(1, HIGHEST_INDEX + 1)
-    for index in candidates:
+def claim(spec: LabSpec) -> tuple[int, socket.socket, dict[str, socket.socket]]:
+    """The lab's index, the socket that makes it its own, and a listening socket per node.
+
+    Listening on an address is the one thing that two processes cannot do at once. An index whose addresses somebody
+    else uses in part is not taken.
+    """
+    for index in [0] if spec.name == DEFAULT_NAME else range(1, HIGHEST_INDEX + 1):
+        opened: list[socket.socket] = []
         try:
-            first = _listen(address_of(index, UUT_NUMBER))
+            owner = _listen(address_of(index, OWNER_NUMBER))
+            opened.append(owner)
+            listeners = {}
+            for node in lay_out(spec, index).nodes:
+                listeners[node.name] = _listen(node.address)
+                opened.append(listeners[node.name])
+            return index, owner, listeners
         except OSError as exc:
+            for each in opened:
+                each.close()
             if exc.errno != errno.EADDRINUSE:
-                raise LabSetupError(f"cannot listen on {address_of(index, UUT_NUMBER)}:{SSH_PORT}: {exc}") from exc
-            continue
-        listeners = {}
-        for node in lay_out(spec, index).nodes:
-            listeners[node.name] = first if node.number == UUT_NUMBER else _listen(node.address)
-        return index, listeners
+                raise LabSetupError(f"cannot listen on 127.18.{index}.0/24 port {SSH_PORT}: {exc}") from exc
     if spec.name == DEFAULT_NAME:
         raise LabSetupError(
-            f"{address_of(0, UUT_NUMBER)}:{SSH_PORT} is in use: another user's lab `{DEFAULT_NAME}`, or a server on "
+            f"127.18.0.0/24 port {SSH_PORT} is in use: another user's lab `{DEFAULT_NAME}`, or a server on "
             f"port {SSH_PORT} of all addresses; give this lab another name, such as --name mine"
         )
-    raise LabSetupError(f"port {SSH_PORT} is in use on all of 127.18.1-{HIGHEST_INDEX}.{UUT_NUMBER}")
+    raise LabSetupError(f"port {SSH_PORT} is in use on each of 127.18.1-{HIGHEST_INDEX}.0/24")
 
 
 def _listen(address: str) -> socket.socket:
@@ -100,7 +113,7 @@ def _hold(spec: LabSpec, directory: Path, ready: TextIO, lock: int) -> int:
     from labconsole.lab.files import user_name, write_client_files
     from labconsole.lab.keys import new_keys
 
-    index, listeners = claim(spec)
+    index, owner, listeners = claim(spec)
     layout: Layout = lay_out(spec, index)
     keys = new_keys([node.name for node in layout.nodes])
     write_client_files(
@@ -118,7 +131,7 @@ def _hold(spec: LabSpec, directory: Path, ready: TextIO, lock: int) -> int:
     lifeline, our_end = os.pipe()
     process = os.fork()
     if process == 0:
-        for descriptor in (lock, our_end, ready.fileno(), report.fileno()):
+        for descriptor in (lock, our_end, ready.fileno(), report.fileno(), owner.fileno()):
             os.close(descriptor)
         init.be_process_one(blueprint, listener, lifeline, their_report)
     end_with_signal(process)
@@ -130,7 +143,7 @@ def _hold(spec: LabSpec, directory: Path, ready: TextIO, lock: int) -> int:
     report.settimeout(init.SETUP_STEP_S * 3)
     try:
         _await_ready(report)
-        write_lab_file(spec, index, directory, process)
+        write_lab_file(spec, index, directory, process, os.uname().release)
     except BaseException:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
@@ -174,7 +187,7 @@ def end_with_signal(process: int) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-def write_lab_file(spec: LabSpec, index: int, directory: Path, process: int) -> None:
+def write_lab_file(spec: LabSpec, index: int, directory: Path, process: int, kernel_release: str) -> None:
     """Say that the lab is up. ``/proc`` here is still the host's, so the numbers are those that ``down`` sees."""
     from labconsole.lab.files import user_name
 
@@ -185,7 +198,7 @@ def write_lab_file(spec: LabSpec, index: int, directory: Path, process: int) -> 
         init=ProcessIdentity.of(process),
         owner=user_name(),
         started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        kernel=os.uname().release,
+        kernel=kernel_release,
     ).write(directory)
 
 

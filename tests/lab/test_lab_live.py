@@ -319,13 +319,13 @@ def test_an_unshaped_lab_has_no_shaper(state: Path, name: str) -> None:
 def test_an_address_in_use_is_refused_and_nothing_stays(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocker = socket.socket()
     try:
-        blocker.bind(("127.18.0.200", 2222))
+        blocker.bind(("127.18.0.254", 2222))
         blocker.listen(1)
     except OSError:
         blocker.close()
         blocker = None  # type: ignore[assignment]  # somebody's lab `local` is up: just as good
     try:
-        with pytest.raises(LabSetupError, match=r"127\.18\.0\.200:2222 is in use"):
+        with pytest.raises(LabSetupError, match=r"127\.18\.0\.0/24 port 2222 is in use"):
             lab.up(lab.LabSpec(name="local", sources=1))
     finally:
         if blocker is not None:
