@@ -46,15 +46,25 @@ async def spawn(
     ignore_setgroups: bool = False,
 ) -> asyncio.subprocess.Process:
     """Start a program that dies with the agent, in a process group of its own."""
-    return await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        env=CHILD_ENVIRONMENT,
-        start_new_session=True,
-        preexec_fn=before_exec(os.getpid(), namespaces, ignore_setgroups),
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *argv,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env=CHILD_ENVIRONMENT,
+            start_new_session=True,
+            preexec_fn=before_exec(os.getpid(), namespaces, ignore_setgroups),
+        )
     )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # Cancelled half-way, asyncio would kill the process but not what it has started by then.
+        await asyncio.wait([starting])
+        if not starting.cancelled() and starting.exception() is None:
+            kill_group(starting.result())
+        raise
 
 
 def fork(work: Callable[[], None], *, keep: Sequence[int] = ()) -> int:
