@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from labconsole.agent.pcap import (
     LINK_NAMES,
+    PKTGEN_MAGIC,
     Buffer,
     CaptureReader,
     Dissection,
@@ -45,10 +46,16 @@ class _Dissector:
         if kinds is not None:
             for deciding, known in kinds.values():
                 found = known.get(deciding(frame))
-                if found is not None:
+                if found is not None and (found.key is not None or not _has_magic(frame, found)):
                     return found
         dissection = dissect(frame, 0, len(frame), link_type)
         offsets = dissection.decided_by
+        magic_at = dissection.sequence_offset - 4
+        if dissection.key is None and magic_at > 0 and not _has_magic(frame, dissection):
+            # not the magic number: whatever it is instead, and whoever sent it, the frame is not pktgen's
+            first, stop = dissection.key_bytes or (0, 0)
+            ignored = {*range(magic_at, magic_at + 4), *range(first, stop)}
+            offsets = tuple(offset for offset in offsets if offset not in ignored)
         if offsets:
             if self._size >= self._MAX_KNOWN:  # made-up traffic; the real one has a handful
                 self._known, self._size = {}, 0
@@ -59,6 +66,11 @@ class _Dissector:
             known[deciding(frame)] = dissection
             self._size += 1
         return dissection
+
+
+def _has_magic(frame: bytes, dissection: Dissection) -> bool:
+    at = dissection.sequence_offset
+    return at > 0 and frame[at - 4 : at] == PKTGEN_MAGIC
 
 
 def _slices(offsets: Tuple[int, ...]) -> List[slice]:

@@ -263,6 +263,8 @@ class StreamKey(NamedTuple):
 class Dissection(NamedTuple):
     """What one frame is. ``key`` is None for a frame that is not pktgen's; offsets count from the frame's start.
 
+    ``sequence_offset`` is where pktgen's number is, behind the magic number; 0 if the frame has no such place.
+
     ``key_bytes`` is (first, last + 1) of addresses and ports where they lie side by side (no IP options), else None.
     """
 
@@ -311,11 +313,14 @@ def dissect(buffer: Buffer, start: int, captured_bytes: int, link_type: int) -> 
     else:
         return other()
     ports = look(offset, 4)
-    if not addresses or not ports or look(offset + 8, 4) != PKTGEN_MAGIC or len(frame) < offset + 16:
+    if not addresses or not ports:
         return other()
+    key_bytes = (addresses_at, offset + 4) if addresses_at + 2 * size == offset else None
+    magic = look(offset + 8, 4)
+    if magic != PKTGEN_MAGIC or len(frame) < offset + 16:
+        return Dissection(None, offset + 12 if magic else 0, tuple(decided), key_bytes)
     source_port, sink_port = struct.unpack(">HH", ports)
     key = StreamKey(addresses[:size], addresses[size:], source_port, sink_port)
-    key_bytes = (addresses_at, offset + 4) if addresses_at + 2 * size == offset else None
     return Dissection(key, offset + 12, tuple(decided), key_bytes)
 
 
