@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from labconsole.agent.wire import WireError
-from labconsole.nodes.text import clean
+from labconsole.nodes.text import clean, clean_lines
 
 MAX_NAME = 255
 MAX_SENTENCE = 4096
@@ -78,6 +78,17 @@ def sentence(value: Any, where: str) -> str:
     if type(value) is not str:
         raise bad(where, "is not text")
     return clean(value, MAX_SENTENCE)
+
+
+def lines(most: int) -> Check:
+    """A program's words as they are, line feeds and tabs included: refused when too long, for half would be a lie."""
+
+    def check(value: Any, where: str) -> str:
+        if type(value) is not str or len(value) > most:
+            raise bad(where, f"is not text of at most {most} characters")
+        return clean_lines(value)
+
+    return check
 
 
 def maybe(inner: Check) -> Check:

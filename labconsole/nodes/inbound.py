@@ -19,6 +19,7 @@ from labconsole.nodes.checks import (
     count,
     fields,
     flag,
+    lines,
     listed,
     maybe,
     name,
@@ -32,6 +33,8 @@ MAX_NAMESPACES = 256
 MAX_INTERFACES = 4096
 MAX_STREAMS = 256
 MAX_CPUS = 4096
+MAX_RAW = 65_536
+"""Characters of a generator's own report: pktgen's file is a page."""
 MAX_STATISTICS = 64
 """A newer kernel may have more than the 25 we know; a row longer than this is none of a kernel's."""
 
@@ -168,7 +171,7 @@ RESULTS = listed(
             "burst_packets": maybe(count),
             "requested_count": maybe(count),
             "stopped_by": name,
-            "raw": maybe(sentence),
+            "raw": maybe(lines(MAX_RAW)),
         }
     ),
     MAX_STREAMS,

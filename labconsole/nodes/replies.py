@@ -17,6 +17,7 @@ from labconsole.nodes.checks import (
     count,
     fields,
     flag,
+    lines,
     listed,
     mapping,
     maybe,
@@ -27,7 +28,6 @@ from labconsole.nodes.checks import (
     whole,
 )
 from labconsole.nodes.inbound import LINKS, MAX_CPUS, MAX_STREAMS, RESULTS, check_statistics
-from labconsole.nodes.text import clean_lines
 
 MAX_CODE = 64
 MAX_DETAIL_ITEMS = 1000
@@ -77,13 +77,6 @@ def _error(value: Any, where: str) -> Any:
     return _ERROR_FIELDS(value, where)
 
 
-def _output(value: Any, where: str) -> str:
-    # Refused, not cut: half an output that looks like a whole one would be a lie.
-    if type(value) is not str or len(value) > MAX_OUTPUT:
-        raise bad(where, f"is not text of at most {MAX_OUTPUT} characters")
-    return clean_lines(value)
-
-
 def _statistics(value: Any, where: str) -> Any:
     check_statistics(value, named=True)
     return value
@@ -94,6 +87,7 @@ def _run_length(key: str) -> bool:
 
 
 _NUMBER = whole(0, SEQUENCE_MODULUS - 1)
+_OUTPUT = lines(MAX_OUTPUT)
 _PORT = whole(0, 65535)
 _SENTENCES = listed(sentence, MAX_FAILURES)
 
@@ -200,7 +194,7 @@ _CHECKS: dict[str, Check] = {
     "net.apply": fields({}),
     "net.undo": fields({"failed": _SENTENCES}),
     "net.read": _net_read,
-    "exec": fields({"exit_status": whole(-255, 255), "stdout": _output, "stderr": _output, "truncated": flag}),
+    "exec": fields({"exit_status": whole(-255, 255), "stdout": _OUTPUT, "stderr": _OUTPUT, "truncated": flag}),
     "watchdog": fields({}),
     "close": fields({"failed": _SENTENCES}),
 }

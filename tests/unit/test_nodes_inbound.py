@@ -26,7 +26,7 @@ RESULT = {
     "stream": "s1", "generator": "afpacket", "version": "1 (sendmmsg)", "interface": "eth1", "sent_packets": 7,
     "errors": 0, "error_text": None, "started_monotonic_ns": 3, "stopped_monotonic_ns": 9, "started_wall_ns": 4,
     "elapsed_ns": 7, "idle_ns": None, "delay_ns": 1, "burst_packets": 1, "requested_count": None,
-    "stopped_by": "duration", "raw": None,
+    "stopped_by": "duration", "raw": "Result: OK: 900(c900+d0) usec\n  11111pps",
 }  # fmt: skip
 GOOD: list[dict[str, Any]] = [
     COUNTERS,
