@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+from rich.console import RenderableType
 from textual import work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
@@ -32,6 +33,7 @@ from labconsole.tui.screens.help import Help, key_rows
 from labconsole.tui.screens.runs import RunsScreen
 from labconsole.tui.session import RunSummaryLike, SessionFactory, SessionLike, store_location
 from labconsole.tui.state import ConsoleState
+from labconsole.tui.terminal import HangUpDriver, detach, terminal_is_gone
 from labconsole.tui.text import safe
 
 RUNS_SHOWN = 500
@@ -57,7 +59,7 @@ class ConsoleApp(App[int]):
     ]
 
     def __init__(self, session_factory: SessionFactory) -> None:
-        super().__init__()
+        super().__init__(driver_class=HangUpDriver)
         self._factory = session_factory
         self.session: SessionLike | None = None
         self.state = ConsoleState()
@@ -65,6 +67,7 @@ class ConsoleApp(App[int]):
         self.failure: LabError | None = None
         self._leaving = False
         self._connecting = False
+        self.hung_up = False
         for each in (theme.DARK, theme.LIGHT):
             self.register_theme(each)
         self.theme = theme.DARK.name
@@ -73,10 +76,10 @@ class ConsoleApp(App[int]):
         yield Static(" labconsole   opening the testbed …", id="opening", markup=False)
 
     def on_mount(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number, handler in ((signal.SIGTERM, self.leave), (signal.SIGHUP, self.hang_up)):
             # Not every host of the app lets signals be set (tests run it in other threads).
             with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
-                asyncio.get_running_loop().add_signal_handler(number, self.leave)
+                asyncio.get_running_loop().add_signal_handler(number, handler)
         self.call_after_refresh(self._open)
 
     def _open(self) -> None:
@@ -223,6 +226,20 @@ class ConsoleApp(App[int]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the other screen only."""
         return not (action == "mode" and parameters == (self.current_mode,))
+
+    def hang_up(self) -> None:
+        """The terminal is gone: leave as with q, painting no more and writing to nobody."""
+        if not self.hung_up:
+            self.hung_up = True
+            detach()
+            self.leave()
+
+    def panic(self, *renderables: RenderableType) -> None:
+        """Textual's last words. Its input thread also panics when the terminal goes away; that is a hang-up."""
+        if self.hung_up or terminal_is_gone(0):
+            self.hang_up()
+        else:
+            super().panic(*renderables)
 
     def action_mode(self, mode: str) -> None:
         """Go to a screen, once there is a session."""

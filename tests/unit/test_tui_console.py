@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
+import pty
+import struct
+import sys
+import termios
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+import tui_fake
 from rich.cells import cell_len
 from textual.pilot import Pilot
 from textual.widgets import Button
@@ -14,6 +22,7 @@ from tui_fake import FakeSession, link, make_inventory, make_record, refuse
 
 from labconsole.engine.events import NodeChanged, NodeState, Notice
 from labconsole.model.request import TrialRequest
+from labconsole.tui import app as app_module
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.screens.bench import BenchScreen
 from labconsole.tui.screens.confirm import Confirm
@@ -398,3 +407,39 @@ async def test_many_interfaces_are_painted_without_making_a_widget_each() -> Non
         assert "n89" in text(app)
         assert len(app.screen.query("*")) < 120
         assert app.screen.query_one(TopBar) and app.screen.query_one(SetupPanel)
+
+
+async def test_a_terminal_that_goes_away_in_mid_trial_ends_it_and_keeps_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(app_module, "detach", lambda: None)
+    async with console(lambda: FakeSession(hold=True)) as (app, session, pilot):
+        await pilot.press("r")
+        await until(pilot, lambda: session.running)
+        app.hang_up()
+        await until(pilot, lambda: session.closed)
+        assert len(session.store.records) == 1
+
+
+async def test_the_process_ends_when_its_terminal_is_closed() -> None:
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(Path(tui_fake.__file__)),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(Path(__file__).parents[2])},
+        preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
+    )
+    os.close(slave)
+    seen = b""
+    async with asyncio.timeout(30):
+        while b"connected" not in seen:
+            seen += await asyncio.to_thread(os.read, master, 65536)
+        os.write(master, b"r")
+        while b"sending" not in seen:
+            seen += await asyncio.to_thread(os.read, master, 65536)
+        os.close(master)
+        assert await process.wait() == 0

@@ -127,8 +127,9 @@ def make_record(request: TrialRequest, run_id: str, *, loss: float = 0.0, status
         () if status == "valid" else (Reason(code="below_target", detail="s1 offered 3.1 % too little"),)
     )
     return RunRecord(
-        run_id=run_id, started_at="2026-03-02T09:15:00.000Z", finished_at="2026-03-02T09:15:12.000Z", testbed="wuerzburg",
-        testbed_fingerprint="0" * 16, emulated=True, operator="op", labconsole_version="0.1.0", plan=None,
+        run_id=run_id, started_at="2026-03-02T09:15:00.000Z", finished_at="2026-03-02T09:15:12.000Z",
+        testbed="wuerzburg", testbed_fingerprint="0" * 16, emulated=True, operator="op",
+        labconsole_version="0.1.0", plan=None,
         requested=Requested(
             platform=request.platform, frame_size_bytes=request.frame_size_bytes, frame_size_includes_fcs=False,
             sources=request.sources, target_bps=request.target_bps, background=request.background,

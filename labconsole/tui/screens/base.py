@@ -69,7 +69,11 @@ class ConsoleScreen(Screen[None]):
 
     def tick(self) -> None:
         """Paint if this screen is in sight and something moved."""
-        if not self.is_mounted or not (self.app.screen is self or isinstance(self.app.screen, ModalScreen)):
+        if (
+            not self.is_mounted
+            or self.console_app.hung_up
+            or not (self.app.screen is self or isinstance(self.app.screen, ModalScreen))
+        ):
             return
         self.query_one(TopBar).paint()
         if self.paused:

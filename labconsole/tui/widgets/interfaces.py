@@ -6,12 +6,15 @@ own bytes (no preamble, gap or frame check sequence); wire bandwidth is in the s
 
 from __future__ import annotations
 
+import math
 import re
+from itertools import islice
 from typing import ClassVar
 
 from labconsole.engine.events import NodeState
 from labconsole.engine.telemetry import InterfaceLive, Telemetry, stat
 from labconsole.model.inventory import Inventory
+from labconsole.tui import clock
 from labconsole.tui.text import UNKNOWN, count, mbit, safe, scale_top, sparkline
 from labconsole.tui.widgets.lines import Span
 from labconsole.tui.widgets.table import Column, LineTable
@@ -57,6 +60,7 @@ class InterfacesTable(LineTable):
         self._sorted: list[Key] = []
         self._known: set[Key] = set()
         self._top = 1.0
+        self._largest, self._searched_s = 0.0, -math.inf
         self.border_title = "Interfaces"
 
     def keys(self) -> list[Key]:
@@ -72,12 +76,20 @@ class InterfacesTable(LineTable):
         return self._order.get(node, len(self._order)), aside, _natural(namespace), _natural(name)
 
     def prepare(self) -> None:
-        """One scale for all sparklines: the largest recent rate of any interface."""
-        largest = 0.0
+        """One scale for all sparklines: the largest recent rate of any interface.
+
+        Whole windows are searched once a second only: 800 interfaces cost 5 ms each time.
+        """
+        now_s = clock.monotonic_s()
+        window = SCALE_WINDOW if now_s - self._searched_s >= 1 else 1
+        largest = 0.0 if window > 1 else self._largest
         for live in self._telemetry.interfaces.values():
             for series in (live.rx_pps, live.tx_pps):
-                for back in range(1, min(SCALE_WINDOW, len(series)) + 1):
-                    largest = max(largest, series[-back])
+                if series:
+                    largest = max(largest, max(islice(reversed(series), window)) if window > 1 else series[-1])
+        if window > 1:
+            self._searched_s = now_s
+        self._largest = largest
         self._top = scale_top([largest])
         self.border_subtitle = f"sparklines 0 to {count(self._top)} pps" if largest else ""
 

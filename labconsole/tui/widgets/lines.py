@@ -26,10 +26,22 @@ class Tones(Widget):
     """
 
     COMPONENT_CLASSES = TONES
+    _own_style: Style | None = None
+
+    def notify_style_update(self) -> None:
+        """The theme, the focus or an ancestor changed: look styles up again."""
+        super().notify_style_update()
+        self._own_style = None
+
+    def own_style(self) -> Style:
+        """``rich_style``, kept: computing it for every line was a tenth of the console's time."""
+        if self._own_style is None:
+            self._own_style = self.rich_style
+        return self._own_style
 
     def tone(self, name: str) -> Style:
         """The style of a tone; "" is the widget's own. Textual caches these until the theme changes."""
-        return self.get_component_rich_style(f"lc--{name}") if name else self.rich_style
+        return self.get_component_rich_style(f"lc--{name}") if name else self.own_style()
 
     def cursor_style(self) -> Style:
         """The background of what has the focus; the text keeps its own colour."""
@@ -42,7 +54,7 @@ class Tones(Widget):
             style = self.tone(name)
             segments.append(Segment(text, style + under if under is not None else style))
             used += len(text) if text.isascii() else cell_len(text)
-        base = self.rich_style + under if under is not None else self.rich_style
+        base = self.own_style() + under if under is not None else self.own_style()
         return Strip(segments, used).adjust_cell_length(width, base)
 
 
