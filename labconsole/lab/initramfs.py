@@ -69,7 +69,10 @@ def write_initramfs(
 
 
 def in_loading_order(modules: Path, wanted: Iterable[str]) -> list[tuple[str, bytes]]:
-    """The wanted modules and everything they need, each after what it depends on: name and uncompressed content."""
+    """The wanted modules and everything they need, each after what it depends on: name and uncompressed content.
+
+    A name that ends in ``?`` is loaded where it exists: some modules of one release are part of another in the next.
+    """
     files = {_plain(path.name.partition(".ko")[0]): path for path in modules.rglob("*.ko*")}
     built_in = {
         _plain(Path(line).name.partition(".ko")[0]) for line in (modules / "modules.builtin").read_text().splitlines()
@@ -88,7 +91,8 @@ def in_loading_order(modules: Path, wanted: Iterable[str]) -> list[tuple[str, by
         ordered[name] = content
 
     for name in wanted:
-        add(_plain(name), "the lab")
+        if not name.endswith("?") or _plain(name[:-1]) in files:
+            add(_plain(name.removesuffix("?")), "the lab")
     return list(ordered.items())
 
 

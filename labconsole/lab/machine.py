@@ -44,6 +44,8 @@ MODULES = [
     *("sch_tbf", "sch_netem"),
     # nf_tables needs libcrc32c, which looks for its algorithm by name and so does not depend on it in modinfo.
     *("crc32c_generic", "nf_tables", "nft_numgen"),
+    # Named counters: a module of its own up to Linux 6.1, part of nf_tables since.
+    "nft_objref?",
 ]
 
 
