@@ -29,7 +29,7 @@ set -e
 S="ssh -F $CONFIG"
 for n in $NODES; do $S $LAB-$n cat /proc/net/dev > $OUT/$n.before & done; wait
 for k in $SINKS; do
-    $S $LAB-$k "tcpdump -nn -i eth1 -B 65536 -s 64 -w /tmp/bench.pcap 'udp' 2>/tmp/bench.err & echo \$! > /tmp/bench.pid; \
+    $S $LAB-$k "tcpdump -nn -i eth1 -B 65536 -s 64 -w /tmp/bench.pcap 'udp' </dev/null >/dev/null 2>/tmp/bench.err & echo \$! > /tmp/bench.pid; \
         until grep -q listening /tmp/bench.err 2>/dev/null; do sleep 0.01; done" &
 done; wait
 for s in $SOURCES; do $S $LAB-$s sleep $DURATION & done; wait
