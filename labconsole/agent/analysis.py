@@ -167,13 +167,16 @@ class CaptureAnalysis:
             return alike
         self._run_limit = 64
         if mixed_columns:
-            limit = min(complete, RecordRuns.chunk_records)
+            limit = min(complete, 8 * FEW_RECORDS)
             mixed = self._runs.matching(buffer, start, stride, limit, mixed_columns)
             if mixed >= 4 * FEW_RECORDS:
                 self._last_failures = 0
+                if mixed == limit:
+                    limit = min(complete, RecordRuns.chunk_records)
+                    mixed = self._runs.matching(buffer, start, stride, limit, mixed_columns)
                 self._count_mixed(buffer, start, stride, mixed, layout, seen)
                 return mixed
-        self._last_failures = min(self._last_failures + 1, 4)
+        self._last_failures = min(self._last_failures + 1, 6)
         self._singly = alike + (1 << self._last_failures)
         return 0
 
