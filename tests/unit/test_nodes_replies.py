@@ -336,7 +336,7 @@ def holds(check: Callable[[], bool], message: dict[str, Any], *, lines: bool = F
     return True
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(st.sampled_from(REAL), st.data())
 def test_whatever_an_answer_holds_it_is_refused_as_a_wire_error_or_harmless(
     real: tuple[str, dict[str, Any]], data: st.DataObject
@@ -347,7 +347,7 @@ def test_whatever_an_answer_holds_it_is_refused_as_a_wire_error_or_harmless(
         readers(op, message["ok"])
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.sampled_from(GOOD), st.data())
 def test_whatever_an_event_holds_it_is_refused_as_a_wire_error_or_harmless(
     event: dict[str, Any], data: st.DataObject
@@ -366,6 +366,7 @@ def _passes(op: str, message: dict[str, Any]) -> bool:
     return True
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(BY_OP)), JSON)
 def test_any_json_at_all_as_an_answer_never_raises_anything_else(op: str, value: Any) -> None:
     for message in ({"id": 1, "ok": value}, {"id": 1, "error": value}):
