@@ -207,7 +207,7 @@ def _status_of(directory: Path, known: LabFile, *, already_up: bool) -> LabStatu
     counts: dict[str, dict[str, int]] = {}
     if running:
         alive = control.request(directory, "status")["nodes"]
-        if known.spec.loss:
+        if known.spec.loss and alive["uut"]["alive"]:
             counts = control.request(directory, "truth")["interfaces"]
     nodes = tuple(
         NodeStatus(

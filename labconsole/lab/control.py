@@ -57,7 +57,7 @@ def request(directory: Path, op: str, *, wait_s: float = 10.0, **arguments: Any)
     except TimeoutError as exc:
         raise LabSetupError(f"the lab {name} did not answer {op!r} within {wait_s:g} s") from exc
     except (OSError, EOFError) as exc:
-        raise LabSetupError(f"the lab {name} does not answer ({exc}); type: labconsole lab up") from exc
+        raise LabSetupError(f"the lab {name} does not answer ({exc}); type: labconsole lab down") from exc
     finally:
         os.close(descriptor)
     answer = json.loads(line)

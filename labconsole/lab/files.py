@@ -15,6 +15,7 @@ from labconsole.units import format_target
 
 SETTLE_S = 0.0
 DRAIN_S = 0.5
+UNSHAPED_BPS = 100 * 10**9
 
 
 def alias(spec: LabSpec, node: str) -> str:
@@ -66,8 +67,9 @@ def known_hosts(layout: Layout, host_keys: Mapping[str, str]) -> str:
 
 
 def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str) -> str:
-    """The lab as an inventory (design.md section 5). A lab without shaped links is described with 1 Gbit/s links."""
-    speed = format_target(spec.link_speed_bps or 10**9)
+    """The lab as an inventory (design.md section 5). Unshaped links have no line rate; what is written then only bounds
+    the targets that may be asked for, at more than a CPU can send."""
+    speed = format_target(spec.link_speed_bps or UNSHAPED_BPS)
     lines = [
         f"# The lab {spec.name}. Made by `labconsole lab up`, removed by `labconsole lab down`.",
         f"testbed: {spec.name}",

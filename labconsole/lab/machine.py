@@ -151,6 +151,9 @@ class Machine:
             ) from None
         if message.get("state") != state:
             raise LabSetupError(f"in the machine: {message.get('message', message)}")
+        print(
+            f"the machine said {state!r} after {time.monotonic() - started_s:.1f} s", flush=True
+        )  # into the lab's log
         return message
 
     def last_words(self) -> str:

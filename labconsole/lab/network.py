@@ -45,12 +45,14 @@ def make_links(layout: Layout, processes: Mapping[str, int]) -> None:
     _run(["ip", "-batch", "-"], "".join(lines))
 
 
-def forbid_ipv6() -> None:
-    """Before any interface exists: its router solicitations would be frames that no test sent."""
+def set_defaults() -> None:
+    """Before any interface exists: no IPv6, whose router solicitations would be frames that no test sent; and no
+    forwarding, which a new namespace copies from the host (net.core.devconf_inherit_init_net)."""
     for which in ("all", "default"):
         path = Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
         if path.exists():
             path.write_text("1")
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("0")
 
 
 def configure(node: LabNode, spec: LabSpec) -> None:

@@ -83,7 +83,7 @@ def _enter_namespaces(setup: NodeSetup) -> None:
     kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     _mount_own_sys()
     _mount_private_directories()
-    network.forbid_ipv6()
+    network.set_defaults()
 
 
 def _mount_own_sys() -> None:

@@ -179,6 +179,11 @@ def test_a_node_sees_only_itself(state: Path, name: str) -> None:
     assert "node-uut" in shell(name, "uut", "cat /proc/1/comm")
     assert int(shell(name, "uut", "ls -d /proc/[0-9]* | wc -l")) <= 5
     assert shell(name, "uut", "ls /sys/class/net").split() == ["eth1", "eth5", "lo"]
+    assert shell(name, "uut", "cat /sys/class/net/eth*/operstate /proc/sys/net/ipv4/ip_forward").split() == [
+        "up",
+        "up",
+        "0",
+    ]
     assert "inet6" not in shell(name, "uut", "ip address")
     assert "198.1" not in shell(name, "snk1", "ip address")
     assert "198.19.1.1 dev eth5" in shell(name, "uut", "ip neighbour")
