@@ -39,6 +39,11 @@ __all__ = ["PktgenBackend", "cleanup_ours", "configure", "settings_of"]
 MAX_DIGITS = 10
 """The kernel reads the first ten digits of a number and ignores the rest."""
 STOP_LIMIT_S = 2.0
+TELL_AFTER_S = 0.1
+"""How long a killed writer's own stop may take before ``stop`` is written as well."""
+LATE_START_LIMIT_S = 0.25
+"""A kernel thread looks for work every tenth of a second (wait_event_..._timeout(HZ/10) in pktgen_thread_worker)."""
+POLL_NS = 10_000_000
 SETTLE_LIMIT_S = 0.5
 """rem_device_all takes 125 ms in the kernel's thread, after the write has returned."""
 
@@ -204,6 +209,7 @@ class PktgenBackend:
         self._streams: List[_Stream] = []
         self._writer: Any = None
         self._version: Optional[str] = None
+        self._given = False
         self._stopped_as: Optional[str] = None
         self._timer: Optional["asyncio.Task[None]"] = None
         self._results: Optional[List[Dict[str, Any]]] = None
@@ -255,21 +261,43 @@ class PktgenBackend:
     async def start(self, at_monotonic_ns: Optional[int]) -> None:
         refuse_foreign(self._files, [stream.device for stream in self._streams])
         duration_s = self._streams[0].spec.duration_s
+        self._given = True
         self._writer.give_word(at_monotonic_ns)
         if duration_s is not None:
             begin_ns = time.monotonic_ns() if at_monotonic_ns is None else at_monotonic_ns
-            self._timer = asyncio.ensure_future(self._stop_late(begin_ns + round(duration_s * 1e9)))
+            self._timer = asyncio.ensure_future(self._stop_late(begin_ns, round(duration_s * 1e9)))
 
-    async def _stop_late(self, end_ns: int) -> None:
+    async def _stop_late(self, begin_ns: int, duration_ns: int) -> None:
         """What has a duration ends then: flat out always by this, a paced run only when it cannot keep pace."""
         if any(stream.spec.delay_ns for stream in self._streams):
-            end_ns += OVERTIME_NS
+            duration_ns += OVERTIME_NS
+        end_ns: Optional[int] = None
         while self._writer.alive:
-            rest_ns = end_ns - time.monotonic_ns()
+            rest_ns = begin_ns - time.monotonic_ns()
             if rest_ns <= 0:
+                # A kernel thread looks for work ten times a second, so the true start is up to 100 ms late.
+                devices = self._begun()
+                if len(devices) == len(self._streams):
+                    end_ns = max(device.started_us for device in devices) * 1000 + duration_ns
+                    rest_ns = end_ns - time.monotonic_ns()
+                else:
+                    rest_ns = POLL_NS
+            if end_ns is not None and rest_ns <= 0:
                 self._end_run("duration")
                 return
             await asyncio.sleep(min(rest_ns / 1e9, 1.0))
+
+    def _begun(self) -> List[DeviceFile]:
+        """Our devices that run or have run since the start. A vanished one counts in no way."""
+        devices = []
+        for stream in self._streams:
+            try:
+                device = parse_device(self._files.read(stream.device))
+            except (OSError, ValueError):  # the interface is gone, and its file with it: the result says so
+                continue
+            if device.result is not None or device.result_text == "Starting":
+                devices.append(device)
+        return devices
 
     def _end_run(self, reason: str) -> None:
         if self._writer is not None and self._writer.alive:
@@ -305,20 +333,29 @@ class PktgenBackend:
         return self._results
 
     async def _wait_stopped(self) -> None:
-        """The writer has gone; the kernel's threads see the stop within a packet's time, or a long delay's end."""
+        """The writer has gone; wait until no device of ours runs, or will.
+
+        A writer killed in the first 100 ms leaves a request to run that the kernel's thread has not seen yet; it will
+        start with nobody to stop it. So a run that has not begun is given the time to, and is then told to stop.
+        """
         ours = {stream.device for stream in self._streams}
         # A thread that sleeps out a delay looks up only after it.
         limit_s = STOP_LIMIT_S + max((stream.spec.delay_ns for stream in self._streams), default=0) / 1e9
-        give_up = time.monotonic() + limit_s
-        told = False
-        while any(ours & set(thread.running) for thread in self._files.threads().values()):
-            if time.monotonic() > give_up:
-                if told:
-                    raise WireError("pktgen_failed", "pktgen still runs %g s after it was stopped twice" % limit_s)
-                # Only now: on old kernels this blocks while the writer holds the lock, and the writer is dead.
+        now = time.monotonic()
+        all_begun_by = now + (LATE_START_LIMIT_S if self._given and len(self._begun()) < len(ours) else 0)
+        tell_at, give_up = now + TELL_AFTER_S, now + LATE_START_LIMIT_S + limit_s
+        while True:
+            running = any(ours & set(thread.running) for thread in self._files.threads().values())
+            now = time.monotonic()
+            if not running and now >= all_begun_by:
+                return
+            if now > give_up:
+                raise WireError("pktgen_failed", "pktgen still runs %g s after it was stopped" % limit_s)
+            if running and now >= tell_at:
+                # Blocks on old kernels while the writer holds the lock, and the writer is dead.
                 await asyncio.get_running_loop().run_in_executor(None, self._files.write, CONTROL, "stop")
-                told, give_up = True, time.monotonic() + limit_s
-            await asyncio.sleep(0.005)
+                tell_at = now + limit_s
+            await asyncio.sleep(POLL_NS / 1e9)
 
     def _result(self, stream: _Stream) -> Dict[str, Any]:
         spec = stream.spec
@@ -354,7 +391,7 @@ class PktgenBackend:
         if device.result is None:
             row["error_text"] = "pktgen ended with %r" % device.result_text
             if device.result_text.startswith("OK:"):  # the answer to the last setting: it has not run
-                row["error_text"] = "pktgen was not started"
+                row["raw"], row["error_text"] = None, "pktgen was not started"
                 if self._stopped_as:
                     row["stopped_by"], row["error_text"] = self._stopped_as, None
             return row

@@ -103,7 +103,10 @@ class FakePktgen(ProcFiles):
         self.distort: dict[str, str] = {}
         """Lines that the kernel is to misread: what is written, and what it takes it for."""
         self.changed = threading.Condition()
-        self.interrupted = False
+        self.clock_us = lambda: 1_000_000
+        self.lag = False
+        """The threads have not seen the request to run yet, and will on ``begin``."""
+        self.signalled = False
 
     def devices(self) -> dict[str, Device]:
         return {device.name: device for devices in self.lists.values() for device in devices}
@@ -143,13 +146,20 @@ class FakePktgen(ProcFiles):
                 raise OSError(errno.EINVAL, "Invalid argument")
 
     def _start(self) -> None:
-        self.interrupted = False
+        self.signalled = False
+        if not self.lag:
+            self._begin()
+        self.changed.wait_for(
+            lambda: self.signalled or not (self.lag or any(device.running for device in self.devices().values())),
+            timeout=20,
+        )
+
+    def _begin(self) -> None:
         for device in self.devices().values():
             device.running, device.result = True, "Starting"
             device.sofar = device.errors = device.idle = 0
-            device.seq_num, device.started, device.stopped = 1, 1_000_000, 1_000_000
+            device.seq_num, device.started, device.stopped = 1, self.clock_us(), self.clock_us()
         self.changed.notify_all()
-        self.changed.wait_for(lambda: not any(device.running for device in self.devices().values()), timeout=20)
 
     def _halt(self) -> None:
         for device in self.devices().values():
@@ -236,9 +246,15 @@ class FakePktgen(ProcFiles):
             self.devices()[name].finish()
             self.changed.notify_all()
 
-    def fatal_signal(self) -> None:
-        """To whoever is blocked in the write of start."""
+    def begin(self) -> None:
         with self.changed:
+            self.lag = False
+            self._begin()
+
+    def fatal_signal(self) -> None:
+        """To whoever is blocked in the write of start. Threads that have not begun do not hear of it."""
+        with self.changed:
+            self.signalled = True
             self._halt()
 
 

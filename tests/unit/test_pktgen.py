@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import time
 from typing import Any
 
 import pytest
@@ -279,6 +280,32 @@ def test_stopping_early_is_no_error() -> None:
     assert ("pgctrl", "stop") not in fake.written  # it would block on an old kernel
 
 
+def test_a_stop_before_the_kernels_thread_has_begun_stops_it_once_it_has() -> None:
+    fake = FakePktgen()
+    fake.lag = True
+
+    async def run() -> dict[str, Any]:
+        driver = backend(fake)
+        try:
+            await driver.prepare([spec()])
+            await driver.start(None)
+            while ("pgctrl", "start") not in fake.written:
+                await asyncio.sleep(0.001)
+            await driver.stop()
+            await driver._writer.wait_end()
+            waiting = asyncio.ensure_future(driver.wait())
+            await asyncio.sleep(0)
+            fake.begin()  # with no writer left whose death could stop it
+            return (await asyncio.wait_for(waiting, 10))[0]
+        finally:
+            await driver.close()
+
+    result = asyncio.run(run())
+    assert (result["stopped_by"], result["error_text"]) == ("stopped", None)
+    assert ("pgctrl", "stop") in fake.written
+    assert fake.devices() == {}
+
+
 def test_a_lost_carrier_is_an_error_although_pktgen_says_ok() -> None:
     fake = FakePktgen()
 
@@ -294,23 +321,25 @@ def test_a_lost_carrier_is_an_error_although_pktgen_says_ok() -> None:
 
 def test_flat_out_runs_to_its_duration_and_is_then_stopped() -> None:
     fake = FakePktgen()
+    fake.clock_us = lambda: time.monotonic_ns() // 1000
 
     async def action(_driver: pktgen.PktgenBackend, device: str) -> None:
         fake.send(device, 50, per_packet_us=1)
 
-    result = run_to(fake, spec(delay_ns=0, count=None, duration_s=0.05), action)
+    result = run_to(fake, spec(delay_ns=0, count=None, duration_s=0.2), action)
     assert (result["stopped_by"], result["sent_packets"], result["error_text"]) == ("duration", 50, None)
     assert (f"eth0@{OWNER}-0", "count 1000000000") in fake.written  # the dead-man's bound
 
 
 def test_a_paced_duration_becomes_a_count() -> None:
     fake = FakePktgen()
+    fake.clock_us = lambda: time.monotonic_ns() // 1000
 
     async def action(_driver: pktgen.PktgenBackend, device: str) -> None:
-        fake.send(device, 10_000)
+        fake.send(device, 500_000)
 
-    result = run_to(fake, spec(count=None, duration_s=0.1), action)
-    assert (result["stopped_by"], result["sent_packets"], result["requested_count"]) == ("duration", 10_000, None)
+    result = run_to(fake, spec(count=None, duration_s=5.0), action)
+    assert (result["stopped_by"], result["sent_packets"], result["requested_count"]) == ("duration", 500_000, None)
 
 
 def test_an_interface_that_vanished_leaves_its_counts_unknown() -> None:
