@@ -1,13 +1,14 @@
 """Makes the pictures in screenshots/ from a console on any session: the real lab, or the tests' scripted one.
 
 ``python tests/screenshots.py --hosts lab.yaml`` drives a real testbed; without ``--hosts`` it shows the scripted
-session, to try the script itself. Writes SVG and, where ``rsvg-convert`` is installed, PNG.
+session, to try the script itself. Writes SVG and, where ``rsvg-convert`` (librsvg2-bin) is installed, PNG.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import shutil
 import subprocess
 import sys
@@ -24,8 +25,10 @@ from labconsole.tui.session import SessionFactory, SessionLike
 from labconsole.tui.widgets.fields import Choice, Field
 
 SIZES = ((200, 60), (120, 40), (80, 24))
-FONT = "DejaVu Sans Mono"
-WAIT_S = 60.0
+FONT, DOTS_FONT = "DejaVu Sans Mono", "FreeMono"
+"""Both are equally wide; only the second has the chart's dots (Debian: fonts-dejavu-core, fonts-freefont-ttf)."""
+
+DOTS = re.compile(r"<text ([^>]*>[\u2801-\u28ff]+</text>)")
 
 
 async def until(true: Callable[[], bool], what: str) -> None:
@@ -40,7 +43,8 @@ async def until(true: Callable[[], bool], what: str) -> None:
 def save(app: ConsoleApp, directory: Path, name: str) -> None:
     """One picture. Blanks are kept and the font named is one that a plain system has."""
     svg = app.export_screenshot(title="labconsole")
-    svg = svg.replace("<text ", '<text xml:space="preserve" ').replace("Fira Code", FONT)
+    svg = DOTS.sub(rf'<text style="font-family: {DOTS_FONT}" \1', svg.replace("Fira Code", FONT))
+    svg = svg.replace("<text ", '<text xml:space="preserve" ')
     path = directory / f"{name}.svg"
     path.write_text(svg, encoding="utf-8")
     if shutil.which("rsvg-convert"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -36,7 +38,7 @@ class Hint(Lines):
 
     def lines(self, width: int) -> list[list[Span]]:
         if self.problem:
-            return [[(safe("✗ " + self.problem, width), "bad")]]
+            return [[(safe("✗ " + self.problem.removeprefix("is "), width), "bad")]]
         fitting = next((w for w in self.wordings if len(w) <= width), self.wordings[-1])
         return [[(fitting[:width], "muted")]]
 
@@ -50,12 +52,9 @@ class SetupWords(Lines):
         self.tone_name = "muted"
 
     def lines(self, width: int) -> list[list[Span]]:
-        words, rows = self.text.split(" "), [""]
-        for word in words:
-            if rows[-1] and len(rows[-1]) + 1 + len(word) > width:
-                rows.append(word)
-            else:
-                rows[-1] = f"{rows[-1]} {word}".lstrip()
+        rows = textwrap.wrap(f"allowed: {self.text}", max(10, width)) if self.text else []
+        if len(rows) > self.size.height:
+            rows = textwrap.wrap(self.text, max(10, width))
         return [[(safe(row, width), self.tone_name)] for row in rows[:3]]
 
 
@@ -129,8 +128,9 @@ class SetupPanel(Vertical):
             hint.paint()
         words = self.query_one("#setup-words", SetupWords)
         first = next(iter(self.reading.problems.values()), None)
-        words.text, words.tone_name = (f"allowed: {first.allowed}", "bad") if first else ("", "muted")
+        words.text, words.tone_name = (first.allowed, "bad") if first else ("", "muted")
         words.paint()
+        self.query_one("#abort", Button).display = first is None  # its room is wanted for the words
         self.query_one("#run", Button).disabled = first is not None
         self.post_message(self.Edited())
 

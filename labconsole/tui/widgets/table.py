@@ -97,6 +97,7 @@ class LineTable(ScrollView, Tones, can_focus=True):
         self._layout: list[tuple[Column, int]] = []
         self._cells: dict[Any, list[Span]] = {}
         self._room = 0
+        self._steered = False  # until somebody moves it, the cursor stays on the first row, whichever that is
         self._columns: tuple[Column, ...] = ()
         self.cursor_key: Any = None
 
@@ -132,8 +133,8 @@ class LineTable(ScrollView, Tones, can_focus=True):
         resized = resized or self._columns is not self.columns()
         if resized:
             self._keys = keys
-            if self.cursor_key not in keys and keys:
-                self.move_to(keys[0])
+            if keys and (self.cursor_key not in keys or not self._steered):
+                self._put_cursor(keys[0])
             self._choose_columns()
         self.prepare()
         changed = [0]
@@ -220,7 +221,11 @@ class LineTable(ScrollView, Tones, can_focus=True):
             self.move_to(key)
 
     def move_to(self, key: Any) -> None:
-        """Put the cursor on a row and bring it into view."""
+        """Put the cursor on a row, which it follows from then on, and bring it into view."""
+        self._steered = True
+        self._put_cursor(key)
+
+    def _put_cursor(self, key: Any) -> None:
         if key == self.cursor_key:
             return
         self.cursor_key = key
