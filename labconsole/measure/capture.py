@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from array import array
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from labconsole.agent.pcap import RecordLayout
-from labconsole.agent.sequence import SequenceTracker, StreamCounts
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from labconsole.agent.pcap import RecordLayout
+    from labconsole.agent.sequence import SequenceTracker, StreamCounts
 
 _SMALL_GAP_UNITS = 1 << 16
 _FEW = 8
