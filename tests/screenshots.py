@@ -28,6 +28,7 @@ SIZES = ((200, 60), (120, 40), (80, 24))
 FONT, DOTS_FONT = "DejaVu Sans Mono", "FreeMono"
 """Both are equally wide; only the second has the chart's dots (Debian: fonts-dejavu-core, fonts-freefont-ttf)."""
 
+WAIT_S = 60.0
 DOTS = re.compile(r"<text ([^>]*>[\u2801-\u28ff]+</text>)")
 
 
