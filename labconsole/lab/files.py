@@ -15,6 +15,7 @@ from labconsole.units import format_target
 
 SETTLE_S = 0.0
 DRAIN_S = 0.5
+MACHINE_CONNECT_S = 60.0
 UNSHAPED_BPS = 100 * 10**9
 
 
@@ -100,6 +101,9 @@ def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str) -> str:
         f"  drain_s: {DRAIN_S:g}",
         f"  ssh_config: {_yaml_text(ssh_config_path)}",
     ]
+    if spec.generator == "pktgen":
+        # Every agent's interpreter starts at the same time, on two emulated processors.
+        lines.append(f"  connect_timeout_s: {MACHINE_CONNECT_S:g}")
     return "\n".join(lines) + "\n"
 
 
