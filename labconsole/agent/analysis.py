@@ -325,12 +325,11 @@ def _address(packed: bytes) -> str:
 class CaptureFollower:
     """Counts a file while somebody still writes to it, in bounded memory. Not safe for several threads at once."""
 
-    buffer_bytes = 1 << 20
-
     def __init__(self, path: "str | os.PathLike[str]", runs: Optional[RecordRuns] = None) -> None:
         self.path = os.fspath(path)
+        runs = RecordRuns() if runs is None else runs
         self.analysis = CaptureAnalysis(runs)
-        self._buffer = bytearray(self.buffer_bytes)
+        self._buffer = bytearray(runs.buffer_bytes)
         self._kept = 0
         self._file: Any = None
 

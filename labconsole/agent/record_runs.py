@@ -25,6 +25,7 @@ _CLEAR_TOP_BIT = bytes(range(128)) * 2
 class RecordRuns:
     """Counts runs of alike records by columns of bytes."""
 
+    buffer_bytes = 1 << 20
     chunk_records = 4096
     """Records per run: their columns' lines stay in a 512 KiB second-level cache."""
 

@@ -52,7 +52,8 @@ def _column(buffer: bytes, start: int, stride: int, records: int, kind: str) -> 
 class NumpyRuns:
     """What ``agent.analysis.RecordRuns`` does, with numpy."""
 
-    chunk_records = 16384
+    buffer_bytes = 1 << 22
+    chunk_records = 32768
 
     def matching(self, buffer: bytes, start: int, stride: int, limit: int, columns: tuple[int, ...]) -> int:
         """How many of the ``limit`` records from ``start`` on agree with the first one in all ``columns``."""
