@@ -107,6 +107,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     args = build_parser().parse_args(argv)
     verbose = getattr(args, "verbose", 0)
+    _set_up_logging(verbose if args.command not in (None, "console", "demo") else 0)
     try:
         return _dispatch(args)
     except LabError as exc:
@@ -128,6 +129,18 @@ def main(argv: list[str] | None = None) -> int:
             "This is a fault of the program, not of your input; -vv shows where.\n"
         )
         return 1
+
+
+def _set_up_logging(verbose: int) -> None:
+    """Log lines go to stderr on request only, and never where a console draws."""
+    import logging
+
+    if verbose:
+        level = logging.DEBUG if verbose > 1 else logging.INFO
+        logging.basicConfig(stream=sys.stderr, format="  %(name)s: %(message)s", level=logging.WARNING)
+        logging.getLogger("labconsole").setLevel(level)
+    else:
+        logging.basicConfig(handlers=[logging.NullHandler()])
 
 
 def _dispatch(args: argparse.Namespace) -> int:

@@ -17,8 +17,8 @@ from typing import Any
 PROTOCOL = 1
 """Incremented when an older agent and a newer console could misunderstand each other."""
 
-MAX_LINE_BYTES = 8 * 1024 * 1024
-"""A longer line is refused: a quiet window's series of 100 interfaces stays far below it, sent in parts."""
+MAX_LINE_BYTES = 16 * 1024 * 1024
+"""A longer line is refused. Two outputs of ``exec`` of 1 MiB each, every byte of them escaped to six, still fit."""
 
 STAT_NAMES = (
     "rx_packets",

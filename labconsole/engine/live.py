@@ -63,13 +63,14 @@ class LiveStreams:
         for entry in event["streams"]:
             live = self._telemetry.streams.get(entry["stream"])
             stream = self._streams.get(entry["stream"])
-            if live is None or stream is None or stream.source.node != node or live.final:
+            sent_packets = entry["sent_packets"]
+            if live is None or stream is None or stream.source.node != node or live.final or sent_packets is None:
                 continue
             before = self._last_sent.get(live.name)
-            if before is not None and now_ns > before[0] and entry["sent_packets"] >= before[1]:
-                self._sent_rate[live.name] = (entry["sent_packets"] - before[1]) * 1e9 / (now_ns - before[0])
-            self._last_sent[live.name] = (now_ns, entry["sent_packets"])
-            live.offered_packets = entry["sent_packets"]
+            if before is not None and now_ns > before[0] and sent_packets >= before[1]:
+                self._sent_rate[live.name] = (sent_packets - before[1]) * 1e9 / (now_ns - before[0])
+            self._last_sent[live.name] = (now_ns, sent_packets)
+            live.offered_packets = sent_packets
         self._telemetry.revision += 1
 
     def offered_final(self, name: str, result: dict[str, Any]) -> None:

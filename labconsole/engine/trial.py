@@ -345,7 +345,8 @@ class Trial:
                 continue
             for result in future.result():
                 for seen in self.seen.streams:
-                    if seen.stream.name == result["stream"]:
+                    # A node speaks for its own streams only.
+                    if seen.stream.name == result["stream"] and seen.stream.source.node == node:
                         seen.generated = result
                         self._live.offered_final(result["stream"], result)
                 if result["started_monotonic_ns"] is not None:

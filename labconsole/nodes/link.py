@@ -26,6 +26,11 @@ log = logging.getLogger("labconsole.nodes")
 CLOSE_S = 2.0
 PINGS = 5
 PROBE_S = 5.0
+BEAT_S = 2.5
+SILENCE_S = 10.0
+"""The agent gives up after so long without a line of ours; a line goes out every BEAT_S, also in a quiet window (next
+to it, SSH's own keep-alive sends more)."""
+
 MAX_NOTES = 10
 """How often one link's oddities are logged; a node could send them by the thousand."""
 
@@ -64,6 +69,7 @@ class NodeLink:
         self._last_id = 0
         self._closing = False
         self._notes = 0
+        self._beat_timer: asyncio.TimerHandle | None = None
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         session.ended.add_done_callback(self._on_ended)
         session.listen(self._receive)
@@ -118,11 +124,37 @@ class NodeLink:
                 self.monotonic_offset_ns = node_monotonic_ns - (sent_ns + half_ns)
                 self.clock_offset_ns = node_wall_ns - (wall_ns + half_ns)
 
+    async def keep_alive(self) -> None:
+        """Let the agent end by itself when nothing is heard of us: a pulled cable ends no stdin for hours."""
+        await self.request("watchdog", {"silence_s": SILENCE_S})
+        self._schedule_beat()
+
+    def _schedule_beat(self) -> None:
+        self._beat_timer = asyncio.get_running_loop().call_later(BEAT_S, self._beat)
+
+    def _beat(self) -> None:
+        """Send a line for its own sake; the answer is taken and forgotten."""
+        if self._closing or self._session.ended.done():
+            return
+        self._last_id += 1
+        number = self._last_id
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(lambda done: (self._pending.pop(number, None), done.cancelled() or done.exception()))
+        self._pending[number] = ("ping", answer)
+        try:
+            self._write(encode({"id": number, "op": "ping", "args": {}}), "ping")
+        except NodeLost:
+            answer.cancel()
+            return  # the session's own end tells everybody
+        self._schedule_beat()
+
     async def close(self) -> None:
         """End the agent, which undoes everything, then the connection. Each step is bounded; the last one is abort."""
         if self._closing:
             return
         self._closing = True
+        if self._beat_timer is not None:
+            self._beat_timer.cancel()
         try:
             if not self._session.ended.done():
                 await self._say_goodbye()
@@ -185,7 +217,7 @@ class NodeLink:
 
     def _on_ended(self, ended: asyncio.Future[str]) -> None:
         reason = ended.result()
-        for _, answer in self._pending.values():
+        for _, answer in list(self._pending.values()):
             if not answer.done():
                 answer.set_exception(_Ended(reason))
         if not self._closing:
@@ -212,6 +244,7 @@ async def connect(name: str, inventory: Inventory, on_event: AgentEvent) -> Node
         link = NodeLink(name, dialled, channel, session, on_event)
         try:
             await link.measure_clock()
+            await link.keep_alive()
         except NodeLost as exc:
             raise NodeUnreachable(name, f"the agent started, then: {exc.message}", operation="connect") from exc
     except BaseException:

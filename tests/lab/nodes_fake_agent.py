@@ -30,6 +30,8 @@ def clocks():
 def answer(number, op, args):
     if op == "ping":
         put({"id": number, "ok": clocks()})
+    elif op == "watchdog":
+        put({"id": number, "ok": {}})
     elif op == "echo":
         put({"id": number, "ok": args})
     elif op == "late":

@@ -64,6 +64,18 @@ def test_kill_9_of_the_console_leaves_nothing_on_any_node(testbed, tmp_path: Pat
     assert received(testbed.spec.name) == count
 
 
+def test_a_console_that_is_not_heard_of_any_more_leaves_nothing(testbed, tmp_path: Path):
+    """As after a pulled cable: no end of stdin, no reset, just silence."""
+    before = lab_state(testbed.spec.name)
+    process = start_run(testbed, tmp_path / "s.sqlite", "container")
+    process.send_signal(signal.SIGSTOP)
+    try:
+        wait_until(lambda: lab_state(testbed.spec.name) == before, timeout_s=20, what="something was left on a node")
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
 def test_ctrl_c_once_stops_in_order_and_saves_what_was_measured(testbed, tmp_path: Path):
     before = lab_state(testbed.spec.name)
     store = tmp_path / "s.sqlite"
