@@ -25,11 +25,19 @@ from labconsole.tui.session import SessionFactory, SessionLike
 from labconsole.tui.widgets.fields import Choice, Field
 
 SIZES = ((200, 60), (120, 40), (80, 24))
-FONT, DOTS_FONT = "DejaVu Sans Mono", "FreeMono"
-"""Both are equally wide; only the second has the chart's dots (Debian: fonts-dejavu-core, fonts-freefont-ttf)."""
-
+FONT = "DejaVu Sans Mono"
 WAIT_S = 60.0
-DOTS = re.compile(r"<text ([^>]*>[\u2801-\u28ff]+</text>)")
+DOTS = re.compile(r'<text ([^>]*) x="([\d.]+)" ([^>]*) textLength="([\d.]+)" ([^>]*)>([\u2801-\u28ff]+)</text>')
+
+
+def one_by_one(match: re.Match[str]) -> str:
+    """A run of the chart's dots as one element per cell: monospaced fonts lack them, others are wider than a cell."""
+    before, x, middle, length, after, dots = match.groups()
+    cell = float(length) / len(dots)
+    return "".join(
+        f'<text {before} x="{float(x) + i * cell:.1f}" {middle} textLength="{cell:.1f}" {after}>{dot}</text>'
+        for i, dot in enumerate(dots)
+    )
 
 
 async def until(true: Callable[[], bool], what: str) -> None:
@@ -44,7 +52,7 @@ async def until(true: Callable[[], bool], what: str) -> None:
 def save(app: ConsoleApp, directory: Path, name: str) -> None:
     """One picture. Blanks are kept and the font named is one that a plain system has."""
     svg = app.export_screenshot(title="labconsole")
-    svg = DOTS.sub(rf'<text style="font-family: {DOTS_FONT}" \1', svg.replace("Fira Code", FONT))
+    svg = DOTS.sub(one_by_one, svg.replace("Fira Code", FONT))
     svg = svg.replace("<text ", '<text xml:space="preserve" ')
     path = directory / f"{name}.svg"
     path.write_text(svg, encoding="utf-8")
