@@ -26,6 +26,9 @@ from labconsole.tui.widgets.fields import Choice, Field
 
 SIZES = ((200, 60), (120, 40), (80, 24))
 FONT = "DejaVu Sans Mono"
+FONT_SIZE = "font-size: 20.27px"
+"""Makes this font as wide as the one that Textual lays its picture out for."""
+
 WAIT_S = 60.0
 DOTS = re.compile(r'<text ([^>]*) x="([\d.]+)" ([^>]*) textLength="([\d.]+)" ([^>]*)>([\u2801-\u28ff]+)</text>')
 
@@ -52,7 +55,7 @@ async def until(true: Callable[[], bool], what: str) -> None:
 def save(app: ConsoleApp, directory: Path, name: str) -> None:
     """One picture. Blanks are kept and the font named is one that a plain system has."""
     svg = app.export_screenshot(title="labconsole")
-    svg = DOTS.sub(one_by_one, svg.replace("Fira Code", FONT))
+    svg = DOTS.sub(one_by_one, svg.replace("Fira Code", FONT).replace("font-size: 20px", FONT_SIZE))
     svg = svg.replace("<text ", '<text xml:space="preserve" ')
     path = directory / f"{name}.svg"
     path.write_text(svg, encoding="utf-8")
