@@ -89,7 +89,5 @@ def _lines(status: dict[str, Any]) -> list[str]:
     for node in status["nodes"]:
         lines.append(f"  {node['name']:<8} {node['address']}:{node['port']}")
     for place, counts in status["truth"].items():
-        lines.append(
-            f"  drops    {place}: {counts['dropped_packets']} of {counts['seen_packets']} test packets so far"
-        )
+        lines.append(f"  drops    {place}: {counts['dropped_packets']} of {counts['seen_packets']} test packets so far")
     return lines

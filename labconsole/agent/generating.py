@@ -82,9 +82,7 @@ class Generating:
             while not ended.done():
                 await asyncio.wait([ended], timeout=interval_s)
                 if not ended.done():
-                    self._offer(
-                        {"event": "generator", "monotonic_ns": self._clock_ns(), "streams": session.progress()}
-                    )
+                    self._offer({"event": "generator", "monotonic_ns": self._clock_ns(), "streams": session.progress()})
             results: List[Dict[str, Any]] = ended.result()
         except WireError as exc:
             self._send({"event": "generator.done", "streams": [], "error": {"code": exc.code, "message": exc.message}})

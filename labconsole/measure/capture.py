@@ -136,9 +136,7 @@ def add_numbers(tracker: SequenceTracker, column: npt.NDArray[np.unsignedinteger
         begin = stop
 
 
-def _add_runs(
-    tracker: SequenceTracker, numbers: npt.NDArray[np.unsignedinteger], breaks: npt.NDArray[np.intp]
-) -> None:
+def _add_runs(tracker: SequenceTracker, numbers: npt.NDArray[np.unsignedinteger], breaks: npt.NDArray[np.intp]) -> None:
     first_of_runs = numbers[np.concatenate(([0], breaks + 1))].tolist()
     last_of_runs = numbers[np.concatenate((breaks, [numbers.size - 1]))].tolist()
     add_run = tracker.add_run

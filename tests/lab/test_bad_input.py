@@ -22,7 +22,11 @@ def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
 
 
 ARGUMENTS = [
-    (["--target", "2Gbit"], 2, r"--target: is above the line rate of stream s1, got '2Gbit'; allowed: at most 1 Gbit/s"),
+    (
+        ["--target", "2Gbit"],
+        2,
+        r"--target: is above the line rate of stream s1, got '2Gbit'; allowed: at most 1 Gbit/s",
+    ),
     (["--target", "fast"], 2, r"--target: is not a rate, got 'fast'; allowed: .*10Mbit.* or max"),
     (["--frame-size", "59"], 2, r"--frame-size: is shorter than an Ethernet frame can be, got 59; allowed: 60 or more"),
     (["--frame-size", "1515"], 2, r"frame_size: .*src1/eth1 carries \(MTU 1500\), got 1515; allowed: at most 1514"),

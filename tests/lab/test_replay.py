@@ -56,7 +56,9 @@ def test_a_dry_run_lists_the_points_and_touches_nothing(testbed, plan: Path, tmp
     lines = done.stdout.splitlines()
     assert len(lines) == 9
     assert "8 of 8 trials to take (0 stored already)" in lines[-1]
-    machine = labconsole("replay", str(plan), "--dry-run", "--json", hosts=testbed.hosts_file, store=tmp_path / "s.sqlite")
+    machine = labconsole(
+        "replay", str(plan), "--dry-run", "--json", hosts=testbed.hosts_file, store=tmp_path / "s.sqlite"
+    )
     assert json.loads(machine.stdout.splitlines()[-1])["remaining"] == 8
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from test_inventory import GOOD
 
 from labconsole.engine.assemble import build_record
 from labconsole.engine.driver import PathPoint, StreamPath
@@ -14,7 +15,6 @@ from labconsole.measure.rates import CounterSample
 from labconsole.model.inventory import load_inventory
 from labconsole.model.record import Failure, RunRecord
 from labconsole.model.request import TrialRequest
-from test_inventory import GOOD
 
 SENT = 14205  # round(1 s / 7040 ns * 0.1), of 64-byte frames at 10 Mbit/s: delay 70400 ns
 PATH = StreamPath(

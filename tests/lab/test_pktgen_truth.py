@@ -1,0 +1,82 @@
+"""The main promise once more, with the real pktgen: the whole lab inside a machine whose kernel has it.
+
+Slow: the machine is emulated. It is the only place here where /proc/net/pktgen is not a fake.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import require
+from support import labconsole, processes, records
+
+from labconsole import lab
+
+pytestmark = [pytest.mark.slow, pytest.mark.pktgen]
+
+
+@pytest.fixture(scope="module")
+def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
+    require("qemu-system-x86_64", "busybox", "cpio")
+    name = f"pktgen{os.getpid()}"
+    yield lab.up(lab.LabSpec(name=name, sources=1, generator="pktgen", loss={"uut/out": 0.07}))
+    lab.down(name)
+
+
+def dropped(name: str) -> int:
+    """Truth: packets that the lab has dropped so far."""
+    status = lab.status(name)
+    assert status is not None
+    return sum(counts["dropped_packets"] for counts in status.truth.values())
+
+
+@pytest.mark.parametrize(("platform", "frame_size"), [("raw", 64), ("container", 1500)])
+def test_pktgen_is_measured_packet_for_packet(testbed, lab_home: Path, platform: str, frame_size: int):
+    before = dropped(testbed.spec.name)
+    done = labconsole(
+        "run", "--platform", platform, "--frame-size", str(frame_size), "--target", "1Mbit", "--duration", "2",
+        "--generator", "pktgen", "--json", hosts=testbed.hosts_file, store=lab_home / "pktgen.sqlite",
+    )  # fmt: skip
+    (run,) = records(done)
+    (stream,) = run["streams"]
+    learning = run["environment"]["learning"]
+    truth = dropped(testbed.spec.name) - before - (learning["sent_packets"] - learning["received_packets"])
+    assert stream["generator"] == "pktgen"
+    assert stream["generator_version"].startswith("2.")
+    assert stream["offered_packets"] == stream["intended_packets"]
+    assert stream["offered_pps"] == pytest.approx(stream["intended_pps"], rel=0.005)
+    assert stream["loss_packets"] == truth > 0
+    assert {hop["hop"]: hop["lost_packets"] for hop in stream["ledger"]}["uut_out"] == truth
+    assert run["verdict"]["status"] != "invalid"
+
+
+def test_max_sends_as_fast_as_pktgen_can_and_stops_in_time(testbed, lab_home: Path):
+    done = labconsole(
+        "run", "--target", "max", "--duration", "1", "--json", hosts=testbed.hosts_file,
+        store=lab_home / "pktgen.sqlite",
+    )  # fmt: skip
+    (run,) = records(done)
+    assert run["streams"][0]["generator"] == "pktgen"
+    assert run["streams"][0]["delay_ns"] == 0
+    assert run["streams"][0]["offered_packets"] > 1000
+    assert run["streams"][0]["offered_duration_s"] < 2
+
+
+def test_after_the_runs_pktgen_holds_nothing_of_ours(testbed, lab_home: Path):
+    found = lab.exec(testbed.spec.name, "src1", ["sh", "-c", "cat /proc/net/pktgen/kpktgend_*"])
+    assert found.status == 0
+    running = [line for line in found.stdout.splitlines() if line.startswith(("Running:", "Stopped:"))]
+    assert running
+    assert all(not line.partition(":")[2].strip() for line in running)
+    assert "-I -S" not in processes(testbed.spec.name, "src1")
+
+
+def test_the_machine_says_what_it_is(testbed):
+    done = labconsole("lab", "status", "--name", testbed.spec.name, "--json")
+    status = json.loads(done.stdout)
+    assert status["spec"]["generator"] == "pktgen"
+    assert status["kernel"]
