@@ -195,7 +195,7 @@ def _name_option(name: str) -> str:
 
 
 def _check_options(spec: LabSpec) -> None:
-    if spec.ssh_server == "openssh" and os.geteuid() != 0 and spec.generator != "pktgen":
+    if spec.ssh_server == "openssh" and os.geteuid() != 0:
         raise LabSetupError("sshd separates its privileges with setgroups() and needs root; use the lab's own server")
     if spec.python is not None and not (Path(spec.python).is_file() and os.access(spec.python, os.X_OK)):
         raise ConfigError("is not a program", key="python", value=spec.python, allowed="path of a python3")

@@ -54,6 +54,11 @@ class LabSpec:
         _word("ssh_server", self.ssh_server, ("builtin", "openssh"))
         _word("generator", self.generator, ("afpacket", "pktgen"))
         _word("accel", self.accel, ("tcg", "kvm"))
+        if self.generator == "pktgen" and self.ssh_server == "openssh":
+            # sshd would log in the host's user, who in the machine is nobody special and may not send.
+            raise ConfigError(
+                "is not possible in a lab with pktgen", key="ssh_server", value=self.ssh_server, allowed="builtin"
+            )
         if not isinstance(self.loss, dict):
             raise ConfigError("is not a table of hops and ratios", key="loss", value=self.loss)
         for hop, ratio in self.loss.items():

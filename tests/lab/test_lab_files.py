@@ -68,6 +68,7 @@ def test_the_uut_has_the_papers_eight_ports_in_mind() -> None:
         ({"link_speed_bps": 0}, "link_speed_bps"),
         ({"ssh_server": "dropbear"}, "ssh_server"),
         ({"generator": "trafgen"}, "generator"),
+        ({"generator": "pktgen", "ssh_server": "openssh"}, "ssh_server"),
         ({"loss": {"sink/in": 0.1}}, "uut/in, uut/out"),
         ({"loss": {"uut/out": 1.1}}, "loss.uut/out"),
         ({"loss": {"uut/out": -0.1}}, "0 to 1"),
