@@ -51,7 +51,7 @@ STAT_NAMES = (
 
 
 class WireError(Exception):
-    """A request that cannot be done, or a line that is not of the protocol. ``code`` is stable, ``message`` a sentence."""
+    """A request that cannot be done, or a line not of the protocol. ``code`` is stable, ``message`` a sentence."""
 
     def __init__(self, code: str, message: str, detail: Any = None) -> None:
         super().__init__(message)
