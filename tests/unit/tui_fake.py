@@ -123,9 +123,7 @@ def make_record(request: TrialRequest, run_id: str, *, loss: float = 0.0, status
             "loss_packets",
         )
     }
-    reasons = (
-        () if status == "valid" else (Reason(code="below_target", detail="s1 offered 3.1 % too little"),)
-    )
+    reasons = () if status == "valid" else (Reason(code="below_target", detail="s1 offered 3.1 % too little"),)
     return RunRecord(
         run_id=run_id, started_at="2026-03-02T09:15:00.000Z", finished_at="2026-03-02T09:15:12.000Z",
         testbed="wuerzburg", testbed_fingerprint="0" * 16, emulated=True, operator="op",
