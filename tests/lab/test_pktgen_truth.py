@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.pktgen]
 
 @pytest.fixture(scope="module")
 def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
-    require("qemu-system-x86_64", "busybox", "cpio")
+    require("qemu-system-x86_64", "busybox")
     name = f"pktgen{os.getpid()}"
     yield lab.up(lab.LabSpec(name=name, sources=1, generator="pktgen", loss={"uut/out": 0.07}))
     lab.down(name)
