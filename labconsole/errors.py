@@ -9,6 +9,7 @@ LabError                    base; carries ``failure``, a stable word that goes i
     AgentError                the node refused or failed a request
   LabSetupError             the local testbed could not be built or found     exit 3
   MeasurementError          the trial is void; what was counted is kept       exit 1
+    Aborted                   the operator stopped it before anything was sent  exit 130
     CounterInconsistency      a counter decreased, or more came out than went in
   CaptureFormatError        a capture file cannot be read                     exit 2
   StoreError                the run store cannot be read or written           exit 2
@@ -109,6 +110,13 @@ class MeasurementError(LabError):
     """Raised when a trial is void."""
 
     failure = "measurement_error"
+
+
+class Aborted(MeasurementError):
+    """Raised when the operator stops a run before its first packet: there is nothing to keep."""
+
+    failure = "aborted"
+    exit_code = 130
 
 
 class CounterInconsistency(MeasurementError):

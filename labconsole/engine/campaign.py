@@ -83,7 +83,7 @@ async def run_campaign(plan: Plan, session: Session[RunSink], on_progress: Calla
                 outcome.redone += attempt < plan.max_redo
                 await session.settle(plan.settle_s or 0)
             assert record is not None
-            if session.stopping:
+            if session.stopping and record.verdict.status == "invalid":
                 outcome.stopped = True
                 break
             outcome.taken += 1
@@ -94,6 +94,9 @@ async def run_campaign(plan: Plan, session: Session[RunSink], on_progress: Calla
             on_progress(_progress(plan, outcome, point, repetition, left_s, record))
             if number + 1 < len(todo):
                 await session.settle(plan.settle_s or 0)
+            if session.stopping:
+                outcome.stopped = number + 1 < len(todo)
+                break
     return outcome
 
 

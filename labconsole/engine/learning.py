@@ -6,7 +6,7 @@ These are RFC 2544's learning frames too (section 23 b): after them, bridges and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from labconsole.engine.driver import Prepared
 from labconsole.engine.observations import parse_snapshot
 from labconsole.engine.ports import AgentLink
 from labconsole.engine.trial import UDP_SOURCE_PORT, sink_port
-from labconsole.errors import NodeError
+from labconsole.errors import Aborted, NodeError
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.request import MIN_PKT_SIZE_BYTES
 
@@ -38,17 +38,25 @@ class Learning:
 
 
 async def wait_forwarding(
-    inventory: Inventory, links: dict[str, AgentLink], prepared: Prepared, streams: Sequence[Stream], *, generator: str
+    inventory: Inventory,
+    links: dict[str, AgentLink],
+    prepared: Prepared,
+    streams: Sequence[Stream],
+    *,
+    generator: str,
+    stopping: Callable[[], bool],
 ) -> Learning:
     """Send a few frames per stream until every sink has received some.
 
-    Raises NodeError naming the streams whose frames never came through.
+    Raises NodeError naming the streams whose frames never came through, Aborted once ``stopping`` says so.
     """
     loop = asyncio.get_running_loop()
     begun = loop.time()
     first = await _received(links, streams)
     missing, sent_packets = list(streams), 0
     while missing:
+        if stopping():
+            raise Aborted("aborted by the operator before anything was measured")
         for node in dict.fromkeys(stream.source.node for stream in missing):
             mine = [s for s in missing if s.source.node == node]
             sent_packets += await _send_few(inventory, links[node], prepared, mine, generator)

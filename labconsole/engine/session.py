@@ -11,7 +11,7 @@ import getpass
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
@@ -83,7 +83,7 @@ class Session(Generic[StoreT]):
         self._first_attempt: dict[str, asyncio.Future[NodeError | None]] = {}
         self._trial: Trial | None = None
         self._batch = asyncio.Lock()
-        self._stop_batch = False
+        self._stop = asyncio.Event()
         self._prepared: tuple[str, Prepared, Driver] | None = None
         self._learning: Learning | None = None
 
@@ -222,28 +222,31 @@ class Session(Generic[StoreT]):
         async with self.batch(request) as take:
             for repetition in range(1, repetitions + 1):
                 records.append(await take(request, None, repetition, repetitions))
-                if self._stop_batch:
-                    break
-                if repetition < repetitions:
+                if repetition < repetitions and not self.stopping:
                     await self.settle(self.inventory.defaults.settle_s)
+                if self.stopping:
+                    break
         return records
 
     async def abort(self) -> None:
         """Stop the running trial and the batch it belongs to; what was measured is saved. Safe at any time."""
-        self._stop_batch = True
+        self._stop.set()
         if self._trial is not None:
             self._trial.abort()
 
     @property
     def stopping(self) -> bool:
         """True once abort() was called in the running batch."""
-        return self._stop_batch
+        return self._stop.is_set()
 
     async def settle(self, seconds: float) -> None:
-        """Let the UUT restabilise between trials (RFC 2544 section 23 e)."""
-        if seconds > 0:
-            self._emit(PhaseChanged(run_id="", phase=Phase.SETTLING, expected_s=seconds))
-            await asyncio.sleep(seconds)
+        """Let the UUT restabilise between trials (RFC 2544 section 23 e); abort() ends the wait."""
+        if seconds <= 0:
+            return
+        self._emit(PhaseChanged(run_id="", phase=Phase.SETTLING, expected_s=seconds))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
 
     @asynccontextmanager
     async def batch(self, request: TrialRequest) -> AsyncIterator[Callable[..., Any]]:
@@ -254,7 +257,7 @@ class Session(Generic[StoreT]):
         if self._batch.locked():
             raise MeasurementError("a run is under way already")
         async with self._batch:
-            self._stop_batch = False
+            self._stop.clear()
             leased: list[AgentLink] = []
             try:
                 for link in self._require(self._nodes_of(request)).values():
@@ -284,10 +287,6 @@ class Session(Generic[StoreT]):
         run_id = new_run_id(datetime.now(UTC))
         self._emit(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))
         self._emit(PhaseChanged(run_id=run_id, phase=Phase.PREPARING))
-        if request.background != "none":
-            raise ConfigError(
-                "is not available in this version", key="background", value=request.background, allowed="none"
-            )
         links = self._require(self._nodes_of(request))
         self._check_mtu(request)
         prepared = await self._prepare_platform(request, links, run_id)
@@ -304,7 +303,7 @@ class Session(Generic[StoreT]):
             emit=self._emit,
         )
         self._trial = trial
-        if self._stop_batch:
+        if self.stopping:
             trial.abort()
         self._mark_quiet(defaults.observe == "quiet" and request.observe == "quiet")
         try:
@@ -407,7 +406,12 @@ class Session(Generic[StoreT]):
         self._emit(PhaseChanged(run_id=run_id, phase=Phase.LEARNING))
         try:
             self._learning = await wait_forwarding(
-                self.inventory, self._links, prepared, streams, generator=request.generator
+                self.inventory,
+                self._links,
+                prepared,
+                streams,
+                generator=request.generator,
+                stopping=self._stop.is_set,
             )
         except BaseException:
             await self._restore_platform()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 from labconsole.engine.driver import Prepared
 from labconsole.engine.events import Event, Phase, PhaseChanged
@@ -21,7 +21,7 @@ from labconsole.engine.live import LiveStreams
 from labconsole.engine.observations import Snapshot, StreamSeen, TrialSeen, parse_snapshot
 from labconsole.engine.ports import AgentLink
 from labconsole.engine.together import together
-from labconsole.errors import LabError, NodeError, NodeLost
+from labconsole.errors import Aborted, LabError, NodeError, NodeLost
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record import Failure
 from labconsole.model.request import TrialRequest
@@ -146,7 +146,8 @@ class Trial:
             async with AsyncExitStack() as stack:
                 await self._take(stack)
         except _Interrupted:
-            pass
+            if not self._began:
+                self._refuse()
         except LabError as exc:
             if not self._began:
                 raise  # nothing was sent: this is no run that failed, but none at all
@@ -186,6 +187,13 @@ class Trial:
     def _check_interrupt(self) -> None:
         if self._interrupt.done():
             raise _Interrupted
+
+    def _refuse(self) -> NoReturn:
+        """Interrupted before the first packet: no run, so no record either."""
+        failure = self.seen.failure
+        if failure is not None and failure.node is not None:
+            raise NodeLost(failure.node, failure.message.removeprefix(f"{failure.node}: "), operation=failure.operation)
+        raise Aborted("aborted by the operator before anything was sent")
 
     def _note_failure(self, exc: LabError) -> None:
         if self.seen.failure is None:

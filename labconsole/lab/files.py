@@ -14,7 +14,7 @@ from labconsole.lab.state import write_private
 from labconsole.units import format_target
 
 SETTLE_S = 0.0
-DRAIN_S = 0.5
+DRAIN_S = 1.0
 MACHINE_CONNECT_S = 60.0
 UNSHAPED_BPS = 100 * 10**9
 

@@ -11,6 +11,9 @@ from labconsole.units import bps_to_pps, delay_ns, format_rate_bps, format_targe
 
 Target = int | Literal["max"]
 BACKGROUNDS = ("none", "idle", "light", "heavy", "forwarding-50", "forwarding-95")
+AVAILABLE_BACKGROUNDS = ("none",)
+"""What this version can put beside the guest under test."""
+
 GENERATORS = ("auto", "pktgen", "afpacket")
 OBSERVE = ("quiet", "live")
 MIN_PKT_SIZE_BYTES = 60
@@ -79,6 +82,8 @@ def check_request(request: TrialRequest, inventory: Inventory, *, where: str = "
         refuse("platform", "is not in the inventory", request.platform, ", ".join(inventory.platforms))
     if request.background not in BACKGROUNDS:
         refuse("background", "is not a background load", request.background, ", ".join(BACKGROUNDS))
+    if request.background not in AVAILABLE_BACKGROUNDS:
+        refuse("background", "is not in this version", request.background, ", ".join(AVAILABLE_BACKGROUNDS))
     if request.generator not in GENERATORS:
         refuse("generator", "is not a generator", request.generator, ", ".join(GENERATORS))
     if request.observe not in OBSERVE:
