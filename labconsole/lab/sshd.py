@@ -314,7 +314,9 @@ class _Input(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """The pipe has room again."""
-        self._resume()
+        # Not at once: asyncio's pipe transport calls this in the middle of its own writing. Input and end of input that
+        # arrive within the call make it close the pipe with the input still in its buffer (CPython 3.11 to 3.13).
+        asyncio.get_running_loop().call_soon(self._resume)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The command closed its stdin: let the client send, into nothing."""

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from nodes_servers import HOST, SERVERS, Server, World, relay, start_with
 
+from labconsole.agent.wire import MAX_LINE_BYTES
 from labconsole.errors import AgentError, NodeLost
 from labconsole.nodes import NodeLink, connect
 
@@ -75,7 +76,7 @@ async def test_a_line_of_eight_megabytes_arrives(world: World, server: Server) -
 async def test_a_line_beyond_the_limit_loses_the_node(world: World, server: Server) -> None:
     async with linked(world, server) as node:
         with pytest.raises(NodeLost, match="not of the protocol"):
-            await node.request("big", {"bytes": 9_000_000})
+            await node.request("big", {"bytes": MAX_LINE_BYTES + 1})
         assert "not of the protocol" in await node.wait_lost()
     await world.agents_gone()
 
