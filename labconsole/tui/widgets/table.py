@@ -129,7 +129,7 @@ class LineTable(ScrollView, Tones, can_focus=True):
         if not self.is_mounted or not self.size.width or not self.display:
             return
         keys = list(self.keys())
-        resized = self._keys != keys or self._room != self.scrollable_content_region.width
+        resized = self._keys != keys or self._room != self._room_for(len(keys))
         resized = resized or self._columns is not self.columns()
         if resized:
             self._keys = keys
@@ -196,13 +196,18 @@ class LineTable(ScrollView, Tones, can_focus=True):
         self.refresh()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Choose columns anew; paint looks as well, since a scroll bar changes the room without a resize."""
+        """Choose columns anew."""
         self._choose_columns()
         self.paint()
         self.refresh()
 
+    def _room_for(self, rows: int) -> int:
+        """Cells for columns. Foretold: Textual shows the scroll bar only after the picture that made it needed."""
+        scrolls = rows + 1 > self.size.height
+        return self.size.width - (self.styles.scrollbar_size_vertical if scrolls else 0)
+
     def _choose_columns(self) -> None:
-        self._room = self.scrollable_content_region.width
+        self._room = self._room_for(len(self._keys))
         self._columns = self.columns()
         self._layout = fit_columns(self._columns, self._room - GUTTER)
         self._cells.clear()
