@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from labconsole import __version__
-from labconsole.errors import ConfigError, LabError
-
-EXIT_INTERRUPTED = 130
+from labconsole.errors import Aborted, LabError
 
 EPILOG = """\
 exit status: 0 done; 1 done, but a run is invalid or a check failed; 2 bad usage or bad file;
@@ -116,7 +114,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"labconsole: {exc}\n")
         return exc.exit_code
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return Aborted.exit_code
     except BrokenPipeError:
         # The reader (head, less) went away: not an error; keep Python from complaining while it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -178,14 +176,3 @@ def _analyze(args: argparse.Namespace) -> int:
     report = analyze_path(args.file)
     sys.stdout.write(json.dumps(report) + "\n" if args.json else format_analysis(report) + "\n")
     return 0
-
-
-def hosts_path(args: argparse.Namespace) -> Path:
-    """The inventory a command uses. Raises ConfigError with what to do when there is none."""
-    from labconsole.model.inventory import DEFAULT_INVENTORY
-
-    path: Path = args.hosts or DEFAULT_INVENTORY
-    if not path.exists():
-        hint = "; give --hosts FILE, or `labconsole demo` for a testbed on this machine" if args.hosts is None else ""
-        raise ConfigError(f"no such file{hint}", file=str(path))
-    return path

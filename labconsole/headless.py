@@ -10,17 +10,16 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from labconsole.cli import EXIT_INTERRUPTED, hosts_path
 from labconsole.engine.campaign import Outcome, Progress, remaining, run_campaign
 from labconsole.engine.events import Event, NodeChanged, NodeState, Notice, PhaseChanged, TrialFinished, TrialStarted
 from labconsole.engine.session import Session
-from labconsole.errors import ConfigError, NodeUnreachable
+from labconsole.errors import Aborted, ConfigError, NodeUnreachable
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Estimate, Plan, estimate, load_plan
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest, check_request
 from labconsole.store import RunStore
-from labconsole.testbed import load_testbed, open_session
+from labconsole.testbed import hosts_path, load_testbed, open_session
 from labconsole.text_report import run_lines, run_row, runs_table
 from labconsole.units import parse_rate_bps
 
@@ -52,13 +51,13 @@ def request_from(args: argparse.Namespace, inventory: Inventory) -> TrialRequest
 
 def run(args: argparse.Namespace) -> int:
     """``labconsole run``: one design point, now."""
-    inventory, store = load_testbed(hosts_path(args), args.store)
+    inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     request = request_from(args, inventory)
 
     async def work(session: Session[RunStore]) -> int:
         records = await session.run(request, args.repetitions)
         if session.stopping:
-            return EXIT_INTERRUPTED
+            return Aborted.exit_code
         return 1 if any(record.verdict.status == "invalid" for record in records) else 0
 
     def show(event: Event) -> None:
@@ -77,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
 def replay(args: argparse.Namespace) -> int:
     """``labconsole replay``: a plan, headless, resumable."""
-    inventory, store = load_testbed(hosts_path(args), args.store)
+    inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     plan = load_plan(args.plan, inventory)
     session = open_session(inventory, store)
     if args.dry_run:
@@ -166,7 +165,7 @@ def _drive(
     try:
         return asyncio.run(body())
     except asyncio.CancelledError:
-        return EXIT_INTERRUPTED
+        return Aborted.exit_code
 
 
 def _json_line(data: dict[str, Any]) -> None:
@@ -303,7 +302,7 @@ def _report_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
         for record in outcome.invalid:
             sys.stdout.write(f"  invalid: {_why(record)}\n")
     if outcome.stopped:
-        return EXIT_INTERRUPTED
+        return Aborted.exit_code
     return 1 if outcome.invalid else 0
 
 

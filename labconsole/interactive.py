@@ -9,9 +9,9 @@ from pathlib import Path
 
 def console(args: argparse.Namespace) -> int:
     """``labconsole``: the console on an inventory."""
-    from labconsole.cli import hosts_path
+    from labconsole.testbed import hosts_path
 
-    return _open(hosts_path(args), args.store)
+    return _open(hosts_path(args.hosts), args.store)
 
 
 def demo(args: argparse.Namespace) -> int:

@@ -5,10 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from labconsole.engine.session import Session
-from labconsole.model.inventory import Inventory, load_inventory
+from labconsole.errors import ConfigError
+from labconsole.model.inventory import DEFAULT_INVENTORY, Inventory, load_inventory
 from labconsole.nodes import connect
 from labconsole.platforms import driver_for
 from labconsole.store import RunStore, open_store
+
+
+def hosts_path(given: Path | None) -> Path:
+    """The inventory a command uses: what was given, else ./hosts.yaml. Raises ConfigError with what to do."""
+    path = given or DEFAULT_INVENTORY
+    if not path.exists():
+        hint = "; give --hosts FILE, or `labconsole demo` for a testbed on this machine" if given is None else ""
+        raise ConfigError(f"no such file{hint}", file=str(path))
+    return path
 
 
 def open_session(inventory: Inventory, store: RunStore) -> Session[RunStore]:

@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Optional
 from labconsole.agent import sendpath
 from labconsole.agent.armed import NAP_NS, ArmedChild, ChildSide, sleep_until
 from labconsole.agent.frames import FrameTemplate, parse_mac
-from labconsole.agent.generator import OVERTIME_NS, StreamSpec
+from labconsole.agent.stream_spec import OVERTIME_NS, StreamSpec
 from labconsole.agent.wire import WireError
 
 VERSION = "1"

@@ -24,7 +24,8 @@ class Generating:
         async with self._lock:
             if self._session is not None:
                 raise WireError("busy", "this node's generator is prepared already; close it first")
-            from labconsole.agent.generator import GeneratorSession, StreamSpec, cleanup_arguments
+            from labconsole.agent.generator import GeneratorSession, cleanup_arguments
+            from labconsole.agent.stream_spec import StreamSpec
 
             specs = [StreamSpec.from_wire(stream) for stream in streams]
             # Promised before anything is configured; taking back nothing does no harm.

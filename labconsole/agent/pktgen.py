@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent.armed import ArmedChild, ChildSide, sleep_until
-from labconsole.agent.generator import OVERTIME_NS, StreamSpec
 from labconsole.agent.pktgen_files import (
     CONTROL,
     THREAD_PREFIX,
@@ -32,6 +31,7 @@ from labconsole.agent.pktgen_files import (
     refuse_foreign,
     thread_cpu,
 )
+from labconsole.agent.stream_spec import OVERTIME_NS, StreamSpec
 from labconsole.agent.wire import WireError
 
 __all__ = ["PktgenBackend", "cleanup_ours", "configure", "settings_of"]

@@ -25,7 +25,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from labconsole.agent.generator import GeneratorSession, StreamSpec  # noqa: E402
+from labconsole.agent.generator import GeneratorSession  # noqa: E402
+from labconsole.agent.stream_spec import StreamSpec  # noqa: E402
 
 TARGET_RATIO = 1.3
 DESTINATION, SOURCE = "02:00:00:00:01:02", "02:00:00:00:06:01"

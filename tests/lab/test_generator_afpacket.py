@@ -30,7 +30,8 @@ if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
 from labconsole.agent.frames import MAGIC, FrameTemplate  # noqa: E402
-from labconsole.agent.generator import GeneratorSession, StreamSpec  # noqa: E402
+from labconsole.agent.generator import GeneratorSession  # noqa: E402
+from labconsole.agent.stream_spec import StreamSpec  # noqa: E402
 
 SOURCE_MAC, SINK_MAC = "02:00:00:00:06:01", "02:00:00:00:01:02"
 SHAPED = {"noqueue": None, "pfifo": "pfifo limit 1000"}

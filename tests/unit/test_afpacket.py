@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from labconsole.agent import afpacket, sendpath
 from labconsole.agent.frames import FrameRing, FrameTemplate
-from labconsole.agent.generator import StreamSpec
+from labconsole.agent.stream_spec import StreamSpec
 
 TEMPLATE = FrameTemplate(b"\x02\0\0\0\1\2", b"\x02\0\0\0\6\1", "198.18.1.1", "198.19.1.1", 9, 9, 60)
 

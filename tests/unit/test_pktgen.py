@@ -12,7 +12,7 @@ import pytest
 from pktgen_fake import FakePktgen, ThreadWriter
 
 from labconsole.agent import pktgen
-from labconsole.agent.generator import StreamSpec
+from labconsole.agent.stream_spec import StreamSpec
 from labconsole.agent.wire import WireError
 
 OWNER = f"lc{os.getpid()}"
