@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import missing, require
 from support import labconsole, records
 
 from labconsole import lab
@@ -80,3 +81,41 @@ def learning_drops(run: dict) -> int:
     """Learning frames dropped before the trial: they are not the trial's, and the record says how many came back."""
     learning = run["environment"]["learning"]
     return learning["sent_packets"] - learning["received_packets"]
+
+
+def test_the_same_through_openssh_and_with_the_uut_watched_live(lab_home: Path):
+    require("sshd", "ssh")
+    if os.geteuid() != 0:
+        missing("sshd needs root")
+    name = f"sshd{os.getpid()}"
+    testbed = lab.up(lab.LabSpec(name=name, sources=1, ssh_server="openssh", loss={"uut/in": 0.1}))
+    try:
+        done = labconsole(
+            "run", "--platform", "container", "--observe", "live", "--duration", "1", "--json",
+            hosts=testbed.hosts_file, store=lab_home / "sshd.sqlite",
+        )  # fmt: skip
+        (run,) = records(done)
+        truth = sum(dropped(name).values()) - learning_drops(run)
+    finally:
+        lab.down(name)
+    assert run["requested"]["observe"] == "live"
+    assert run["total"]["loss_packets"] == truth > 0
+    lost = {hop["hop"]: hop["lost_packets"] for hop in run["streams"][0]["ledger"]}
+    # Dropped as it comes in: the NIC has counted it, what leads to the guest has not.
+    assert (lost["uut_in"], lost["to_guest"]) == (0, truth)
+
+
+def test_the_offered_rate_is_the_target_up_to_half_of_the_generators_maximum(clean_lab, lab_home: Path):
+    def offer(target: str) -> dict:
+        done = labconsole(
+            "run", "--target", target, "--duration", "2", "--json",
+            hosts=clean_lab.hosts_file, store=lab_home / "rates.sqlite",
+        )  # fmt: skip
+        return records(done)[0]["streams"][0]
+
+    maximum_bps = offer("max")["offered_bps"]
+    for share in (0.1, 0.5):
+        target_bps = int(share * maximum_bps)
+        stream = offer(f"{target_bps}bit")
+        assert stream["offered_pps"] == pytest.approx(stream["intended_pps"], rel=0.005)
+        assert stream["loss_packets"] == 0
