@@ -45,6 +45,9 @@ log = logging.getLogger("labconsole.engine")
 RECONNECT_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between attempts to reach a lost node again; the last one repeats."""
 
+CLOSE_S = 30.0
+"""How long close() waits for a batch to stop in order: a drain, its captures counted, the platform restored."""
+
 ETHERNET_HEADER_BYTES = 14
 """An interface's MTU counts the payload of the frame, the frame size counts this as well."""
 
@@ -123,8 +126,9 @@ class Session(Generic[StoreT]):
     async def close(self) -> None:
         """Stop what runs, close every link. The agents undo what is left; returns when they are gone."""
         await self.abort()
-        async with asyncio.timeout(30):
-            await self._batch.acquire()
+        with suppress(TimeoutError):  # a batch that does not end is ended by its links
+            async with asyncio.timeout(CLOSE_S):
+                await self._batch.acquire()
         for task in self._keepers.values():
             task.cancel()
         await asyncio.gather(*self._keepers.values(), return_exceptions=True)
@@ -291,7 +295,6 @@ class Session(Generic[StoreT]):
         self._check_mtu(request)
         prepared = await self._prepare_platform(request, links, run_id)
         live = LiveStreams(self.telemetry, self.inventory)
-        defaults = self.inventory.defaults
         trial = Trial(
             run_id=run_id,
             inventory=self.inventory,
@@ -305,7 +308,7 @@ class Session(Generic[StoreT]):
         self._trial = trial
         if self.stopping:
             trial.abort()
-        self._mark_quiet(defaults.observe == "quiet" and request.observe == "quiet")
+        self._mark_quiet(request.observe == "quiet")
         try:
             seen = await trial.execute()
         finally:
