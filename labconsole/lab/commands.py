@@ -144,16 +144,17 @@ def status(name: str = "local") -> LabStatus | None:
     """None when there is no such lab."""
     directory = lab_directory(name)
     known = LabFile.read(directory)
-    if known is None:
-        return None
-    try:
-        return _status_of(directory, known, already_up=True)
-    except LabSetupError:
-        # It may have gone down, or died, between the two looks.
-        again = LabFile.read(directory)
-        if again is not None and again.supervisor.alive:
-            raise
-        return None if again is None else _status_of(directory, again, already_up=True)
+    deadline = time.monotonic() + DOWN_S
+    while known is not None:
+        try:
+            return _status_of(directory, known, already_up=True)
+        except LabSetupError:
+            # It is going down, or just died: the next look tells.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        known = LabFile.read(directory)
+    return None
 
 
 def names() -> list[str]:
