@@ -8,7 +8,7 @@ DEMO_PACKAGES := python3-venv iproute2 nftables tcpdump
 TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux procps qemu-system-x86 busybox-static
 BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng wireshark-common
 
-.PHONY: demo test lint bench soak clean packages-demo packages-test packages-bench
+.PHONY: demo test bench clean packages-demo packages-test packages-bench
 
 demo: packages-demo $(VENV)/.installed
 	$(BIN)/labconsole demo

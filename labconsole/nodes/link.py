@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from typing import Any
 
 import asyncssh
@@ -271,7 +272,9 @@ async def _start(
             channel, _ = await dialled.connection.create_session(
                 lambda: session, command, encoding=None, request_pty=False
             )
-            channel.write(data)
+            # A command that ends at once may have closed the channel already; how it ended says more than this does.
+            with suppress(BrokenPipeError):
+                channel.write(data)
             either: tuple[asyncio.Future[Any], ...] = (session.hello, session.ended)
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     except TimeoutError as exc:
