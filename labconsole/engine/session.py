@@ -20,30 +20,26 @@ from labconsole.engine.driver import Driver, Prepared, StreamWiring
 from labconsole.engine.events import (
     Event,
     Listener,
-    NodeChanged,
-    NodeState,
     Notice,
     Phase,
     PhaseChanged,
     TrialFinished,
     TrialStarted,
 )
+from labconsole.engine.fleet import Fleet
 from labconsole.engine.learning import Learning, wait_forwarding
 from labconsole.engine.live import LiveStreams
 from labconsole.engine.ports import AgentLink, Connect, RunSink
 from labconsole.engine.telemetry import NodeLive, Telemetry
 from labconsole.engine.trial import Trial, TrialSettings
 from labconsole.engine.verdict import Tolerances
-from labconsole.errors import ConfigError, LabError, MeasurementError, NodeError, NodeUnreachable, StoreError
+from labconsole.errors import ConfigError, MeasurementError, NodeError, StoreError
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record import PlanRef, RunRecord
 from labconsole.model.request import TrialRequest, check_request
 from labconsole.model.run_id import new_run_id
 
 log = logging.getLogger("labconsole.engine")
-
-RECONNECT_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
-"""Waits between attempts to reach a lost node again; the last one repeats."""
 
 CLOSE_S = 30.0
 """How long close() waits for a batch to stop in order: a drain, its captures counted, the platform restored."""
@@ -78,12 +74,16 @@ class Session(Generic[StoreT]):
         self.operator = f"{getpass.getuser()}@{socket.gethostname()}"
         for name, node in inventory.nodes.items():
             self.telemetry.nodes[name] = NodeLive(name, node.roles)
-        self._connect_node, self._driver_for = connect, driver_for
-        self._links: dict[str, AgentLink] = {}
-        self._facts: dict[str, dict[str, Any]] = {}
+        self._driver_for = driver_for
+        self._fleet = Fleet(
+            inventory,
+            self.telemetry,
+            connect=connect,
+            emit=self._emit,
+            on_event=self._on_agent_event,
+            on_lost=self._on_lost,
+        )
         self._listeners: list[Listener] = []
-        self._keepers: dict[str, asyncio.Task[None]] = {}
-        self._first_attempt: dict[str, asyncio.Future[NodeError | None]] = {}
         self._trial: Trial | None = None
         self._batch = asyncio.Lock()
         self._stop = asyncio.Event()
@@ -116,12 +116,7 @@ class Session(Generic[StoreT]):
 
         A node that fails raises nothing here: it is told as NodeChanged and tried again in the background.
         """
-        loop = asyncio.get_running_loop()
-        for name in nodes or self.inventory.nodes:
-            if name not in self._keepers:
-                self._first_attempt[name] = loop.create_future()
-                self._keepers[name] = asyncio.create_task(self._keep_connected(name), name=f"link {name}")
-        await asyncio.gather(*self._first_attempt.values())
+        await self._fleet.connect(nodes or self.inventory.nodes)
 
     async def close(self) -> None:
         """Stop what runs, close every link. The agents undo what is left; returns when they are gone."""
@@ -129,90 +124,17 @@ class Session(Generic[StoreT]):
         with suppress(TimeoutError):  # a batch that does not end is ended by its links
             async with asyncio.timeout(CLOSE_S):
                 await self._batch.acquire()
-        for task in self._keepers.values():
-            task.cancel()
-        await asyncio.gather(*self._keepers.values(), return_exceptions=True)
-        self._keepers.clear()
+        await self._fleet.close()
 
-    async def _keep_connected(self, name: str) -> None:
-        """Own one node's link for the life of the session."""
-        first = self._first_attempt[name]
-        failures = 0
-        while True:
-            self._node_state(name, NodeState.CONNECTING)
-            link: AgentLink | None = None
-            try:
-                link = await self._connect_node(name, self.inventory, self._on_agent_event)
-                await self._adopt(link)
-                failures = 0
-                if not first.done():
-                    first.set_result(None)
-                reason = await link.wait_lost()
-                self._forget(name, reason)
-            except NodeError as exc:
-                self._node_state(name, NodeState.FAILED, exc.message)
-                if not first.done():
-                    first.set_result(exc)
-            except LabError as exc:
-                self._node_state(name, NodeState.FAILED, str(exc))
-                if not first.done():
-                    first.set_result(NodeUnreachable(name, str(exc)))
-            finally:
-                if link is not None:
-                    self._links.pop(name, None)
-                    await link.close()
-            await asyncio.sleep(RECONNECT_S[min(failures, len(RECONNECT_S) - 1)])
-            failures += 1
-
-    async def _adopt(self, link: AgentLink) -> None:
-        name = link.name
-        self.telemetry.set_links(name, (await link.request("links"))["links"])
-        self._facts[name] = await link.request("facts")
-        await link.request("counters.start", {"interval_s": self.inventory.defaults.sample_interval_s})
-        self._links[name] = link
-        live = self.telemetry.nodes[name]
-        live.round_trip_s, live.clock_offset_ns = link.round_trip_s, link.clock_offset_ns
-        live.kernel = str(link.hello.get("kernel", ""))
-        self._node_state(name, NodeState.CONNECTED)
-
-    def _forget(self, name: str, reason: str) -> None:
-        self._links.pop(name, None)
-        self._node_state(name, NodeState.LOST, reason)
+    def _on_lost(self, name: str, reason: str) -> None:
         if name == self.inventory.uut:
             self._prepared = None  # its agent has undone it
         if self._trial is not None:
             self._trial.node_lost(name, reason)
 
-    def _node_state(self, name: str, state: NodeState, message: str = "") -> None:
-        live = self.telemetry.nodes[name]
-        if (live.state, live.message) == (state, message):
-            return
-        if live.state is NodeState.FAILED and state is NodeState.CONNECTING:
-            return  # keep the reason on screen while it is tried again
-        live.state, live.message = state, message
-        self.telemetry.revision += 1
-        self._emit(NodeChanged(node=name, state=state, message=message))
-
     def _on_agent_event(self, node: str, event: dict[str, Any]) -> None:
-        kind = event["event"]
-        if kind == "counters":
-            self.telemetry.add_counters(node, event)
-            self.telemetry.nodes[node].missed_samples += event["missed"]
-        elif kind == "links":
-            self.telemetry.set_links(node, event["links"])
-        elif kind == "notice":
-            self._emit(Notice(severity="warning", message=event["message"], node=node))
         if self._trial is not None:
             self._trial.on_agent_event(node, event)
-
-    def _require(self, names: Iterable[str]) -> dict[str, AgentLink]:
-        links = {}
-        for name in names:
-            if name not in self._links:
-                message = self.telemetry.nodes[name].message or "is not connected"
-                raise NodeUnreachable(name, message, operation="connect")
-            links[name] = self._links[name]
-        return links
 
     # Trials
 
@@ -264,7 +186,7 @@ class Session(Generic[StoreT]):
             self._stop.clear()
             leased: list[AgentLink] = []
             try:
-                for link in self._require(self._nodes_of(request)).values():
+                for link in self._fleet.require(self._nodes_of(request)).values():
                     await link.request("lease.take", {"owner": self.operator, "purpose": request.describe()})
                     leased.append(link)
                 yield self._take
@@ -291,7 +213,7 @@ class Session(Generic[StoreT]):
         run_id = new_run_id(datetime.now(UTC))
         self._emit(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))
         self._emit(PhaseChanged(run_id=run_id, phase=Phase.PREPARING))
-        links = self._require(self._nodes_of(request))
+        links = self._fleet.require(self._nodes_of(request))
         self._check_mtu(request)
         prepared = await self._prepare_platform(request, links, run_id)
         live = LiveStreams(self.telemetry, self.inventory)
@@ -378,7 +300,7 @@ class Session(Generic[StoreT]):
         return {
             "nodes": {
                 name: {
-                    "facts": self._facts.get(name, {}),
+                    "facts": self._fleet.facts.get(name, {}),
                     "round_trip_s": link.round_trip_s,
                     "clock_offset_ns": link.clock_offset_ns,
                     "clock_error_ns": link.clock_error_ns,
@@ -401,7 +323,9 @@ class Session(Generic[StoreT]):
                 return standing
         await self._restore_platform()
         driver = self._driver_for(request.platform, self.inventory)
-        streams = [s for s in self.inventory.streams if s.source.node in self._links and s.sink.node in self._links]
+        streams = [
+            s for s in self.inventory.streams if s.source.node in self._fleet.links and s.sink.node in self._fleet.links
+        ]
         wirings = [self._wiring(stream) for stream in streams]
         uut = links[self.inventory.uut]
         prepared = await driver.prepare(uut, wirings)
@@ -410,7 +334,7 @@ class Session(Generic[StoreT]):
         try:
             self._learning = await wait_forwarding(
                 self.inventory,
-                self._links,
+                self._fleet.links,
                 prepared,
                 streams,
                 generator=request.generator,
@@ -426,7 +350,7 @@ class Session(Generic[StoreT]):
             return
         _, _, driver = self._prepared
         self._prepared = None
-        link = self._links.get(self.inventory.uut)
+        link = self._fleet.links.get(self.inventory.uut)
         if link is None:
             return
         try:

@@ -1,0 +1,133 @@
+"""The links to a testbed's nodes: all connected at once, watched, and brought back with back-off when lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from labconsole.engine.events import Event, NodeChanged, NodeState, Notice
+from labconsole.engine.ports import AgentEvent, AgentLink, Connect
+from labconsole.engine.telemetry import Telemetry
+from labconsole.errors import LabError, NodeUnreachable
+from labconsole.model.inventory import Inventory
+
+log = logging.getLogger("labconsole.engine")
+
+RECONNECT_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+"""Waits between attempts to reach a node again; the last one repeats."""
+
+
+class Fleet:
+    """One task per node keeps its link. ``links`` holds those that stand, ``facts`` what each node said of itself.
+
+    ``on_event`` gets every checked event of an agent after telemetry has it, ``on_lost`` a node's name and the reason.
+    """
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        telemetry: Telemetry,
+        *,
+        connect: Connect,
+        emit: Callable[[Event], None],
+        on_event: AgentEvent,
+        on_lost: Callable[[str, str], None],
+    ) -> None:
+        self.links: dict[str, AgentLink] = {}
+        self.facts: dict[str, dict[str, Any]] = {}
+        self._inventory, self._telemetry = inventory, telemetry
+        self._connect_node, self._emit = connect, emit
+        self._on_event, self._on_lost = on_event, on_lost
+        self._keepers: dict[str, asyncio.Task[None]] = {}
+        self._tried: dict[str, asyncio.Event] = {}
+
+    async def connect(self, nodes: Iterable[str]) -> None:
+        """Begin to keep these nodes connected; returns when each is connected or has failed the first time.
+
+        A node that fails raises nothing here: it is told as NodeChanged and tried again in the background.
+        """
+        names = list(nodes)
+        for name in names:
+            if name not in self._keepers:
+                self._tried[name] = asyncio.Event()
+                self._keepers[name] = asyncio.create_task(self._keep(name), name=f"link {name}")
+        for name in names:
+            await self._tried[name].wait()
+
+    async def close(self) -> None:
+        """Close every link; returns when the agents are gone or their bounds have passed."""
+        for task in self._keepers.values():
+            task.cancel()
+        await asyncio.gather(*self._keepers.values(), return_exceptions=True)
+        self._keepers.clear()
+
+    def require(self, names: Iterable[str]) -> dict[str, AgentLink]:
+        """The links of these nodes. Raises NodeUnreachable for the first that is not connected, with the reason."""
+        links = {}
+        for name in names:
+            if name not in self.links:
+                message = self._telemetry.nodes[name].message or "is not connected"
+                raise NodeUnreachable(name, message, operation="connect")
+            links[name] = self.links[name]
+        return links
+
+    async def _keep(self, name: str) -> None:
+        failures = 0
+        while True:
+            self._tell(name, NodeState.CONNECTING)
+            link: AgentLink | None = None
+            try:
+                link = await self._connect_node(name, self._inventory, self._receive)
+                await self._adopt(link)
+                failures = 0
+                self._tried[name].set()
+                reason = await link.wait_lost()
+                self.links.pop(name, None)
+                self._tell(name, NodeState.LOST, reason)
+                self._on_lost(name, reason)
+            except LabError as exc:
+                self._tell(name, NodeState.FAILED, getattr(exc, "message", str(exc)))
+            except Exception as exc:
+                log.exception("keeping the link to %s", name)
+                self._tell(name, NodeState.FAILED, f"internal error: {type(exc).__name__}: {exc}")
+            finally:
+                self._tried[name].set()
+                self.links.pop(name, None)
+                if link is not None:
+                    await link.close()
+            await asyncio.sleep(RECONNECT_S[min(failures, len(RECONNECT_S) - 1)])
+            failures += 1
+
+    async def _adopt(self, link: AgentLink) -> None:
+        name = link.name
+        self._telemetry.set_links(name, (await link.request("links"))["links"])
+        self.facts[name] = await link.request("facts")
+        await link.request("counters.start", {"interval_s": self._inventory.defaults.sample_interval_s})
+        self.links[name] = link
+        live = self._telemetry.nodes[name]
+        live.round_trip_s, live.clock_offset_ns = link.round_trip_s, link.clock_offset_ns
+        live.kernel = str(link.hello.get("kernel", ""))
+        self._tell(name, NodeState.CONNECTED)
+
+    def _tell(self, name: str, state: NodeState, message: str = "") -> None:
+        live = self._telemetry.nodes[name]
+        if (live.state, live.message) == (state, message):
+            return
+        if live.state is NodeState.FAILED and state is NodeState.CONNECTING:
+            return  # keep the reason on screen while it is tried again
+        live.state, live.message = state, message
+        self._telemetry.revision += 1
+        self._emit(NodeChanged(node=name, state=state, message=message))
+
+    def _receive(self, node: str, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "counters":
+            self._telemetry.add_counters(node, event)
+            self._telemetry.nodes[node].missed_samples += event["missed"]
+        elif kind == "links":
+            self._telemetry.set_links(node, event["links"])
+        elif kind == "notice":
+            self._emit(Notice(severity="warning", message=event["message"], node=node))
+        self._on_event(node, event)
