@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import logging
+import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -56,6 +57,15 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def operator_name() -> str:
+    """Who runs this, as user@host; a user without an entry in the password database goes by number."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
+
+
 class Session(Generic[StoreT]):
     """One operator's session on one testbed. connect() and close() bracket its life."""
 
@@ -71,7 +81,7 @@ class Session(Generic[StoreT]):
         self.inventory, self.store = inventory, store
         self.tolerances = tolerances or Tolerances()
         self.telemetry = Telemetry()
-        self.operator = f"{getpass.getuser()}@{socket.gethostname()}"
+        self.operator = operator_name()
         for name, node in inventory.nodes.items():
             self.telemetry.nodes[name] = NodeLive(name, node.roles)
         self._driver_for = driver_for
