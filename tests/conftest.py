@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import pwd
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +26,17 @@ def require(*tools: str) -> None:
     for tool in tools:
         if shutil.which(tool, path=path) is None:
             missing(f"{tool} is not installed")
+
+
+def old_python(version: str) -> str:
+    """An interpreter of another version, such as "3.9". Debian has one version only, so its absence is a skip in CI too."""
+    home = pwd.getpwuid(os.getuid()).pw_dir  # not $HOME, which some tests set
+    candidates = [shutil.which(f"python{version}"), *glob.glob(f"{home}/.pyenv/versions/{version}.*/bin/python3")]
+    for candidate in filter(None, candidates):
+        # pyenv leaves a python3.x in PATH that only says that there is none.
+        if subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return candidate
+    pytest.skip(f"there is no Python {version} on this machine, and its distribution has none")
 
 
 def require_namespaces() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -26,17 +24,6 @@ for number in range(int(sys.argv[2])):
     ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 32, 17, 0, b"\\xc6\\x12\\1\\1", b"\\xc6\\x13\\1\\1")
     s.send(b"\\2\\0\\0\\0\\0\\1\\2\\0\\0\\0\\0\\2\\x08\\0" + ip + udp)
 """
-
-
-def python39() -> str:
-    """The oldest Python that an agent must run on."""
-    candidates = [shutil.which("python3.9"), *glob.glob(os.path.expanduser("~/.pyenv/versions/3.9.*/bin/python3"))]
-    for candidate in filter(None, candidates):
-        # pyenv leaves a python3.9 in PATH that only says that there is none.
-        if subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
-            return candidate
-    missing("python3.9 is not installed")
-    raise AssertionError
 
 
 def eventually(true: Callable[[], bool], what: str) -> None:

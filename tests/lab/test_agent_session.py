@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from agent_harness import AgentProcess, Net, eventually, python39
-from conftest import require
+from agent_harness import AgentProcess, Net, eventually
+from conftest import old_python, require
 
 from labconsole.agent.wire import MAX_LINE_BYTES, PROTOCOL, STAT_NAMES
 
@@ -297,7 +297,7 @@ def test_facts_hold_what_is_known_and_none_for_the_rest(agent: AgentProcess) -> 
 
 def test_the_oldest_python_runs_all_of_it(net: Net, start: Callable[..., AgentProcess]) -> None:
     require("tcpdump")
-    agent = start(python39())
+    agent = start(old_python("3.9"))
     net.pair("a0", "b0")
     assert agent.hello["python"].startswith("3.9.")
     changes = [{"do": "namespace", "name": "g"}, {"do": "bridge", "name": "br", "ports": ["b0"]}]

@@ -364,7 +364,7 @@ def test_a_lab_that_fails_while_it_is_built_leaves_nothing(
 
 
 def test_without_root_the_lab_is_the_same(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
-    require("setpriv", "ssh", "ip", "tc", "nft", "tcpdump")
+    require("setpriv", "unshare", "ssh", "ip", "tc", "nft", "tcpdump")
     interpreter = Path("/usr/bin/python3")
     if os.geteuid() != 0:
         missing("only root can become nobody; as another user every test here runs without root anyway")
@@ -391,10 +391,16 @@ def test_without_root_the_lab_is_the_same(tmp_path_factory: pytest.TempPathFacto
         "HOME": str(home),
         "USER": "nobody",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONPATH": f"{Path(lab.__file__).parents[2]}:{packages}",
+        "PYTHONPATH": f"{home}/project:{home}/packages",
     }
+    # A view of both that nobody may enter: the project may well lie in a home of root's.
+    view = (
+        f"mkdir {home}/project {home}/packages && mount --bind '{Path(lab.__file__).parents[2]}' {home}/project "
+        f"&& mount --bind '{packages}' {home}/packages && exec \"$@\""
+    )
+    become = ["setpriv", f"--reuid={nobody}", f"--regid={nobody}", "--clear-groups"]
     done = subprocess.run(
-        ["setpriv", f"--reuid={nobody}", f"--regid={nobody}", "--clear-groups", str(interpreter), "-c", script],
+        ["unshare", "-m", "sh", "-c", view, "view", *become, str(interpreter), "-c", script],
         env=environment,
         capture_output=True,
         text=True,

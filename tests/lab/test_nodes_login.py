@@ -12,6 +12,7 @@ from typing import Any
 import asyncssh
 import pytest
 import pytest_asyncio
+from conftest import old_python
 from nodes_servers import HOST, SERVERS, USER, Server, World, free_port, require, ssh_agent, start_with
 
 from labconsole.errors import CapabilityMissing, NodeUnreachable
@@ -20,7 +21,6 @@ from labconsole.nodes import connect, dial, link, shell_argv
 pytestmark = pytest.mark.asyncio
 
 REAL_PROGRAM = link.program
-PYTHON_38 = "/root/.pyenv/versions/3.8.18/bin/python3"
 
 
 @pytest.fixture
@@ -379,14 +379,13 @@ async def test_no_python_is_told_with_what_to_install(
 async def test_an_old_python_is_told_with_its_version(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch, launcher: str
 ) -> None:
-    if not Path(PYTHON_38).exists():
-        pytest.skip(f"no Python 3.8 at {PYTHON_38}")
+    python = old_python("3.8")
     world.trust(server)
     if launcher == "real":
         monkeypatch.setattr(link, "program", REAL_PROGRAM)
     else:
         monkeypatch.setattr(link, "program", lambda python, become: (f"{python} -c 'import tomllib'", b""))
-    told = await refused(world, at(server, python=PYTHON_38), CapabilityMissing)
+    told = await refused(world, at(server, python=python), CapabilityMissing)
     assert "Python 3.8" in told and "too old" in told and "3.9 or newer is needed" in told and "`python:`" in told
 
 
