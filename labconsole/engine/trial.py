@@ -37,6 +37,9 @@ START_LEAD_S = 0.05
 DRAIN_CAP_S = 10.0
 """The longest wait, beyond drain_s, for counters to stand still (slow NICs update theirs every 1-2 s)."""
 
+CEILING_PPS = {"afpacket": 3_000_000, "pktgen": 20_000_000}
+"""More than one thread of either generator has been seen to send. Only for the room that a capture may need."""
+
 STILL_S = 0.1
 """Counters that do not move for this long stand still; the shortest drain_s that an inventory may ask for."""
 
@@ -159,8 +162,13 @@ class Trial:
         clock = _Stopwatch(self.seen.timeline)
         self._phase(Phase.ARMING)
         self._operation = "arm"
-        # Senders are armed and tcpdumps started at the same time: neither needs the other, and both take their time.
-        await together([self._prepare_generators(stack), self._start_captures(stack)])
+        if self._request.intended_packets is None:
+            # How much a capture may have to hold depends on which generator runs.
+            await self._prepare_generators(stack)
+            await self._start_captures(stack)
+        else:
+            # Neither needs the other, and both take their time.
+            await together([self._prepare_generators(stack), self._start_captures(stack)])
         self.seen.before = await self._read_counters()
         if self._request.observe == "quiet":
             await self._quiet(stack)
@@ -287,7 +295,7 @@ class Trial:
 
         async def start(index: int, stream: Stream) -> None:
             stack.push_async_callback(self._let_go, stream.sink.node, "capture.stop", {"capture": stream.name})
-            expected = request.intended_packets or int(request.line_rate_pps(stream) * request.duration_s) + 1
+            expected = request.intended_packets or self._most_packets(stream)
             await self._links[stream.sink.node].request(
                 "capture.start",
                 {
@@ -303,6 +311,12 @@ class Trial:
             )
 
         await together(start(index, stream) for index, stream in enumerate(self._streams))
+
+    def _most_packets(self, stream: Stream) -> int:
+        """What a stream at target max can bring at most: the line rate, or what its generator can do."""
+        prepared = next((seen.prepared for seen in self.seen.streams if seen.stream is stream), None) or {}
+        ceiling_pps = CEILING_PPS.get(prepared.get("generator", ""), max(CEILING_PPS.values()))
+        return int(min(self._request.line_rate_pps(stream), ceiling_pps) * self._request.duration_s) + 1
 
     async def _quiet(self, stack: AsyncExitStack) -> None:
         """The UUT samples into its own memory while traffic runs: watching it can cause the loss one measures."""
