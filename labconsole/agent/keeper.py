@@ -14,12 +14,12 @@ import json
 import os
 import select
 import signal
-import sys
 import threading
 import time
 from typing import Any, Dict, Iterable, List, Optional
 
 from labconsole.agent import linux
+from labconsole.agent.complaints import complain
 
 LIMIT_S = 1.5
 """The protocol promises 2 s from the end of stdin until nothing is left."""
@@ -230,8 +230,3 @@ def undo_all(entries: Iterable[Dict[str, Any]]) -> None:
             undo.run(entry, undo.no_namespace)
         except Exception as exc:  # noqa: BLE001
             complain("%s: %s" % (entry.get("kind"), exc))
-
-
-def complain(message: str) -> None:
-    if os.environ.get("LABCONSOLE_AGENT_DEBUG"):
-        sys.stderr.write("labconsole agent: %s\n" % message)

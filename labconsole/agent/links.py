@@ -15,7 +15,7 @@ import struct
 from typing import Any, Callable, Dict, List, Optional, Set
 
 from labconsole.agent import linux, undo
-from labconsole.agent.keeper import complain
+from labconsole.agent.complaints import complain
 from labconsole.agent.namespaces import Namespaces
 
 SIOCETHTOOL = 0x8946

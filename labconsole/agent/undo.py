@@ -14,7 +14,7 @@ import socket
 from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent import linux
-from labconsole.agent.keeper import complain
+from labconsole.agent.complaints import complain
 
 Entry = Dict[str, Any]
 Resolve = Callable[[str], Optional[int]]
