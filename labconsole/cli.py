@@ -55,6 +55,8 @@ def build_parser() -> argparse.ArgumentParser:
     runs.add_argument("action", nargs="?", choices=("list", "show"), default="list")
     runs.add_argument("run_id", nargs="?", help="with show: a run's id or the beginning of it")
     runs.add_argument("--limit", type=int, default=20, metavar="N", help="newest N runs (default: 20)")
+    schema = commands.add_parser("schema", help="JSON Schema of a file, for editors", parents=[common])
+    schema.add_argument("file", choices=("hosts", "plan"))
     analyze = commands.add_parser("analyze", help="count a capture the way a trial does", parents=[common, machine])
     analyze.add_argument("file", type=Path, help="pcap or pcapng")
     return parser
@@ -147,6 +149,8 @@ def _dispatch(args: argparse.Namespace) -> int:
         args.hosts, args.store, args.verbose = None, None, 0
     if command == "analyze":
         return _analyze(args)
+    if command == "schema":
+        return _schema(args)
     if command == "lab":
         from labconsole import lab_commands
 
@@ -166,6 +170,17 @@ def _dispatch(args: argparse.Namespace) -> int:
     from labconsole import interactive
 
     return interactive.demo(args) if command == "demo" else interactive.console(args)
+
+
+def _schema(args: argparse.Namespace) -> int:
+    import json
+
+    from labconsole.model.inventory import Inventory
+    from labconsole.model.plan import PlanFile
+
+    model = Inventory if args.file == "hosts" else PlanFile
+    sys.stdout.write(json.dumps(model.model_json_schema(), indent=2) + "\n")
+    return 0
 
 
 def _analyze(args: argparse.Namespace) -> int:

@@ -53,7 +53,7 @@ def _address(value: str) -> str:
 
 Name = Annotated[str, AfterValidator(_name)]
 Interface = Annotated[str, AfterValidator(_interface)]
-Rate = Annotated[int, BeforeValidator(_rate)]
+Rate = Annotated[int, BeforeValidator(_rate, json_schema_input_type=str | int)]
 TestAddress = Annotated[str, AfterValidator(_address)]
 
 
@@ -94,7 +94,7 @@ def _endpoint(value: Any) -> Any:
     return value
 
 
-End = Annotated[Endpoint, BeforeValidator(_endpoint)]
+End = Annotated[Endpoint, BeforeValidator(_endpoint, json_schema_input_type=str)]
 
 
 class Stream(BaseModel):

@@ -1,0 +1,69 @@
+"""The command line itself: what --help promises, what a schema accepts, how fast the parser is to load."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from labconsole.cli import build_parser, main
+
+ROOT = Path(__file__).parents[2]
+
+
+def commands() -> set[str]:
+    """The commands that the parser knows."""
+    (actions,) = [a for a in build_parser()._actions if a.dest == "command"]
+    return set(actions.choices)
+
+
+def test_the_readme_and_the_inventory_name_only_commands_that_exist():
+    known = commands()
+    for name in ("README.md", "hosts.yaml", "plans/sanity.yaml", "docs/lab.md", "docs/console.md", "docs/plans.md"):
+        text = (ROOT / name).read_text()
+        named = re.findall(r"`labconsole ([a-z]+)", text) + re.findall(r"^ *labconsole ([a-z]+)", text, re.MULTILINE)
+        assert set(named) <= known, name
+
+
+def test_the_change_log_has_a_line_for_every_command():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    for command in commands() - {"console"}:
+        assert f"labconsole {command}" in text
+
+
+@pytest.mark.parametrize("name", ["hosts", "plan"])
+def test_a_schema_is_printed_and_describes_text_as_text(name: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["schema", name]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    assert schema["additionalProperties"] is False
+    if name == "hosts":
+        stream = schema["$defs"]["Stream"]["properties"]
+        assert stream["source"]["type"] == "string"
+        assert {"type": "string"} in stream["link_speed"]["anyOf"]
+
+
+def test_help_loads_none_of_the_heavy_libraries():
+    code = (
+        "import sys\nfrom labconsole.cli import build_parser\nbuild_parser().format_help()\n"
+        "heavy = {'asyncio', 'asyncssh', 'numpy', 'pandas', 'pydantic', 'pyroute2', 'sqlalchemy', 'textual'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_an_internal_error_is_told_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def broken(args: object) -> int:
+        raise RuntimeError("the cat")
+
+    monkeypatch.setattr("labconsole.cli._dispatch", broken)
+    assert main(["runs"]) == 1
+    told = capsys.readouterr().err
+    assert "internal error: RuntimeError: the cat" in told
+    assert "Traceback" not in told
