@@ -8,14 +8,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from labconsole.engine.ports import RunSink
 from labconsole.engine.session import Session
 from labconsole.engine.verdict import Tolerances
+from labconsole.errors import NodeLost, NodeUnreachable
 from labconsole.model.plan import Plan, Point
 from labconsole.model.record import RunRecord
+
+BACK_WITHIN_S = 120.0
+"""How long a lost node is waited for: a reboot takes about that."""
+
+Take = Callable[..., Awaitable[RunRecord]]
+"""What Session.batch yields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,63 +59,111 @@ def remaining(plan: Plan, session: Session[RunSink]) -> list[tuple[int, int]]:
 async def run_campaign(plan: Plan, session: Session[RunSink], on_progress: Callable[[Progress], None]) -> Outcome:
     """Take every trial of the plan that is not stored yet. The plan is resolved for this testbed (check_plan).
 
-    Ends early, with ``stopped`` set, when the session is aborted. Raises LabError when a trial cannot begin.
+    A node that is lost is waited for, up to BACK_WITHIN_S, and the trial taken again, max_redo times at most. Ends
+    early, with ``stopped`` set, when the session is aborted. Raises LabError when a trial cannot begin.
     """
     todo = await asyncio.to_thread(remaining, plan, session)
-    outcome = Outcome(skipped=plan.trials - len(todo))
-    if not todo:
-        return outcome
-    settings = session.settings(drain_s=plan.drain_s)
-    tolerances = Tolerances(
-        offered_ratio=plan.tolerances.offered_ratio,
-        duration_ratio=plan.tolerances.duration_ratio,
-        start_skew_s=plan.tolerances.start_skew_s,
-        foreign_packets=plan.tolerances.foreign_packets,
-    )
-    begun = time.monotonic()
-    # The first to come is what the lease names; sources differ between points, so take the widest.
-    widest = max((plan.points[i].request for i, _ in todo), key=lambda r: r.sources)
-    async with session.batch(widest) as take:
-        for number, (index, repetition) in enumerate(todo):
-            point = plan.points[index]
-            left_s = None if number == 0 else (time.monotonic() - begun) / number * (len(todo) - number)
-            on_progress(_progress(plan, outcome, point, repetition, left_s, None))
-            record = None
-            for attempt in range(plan.max_redo + 1):
-                record = await take(
-                    point.request, plan.ref(index, repetition), repetition, plan.repetitions, settings, tolerances
-                )
-                if session.stopping or record.verdict.status != "invalid":
-                    break
-                outcome.redone += attempt < plan.max_redo
-                await session.settle(plan.settle_s or 0)
-            assert record is not None
+    campaign = _Campaign(plan, session, todo, on_progress)
+    if todo:
+        await campaign.run()
+    return campaign.outcome
+
+
+class _Campaign:
+    """The state of one execution: how far it is, and what went wrong on the way."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        session: Session[RunSink],
+        todo: list[tuple[int, int]],
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        self.outcome = Outcome(skipped=plan.trials - len(todo))
+        self._plan, self._session, self._todo, self._on_progress = plan, session, todo, on_progress
+        self._done = 0
+        self._begun = time.monotonic()
+        self._settings = session.settings(drain_s=plan.drain_s)
+        self._tolerances = Tolerances(
+            offered_ratio=plan.tolerances.offered_ratio,
+            duration_ratio=plan.tolerances.duration_ratio,
+            start_skew_s=plan.tolerances.start_skew_s,
+            foreign_packets=plan.tolerances.foreign_packets,
+        )
+
+    async def run(self) -> None:
+        """Batch after batch: a batch ends when all is done, or when a node is lost."""
+        session = self._session
+        # The lease names one request and takes the nodes of it: those of the widest.
+        widest = max((self._plan.points[i].request for i, _ in self._todo), key=lambda request: request.sources)
+        setbacks, stuck_at = 0, 0
+        while self._done < len(self._todo) and not self.outcome.stopped:
+            try:
+                async with session.batch(widest) as take:
+                    await self._take_all(take)
+            except (NodeLost, NodeUnreachable):
+                if session.stopping:
+                    self.outcome.stopped = True
+                    return
+                setbacks = setbacks + 1 if stuck_at == self._done else 1
+                stuck_at = self._done
+                if setbacks > self._plan.max_redo:
+                    raise
+                self.outcome.redone += 1
+                await session.wait_connected(session.nodes_of(widest), within_s=BACK_WITHIN_S)
+                if session.stopping:
+                    self.outcome.stopped = True
+
+    async def _take_all(self, take: Take) -> None:
+        plan, session, outcome = self._plan, self._session, self.outcome
+        while self._done < len(self._todo):
+            index, repetition = self._todo[self._done]
+            self._tell(index, repetition, None)
+            record = await self._take_one(take, index, repetition)
             if session.stopping and record.verdict.status == "invalid":
                 outcome.stopped = True
-                break
+                return
+            self._done += 1
             outcome.taken += 1
             outcome.verdicts[record.verdict.status] += 1
             if record.verdict.status == "invalid":
                 outcome.invalid.append(record)
-            left_s = (time.monotonic() - begun) / (number + 1) * (len(todo) - number - 1)
-            on_progress(_progress(plan, outcome, point, repetition, left_s, record))
-            if number + 1 < len(todo):
+            self._tell(index, repetition, record)
+            if self._done < len(self._todo):
                 await session.settle(plan.settle_s or 0)
             if session.stopping:
-                outcome.stopped = number + 1 < len(todo)
-                break
-    return outcome
+                outcome.stopped = self._done < len(self._todo)
+                return
 
+    async def _take_one(self, take: Take, index: int, repetition: int) -> RunRecord:
+        """One trial, taken again while it comes out invalid; the last attempt's record."""
+        plan, session = self._plan, self._session
+        attempt = 0
+        while True:
+            record = await take(
+                plan.points[index].request,
+                plan.ref(index, repetition),
+                repetition,
+                plan.repetitions,
+                self._settings,
+                self._tolerances,
+            )
+            if session.stopping or record.verdict.status != "invalid" or attempt == plan.max_redo:
+                return record
+            attempt += 1
+            self.outcome.redone += 1
+            await session.settle(plan.settle_s or 0)
 
-def _progress(
-    plan: Plan, outcome: Outcome, point: Point, repetition: int, left_s: float | None, last: RunRecord | None
-) -> Progress:
-    return Progress(
-        done=outcome.taken,
-        skipped=outcome.skipped,
-        total=plan.trials,
-        point=point,
-        repetition=repetition,
-        left_s=left_s,
-        last=last,
-    )
+    def _tell(self, index: int, repetition: int, last: RunRecord | None) -> None:
+        left = len(self._todo) - self._done
+        self._on_progress(
+            Progress(
+                done=self.outcome.taken,
+                skipped=self.outcome.skipped,
+                total=self._plan.trials,
+                point=self._plan.points[index],
+                repetition=repetition,
+                left_s=(time.monotonic() - self._begun) / self._done * left if self._done else None,
+                last=last,
+            )
+        )

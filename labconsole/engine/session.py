@@ -11,6 +11,7 @@ import getpass
 import logging
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -34,13 +35,16 @@ from labconsole.engine.ports import AgentLink, Connect, RunSink
 from labconsole.engine.telemetry import NodeLive, Telemetry
 from labconsole.engine.trial import Trial, TrialSettings
 from labconsole.engine.verdict import Tolerances
-from labconsole.errors import ConfigError, MeasurementError, NodeError, StoreError
+from labconsole.errors import ConfigError, MeasurementError, NodeError, NodeUnreachable, StoreError
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record import PlanRef, RunRecord
 from labconsole.model.request import TrialRequest, check_request
 from labconsole.model.run_id import new_run_id
 
 log = logging.getLogger("labconsole.engine")
+
+POLL_S = 0.2
+"""How often a node that is waited for is looked at."""
 
 CLOSE_S = 30.0
 """How long close() waits for a batch to stop in order: a drain, its captures counted, the platform restored."""
@@ -196,7 +200,7 @@ class Session(Generic[StoreT]):
             self._stop.clear()
             leased: list[AgentLink] = []
             try:
-                for link in self._fleet.require(self._nodes_of(request)).values():
+                for link in self._fleet.require(self.nodes_of(request)).values():
                     await link.request("lease.take", {"owner": self.operator, "purpose": request.describe()})
                     leased.append(link)
                 yield self._take
@@ -205,7 +209,26 @@ class Session(Generic[StoreT]):
                 for link in leased:
                     await self._quietly(link, "lease.release")
 
-    def _nodes_of(self, request: TrialRequest) -> list[str]:
+    async def wait_connected(self, nodes: Iterable[str], *, within_s: float) -> None:
+        """Wait until these nodes are connected again. Raises NodeUnreachable with the reason when one is not in time.
+
+        Returns at once when the session is aborted.
+        """
+        names = list(nodes)
+        deadline = time.monotonic() + within_s
+        while not self.stopping:
+            try:
+                self._fleet.require(names)
+                return
+            except NodeUnreachable:
+                if time.monotonic() > deadline:
+                    raise
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._stop.wait()
+
+    def nodes_of(self, request: TrialRequest) -> list[str]:
+        """The UUT, and the sources and sinks of the streams that a request uses."""
         names = [self.inventory.uut]
         for stream in self.inventory.streams[: request.sources]:
             names += [stream.source.node, stream.sink.node]
@@ -223,7 +246,7 @@ class Session(Generic[StoreT]):
         run_id = new_run_id(datetime.now(UTC))
         self._emit(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))
         self._emit(PhaseChanged(run_id=run_id, phase=Phase.PREPARING))
-        links = self._fleet.require(self._nodes_of(request))
+        links = self._fleet.require(self.nodes_of(request))
         self._check_mtu(request)
         prepared = await self._prepare_platform(request, links, run_id)
         live = LiveStreams(self.telemetry, self.inventory)

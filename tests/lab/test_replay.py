@@ -92,6 +92,27 @@ def test_an_interrupted_plan_resumes_to_the_same_set_of_runs(testbed, plan: Path
     assert lab_state(testbed.spec.name) == before
 
 
+def test_a_node_lost_on_the_way_is_waited_for_and_the_plan_finished(testbed, plan: Path, tmp_path: Path):
+    store, before = tmp_path / "s.sqlite", lab_state(testbed.spec.name)
+    process = subprocess.Popen(
+        [*COMMAND, "replay", str(plan), "--hosts", str(testbed.hosts_file), "--store", str(store), "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.readline()
+    lab.exec(testbed.spec.name, "snk1", ["pkill", "-9", "-f", "python.*-I -S"])
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "snk1" in errors
+    summary = json.loads(output.splitlines()[-1])
+    assert summary["taken"] == 8
+    assert summary["redone"] >= 1
+    stored = records(labconsole("runs", "--json", "--limit", "1000", store=store))
+    kept = [(r["plan"]["point"], r["plan"]["repetition"]) for r in stored if r["verdict"]["status"] != "invalid"]
+    assert sorted(kept) == ALL
+    wait_until(lambda: lab_state(testbed.spec.name) == before, timeout_s=3, what="something was left on a node")
+
+
 def test_two_processes_never_share_the_testbed(testbed, plan: Path, tmp_path: Path):
     store = tmp_path / "s.sqlite"
     process = subprocess.Popen(
