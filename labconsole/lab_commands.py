@@ -51,7 +51,10 @@ def _spec(args: argparse.Namespace) -> lab.LabSpec:
 
 
 def _up(args: argparse.Namespace) -> int:
-    status = lab.up(_spec(args))
+    spec = _spec(args)
+    if spec.generator == "pktgen":
+        sys.stderr.write("booting an emulated machine with Debian's kernel; this takes a quarter of a minute or more\n")
+    status = lab.up(spec)
     if args.json:
         sys.stdout.write(json.dumps(status.to_json()) + "\n")
     else:
