@@ -8,12 +8,13 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from labconsole.engine.campaign import Outcome, Progress, remaining, run_campaign
 from labconsole.engine.events import Event, NodeChanged, NodeState, Notice, PhaseChanged, TrialFinished, TrialStarted
 from labconsole.engine.session import Session
-from labconsole.errors import Aborted, ConfigError, NodeUnreachable
+from labconsole.errors import Aborted, ConfigError, NodeUnreachable, StoreError
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Estimate, Plan, estimate, load_plan
 from labconsole.model.record import RunRecord
@@ -95,26 +96,41 @@ def replay(args: argparse.Namespace) -> int:
 
 
 def runs(args: argparse.Namespace) -> int:
-    """``labconsole runs``: what is saved."""
+    """``labconsole runs``: what is saved; out of the store as JSON lines, and back in without doubles."""
     from labconsole.store import open_store
+    from labconsole.store.records import read_jsonl
 
-    store = open_store(args.store)
-    if args.action == "show":
-        if not args.run_id:
-            raise ConfigError("runs show needs a run's id", key="run_id")
-        record = store.get(args.run_id)
-        if args.json:
-            _json_line(record.to_json())
+    if args.action in ("show", "import") and not args.what:
+        needed = "a run's id" if args.action == "show" else "a file of JSON lines"
+        raise ConfigError(f"runs {args.action} needs {needed}")
+    with open_store(args.store, write=args.action == "import") as store:
+        if args.action == "import":
+            result = store.import_records(read_jsonl(Path(args.what)))
+            if args.json:
+                _json_line({"added": result.added, "present": result.present})
+            else:
+                sys.stdout.write(f"{result.added} runs added, {result.present} were there already\n")
+        elif args.action == "export":
+            for record in store.iterate(unreadable=_tell_unreadable):
+                _json_line(record.to_json())
+        elif args.action == "show":
+            record = store.get(args.what)
+            if args.json:
+                _json_line(record.to_json())
+            else:
+                sys.stdout.write("\n".join(run_lines(record, saved=True, details=True)) + "\n")
         else:
-            sys.stdout.write("\n".join(run_lines(record, saved=True, details=True)) + "\n")
-        return 0
-    summaries = store.list(limit=args.limit)
-    if args.json:
-        for summary in summaries:
-            _json_line(store.get(summary.run_id).to_json())
-    else:
-        sys.stdout.write("\n".join(runs_table(summaries)) + "\n")
+            summaries = store.list(limit=args.limit)
+            if args.json:
+                for summary in summaries:
+                    _json_line(store.get(summary.run_id).to_json())
+            else:
+                sys.stdout.write("\n".join(runs_table(summaries)) + "\n")
     return 0
+
+
+def _tell_unreadable(problem: StoreError) -> None:
+    sys.stderr.write(f"labconsole: left out: {problem}\n")
 
 
 def _drive(

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 MAGIC = 0xBE9BE955
-HEADER_BYTES = 42
 """Ethernet 14, IPv4 20, UDP 8: where pktgen's own header begins."""
 MIN_FRAME_BYTES = 60
 TTL = 32

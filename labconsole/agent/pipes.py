@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List
 
 from labconsole.agent import wire
 
@@ -156,5 +156,3 @@ class Outlet:
 
 Notice = Callable[[str, str], None]
 """notice(code, message): tells the console something that no request asked for."""
-
-OptionalNotice = Optional[Notice]

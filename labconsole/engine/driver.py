@@ -63,7 +63,3 @@ class Driver(Protocol):
     async def restore(self, uut: AgentLink) -> None:
         """Undo prepare(). Safe to call twice."""
         ...
-
-    def commands(self, wirings: Sequence[StreamWiring]) -> list[str]:
-        """What prepare() does, as lines for people (dry run)."""
-        ...

@@ -12,7 +12,7 @@ from typing import Any
 from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiring
 from labconsole.engine.ports import AgentLink
 from labconsole.errors import ConfigError
-from labconsole.platforms.forwarding import describe_change, route_changes
+from labconsole.platforms.forwarding import route_changes
 
 TOKEN = "platform"
 GUEST = "guest"
@@ -85,7 +85,3 @@ class ContainerDriver:
     async def restore(self, uut: AgentLink) -> None:
         """Remove the guest and the bridges."""
         await uut.request("net.undo", {"token": TOKEN})
-
-    def commands(self, wirings: Sequence[StreamWiring]) -> list[str]:
-        """The changes, one line each."""
-        return [describe_change(change) for change in self._changes(wirings)]

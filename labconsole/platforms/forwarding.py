@@ -30,26 +30,3 @@ def route_changes(
         {"do": "neighbour", "address": sink_ip, "mac": sink_mac, "interface": outbound, "namespace": namespace}
     )
     return changes
-
-
-def describe_change(change: dict[str, Any]) -> str:
-    """One change as a line that an operator can read, close to the command that would do it."""
-    inside = f" [in {change['namespace']}]" if change.get("namespace") else ""
-    what = change["do"]
-    if what == "sysctl":
-        return f"sysctl {change['name']}={change['value']}{inside}"
-    if what == "route":
-        return f"ip route replace {change['destination']} dev {change['interface']} scope link{inside}"
-    if what == "neighbour":
-        return (
-            f"ip neigh replace {change['address']} lladdr {change['mac']} dev {change['interface']} permanent{inside}"
-        )
-    if what == "bridge":
-        return f"bridge {change['name']} over {' and '.join(change['ports'])}{inside}"
-    if what == "namespace":
-        return f"network namespace {change['name']}"
-    if what == "veth":
-        return f"veth {change['name']} to {change['peer_namespace']}/{change['peer']}"
-    if what == "link_up":
-        return f"ip link set {change['interface']} up{inside}"
-    return str(change)

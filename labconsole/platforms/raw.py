@@ -8,7 +8,7 @@ from typing import Any
 from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiring
 from labconsole.engine.ports import AgentLink
 from labconsole.errors import ConfigError
-from labconsole.platforms.forwarding import describe_change, route_changes
+from labconsole.platforms.forwarding import route_changes
 
 TOKEN = "platform"
 
@@ -67,7 +67,3 @@ class RawDriver:
     async def restore(self, uut: AgentLink) -> None:
         """Put back what prepare() changed."""
         await uut.request("net.undo", {"token": TOKEN})
-
-    def commands(self, wirings: Sequence[StreamWiring]) -> list[str]:
-        """The changes, one line each."""
-        return [describe_change(change) for change in self._changes(wirings)]

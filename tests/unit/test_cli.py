@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from store_samples import sample_record
 
 from labconsole.cli import build_parser, main
+from labconsole.store import open_store
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,3 +69,27 @@ def test_an_internal_error_is_told_without_a_traceback(
     told = capsys.readouterr().err
     assert "internal error: RuntimeError: the cat" in told
     assert "Traceback" not in told
+
+
+def test_runs_move_between_stores_without_doubles(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with open_store(str(tmp_path / "one.sqlite")) as store:
+        for number in range(3):
+            store.save(sample_record(number), None)
+    assert main(["runs", "export", "--store", str(tmp_path / "one.sqlite")]) == 0
+    exported = tmp_path / "runs.jsonl"
+    exported.write_text(capsys.readouterr().out)
+    for expected in ({"added": 3, "present": 0}, {"added": 0, "present": 3}):
+        assert main(["runs", "import", str(exported), "--store", str(tmp_path / "two.sqlite"), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == expected
+    assert main(["runs", "export", "--store", str(tmp_path / "two.sqlite")]) == 0
+    assert capsys.readouterr().out == exported.read_text()
+
+
+@pytest.mark.parametrize("words", [["show"], ["import"], ["import", "none.jsonl"], ["show", "none"]])
+def test_what_runs_cannot_do_is_one_sentence(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with open_store(str(tmp_path / "s.sqlite")):
+        pass
+    assert main(["runs", *words, "--store", str(tmp_path / "s.sqlite")]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("labconsole: ")
+    assert told.count("\n") == 1
