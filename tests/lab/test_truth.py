@@ -16,7 +16,8 @@ from support import labconsole, records
 
 from labconsole import lab
 
-PACKETS_PER_RUN_S = 1
+DURATION_S = 1
+EDGE_PACKETS = 40
 
 
 def dropped(name: str) -> dict[str, int]:
@@ -45,7 +46,7 @@ def lossy_lab(request, lab_home: Path) -> Iterator[lab.LabStatus]:
 def test_a_clean_lab_loses_nothing(clean_lab, lab_home: Path, platform: str, frame_size: int):
     done = labconsole(
         "run", "--platform", platform, "--frame-size", str(frame_size), "--sources", "3", "--target", "10Mbit",
-        "--duration", str(PACKETS_PER_RUN_S), "--json", hosts=clean_lab.hosts_file, store=lab_home / "clean.sqlite",
+        "--duration", str(DURATION_S), "--json", hosts=clean_lab.hosts_file, store=lab_home / "clean.sqlite",
     )  # fmt: skip
     (run,) = records(done)
     assert run["total"]["loss_packets"] == 0
@@ -65,7 +66,7 @@ def test_the_reported_loss_is_the_drop_counter(lossy_lab, lab_home: Path, frame_
     before = dropped(lossy_lab.spec.name)
     done = labconsole(
         "run", "--platform", "raw", "--frame-size", str(frame_size), "--sources", "1", "--target", "20Mbit",
-        "--duration", str(PACKETS_PER_RUN_S), "--json", hosts=lossy_lab.hosts_file, store=lab_home / "lossy.sqlite",
+        "--duration", str(DURATION_S), "--json", hosts=lossy_lab.hosts_file, store=lab_home / "lossy.sqlite",
     )  # fmt: skip
     (run,) = records(done)
     (stream,) = run["streams"]
@@ -73,7 +74,10 @@ def test_the_reported_loss_is_the_drop_counter(lossy_lab, lab_home: Path, frame_
     assert stream["loss_packets"] == truth
     assert stream["offered_packets"] - stream["measured_packets"] == truth
     assert {hop["hop"]: hop["lost_packets"] for hop in stream["ledger"]}["uut_out"] == truth
-    assert sum(int(length) * times for length, times in stream["sequence"]["lost_runs"].items()) <= truth
+    # Sequence numbers cannot show what was lost before the first or after the last packet that arrived: at a loss of one
+    # half more than EDGE_PACKETS there is as likely as EDGE_PACKETS heads in a row.
+    by_sequence = sum(int(length) * times for length, times in stream["sequence"]["lost_runs"].items())
+    assert truth - EDGE_PACKETS <= by_sequence <= truth
     assert {reason["code"] for reason in run["verdict"]["reasons"]} <= {"samples_missed"}
 
 
