@@ -12,6 +12,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from rich.console import RenderableType
@@ -26,11 +27,10 @@ from labconsole.engine.events import Event, Notice, TrialFinished
 from labconsole.errors import LabError
 from labconsole.model.request import TrialRequest
 from labconsole.tui import clock, theme
+from labconsole.tui.screens import SCREENS, ScreenEntry
 from labconsole.tui.screens.base import ConsoleScreen
-from labconsole.tui.screens.bench import BenchScreen
 from labconsole.tui.screens.confirm import Confirm
 from labconsole.tui.screens.help import Help, key_rows
-from labconsole.tui.screens.runs import RunsScreen
 from labconsole.tui.session import RunSummaryLike, SessionFactory, SessionLike, store_location
 from labconsole.tui.state import ConsoleState
 from labconsole.tui.terminal import HangUpDriver, detach, terminal_is_gone
@@ -47,8 +47,17 @@ class ConsoleApp(App[int]):
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f2", "mode('bench')", "Bench", id="go-bench", tooltip="The bench: set up, run, watch."),
-        Binding("f3", "mode('runs')", "Runs", id="go-runs", tooltip="Saved runs with their verdicts."),
+        *(
+            Binding(
+                f"{entry.key},{entry.function_key}",
+                f"mode('{entry.mode}')",
+                entry.title,
+                show=False,  # the top bar names them all
+                id=f"go-{entry.mode}",
+                tooltip=f"{entry.title}: {entry.purpose}",
+            )
+            for entry in SCREENS
+        ),
         Binding("y", "copy_run_id", "Copy id", id="copy", tooltip="Copy the run's id to the clipboard (OSC 52)."),
         Binding("d", "toggle_dark", "Light/dark", show=False, id="dark", tooltip="Switch between light and dark."),
         Binding(
@@ -93,9 +102,12 @@ class ConsoleApp(App[int]):
         defaults = session.inventory.defaults
         self.state.wait_per_trial_s = defaults.drain_s + defaults.settle_s
         session.subscribe(self._on_event)
-        self.add_mode("bench", lambda: BenchScreen(session, self.state))
-        self.add_mode("runs", lambda: RunsScreen(session, self.state))
-        self.switch_mode("bench")
+        for entry in SCREENS:
+            self.add_mode(entry.mode, partial(self._make_screen, entry, session))
+        self.switch_mode(SCREENS[0].mode)
+
+    def _make_screen(self, entry: ScreenEntry, session: SessionLike) -> ConsoleScreen:
+        return entry.load()(session, self.state)
 
     def bench_is_painted(self) -> None:
         """The bench is on screen: now there is time for everything slow."""
@@ -117,6 +129,8 @@ class ConsoleApp(App[int]):
     def _on_event(self, event: Event) -> None:
         """The engine says something; called on the event loop."""
         self.state.apply(event, now_s=clock.monotonic_s(), wall_s=clock.wall_s())
+        for screen in self.console_screens():
+            screen.engine_event(event)
         if isinstance(event, TrialFinished):
             self.load_runs()
         elif isinstance(event, Notice) and event.severity == "error":
@@ -140,12 +154,13 @@ class ConsoleApp(App[int]):
         except LabError as exc:
             self.tell(str(exc), "error")
             return
-        for screen in self._mounted_screens():
+        for screen in self.console_screens():
             screen.show_runs(self.runs)
 
-    def _mounted_screens(self) -> list[BenchScreen | RunsScreen]:
+    def console_screens(self) -> list[ConsoleScreen]:
+        """The screens that were gone to so far, in sight or not."""
         stacks = [screen for stack in self._screen_stacks.values() for screen in stack]
-        return [s for s in stacks if isinstance(s, BenchScreen | RunsScreen) and s.is_mounted]
+        return [screen for screen in stacks if isinstance(screen, ConsoleScreen) and screen.is_mounted]
 
     def start_run(self, request: TrialRequest, repetitions: int) -> None:
         """Start, unless something runs already."""
@@ -283,17 +298,13 @@ class ConsoleApp(App[int]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Everything that has a key is in the palette too."""
-        if isinstance(screen, BenchScreen):
-            yield SystemCommand("Run", "Start what the set-up says (r)", screen.action_run)
-            yield SystemCommand("Abort", "Stop traffic, keep what was measured (a)", self.ask_abort)
-            yield SystemCommand("Edit the set-up", "Go to the set-up panel (e)", screen.action_edit)
-            yield SystemCommand("Next stream", "Chart the next stream (n)", lambda: screen.action_stream(1))
-            yield SystemCommand("Change view", "Interfaces, chart, nodes on a small terminal (v)", screen.action_view)
-            yield SystemCommand("Interfaces", "Go to the table of interfaces (i)", screen.action_interfaces)
         if isinstance(screen, ConsoleScreen):
+            for title, words, action in screen.commands():
+                yield SystemCommand(title, words, action)
             yield SystemCommand("Pause or go on", "Stop painting; recording goes on (space)", screen.action_pause)
-        yield SystemCommand("Bench", "Set up, run, watch (F2)", lambda: self.action_mode("bench"))
-        yield SystemCommand("Runs", "Saved runs with their verdicts (F3)", lambda: self.action_mode("runs"))
+        for entry in SCREENS:
+            words = f"{entry.purpose} ({entry.key}, {entry.function_key.upper()})"
+            yield SystemCommand(entry.title, words, partial(self.action_mode, entry.mode))
         yield SystemCommand("Reload runs", "Read the list from the store again (l)", self.load_runs)
         yield SystemCommand("Copy run id", "To the clipboard, by OSC 52 (y)", self.action_copy_run_id)
         yield SystemCommand("Light or dark", "Switch the theme (d)", self.action_toggle_dark)

@@ -9,14 +9,14 @@ from textual.binding import Binding
 from textual.widgets import Input
 
 from labconsole.tui.app import ConsoleApp
+from labconsole.tui.screens import SCREENS
 from labconsole.tui.screens.base import ConsoleScreen
-from labconsole.tui.screens.bench import BenchScreen
 from labconsole.tui.screens.confirm import Confirm
 from labconsole.tui.screens.help import Help
-from labconsole.tui.screens.runs import RunsScreen
 from labconsole.tui.widgets.fields import Choice, Field
 from labconsole.tui.widgets.table import LineTable
 
+ALL_SCREENS = [entry.load() for entry in SCREENS]
 UNDELIVERED = re.compile(r"ctrl\+(m|i|j|h|b|\[)|alt\+|ctrl\+enter|shift\+enter")
 """Keys that terminals send as something else, or that tmux keeps for itself."""
 
@@ -26,14 +26,14 @@ def declared(*classes: type) -> list[str]:
     return [key for b in bindings for key in b.key.split(",")]
 
 
-@pytest.mark.parametrize("screen", [BenchScreen, RunsScreen])
+@pytest.mark.parametrize("screen", ALL_SCREENS)
 @pytest.mark.parametrize("widget", [LineTable, Field, Choice])
 def test_no_two_bindings_overlap_where_the_focus_can_be(screen: type[ConsoleScreen], widget: type) -> None:
     keys = declared(widget) + declared(screen, ConsoleScreen) + declared(ConsoleApp)
     assert len(keys) == len(set(keys)), sorted(k for k in keys if keys.count(k) > 1)
 
 
-@pytest.mark.parametrize("screen", [BenchScreen, RunsScreen])
+@pytest.mark.parametrize("screen", ALL_SCREENS)
 def test_no_key_of_the_console_is_taken_by_a_text_field(screen: type[ConsoleScreen]) -> None:
     editing = {k for b in Input.BINDINGS if isinstance(b, Binding) for k in b.key.split(",")}
     assert not editing & {*declared(screen, ConsoleScreen), *declared(ConsoleApp)}
@@ -46,12 +46,12 @@ def test_no_two_bindings_overlap_in_a_question(modal: type) -> None:
 
 
 def test_only_keys_that_every_terminal_delivers_are_used() -> None:
-    for key in declared(ConsoleApp, ConsoleScreen, BenchScreen, RunsScreen, LineTable, Field, Choice, Confirm, Help):
+    for key in declared(ConsoleApp, ConsoleScreen, *ALL_SCREENS, LineTable, Field, Choice, Confirm, Help):
         assert not UNDELIVERED.match(key), key
 
 
 def test_every_binding_has_an_id_for_keymaps_and_words_for_help() -> None:
-    for owner in (ConsoleApp, ConsoleScreen, BenchScreen, RunsScreen):
+    for owner in (ConsoleApp, ConsoleScreen, *ALL_SCREENS):
         for binding in owner.__dict__.get("BINDINGS", []):
             assert binding.id, binding
             assert binding.tooltip, binding

@@ -1,0 +1,38 @@
+"""The screens of the console, in the order of their keys. A screen's module is loaded when it is first gone to.
+
+Adding one is a module here with a ConsoleScreen in it, and a line in SCREENS. The digit works wherever no text is
+typed, the function key everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from labconsole.tui.screens.base import ConsoleScreen
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenEntry:
+    """One screen: its mode, its name on screen, its keys, what it is for, and where its class is."""
+
+    mode: str
+    title: str
+    key: str
+    function_key: str
+    purpose: str
+    module: str
+    class_name: str
+
+    def load(self) -> type[ConsoleScreen]:
+        """The class; imports its module."""
+        found: type[ConsoleScreen] = getattr(import_module(f"labconsole.tui.screens.{self.module}"), self.class_name)
+        return found
+
+
+SCREENS: tuple[ScreenEntry, ...] = (
+    ScreenEntry("bench", "Bench", "1", "f2", "Set up, run, watch.", "bench", "BenchScreen"),
+    ScreenEntry("runs", "Runs", "2", "f3", "Saved runs with their verdicts.", "runs", "RunsScreen"),
+)

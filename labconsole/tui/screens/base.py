@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 from textual.screen import ModalScreen, Screen
 
+from labconsole.engine.events import Event
 from labconsole.tui import clock
-from labconsole.tui.session import SessionLike
+from labconsole.tui.session import RunSummaryLike, SessionLike
 from labconsole.tui.state import ConsoleState
 from labconsole.tui.widgets.status import TopBar
 
@@ -89,6 +91,16 @@ class ConsoleScreen(Screen[None]):
 
     def paint_data(self) -> None:
         """What moves with telemetry and events."""
+
+    def show_runs(self, runs: Sequence[RunSummaryLike]) -> None:
+        """The newest saved runs were read again."""
+
+    def engine_event(self, event: Event) -> None:
+        """The engine said something; called on the event loop, whether this screen is in sight or not."""
+
+    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
+        """(name, words, what it does) for the command palette: everything that has a key here."""
+        return ()
 
     def action_pause(self) -> None:
         self.paused = not self.paused

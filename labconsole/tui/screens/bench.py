@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from textual import on
@@ -148,6 +148,14 @@ class BenchScreen(ConsoleScreen):
         self.set_view(VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)])
         self._seen = ()
         self.call_after_refresh(self.tick)
+
+    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
+        yield "Run", "Start what the set-up says (r)", self.action_run
+        yield "Abort", "Stop traffic, keep what was measured (a)", self.console_app.ask_abort
+        yield "Edit the set-up", "Go to the set-up panel (e)", self.action_edit
+        yield "Next stream", "Chart the next stream (n)", lambda: self.action_stream(1)
+        yield "Change view", "Interfaces, chart, nodes on a small terminal (v)", self.action_view
+        yield "Interfaces", "Go to the table of interfaces (i)", self.action_interfaces
 
     def run_id_to_copy(self) -> str | None:
         if self.state.trial is not None:

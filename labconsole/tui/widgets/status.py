@@ -10,6 +10,7 @@ from labconsole.engine.events import NodeState
 from labconsole.engine.telemetry import Telemetry
 from labconsole.model.inventory import Inventory
 from labconsole.tui import clock
+from labconsole.tui.screens import SCREENS
 from labconsole.tui.state import VERDICT_GLYPHS, ConsoleState
 from labconsole.tui.text import percent, safe, span
 from labconsole.tui.widgets.lines import Lines, Span
@@ -39,8 +40,13 @@ class TopBar(Lines):
         up = sum(node.state is NodeState.CONNECTED for node in nodes.values())
         total = len(self._inventory.nodes)
         broken = sum(node.state in (NodeState.LOST, NodeState.FAILED) for node in nodes.values())
-        left: list[Span] = [(" labconsole ", "accent"), (f" {self._where} ", "strong")]
-        left.append((f" {safe(self._inventory.testbed, 24)}", ""))
+        left: list[Span] = [(" labconsole ", "accent")] if width >= 104 else []
+        for entry in SCREENS:
+            if entry.title == self._where:
+                left.append((f" {entry.key} {entry.title} ", "tab"))
+            else:
+                left.append((f" {entry.key} {entry.title}" if width >= 104 else f" {entry.key}", "muted"))
+        left.append((f"  {safe(self._inventory.testbed, 24)}", ""))
         if self._inventory.emulated:
             left.append((" · emulated", "muted"))
         right: list[Span] = []
