@@ -52,9 +52,15 @@ def build_parser() -> argparse.ArgumentParser:
     replay.add_argument("plan", type=Path, help="a plan file, such as plans/sanity.yaml")
     replay.add_argument("--dry-run", action="store_true", help="list the points and the time they take; touch nothing")
     runs = commands.add_parser("runs", help="saved runs", parents=[common, stored, machine])
-    runs.add_argument("action", nargs="?", choices=("list", "show", "export", "import"), default="list")
-    runs.add_argument("what", nargs="?", help="show: a run's id or its beginning; import: a file that export wrote")
+    runs.add_argument("action", nargs="?", choices=("list", "show", "note", "export", "import"), default="list")
+    runs.add_argument(
+        "what", nargs="?", help="show, note: a run's id or its beginning; import: a file that export wrote"
+    )
+    runs.add_argument("text", nargs="?", help='note: what to write on the run ("" removes it); without: show the note')
     runs.add_argument("--limit", type=int, default=20, metavar="N", help="list: newest N runs (default: 20)")
+    commands.add_parser(
+        "verify", help="recompute every derived number of the saved runs", parents=[common, stored, machine]
+    )
     schema = commands.add_parser("schema", help="JSON Schema of a file, for editors", parents=[common])
     schema.add_argument("file", choices=("hosts", "plan"))
     analyze = commands.add_parser("analyze", help="count a capture the way a trial does", parents=[common, machine])
@@ -151,6 +157,10 @@ def _dispatch(args: argparse.Namespace) -> int:
         return _analyze(args)
     if command == "schema":
         return _schema(args)
+    if command == "verify":
+        from labconsole import verification
+
+        return verification.verify(args)
     if command == "lab":
         from labconsole import lab_commands
 

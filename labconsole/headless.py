@@ -13,7 +13,7 @@ from typing import Any
 
 from labconsole.engine.campaign import Outcome, Progress, remaining, run_campaign
 from labconsole.engine.events import Event, NodeChanged, NodeState, Notice, PhaseChanged, TrialFinished, TrialStarted
-from labconsole.engine.session import Session
+from labconsole.engine.session import Session, operator_name
 from labconsole.errors import Aborted, ConfigError, NodeUnreachable, StoreError
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Estimate, Plan, estimate, load_plan
@@ -21,7 +21,7 @@ from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest, check_request
 from labconsole.store import RunStore
 from labconsole.testbed import hosts_path, load_testbed, open_session
-from labconsole.text_report import run_lines, run_row, runs_table
+from labconsole.text_report import note_lines, run_lines, run_row, runs_table
 from labconsole.units import parse_rate_bps
 
 
@@ -96,37 +96,56 @@ def replay(args: argparse.Namespace) -> int:
 
 
 def runs(args: argparse.Namespace) -> int:
-    """``labconsole runs``: what is saved; out of the store as JSON lines, and back in without doubles."""
+    """``labconsole runs``: what is saved and noted; out of the store as JSON lines, and back in without doubles."""
     from labconsole.store import open_store
-    from labconsole.store.records import read_jsonl
+    from labconsole.store.exchange import exported, read_jsonl
 
-    if args.action in ("show", "import") and not args.what:
-        needed = "a run's id" if args.action == "show" else "a file of JSON lines"
+    needed = {"show": "a run's id", "note": "a run's id", "import": "a file of JSON lines"}.get(args.action)
+    if needed and not args.what:
         raise ConfigError(f"runs {args.action} needs {needed}")
-    with open_store(args.store, write=args.action == "import") as store:
+    if args.text is not None and args.action != "note":
+        raise ConfigError(f"runs {args.action} takes no further word", value=args.text)
+    writes = args.action == "import" or (args.action == "note" and args.text is not None)
+    with open_store(args.store, write=writes) as store:
         if args.action == "import":
             result = store.import_records(read_jsonl(Path(args.what)))
             if args.json:
-                _json_line({"added": result.added, "present": result.present})
+                _json_line({"added": result.added, "present": result.present, "notes": result.notes})
             else:
-                sys.stdout.write(f"{result.added} runs added, {result.present} were there already\n")
+                notes = f", {result.notes} notes taken" if result.notes else ""
+                sys.stdout.write(f"{result.added} runs added, {result.present} were there already{notes}\n")
         elif args.action == "export":
+            notes_by_run = store.notes()
             for record in store.iterate(unreadable=_tell_unreadable):
-                _json_line(record.to_json())
+                _json_line(exported(record, notes_by_run.get(record.run_id)))
         elif args.action == "show":
             record = store.get(args.what)
             if args.json:
-                _json_line(record.to_json())
+                _json_line(exported(record, store.note(record.run_id)))
             else:
-                sys.stdout.write("\n".join(run_lines(record, saved=True, details=True)) + "\n")
+                lines = run_lines(record, saved=True, details=True)
+                sys.stdout.write("\n".join(lines + note_lines(store.note(record.run_id))) + "\n")
+        elif args.action == "note":
+            _note(store, args)
         else:
             summaries = store.list(limit=args.limit)
             if args.json:
                 for summary in summaries:
-                    _json_line(store.get(summary.run_id).to_json())
+                    _json_line(exported(store.get(summary.run_id), store.note(summary.run_id)))
             else:
                 sys.stdout.write("\n".join(runs_table(summaries)) + "\n")
     return 0
+
+
+def _note(store: RunStore, args: argparse.Namespace) -> None:
+    """``labconsole runs note ID [TEXT]``: write the note on a run (an empty text removes it), or show it."""
+    if args.text is not None:
+        store.set_note(args.what, args.text, author=operator_name())
+    note = store.note(args.what)
+    if args.json:
+        _json_line({"run_id": store.get(args.what).run_id, "note": None if note is None else note.to_json()})
+    else:
+        sys.stdout.write("\n".join(note_lines(note) or ["no note"]) + "\n")
 
 
 def _tell_unreadable(problem: StoreError) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from labconsole.model.record import RunRecord, StreamRecord
 from labconsole.store.summary import RunSummary
 from labconsole.units import format_count, format_rate_bps, format_target
+
+if TYPE_CHECKING:
+    from labconsole.store.notes import RunNote
 
 DASH = "–"
 
@@ -65,6 +69,18 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
     return lines
 
 
+def note_lines(note: RunNote | None) -> list[str]:
+    """The note on a run, if there is one."""
+    if note is None or note.text is None:
+        return []
+    return [f"  note by {plain(note.author)}, {note.written_at}", *(f"    {plain(t)}" for t in note.text.splitlines())]
+
+
+def plain(text: str) -> str:
+    """Words that people typed, or that came with an import, without what a terminal would obey."""
+    return "".join(char if char.isprintable() else "·" for char in text)
+
+
 def run_row(record: RunRecord) -> str:
     """One run as one line."""
     asked, total = record.requested, record.total
@@ -81,13 +97,20 @@ def runs_table(summaries: Sequence[RunSummary]) -> list[str]:
         return ["no runs saved yet"]
     lines = [
         f"{'run':<24} {'testbed':<12} {'platform':<12} {'size B':>6} {'n':>2} {'target':>9} {'offered pps':>12} "
-        f"{'measured pps':>12} {'loss':>9}  verdict"
+        f"{'measured pps':>12} {'loss':>9}  {'verdict':<8} note"
     ]
     for s in summaries:
         lines.append(
             f"{s.run_id:<24} {s.testbed:<12} {s.platform:<12} {s.frame_size_bytes:>6} {s.sources:>2} "
             f"{format_target(s.target_bps if s.target_bps is not None else 'max'):>9} "
             f"{DASH if s.offered_pps is None else f'{s.offered_pps:.0f}':>12} "
-            f"{DASH if s.measured_pps is None else f'{s.measured_pps:.0f}':>12} {percent(s.loss_ratio):>9}  {s.verdict}"
+            f"{DASH if s.measured_pps is None else f'{s.measured_pps:.0f}':>12} {percent(s.loss_ratio):>9}  "
+            f"{s.verdict:<8} {_first_words(s.note)}".rstrip()
         )
     return lines
+
+
+def _first_words(note: str | None) -> str:
+    """So much of a note as a line of the list can take."""
+    words = plain(" ".join((note or "").split()))
+    return words if len(words) <= 40 else words[:39].rstrip() + "…"

@@ -6,15 +6,30 @@ a crash in between leaves a file that nothing points to, which the next save of 
 
 from __future__ import annotations
 
+import builtins
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Connection, Row, Select, and_, func, insert, inspect, or_, select, tuple_, update
+from sqlalchemy import (
+    Connection,
+    Integer,
+    Row,
+    Select,
+    and_,
+    func,
+    insert,
+    inspect,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.exc import SQLAlchemyError
 
 from labconsole import __version__
@@ -23,14 +38,39 @@ from labconsole.errors import StoreError
 from labconsole.model.record import RunRecord
 from labconsole.model.run_id import RUN_ID
 from labconsole.store.connection import IMMEDIATE, open_engine, store_errors
+from labconsole.store.exchange import parse_exported
 from labconsole.store.location import StoreLocation
+from labconsole.store.notes import (
+    NotedRecord,
+    RunNote,
+    checked_note,
+    newer_than,
+    read_calibrations,
+    read_notes,
+    write_calibration,
+    write_note,
+)
 from labconsole.store.records import parse_record, record_text, utc_text
-from labconsole.store.schema import SCHEMA_VERSION, SUMMARY_COLUMNS, metadata, row_of, runs, schema_version, summary_of
+from labconsole.store.schema import (
+    SCHEMA_VERSION,
+    SUMMARY_COLUMNS,
+    SUMMARY_COLUMNS_1,
+    create_tables,
+    migrate,
+    notes,
+    row_of,
+    runs,
+    schema_version,
+    summary_of,
+)
 from labconsole.store.series import load_series, publish_series, stage_series
 from labconsole.store.summary import EVERYTHING, RunFilter, RunSummary
 
 PAGE_RUNS = 200
 """Records read at a time while streaming: a slow consumer then holds no snapshot that keeps the WAL from shrinking."""
+
+saved_order = literal_column("runs.rowid", Integer).label("saved")
+"""SQLite numbers rows as they come; runs are never removed, so the numbers only grow."""
 
 STALE_S = 3600.0
 """Age after which a temporary file was left by a process that died."""
@@ -38,10 +78,20 @@ STALE_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """How many records an import added, and how many were there already."""
+    """How many records an import added, how many were there already, and how many notes it brought or renewed."""
 
     added: int
     present: int
+    notes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some runs, the last saved first. ``first`` and ``last`` are places in the order of saving."""
+
+    runs: list[RunSummary]
+    first: int
+    last: int
 
 
 class RunStore:
@@ -51,6 +101,7 @@ class RunStore:
         self.path = location.path
         self.series_dir = location.series_dir
         self.writable = write
+        self._version = SCHEMA_VERSION
         with store_errors(self.path, "open the run store"):
             if location.own and write:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +118,7 @@ class RunStore:
                     self._remove_stale()
                 else:
                     with self._engine.begin() as connection:
-                        self._check_schema(connection)
+                        self._version = self._check_schema(connection)
             except BaseException:
                 self._engine.dispose()
                 raise
@@ -103,22 +154,49 @@ class RunStore:
                 if staged is not None:
                     staged.unlink(missing_ok=True)
 
-    def import_records(self, records: Iterable[RunRecord | Mapping[str, Any] | str]) -> ImportResult:
-        """Take records from elsewhere: all of them or, with a StoreError about the first bad one, none."""
-        self._require_writable()
-        added = present = 0
-        with (
-            store_errors(self.path, "import runs"),
-            self._engine.connect().execution_options(**IMMEDIATE) as connection,
-            connection.begin(),
-        ):
+    def import_records(self, records: Iterable[NotedRecord | RunRecord | Mapping[str, Any] | str]) -> ImportResult:
+        """Take records from elsewhere: all of them or, with a StoreError about the first bad one, none.
+
+        Of two notes on one run the newer stays.
+        """
+        added = present = noted = 0
+        with self._writing("import runs") as connection:
             for number, item in enumerate(records, 1):
-                record = item if isinstance(item, RunRecord) else parse_record(item, f"record {number}")
-                if self._save_in(connection, record, self._checked_text(record), None):
+                if isinstance(item, RunRecord):
+                    item = NotedRecord(item, None)
+                elif not isinstance(item, NotedRecord):
+                    item = parse_exported(item, f"record {number}")
+                if self._save_in(connection, item.record, self._checked_text(item.record), None):
                     added += 1
                 else:
                     present += 1
-        return ImportResult(added, present)
+                if item.note is not None:
+                    noted += write_note(connection, item.record.run_id, item.note)
+        return ImportResult(added, present, noted)
+
+    def set_note(self, run_id: str, text: str | None, *, author: str) -> None:
+        """Put a note on a run, in place of the one that is there; None or blanks remove it."""
+        note = checked_note(text, author)
+        self._require_writable()
+        found = self._find(run_id).run_id
+        with self._writing(f"note run {found}") as connection:
+            write_note(connection, found, newer_than(note, read_notes(connection, found).get(found)))
+
+    def save_calibration(self, record: dict[str, Any]) -> None:
+        """Keep a calibration of the testbed that its ``testbed_fingerprint`` names."""
+        with self._writing("save a calibration") as connection:
+            write_calibration(connection, record)
+
+    @contextmanager
+    def _writing(self, doing: str) -> Iterator[Connection]:
+        """A writing transaction: everything in it is on the disk afterwards, or nothing."""
+        self._require_writable()
+        with (
+            store_errors(self.path, doing),
+            self._engine.connect().execution_options(**IMMEDIATE) as connection,
+            connection.begin(),
+        ):
+            yield connection
 
     def _save_in(self, connection: Connection, record: RunRecord, text: str, staged: Path | None) -> bool:
         """True if the run is new. Holds the write lock, so nobody else can be saving the same run."""
@@ -178,10 +256,55 @@ class RunStore:
 
     def list(self, where: RunFilter = EVERYTHING, *, limit: int | None = None) -> list[RunSummary]:
         """The runs that match, newest first. Reads no record, so one that is damaged hides nothing."""
-        statement = _matching(select(*SUMMARY_COLUMNS), where).order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
+        statement = _matching(self._summaries(), where).order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
         if limit is not None:
             statement = statement.limit(limit)
         return [summary_of(row) for row in self._rows(statement, "list runs")]
+
+    def page(self, *, before: int | None = None, after: int | None = None, limit: int) -> Page:
+        """Runs in the order of saving, the last first: from the end, those before a place, or all after one.
+
+        So a list of any length is read in pieces, and kept up to date by asking for what came after its ``last``.
+        """
+        statement = self._summaries().add_columns(saved_order)
+        if before is not None:
+            statement = statement.where(saved_order < before)
+        if after is not None:
+            statement = statement.where(saved_order > after)
+        # Ascending after a place: what is beyond the limit is then found by asking again.
+        statement = statement.order_by(saved_order if after is not None else saved_order.desc()).limit(limit)
+        rows = self._rows(statement, "list runs")
+        if after is not None:
+            rows = rows[::-1]
+        if not rows:
+            return Page([], before or 0, after or 0)
+        return Page([summary_of(row) for row in rows], rows[-1].saved, rows[0].saved)
+
+    def note(self, run_id: str) -> RunNote | None:
+        """The note on a run, None when there is none."""
+        found = self._find(run_id).run_id
+        note = self.notes(found).get(found)
+        return note if note is not None and note.text is not None else None
+
+    def notes(self, run_id: str | None = None) -> dict[str, RunNote]:
+        """The notes by run id, those that were removed (without text) too."""
+        if self._version < 2:
+            return {}
+        with store_errors(self.path, "read notes"), self._engine.connect() as connection:
+            return read_notes(connection, run_id)
+
+    def calibrations(
+        self, testbed_fingerprint: str | None = None, *, limit: int | None = None
+    ) -> builtins.list[dict[str, Any]]:
+        """Calibrations, newest first, of every testbed or of one."""
+        if self._version < 2:
+            return []
+        with store_errors(self.path, "read calibrations"), self._engine.connect() as connection:
+            return read_calibrations(connection, testbed_fingerprint, limit=limit)
+
+    def latest_calibration(self, testbed_fingerprint: str) -> dict[str, Any] | None:
+        """The newest calibration of a testbed, None when it was never calibrated."""
+        return next(iter(self.calibrations(testbed_fingerprint, limit=1)), None)
 
     def count(self, where: RunFilter = EVERYTHING) -> int:
         """How many runs match."""
@@ -225,6 +348,11 @@ class RunStore:
             .order_by(runs.c.plan_point, runs.c.repetition)
         )
         return [(row.plan_point, row.repetition) for row in self._rows(statement, "read the runs of a plan")]
+
+    def _summaries(self) -> Select[Any]:
+        if self._version < 2:
+            return select(*SUMMARY_COLUMNS_1).select_from(runs)
+        return select(*SUMMARY_COLUMNS).select_from(runs.outerjoin(notes, notes.c.run_id == runs.c.run_id))
 
     def _find(self, run_id: str) -> Row[Any]:
         if not RUN_ID.fullmatch(run_id):
@@ -271,15 +399,18 @@ class RunStore:
             raw.close()
         with self._engine.connect().execution_options(**IMMEDIATE) as connection, connection.begin():
             if self._tables(connection):
-                self._check_schema(connection)
+                # Looked at again under the write lock: another process may have migrated it meanwhile.
+                version = self._check_schema(connection)
+                if version < SCHEMA_VERSION:
+                    migrate(connection, version)
             else:
-                metadata.create_all(connection)
-                connection.execute(insert(schema_version).values(version=SCHEMA_VERSION, created_by=__version__))
+                create_tables(connection)
 
     def _tables(self, connection: Connection) -> set[str]:
         return set(inspect(connection).get_table_names())
 
-    def _check_schema(self, connection: Connection) -> None:
+    def _check_schema(self, connection: Connection) -> int:
+        """The file's version. Raises StoreError unless this program can read it."""
         if not {schema_version.name, runs.name} <= self._tables(connection):
             raise StoreError(f"{self.path}: is a database, but not a run store")
         version = connection.execute(select(func.max(schema_version.c.version))).scalar_one()
@@ -290,6 +421,7 @@ class RunStore:
                 f"{self.path}: the run store has schema version {version}; labconsole {__version__} knows up to "
                 f"{SCHEMA_VERSION}: use the newer labconsole that wrote it"
             )
+        return version
 
     def _remove_stale(self) -> None:
         limit = time.time() - STALE_S

@@ -1,11 +1,10 @@
-"""Records as text, both ways, and the strict reading of records that come from files."""
+"""Records as text, both ways, strict in what they read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,9 +12,6 @@ from pydantic import ValidationError
 from labconsole.errors import StoreError
 from labconsole.model.record import FORMAT, RunRecord
 from labconsole.model.run_id import RUN_ID
-
-MAX_LINE_BYTES = 64 * 1024 * 1024
-"""A record of a hundred nodes is a few hundred kilobytes; a line beyond this is not one of ours."""
 
 
 def record_text(record: RunRecord) -> str:
@@ -27,14 +23,20 @@ def record_text(record: RunRecord) -> str:
         raise StoreError(f"run {record.run_id}: the record cannot be written as JSON: {exc}") from exc
 
 
-def parse_record(source: str | bytes | Mapping[str, Any], where: str) -> RunRecord:
-    """A record from JSON, exactly as docs/data-format.md describes it. Raises StoreError beginning with ``where``."""
+def json_object(source: str | bytes | Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A JSON object from text, strictly. Raises StoreError beginning with ``where``."""
     try:
         data = json.loads(source, parse_constant=_no_constant) if isinstance(source, (str, bytes)) else dict(source)
     except (ValueError, RecursionError) as exc:
         raise StoreError(f"{where}: not valid JSON: {exc}") from exc
     if not isinstance(data, dict):
         raise StoreError(f"{where}: is not a run record but a JSON {type(data).__name__}")
+    return data
+
+
+def parse_record(source: str | bytes | Mapping[str, Any], where: str) -> RunRecord:
+    """A record from JSON, exactly as docs/data-format.md describes it. Raises StoreError beginning with ``where``."""
+    data = json_object(source, where)
     version = data.get("format")
     if type(version) is not int or version < 1:
         raise StoreError(f"{where}: format must be a positive integer, got {version!r}")
@@ -59,21 +61,6 @@ def utc_text(timestamp: str, where: str) -> str:
         return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
     except (ValueError, OverflowError) as exc:
         raise StoreError(f"{where}: {timestamp!r} is not an RFC 3339 time: {exc}") from exc
-
-
-def read_jsonl(path: Path) -> Iterator[RunRecord]:
-    """The records of an exported file, one per line. Raises StoreError naming file and line at the first bad one."""
-    try:
-        with path.open("rb") as stream:
-            number = 0
-            while line := stream.readline(MAX_LINE_BYTES + 1):
-                number += 1
-                if len(line) > MAX_LINE_BYTES:
-                    raise StoreError(f"{path}:{number}: a line of more than {MAX_LINE_BYTES} bytes is no run record")
-                if line.strip():
-                    yield parse_record(line, f"{path}:{number}")
-    except OSError as exc:
-        raise StoreError(f"{path}: cannot be read: {exc.strerror or exc}") from exc
 
 
 def _no_constant(name: str) -> None:

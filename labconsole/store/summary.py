@@ -37,6 +37,7 @@ class RunSummary:
     loss_packets: int | None
     loss_ratio: float | None
     has_series: bool
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,14 +78,51 @@ def test_runs_move_between_stores_without_doubles(tmp_path: Path, capsys: pytest
     assert main(["runs", "export", "--store", str(tmp_path / "one.sqlite")]) == 0
     exported = tmp_path / "runs.jsonl"
     exported.write_text(capsys.readouterr().out)
-    for expected in ({"added": 3, "present": 0}, {"added": 0, "present": 3}):
+    for expected in ({"added": 3, "present": 0, "notes": 0}, {"added": 0, "present": 3, "notes": 0}):
         assert main(["runs", "import", str(exported), "--store", str(tmp_path / "two.sqlite"), "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == expected
     assert main(["runs", "export", "--store", str(tmp_path / "two.sqlite")]) == 0
     assert capsys.readouterr().out == exported.read_text()
 
 
-@pytest.mark.parametrize("words", [["show"], ["import"], ["import", "none.jsonl"], ["show", "none"]])
+def test_a_note_is_written_shown_listed_exported_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    one = ["--store", str(tmp_path / "one.sqlite")]
+    with open_store(one[1]) as store:
+        store.save(sample_record(), None)
+    run_id = sample_record().run_id
+    assert main(["runs", "note", run_id, "fan was loud \x1b[31m", *one]) == 0
+    capsys.readouterr()
+    for words in (["note", run_id], ["show", run_id], ["list"]):
+        assert main(["runs", *words, *one]) == 0
+        told = capsys.readouterr().out
+        assert "fan was loud" in told
+        assert "\x1b" not in told
+    assert main(["runs", "export", *one]) == 0
+    exported = tmp_path / "runs.jsonl"
+    exported.write_text(capsys.readouterr().out)
+    two = ["--store", str(tmp_path / "two.sqlite")]
+    assert main(["runs", "import", str(exported), *two]) == 0
+    assert "1 notes taken" in capsys.readouterr().out
+    assert main(["runs", "note", run_id, "", *two]) == 0
+    assert "no note" in capsys.readouterr().out
+    assert main(["runs", "import", str(exported), "--json", *two]) == 0
+    assert json.loads(capsys.readouterr().out) == {"added": 0, "present": 1, "notes": 0}
+    with open_store(two[1], write=False) as store:
+        assert store.note(run_id) is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show"],
+        ["import"],
+        ["import", "none.jsonl"],
+        ["show", "none"],
+        ["note"],
+        ["note", "none", "x"],
+        ["list", "a", "b"],
+    ],
+)
 def test_what_runs_cannot_do_is_one_sentence(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     with open_store(str(tmp_path / "s.sqlite")):
         pass

@@ -18,7 +18,7 @@ from labconsole.engine.ports import RunSink, Series
 from labconsole.errors import StoreError
 from labconsole.model.record import PlanRef, Reason, Verdict
 from labconsole.store import RunFilter, new_run_id, open_store
-from labconsole.store.records import read_jsonl
+from labconsole.store.exchange import read_jsonl
 
 ROOT = Path(__file__).parents[2]
 

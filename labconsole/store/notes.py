@@ -1,0 +1,131 @@
+"""What people wrote on runs, and the calibrations of testbeds: what a store keeps beside the runs themselves.
+
+A note is about a run, not part of its record: the record is what was measured and never changes. A removed note stays
+as a row without text, so that an import of an older export does not bring it back: the newer word counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from labconsole.errors import StoreError
+from labconsole.model.record import RunRecord
+from labconsole.store.records import utc_text
+from labconsole.store.schema import calibrations, notes, runs
+
+MAX_NOTE_CHARACTERS = 10_000
+"""A note is a few sentences; what is longer belongs into a file whose name the note says."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunNote:
+    """A note on a run. ``text`` is None once it was removed; ``written_at`` is RFC 3339 in UTC."""
+
+    text: str | None
+    author: str
+    written_at: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As an exported line has it, under the key ``note``."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class NotedRecord:
+    """A record with the note on it, as an export has them."""
+
+    record: RunRecord
+    note: RunNote | None
+
+
+def now_utc() -> str:
+    """Now, with the microseconds that tell two notes apart."""
+    return utc_text(datetime.now(UTC).isoformat(), "now")
+
+
+def checked_note(text: str | None, author: str) -> RunNote:
+    """A note written now. Raises StoreError for what is no note; a text of nothing but blanks removes the note."""
+    words = text.strip() if text is not None else ""
+    if len(words) > MAX_NOTE_CHARACTERS:
+        raise StoreError(f"a note has at most {MAX_NOTE_CHARACTERS} characters, this one has {len(words)}")
+    return RunNote(words or None, author, now_utc())
+
+
+def newer_than(note: RunNote, there: RunNote | None) -> RunNote:
+    """The note with a time after the one that it replaces, should that come from a machine whose clock is ahead."""
+    if there is None or there.written_at < note.written_at:
+        return note
+    after = datetime.fromisoformat(there.written_at) + timedelta(microseconds=1)
+    return replace(note, written_at=utc_text(after.isoformat(), "note"))
+
+
+def note_from_json(data: object, where: str) -> RunNote:
+    """The note of an exported line. Raises StoreError beginning with ``where``."""
+    if not isinstance(data, Mapping) or set(data) != {"text", "author", "written_at"}:
+        raise StoreError(f"{where}: note must be an object of text, author and written_at")
+    text, author, written_at = data["text"], data["author"], data["written_at"]
+    if not (isinstance(author, str) and isinstance(written_at, str) and (text is None or isinstance(text, str))):
+        raise StoreError(f"{where}: note must hold text; allowed: null only as its text, for one that was removed")
+    if text is not None and len(text) > MAX_NOTE_CHARACTERS:
+        raise StoreError(f"{where}: a note has at most {MAX_NOTE_CHARACTERS} characters, this one has {len(text)}")
+    return RunNote(text, author, utc_text(written_at, f"{where}: note"))
+
+
+def read_notes(connection: Connection, run_id: str | None = None) -> dict[str, RunNote]:
+    """All notes, or the one on a run; removed ones too."""
+    statement = select(notes)
+    if run_id is not None:
+        statement = statement.where(notes.c.run_id == run_id)
+    return {row.run_id: RunNote(row.text, row.author, row.written_at) for row in connection.execute(statement)}
+
+
+def write_note(connection: Connection, run_id: str, note: RunNote) -> bool:
+    """Put a note on a run unless a newer one is there. True if something changed. Holds the write lock."""
+    if connection.execute(select(runs.c.run_id).where(runs.c.run_id == run_id)).one_or_none() is None:
+        raise StoreError(f"there is no run {run_id} to put a note on")
+    there = read_notes(connection, run_id).get(run_id)
+    if there is not None and (there == note or there.written_at > note.written_at):
+        return False
+    values = {"text": note.text, "author": note.author, "written_at": note.written_at}
+    connection.execute(
+        upsert(notes).values(run_id=run_id, **values).on_conflict_do_update(index_elements=["run_id"], set_=values)
+    )
+    return True
+
+
+def write_calibration(connection: Connection, record: Mapping[str, Any]) -> None:
+    """Keep a calibration; those before it stay. Raises StoreError when it does not say of which testbed it is."""
+    fingerprint = record.get("testbed_fingerprint")
+    if not isinstance(fingerprint, str) or not fingerprint:
+        raise StoreError("a calibration must say its testbed_fingerprint")
+    try:
+        text = json.dumps(dict(record), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise StoreError(f"the calibration cannot be written as JSON: {exc}") from exc
+    connection.execute(insert(calibrations).values(testbed_fingerprint=fingerprint, saved_at=now_utc(), record=text))
+
+
+def read_calibrations(
+    connection: Connection, testbed_fingerprint: str | None = None, *, limit: int | None = None
+) -> list[dict[str, Any]]:
+    """Calibrations, newest first, of every testbed or of one."""
+    statement = select(calibrations.c.id, calibrations.c.record).order_by(calibrations.c.id.desc())
+    if testbed_fingerprint is not None:
+        statement = statement.where(calibrations.c.testbed_fingerprint == testbed_fingerprint)
+    found: list[dict[str, Any]] = []
+    for row in connection.execute(statement.limit(limit) if limit is not None else statement):
+        try:
+            data = json.loads(row.record)
+        except ValueError as exc:
+            raise StoreError(f"calibration {row.id} cannot be read: not valid JSON: {exc}") from exc
+        if not isinstance(data, dict):
+            raise StoreError(f"calibration {row.id} cannot be read: it is no JSON object")
+        found.append(data)
+    return found
