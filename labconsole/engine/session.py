@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from labconsole.engine.assemble import build_record
 from labconsole.engine.driver import Driver, Prepared, StreamWiring
@@ -40,6 +40,10 @@ from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record import PlanRef, RunRecord
 from labconsole.model.request import TrialRequest, check_request
 from labconsole.model.run_id import new_run_id
+
+if TYPE_CHECKING:
+    from labconsole.engine.preflight.result import CheckResult, OnResult
+    from labconsole.model.plan import Plan
 
 log = logging.getLogger("labconsole.engine")
 
@@ -150,6 +154,35 @@ class Session(Generic[StoreT]):
         if self._trial is not None:
             self._trial.on_agent_event(node, event)
 
+    @property
+    def links(self) -> dict[str, AgentLink]:
+        """The links that stand now, by node."""
+        return self._fleet.links
+
+    @property
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """What each connected node said of itself."""
+        return self._fleet.facts
+
+    # Checks
+
+    async def check(
+        self, *, plan: Plan | None = None, fix: bool = False, on_result: OnResult | None = None
+    ) -> list[CheckResult]:
+        """Preflight: see engine/preflight. Connects first; raises MeasurementError when a run is under way."""
+        from labconsole.engine.preflight import preflight
+
+        return await preflight(self, plan=plan, fix=fix, on_result=on_result)
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Let no batch begin meanwhile. Raises MeasurementError when one is under way."""
+        if self._batch.locked():
+            raise MeasurementError("a run is under way already")
+        async with self._batch:
+            self._stop.clear()
+            yield
+
     # Trials
 
     async def run(self, request: TrialRequest, repetitions: int = 1) -> list[RunRecord]:
@@ -194,10 +227,7 @@ class Session(Generic[StoreT]):
 
         Yields ``take(request, plan_ref, repetition, repetitions) -> RunRecord``. ``request`` is the first to come.
         """
-        if self._batch.locked():
-            raise MeasurementError("a run is under way already")
-        async with self._batch:
-            self._stop.clear()
+        async with self.exclusive():
             leased: list[AgentLink] = []
             try:
                 for link in self._fleet.require(self.nodes_of(request)).values():

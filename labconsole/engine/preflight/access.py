@@ -1,0 +1,98 @@
+"""Access to a node: SSH, its host key, the rights of the agent, the round trip, whose node it is now."""
+
+from __future__ import annotations
+
+from labconsole.engine.preflight.bench import Bench, Check
+from labconsole.engine.preflight.result import Finding, failed, passed, skipped, warned
+from labconsole.errors import AgentError
+
+SLOW_S = 0.05
+"""A round trip from which on starting sources together and following them live suffers."""
+
+NEEDED = {"source": ("net_admin", "net_raw"), "uut": ("net_admin",), "sink": ("net_raw",)}
+"""Capabilities without which a node cannot do its part."""
+
+
+async def login(bench: Bench, node: str) -> Finding:
+    """The session with the agent in it stands."""
+    if node not in bench.links:
+        return failed(
+            bench.why_not(node),
+            f"try `ssh {bench.inventory.nodes[node].address}` with the user and key that hosts.yaml and ~/.ssh/config "
+            "give; docs/ssh.md says how labconsole logs in",
+        )
+    hello = bench.links[node].hello
+    return passed(
+        f"agent {hello.get('version')} on Python {hello.get('python')}, Linux {hello.get('kernel')}",
+        python=hello.get("python"),
+        kernel=hello.get("kernel"),
+    )
+
+
+async def host_key(bench: Bench, node: str) -> Finding:
+    """The node is the one that known_hosts knows: nothing here ever accepts a key that is not there."""
+    if node in bench.links:
+        return passed("the node showed the key that known_hosts has")
+    reason = bench.why_not(node)
+    if "host key" in reason:
+        return failed(reason, "compare the fingerprint at the node's own screen before you accept a key")
+    return skipped(f"{node} is not connected, and not for its host key")
+
+
+async def rights(bench: Bench, node: str) -> Finding:
+    """The agent may do what the node's role needs, without anybody typing a password."""
+    facts, become = bench.facts(node), bench.inventory.nodes[node].become
+    way = "through sudo -n" if become else "by login"
+    if facts.get("euid") == 0 and facts.get("capabilities") is None:
+        return passed(f"root {way}")
+    have = facts.get("capabilities")
+    if have is None:
+        return skipped("the node does not say which capabilities the agent has")
+    needed = dict.fromkeys(word for role in bench.roles(node) for word in NEEDED[role])
+    missing = [word for word in needed if word not in have]
+    if missing:
+        return failed(
+            f"user id {facts.get('euid')} {way}, without the capabilities {', '.join(missing)}",
+            "log in as root, or give the node `become: sudo` in hosts.yaml and allow sudo without a password",
+        )
+    return passed(f"user id {facts.get('euid')} {way}, with {', '.join(needed)}")
+
+
+async def latency(bench: Bench, node: str) -> Finding:
+    """The round trip to the agent, the fastest of five."""
+    link = bench.link(node)
+    await link.measure_clock()
+    round_trip_s = link.round_trip_s
+    evidence = f"round trip {round_trip_s * 1000:.2f} ms"
+    if round_trip_s > SLOW_S:
+        return warned(
+            evidence,
+            "measure from a machine nearer to the testbed: sources are started together to within about half of this, "
+            "and live figures come late",
+            round_trip_s=round_trip_s,
+        )
+    return passed(evidence, round_trip_s=round_trip_s)
+
+
+async def lease(bench: Bench, node: str) -> Finding:
+    """Nobody else measures here now. Held from here to the end of the check."""
+    try:
+        await bench.link(node).request("lease.take", {"owner": bench.session.operator, "purpose": "a check"})
+    except AgentError as exc:
+        if exc.code != "lease_held":
+            raise
+        return failed(
+            exc.message,
+            "wait for them or ask them; checks that send frames or change settings are left out meanwhile",
+        )
+    bench.leased.append(node)
+    return passed("free, and ours while the check runs")
+
+
+CHECKS = (
+    Check(id="ssh.login", title="SSH session and agent", run=login),
+    Check(id="ssh.host_key", title="host key known", run=host_key),
+    Check(id="ssh.rights", title="rights without a password", run=rights),
+    Check(id="ssh.latency", title="round trip", run=latency),
+    Check(id="lease", title="lease", run=lease),
+)

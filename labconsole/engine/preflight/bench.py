@@ -1,0 +1,117 @@
+"""What every check is given: the testbed as the session knows it, what was asked for, and readings shared by checks.
+
+Several checks look at the same reading of a node. It is asked for once, by whoever needs it first, and its failure is
+the failure of each of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from labconsole.engine.ports import AgentLink
+from labconsole.engine.preflight.result import Finding
+from labconsole.errors import NodeUnreachable
+from labconsole.model.inventory import Inventory, Stream
+from labconsole.model.plan import Plan
+
+if TYPE_CHECKING:
+    from labconsole.engine.session import Session
+
+READ_S = 8.0
+"""How long a node may take to answer a reading."""
+
+FIX_TOKEN = "check"
+"""Under this name the agents keep what --fix changed, to undo it when the check's session ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One check: a stable id, a title for people, the code, and how long it may take."""
+
+    id: str
+    title: str
+    run: Callable[[Bench, str], Awaitable[Finding]]
+    roles: tuple[str, ...] = ("source", "uut", "sink")
+    deadline_s: float = 10.0
+
+
+class Bench:
+    """One preflight's view of a testbed."""
+
+    def __init__(self, session: Session[Any], plan: Plan | None, *, fix: bool) -> None:
+        self.session, self.plan, self.fix = session, plan, fix
+        self.inventory: Inventory = session.inventory
+        self.leased: list[str] = []
+        """Nodes whose lease the check holds."""
+        self._readings: dict[tuple[str, str], asyncio.Task[dict[str, Any]]] = {}
+
+    @property
+    def links(self) -> dict[str, AgentLink]:
+        """The links that stand now."""
+        return self.session.links
+
+    def link(self, node: str) -> AgentLink:
+        """Raises NodeUnreachable with the reason when the node is not connected."""
+        if node not in self.links:
+            raise NodeUnreachable(node, self.why_not(node), operation="check")
+        return self.links[node]
+
+    def why_not(self, node: str) -> str:
+        """Why a node is not connected, in its own words."""
+        return self.session.telemetry.nodes[node].message or "is not connected"
+
+    def facts(self, node: str) -> dict[str, Any]:
+        """What the node said of itself when it was connected."""
+        return self.session.facts.get(node, {})
+
+    def roles(self, node: str) -> tuple[str, ...]:
+        """Source, uut, sink."""
+        return tuple(self.inventory.nodes[node].roles)
+
+    def streams(self, sources: int | None = None) -> list[Stream]:
+        """The streams under check: all, or as many as the plan uses at most."""
+        most = sources or (max(self.plan.sources) if self.plan is not None else len(self.inventory.streams))
+        return list(self.inventory.streams[:most])
+
+    def whole_streams(self) -> list[Stream]:
+        """Those whose nodes are all connected."""
+        needed = self.links
+        if self.inventory.uut not in needed:
+            return []
+        return [s for s in self.streams() if s.source.node in needed and s.sink.node in needed]
+
+    def ports(self, node: str) -> dict[str, list[Stream]]:
+        """The node's data interfaces, and the streams that pass them."""
+        found: dict[str, list[Stream]] = {}
+        for stream in self.inventory.streams:
+            for where, interface in self.hops(stream):
+                if where == node:
+                    found.setdefault(interface, []).append(stream)
+        return found
+
+    def hops(self, stream: Stream) -> list[tuple[str, str]]:
+        """(node, interface) of every data port on a stream's way, in order."""
+        return [
+            (stream.source.node, stream.source.interface),
+            (self.inventory.uut, stream.uut_in),
+            (self.inventory.uut, stream.uut_out),
+            (stream.sink.node, stream.sink.interface),
+        ]
+
+    async def read(self, node: str, op: str, args: dict[str, Any] | None = None) -> dict[str, Any]:
+        """A node's answer to ``op``, asked once however many checks want it."""
+        key = (node, op)
+        if key not in self._readings:
+            request = self.link(node).request(op, args or {}, timeout_s=READ_S)
+            self._readings[key] = asyncio.ensure_future(request)
+        # A check that runs out of time must not take the reading from the others.
+        return await asyncio.shield(self._readings[key])
+
+    async def close(self) -> None:
+        """End readings nobody waits for any more."""
+        for task in self._readings.values():
+            task.cancel()
+        await asyncio.gather(*self._readings.values(), return_exceptions=True)
