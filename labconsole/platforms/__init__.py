@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from labconsole.engine.driver import Driver
     from labconsole.model.inventory import Inventory
 
-DRIVERS = ("raw", "container")
+DRIVERS = ("raw", "container", "bypass")
 
 
 def driver_for(platform: str, inventory: Inventory) -> Driver:
@@ -24,6 +24,10 @@ def driver_for(platform: str, inventory: Inventory) -> Driver:
         from labconsole.platforms.container import ContainerDriver
 
         return ContainerDriver(platform, entry.options)
+    if entry.driver == "bypass":
+        from labconsole.platforms.bypass import BypassDriver
+
+        return BypassDriver(platform, entry.options)
     raise ConfigError(
         "is not a driver of this version",
         key=f"platforms.{platform}.driver",
