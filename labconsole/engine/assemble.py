@@ -7,7 +7,7 @@ from typing import Any
 from labconsole import __version__
 from labconsole.agent.wire import STAT_NAMES
 from labconsole.engine.observations import StreamSeen, TrialSeen
-from labconsole.engine.verdict import Tolerances, judge
+from labconsole.engine.verdict import judge
 from labconsole.errors import CounterInconsistency
 from labconsole.measure.ledger import HopCount, build_ledger
 from labconsole.measure.loss import choose_measured, loss_packets, loss_ratio, rate_pps, total, total_rate
@@ -15,6 +15,7 @@ from labconsole.measure.rates import counter_difference
 from labconsole.model.inventory import Inventory
 from labconsole.model.record import Capture, PlanRef, Requested, RunRecord, Sequence, StreamRecord, Total
 from labconsole.model.request import TrialRequest
+from labconsole.model.tolerances import Tolerances
 from labconsole.units import pps_to_bps
 
 

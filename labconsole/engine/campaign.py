@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from labconsole.engine.ports import RunSink
 from labconsole.engine.session import Session
-from labconsole.engine.verdict import Tolerances
 from labconsole.errors import NodeLost, NodeUnreachable
 from labconsole.model.plan import Plan, Point
 from labconsole.model.record import RunRecord
@@ -84,12 +83,7 @@ class _Campaign:
         self._done = 0
         self._begun = time.monotonic()
         self._settings = session.settings(drain_s=plan.drain_s)
-        self._tolerances = Tolerances(
-            offered_ratio=plan.tolerances.offered_ratio,
-            duration_ratio=plan.tolerances.duration_ratio,
-            start_skew_s=plan.tolerances.start_skew_s,
-            foreign_packets=plan.tolerances.foreign_packets,
-        )
+        self._tolerances = plan.tolerances
 
     async def run(self) -> None:
         """Batch after batch: a batch ends when all is done, or when a node is lost."""

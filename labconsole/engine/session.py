@@ -34,12 +34,12 @@ from labconsole.engine.live import LiveStreams
 from labconsole.engine.ports import AgentLink, Connect, RunSink
 from labconsole.engine.telemetry import NodeLive, Telemetry
 from labconsole.engine.trial import Trial, TrialSettings
-from labconsole.engine.verdict import Tolerances
 from labconsole.errors import ConfigError, MeasurementError, NodeError, NodeUnreachable, StoreError
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record import PlanRef, RunRecord
 from labconsole.model.request import TrialRequest, check_request
 from labconsole.model.run_id import new_run_id
+from labconsole.model.tolerances import Tolerances
 
 if TYPE_CHECKING:
     from labconsole.engine.preflight.result import CheckResult, OnResult

@@ -7,26 +7,13 @@ docs/data-format.md lists the codes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from labconsole.engine.observations import StreamSeen, TrialSeen
 from labconsole.errors import CounterInconsistency
 from labconsole.measure.rates import sample_difference
 from labconsole.model.record import Reason, StreamRecord, Verdict
 from labconsole.model.request import TrialRequest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerances:
-    """How far a trial may stray before it is doubted. Ratios are of the intended value."""
-
-    offered_ratio: float = 0.005
-    duration_ratio: float = 0.02
-    start_skew_s: float = 0.1
-    foreign_packets: int = 0
-    missed_samples_ratio: float = 0.1
-    """Of the counter samples due. They draw the time series; the counts before and after do not depend on them."""
-
+from labconsole.model.tolerances import Tolerances
 
 INVALID = {
     "aborted",

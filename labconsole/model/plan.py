@@ -31,6 +31,7 @@ from labconsole.model.request import (
     TrialRequest,
     check_request,
 )
+from labconsole.model.tolerances import Tolerances
 from labconsole.model.yaml_file import key_text, line_of, load_yaml, register_keys, validate
 from labconsole.units import format_target, parse_rate_bps
 
@@ -79,24 +80,6 @@ Background = Annotated[str, AfterValidator(_one_of(BACKGROUNDS))]
 # Strict: YAML's true is no count.
 Count = Annotated[int, Field(strict=True, ge=1, le=100_000)]
 Seconds = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-
-
-class Tolerances(BaseModel):
-    """Beyond which deviation a run is not simply valid."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    offered_ratio: Annotated[Seconds, Field(ge=0, le=1)] = 0.005
-    """Offered against intended packet rate, either way."""
-
-    duration_ratio: Annotated[Seconds, Field(ge=0, le=10)] = 0.02
-    """Time a source took to send against the requested duration."""
-
-    start_skew_s: Annotated[Seconds, Field(ge=0, le=60)] = 0.1
-    """Between the first and the last source to start."""
-
-    foreign_packets: Annotated[int, Field(strict=True, ge=0)] = 0
-    """Packets that the sink's NIC may count beyond the captured ones (neighbour discovery, spanning tree)."""
 
 
 class PlanFile(BaseModel):

@@ -20,10 +20,11 @@ class _Part(BaseModel):
 
 
 class Reason(_Part):
-    """Why a run is not simply valid: a stable code and a sentence with the evidence."""
+    """Why a run is not simply valid: a stable code, a sentence, and the figures behind it for programs."""
 
     code: str
     detail: str
+    evidence: dict[str, Any] | None = None
 
 
 class Verdict(_Part):
@@ -74,13 +75,18 @@ class Sequence(_Part):
 
 
 class Hop(_Part):
-    """One point of a stream's path; ``lost_packets`` went missing between the hop before and this one."""
+    """One point of a stream's path; ``lost_packets`` went missing between the hop before and this one.
+
+    ``drops``: what counters at this place say was dropped on the way here, reason to packets. Raw increments: two of
+    them may count the same packet, and those named ``node.*`` count for the whole node.
+    """
 
     hop: str
     node: str
     interface: str
     packets: int | None
     lost_packets: int | None
+    drops: dict[str, int] = Field(default_factory=dict)
 
 
 class StreamRecord(_Part):

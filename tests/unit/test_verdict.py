@@ -10,11 +10,11 @@ from test_inventory import GOOD
 from labconsole.engine.assemble import build_record
 from labconsole.engine.driver import PathPoint, StreamPath
 from labconsole.engine.observations import StreamSeen, TrialSeen
-from labconsole.engine.verdict import Tolerances
 from labconsole.measure.rates import CounterSample
 from labconsole.model.inventory import load_inventory
 from labconsole.model.record import Failure, RunRecord
 from labconsole.model.request import TrialRequest
+from labconsole.model.tolerances import Tolerances
 
 SENT = 14205  # round(1 s / 7040 ns * 0.1), of 64-byte frames at 10 Mbit/s: delay 70400 ns
 PATH = StreamPath(

@@ -1,0 +1,103 @@
+"""The packet ledger of one stream as a picture of text: where packets went, for the terminal and for plain output.
+
+Pure. Each row is a list of (text, tone); a tone is a word ("", "muted", "good", "warn", "bad") that a screen maps to a
+style and plain output leaves out, so that no meaning hangs on colour. Rows are never wider than asked for.
+"""
+
+from __future__ import annotations
+
+from labconsole.model.record import Hop, StreamRecord
+from labconsole.units import format_count
+
+Row = list[tuple[str, str]]
+
+DASH = "–"
+MIN_BAR = 8
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
+    """Hop after hop with its count and a bar on a common scale; between two hops what went missing, and why."""
+    known = [hop.packets for hop in stream.ledger if hop.packets is not None]
+    most = max(known, default=0)
+    names = max((len(hop.hop) for hop in stream.ledger), default=0)
+    places = max((len(_place(hop)) for hop in stream.ledger), default=0)
+    counts = max((len(_count(hop.packets)) for hop in stream.ledger), default=1)
+    bar = width - names - places - counts - 6
+    if bar < MIN_BAR:  # on a narrow screen the picture goes first, then the place is cut
+        bar = 0
+        places = max(0, min(places, width - names - counts - 4))
+    rows: list[Row] = []
+    for hop in stream.ledger:
+        rows += _loss_rows(hop, stream.offered_packets)
+        row: Row = [
+            (f"{hop.hop:<{names}}  ", ""),
+            (f"{_place(hop)[:places]:<{places}}  ", "muted"),
+            (f"{_count(hop.packets):>{counts}}", "warn" if hop.packets is None else ""),
+        ]
+        if bar and hop.packets is not None and most:
+            row.append(("  " + _bar(hop.packets / most, bar), "good"))
+        rows.append(row)
+    if stream.unplaced_packets:
+        rows.append([("  ├─ ", "muted"), (f"{_signed(-stream.unplaced_packets)} unplaced", "warn")])
+    elif stream.unplaced_packets is None:
+        rows.append([("  └─ ", "muted"), ("it is not known whether all packets are placed", "warn")])
+    if stream.measured_packets is not None:
+        rows.append(
+            [("  └─ ", "muted"), (f"measured {_count(stream.measured_packets)}, by {stream.measured_from}", "")]
+        )
+    return [_cut(row, width) for row in rows]
+
+
+def drop_words(hop: Hop) -> str:
+    """The drop counters that moved at a hop, the largest first, or ""."""
+    moved = sorted(hop.drops.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{reason} {_count(packets)}" for reason, packets in moved)
+
+
+def _loss_rows(hop: Hop, offered: int | None) -> list[Row]:
+    """The lines between a hop and the one before: nothing when nothing went missing and no counter of drops moved."""
+    words = drop_words(hop)
+    if not hop.lost_packets:
+        return [[("  │  ", "muted"), (f"counted as dropped: {words}", "muted")]] if words else []
+    if hop.lost_packets < 0:
+        return [[("  ├─ ", "muted"), (f"{_signed(-hop.lost_packets)} that are not the stream's joined here", "warn")]]
+    share = f" ({100 * hop.lost_packets / offered:.3g} %)" if offered else ""
+    lost = f"{_signed(-hop.lost_packets)}{share} lost before {hop.hop}"
+    return [[("  ├─ ", "muted"), (lost, "bad"), (f": {words or 'no counter says why'}", "")]]
+
+
+def _place(hop: Hop) -> str:
+    return f"{hop.node}/{hop.interface}"
+
+
+def _count(value: int | None) -> str:
+    return DASH if value is None else format_count(value)
+
+
+def _signed(value: int) -> str:
+    return f"−{format_count(-value)}" if value < 0 else f"+{format_count(value)}"
+
+
+def _bar(share: float, width: int) -> str:
+    """A bar of eighths of a cell. What is there at all shows, and what is missing at all shows too."""
+    eighths = round(share * width * 8)
+    if share > 0:
+        eighths = max(eighths, 1)
+    if share < 1:
+        eighths = min(eighths, width * 8 - 1)
+    full, rest = divmod(eighths, 8)
+    return "█" * full + (_EIGHTHS[rest] if rest else "")
+
+
+def _cut(row: Row, width: int) -> Row:
+    kept: Row = []
+    left = width
+    for text, tone in row:
+        if left <= 0:
+            break
+        if len(text) > left:
+            text = text[: left - 1] + "…" if left > 1 else text[:left]
+        kept.append((text, tone))
+        left -= len(text)
+    return kept
