@@ -89,6 +89,7 @@ class Agent:
             "ping": self._ping,
             "facts": self._facts,
             "links": self._read_links,
+            "settings": self._settings,
             "lease.take": self._lease_take,
             "lease.release": self._lease_release,
             "counters.read": self._counters_read,
@@ -191,6 +192,17 @@ class Agent:
     async def _read_links(self, args: Args) -> Dict[str, Any]:
         return {"links": await self._links.read()}
 
+    async def _settings(self, args: Args) -> Dict[str, Any]:
+        from labconsole.agent import settings
+
+        return await self._in_namespace(args, settings.read)
+
+    async def _in_namespace(self, args: Args, work: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
+        """``work()`` beside the event loop, inside the namespace that the request names (the node's own)."""
+        namespace = self._namespaces.require(field(args, "namespace", str, optional=True) or "")
+        result: Dict[str, Any] = await self._loop.run_in_executor(None, linux.in_namespace, namespace, work)
+        return result
+
     async def _lease_take(self, args: Args) -> Dict[str, Any]:
         return self._lease.take(field(args, "owner", str), field(args, "purpose", str))
 
@@ -238,7 +250,6 @@ class Agent:
         return {"failed": await self._tuner.undo(field(args, "token", str, optional=True))}
 
     async def _net_read(self, args: Args) -> Dict[str, Any]:
-        namespace = self._namespaces.require(field(args, "namespace", str, optional=True) or "")
         names = field(args, "sysctls", list, optional=True) or []
         if not all(isinstance(name, str) for name in names):
             raise WireError("bad_request", "sysctls must be a list of strings")
@@ -252,8 +263,7 @@ class Agent:
                 found["neighbours"] = undo.read_neighbours()
             return found
 
-        result: Dict[str, Any] = await self._loop.run_in_executor(None, linux.in_namespace, namespace, read)
-        return result
+        return await self._in_namespace(args, read)
 
     async def _exec(self, args: Args) -> Dict[str, Any]:
         timeout_s = field(args, "timeout_s", float)

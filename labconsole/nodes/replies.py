@@ -35,6 +35,10 @@ MAX_ARGUMENTS = 256
 MAX_FAILURES = 10_000
 MAX_ROUTES = 100_000
 MAX_SETTINGS = 10_000
+MAX_INTERFACES = 4096
+MAX_FEATURES = 100
+MAX_IRQS = 1024
+MAX_IDLE_STATES = 100
 MAX_CAPTURED_STREAMS = 1024
 """As many as an agent counts each for itself."""
 MAX_OUTPUT = 1024 * 1024
@@ -153,6 +157,64 @@ _PREPARED = fields(
         "cpus": maybe(listed(count, MAX_CPUS)),
     }
 )
+_KILO = whole(0, 2**32 - 1)
+"""What a driver keeps in 32 bits: ring entries, microseconds, queues."""
+
+_PAIR = {"rx": _KILO, "tx": _KILO}
+_SETTING = mapping(printable, maybe(sentence), MAX_SETTINGS)
+_INTERFACE_SETTINGS = fields(
+    {
+        "driver": maybe(name),
+        "driver_version": maybe(name),
+        "firmware": maybe(name),
+        "mac": maybe(name),
+        "mtu": maybe(count),
+        "up": flag,
+        "carrier_changes": maybe(count),
+        "queue_length": maybe(count),
+        "qdisc": maybe(name),
+        "speed_mbps": maybe(count),
+        "duplex": maybe(name),
+        "autoneg": maybe(flag),
+        "pause": maybe(fields({"autoneg": flag, "rx": flag, "tx": flag})),
+        "offloads": mapping(printable, maybe(flag), MAX_FEATURES),
+        "rings": maybe(fields({**_PAIR, "rx_max": _KILO, "tx_max": _KILO})),
+        "coalesce": maybe(
+            fields(
+                dict.fromkeys(("rx_usecs", "rx_frames", "tx_usecs", "tx_frames", "adaptive_rx", "adaptive_tx"), _KILO)
+            )
+        ),
+        "queues": maybe(fields({**_PAIR, "combined": _KILO})),
+        "bus": maybe(
+            fields(
+                {
+                    "address": name,
+                    "kind": maybe(name),
+                    "link_speed": maybe(name),
+                    "link_width": maybe(count),
+                    "numa_node": maybe(whole(-1, 2**31)),
+                }
+            )
+        ),
+        "irqs": mapping(_run_length, maybe(sentence), MAX_IRQS),
+        "sysctls": _SETTING,
+    }
+)
+_SETTINGS = fields(
+    {
+        "interfaces": mapping(printable, _INTERFACE_SETTINGS, MAX_INTERFACES),
+        "governors": maybe(mapping(printable, count, MAX_CPUS)),
+        "turbo": maybe(flag),
+        "idle_states": maybe(
+            listed(fields({"name": maybe(name), "exit_latency_us": maybe(count), "disabled": flag}), MAX_IDLE_STATES)
+        ),
+        "irqbalance": flag,
+        "isolated_cpus": maybe(sentence),
+        "online_cpus": maybe(sentence),
+        "smt": maybe(name),
+        "sysctls": _SETTING,
+    }
+)
 _NET_READ = fields({"sysctls": mapping(printable, sentence, MAX_SETTINGS)})
 _TABLE = listed(plain(most=100), MAX_ROUTES)
 
@@ -167,6 +229,7 @@ _CHECKS: dict[str, Check] = {
     "ping": fields({"monotonic_ns": count, "wall_ns": count}),
     "facts": plain(),
     "links": fields({"links": LINKS}),
+    "settings": _SETTINGS,
     "lease.take": fields({"since_wall_ns": count}),
     "lease.release": fields({}),
     "counters.read": fields({"monotonic_ns": count, "wall_ns": count, "namespaces": _statistics}),
