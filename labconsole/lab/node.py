@@ -1,7 +1,7 @@
 """A node of a lab, as its process 1 does it: private mounts, its network, the SSH server, the supervisor's requests.
 
 A node is a network, mount, PID, UTS and IPC namespace. Private are /proc, /sys (which shows the network namespace it
-was mounted in), /run and /tmp; everything else is the machine's own file system.
+was mounted in), /run, /tmp and /var/tmp; everything else is the machine's own file system.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from labconsole.lab.sshd import NodeServer, ServerSettings
 
 _CARRIER_S = 20.0
 _EXEC_LIMIT_BYTES = 4 * 1024 * 1024
-_PRIVATE = ("/run", "/tmp")
+_PRIVATE = ("/run", "/tmp", "/var/tmp")
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _mount_own_sys() -> None:
 
 
 def _mount_private_directories() -> None:
-    """tmpfs on /run and /tmp, with what the node needs from the machine's put back: interpreter, package, home."""
+    """tmpfs on these, with what the node needs from the machine's put back: interpreter, package, home."""
     needed = sorted({os.path.realpath(p) for p in _needed_paths() if Path(p).is_dir()})
     kept = [
         (path, os.open(path, os.O_PATH | os.O_DIRECTORY))
@@ -106,7 +106,7 @@ def _mount_private_directories() -> None:
     ]
     for private in _PRIVATE:
         flags = kernel.MS_NOSUID | kernel.MS_NODEV
-        kernel.mount("tmpfs", private, "tmpfs", flags, "mode=1777" if private == "/tmp" else "mode=0755")
+        kernel.mount("tmpfs", private, "tmpfs", flags, "mode=0755" if private == "/run" else "mode=1777")
     covered = ""
     for path, descriptor in kept:
         if not (covered and path.startswith(covered + "/")):

@@ -350,8 +350,8 @@ def test_missing_tools_are_named_with_the_command_that_installs_them(
 def test_a_lab_that_fails_while_it_is_built_leaves_nothing(
     state: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Below /var/tmp: a node has a /tmp of its own, and the failing program must be found inside it.
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+    # Below the home: a node has a /tmp of its own, and the failing program must be found inside it.
+    with tempfile.TemporaryDirectory(dir=Path.home()) as directory:
         broken = Path(directory) / "tc"
         broken.write_text("#!/bin/sh\necho no such qdisc >&2\nexit 2\n")
         broken.chmod(0o755)
