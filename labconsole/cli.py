@@ -186,7 +186,7 @@ def _schema(args: argparse.Namespace) -> int:
     import json
 
     from labconsole.model.inventory import Inventory
-    from labconsole.model.plan import PlanFile
+    from labconsole.model.plan_file import PlanFile
 
     model = Inventory if args.file == "hosts" else PlanFile
     sys.stdout.write(json.dumps(model.model_json_schema(), indent=2) + "\n")

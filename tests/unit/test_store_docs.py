@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from labconsole.engine import verdict
 from labconsole.model import record
-from labconsole.model.plan import PlanFile, load_plan
+from labconsole.model.plan import load_plan
+from labconsole.model.plan_file import PlanFile
 from labconsole.model.tolerances import Tolerances
 from labconsole.store.records import parse_record
 from labconsole.units import delay_ns, pps_to_bps

@@ -1,0 +1,104 @@
+"""A plan's file as written, checked word by word. What it means is in plan.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
+
+from labconsole.model.inventory import Name
+from labconsole.model.request import BACKGROUNDS, GENERATORS, MAX_DURATION_S, OBSERVE, Target
+from labconsole.model.tolerances import Tolerances
+from labconsole.model.yaml_file import register_keys
+from labconsole.units import parse_rate_bps
+
+Order = Literal["blocked-random", "full-random", "as-listed"]
+
+MATRIX_KEYS = ("platforms", "frame_sizes", "targets", "sources", "backgrounds")
+MATRIX_NEEDS = ("platforms", "frame_sizes", "targets", "duration_s")
+
+
+def _target(value: Any) -> Target:
+    if value == "max":
+        return "max"
+    try:
+        # As text, so that a bare number is refused: 100, meant as 100 Mbit/s, would send one packet in seven seconds.
+        return parse_rate_bps(str(value))
+    except ValueError as exc:
+        raise ValueError(f"is not a target | allowed: {exc}, or max") from None
+
+
+def _one_of(words: Sequence[str]) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if value not in words:
+            raise ValueError(f"is not one of the known words | allowed: {', '.join(words)}")
+        return value
+
+    return check
+
+
+FileTarget = Annotated[Target, PlainValidator(_target, json_schema_input_type=str)]
+Background = Annotated[str, AfterValidator(_one_of(BACKGROUNDS))]
+Generator = Annotated[str, AfterValidator(_one_of(GENERATORS))]
+Observe = Annotated[str, AfterValidator(_one_of(OBSERVE))]
+# Strict: YAML's true is no count.
+Count = Annotated[int, Field(strict=True, ge=1, le=100_000)]
+Seconds = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Duration = Annotated[Seconds, Field(gt=0, le=MAX_DURATION_S)]
+
+
+class PointEntry(BaseModel):
+    """One entry of ``points``. What is left out is as at the top of the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    platform: Name
+    frame_size: Count
+    target: FileTarget
+    sources: Count = 1
+    background: Background = "none"
+    duration_s: Duration | None = None
+    repetitions: Count | None = None
+    frame_size_includes_fcs: Annotated[bool, Field(strict=True)] | None = None
+    generator: Generator | None = None
+    observe: Observe | None = None
+
+
+class PlanFile(BaseModel):
+    """The file as written: a matrix (its factors as lists) or ``points``."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={
+            "oneOf": [
+                {"required": list(MATRIX_NEEDS), "not": {"required": ["points"]}},
+                {"required": ["points"], "not": {"anyOf": [{"required": [key]} for key in MATRIX_KEYS]}},
+            ]
+        },
+    )
+
+    plan: Name
+    platforms: Annotated[tuple[Name, ...], Field(min_length=1, max_length=1000)] | None = None
+    frame_sizes: Annotated[tuple[Count, ...], Field(min_length=1, max_length=10_000)] | None = None
+    targets: Annotated[tuple[FileTarget, ...], Field(min_length=1, max_length=10_000)] | None = None
+    sources: tuple[Count, ...] = Field(default=(1,), min_length=1, max_length=1000)
+    backgrounds: tuple[Background, ...] = Field(default=("none",), min_length=1)
+    points: Annotated[tuple[PointEntry, ...], Field(min_length=1, max_length=100_000)] | None = None
+    duration_s: Duration | None = None
+    repetitions: Count = 1
+    order: Order = "blocked-random"
+    seed: Annotated[int, Field(strict=True)] = 1
+    frame_size_includes_fcs: Annotated[bool, Field(strict=True)] = False
+    settle_s: Annotated[Seconds, Field(ge=0, le=600)] | None = None
+    drain_s: Annotated[Seconds, Field(ge=0.1, le=60)] | None = None
+    generator: Generator | None = None
+    observe: Observe | None = None
+    max_redo: Annotated[int, Field(strict=True, ge=0, le=100)] = 2
+    tolerances: Tolerances = Tolerances()
+
+
+register_keys("PlanFile", None, PlanFile)
+register_keys("PlanFile", "tolerances", Tolerances)
+register_keys("PlanFile", "points", PointEntry)
