@@ -13,15 +13,21 @@ from typing import Any
 from labconsole.agent.wire import STAT_NAMES
 from labconsole.engine.events import NodeState
 from labconsole.errors import CounterInconsistency
-from labconsole.measure.rates import CounterSample, interval_rates
+from labconsole.measure.rates import CounterSample, decreases, interval_rate, interval_rates
 
 HISTORY = 600
-"""Samples kept per series: a minute at 10 Hz. Bounded, so that memory stays flat over hours."""
+"""Samples kept per stream: a minute at 10 Hz. Bounded, so that memory stays flat over hours."""
+
+INTERFACE_HISTORY = 240
+"""Samples kept per interface: there may be a thousand of them, and no sparkline is wider."""
+
+_POSITION = {name: index for index, name in enumerate(STAT_NAMES)}
+_RX_PACKETS, _TX_PACKETS = _POSITION["rx_packets"], _POSITION["tx_packets"]
 
 
 @dataclass(slots=True)
 class InterfaceLive:
-    """One interface: its last sample, rates over the last interval, histories for sparklines.
+    """One interface: its last two samples, histories for sparklines. Rates are computed when somebody looks.
 
     ``void`` is the sentence why the last interval has no rates (a counter decreased, samples were missed), or "".
     """
@@ -31,10 +37,12 @@ class InterfaceLive:
     name: str
     link: dict[str, Any] = field(default_factory=dict)
     last: CounterSample | None = None
-    rates: dict[str, float] = field(default_factory=dict)
+    before: CounterSample | None = None
+    """The sample that ``last`` makes an interval with, or None while there is no such interval."""
+
     void: str = ""
-    rx_pps: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
-    tx_pps: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    rx_pps: deque[float] = field(default_factory=lambda: deque(maxlen=INTERFACE_HISTORY))
+    tx_pps: deque[float] = field(default_factory=lambda: deque(maxlen=INTERFACE_HISTORY))
 
     @property
     def label(self) -> str:
@@ -42,18 +50,33 @@ class InterfaceLive:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def add(self, sample: CounterSample) -> None:
-        """Take a sample; compute rates against the one before unless that would be a lie."""
-        previous, self.last = self.last, sample
-        self.void = ""
-        if previous is None or sample.monotonic_ns <= previous.monotonic_ns:
+        """Take a sample; make an interval with the one before unless that would be a lie."""
+        previous = self.last
+        if previous is not None and sample.monotonic_ns <= previous.monotonic_ns:
+            self.last, self.before = sample, None
             return
-        try:
-            self.rates = interval_rates(previous, sample)
-        except CounterInconsistency as exc:
-            self.rates, self.void = {}, str(exc)
+        self.last, self.before, self.void = sample, previous, ""
+        if previous is None:
             return
-        self.rx_pps.append(self.rates["rx_packets"])
-        self.tx_pps.append(self.rates["tx_packets"])
+        if decreases(previous, sample):
+            self.before = None
+            try:
+                interval_rates(previous, sample)
+            except CounterInconsistency as exc:
+                self.void = str(exc)
+            return
+        per_s = 1e9 / (sample.monotonic_ns - previous.monotonic_ns)
+        old, new = previous.values, sample.values
+        if min(len(old), len(new)) <= _TX_PACKETS:
+            return  # no kernel counts as little; a node may claim to
+        self.rx_pps.append((new[_RX_PACKETS] - old[_RX_PACKETS]) * per_s)
+        self.tx_pps.append((new[_TX_PACKETS] - old[_TX_PACKETS]) * per_s)
+
+    def rate(self, name: str) -> float | None:
+        """A statistic's rate in 1/s over the last interval, None where there is none."""
+        if self.before is None or self.last is None:
+            return None
+        return interval_rate(self.before, self.last, _POSITION[name])
 
 
 @dataclass(slots=True)
@@ -99,37 +122,40 @@ class Telemetry:
         self.nodes: dict[str, NodeLive] = {}
         self.interfaces: dict[tuple[str, str, str], InterfaceLive] = {}
         self.streams: dict[str, StreamLive] = {}
-        self._names: dict[tuple[str, str, int], str] = {}
+        self._indexed: dict[str, dict[str, dict[int, InterfaceLive]]] = {}
 
     def set_links(self, node: str, links: list[dict[str, Any]]) -> None:
         """Take a node's list of links: new ones appear, vanished ones go."""
         present = set()
+        indexed = self._indexed[node] = {}
         for link in links:
             key = (node, link["namespace"], link["name"])
             present.add(key)
-            self._names[(node, link["namespace"], link["index"])] = link["name"]
-            live = self.interfaces.setdefault(key, InterfaceLive(node, link["namespace"], link["name"]))
+            live = self.interfaces.setdefault(key, InterfaceLive(*key))
             live.link = link
+            indexed.setdefault(link["namespace"], {})[link["index"]] = live
         for key in [k for k in self.interfaces if k[0] == node and k not in present]:
             del self.interfaces[key]
         self.revision += 1
 
     def interface_name(self, node: str, namespace: str, index: int) -> str | None:
         """Name of the interface with this index, or None while its link is not known yet."""
-        return self._names.get((node, namespace, index))
+        live = self._indexed.get(node, {}).get(namespace, {}).get(index)
+        return live.name if live is not None else None
 
     def add_counters(self, node: str, event: dict[str, Any]) -> None:
         """Take one checked ``counters`` event of a node."""
+        at_ns, indexed = event["monotonic_ns"], self._indexed.get(node, {})
         for namespace, rows in event["namespaces"].items():
+            known = indexed.get(namespace, {})
             for index, values in rows:
-                name = self._names.get((node, namespace, index))
-                live = self.interfaces.get((node, namespace, name)) if name is not None else None
+                live = known.get(index)
                 if live is not None:
-                    live.add(CounterSample(event["monotonic_ns"], tuple(values)))
+                    live.add(CounterSample(at_ns, tuple(values)))
         self.revision += 1
 
 
 def stat(values: tuple[int, ...], name: str) -> int | None:
     """One statistic of a sample, or None where the node's kernel is too old to count it."""
-    index = STAT_NAMES.index(name)
+    index = _POSITION[name]
     return values[index] if index < len(values) else None

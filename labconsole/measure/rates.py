@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import gt
 from typing import NamedTuple
 
 from labconsole.agent.wire import STAT_NAMES
@@ -28,6 +29,21 @@ def sample_difference(before: CounterSample, after: CounterSample) -> dict[str, 
         name: counter_difference(old, new, name=name)
         for name, old, new in zip(STAT_NAMES, before.values, after.values, strict=False)
     }
+
+
+def decreases(before: CounterSample, after: CounterSample) -> bool:
+    """True when any statistic went down. In one pass of C: this is asked 9 000 times a second of 100 nodes."""
+    return any(map(gt, before.values, after.values))
+
+
+def interval_rate(before: CounterSample, after: CounterSample, index: int) -> float | None:
+    """One statistic's rate in 1/s, by its position in STAT_NAMES; None when a sample lacks it.
+
+    For intervals in which time passed and nothing decreased.
+    """
+    if index >= len(before.values) or index >= len(after.values):
+        return None
+    return (after.values[index] - before.values[index]) * 1e9 / (after.monotonic_ns - before.monotonic_ns)
 
 
 def interval_rates(before: CounterSample, after: CounterSample) -> dict[str, float]:

@@ -130,7 +130,7 @@ class InterfacesTable(LineTable):
 
     def _rate(self, key: Key, name: str) -> float | None:
         live = self._live(key)
-        return None if live is None or self._node_word(key) else live.rates.get(name)
+        return None if live is None or self._node_word(key) else live.rate(name)
 
     def _rate_cell(self, text: str, value: float | None) -> Span:
         return text, "" if value else "muted"
