@@ -16,6 +16,7 @@ from labconsole.engine.events import Event, NodeChanged, NodeState, Notice, Phas
 from labconsole.engine.session import Session, operator_name
 from labconsole.errors import Aborted, ConfigError, NodeUnreachable, StoreError
 from labconsole.model.inventory import Inventory
+from labconsole.model.note import exported
 from labconsole.model.plan import Estimate, Plan, estimate, load_plan
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest, check_request
@@ -98,7 +99,7 @@ def replay(args: argparse.Namespace) -> int:
 def runs(args: argparse.Namespace) -> int:
     """``labconsole runs``: what is saved and noted; out of the store as JSON lines, and back in without doubles."""
     from labconsole.store import open_store
-    from labconsole.store.exchange import exported, read_jsonl
+    from labconsole.store.exchange import read_jsonl
 
     needed = {"show": "a run's id", "note": "a run's id", "import": "a file of JSON lines"}.get(args.action)
     if needed and not args.what:

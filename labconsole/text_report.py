@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from labconsole.model.note import RunNote
 from labconsole.model.record import RunRecord, StreamRecord
 from labconsole.store.summary import RunSummary
 from labconsole.units import format_count, format_rate_bps, format_target
-
-if TYPE_CHECKING:
-    from labconsole.store.notes import RunNote
 
 DASH = "–"
 

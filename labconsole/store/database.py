@@ -35,14 +35,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from labconsole import __version__
 from labconsole.engine.ports import Series
 from labconsole.errors import StoreError
+from labconsole.model.note import NotedRecord, RunNote
 from labconsole.model.record import RunRecord
 from labconsole.model.run_id import RUN_ID
 from labconsole.store.connection import IMMEDIATE, open_engine, store_errors
 from labconsole.store.exchange import parse_exported
 from labconsole.store.location import StoreLocation
 from labconsole.store.notes import (
-    NotedRecord,
-    RunNote,
     checked_note,
     newer_than,
     read_calibrations,

@@ -7,18 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from labconsole.errors import StoreError
-from labconsole.model.record import RunRecord
-from labconsole.store.notes import NotedRecord, RunNote, note_from_json
+from labconsole.model.note import NotedRecord
+from labconsole.store.notes import note_from_json
 from labconsole.store.records import json_object, parse_record
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A record of a hundred nodes is a few hundred kilobytes; a line beyond this is not one of ours."""
-
-
-def exported(record: RunRecord, note: RunNote | None) -> dict[str, Any]:
-    """One run as an export has it. Without a note it is the record and nothing else."""
-    data = record.to_json()
-    return data if note is None else {**data, "note": note.to_json()}
 
 
 def parse_exported(source: str | bytes | Mapping[str, Any], where: str) -> NotedRecord:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,33 +16,12 @@ from sqlalchemy import Connection, insert, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from labconsole.errors import StoreError
-from labconsole.model.record import RunRecord
+from labconsole.model.note import RunNote
 from labconsole.store.records import utc_text
 from labconsole.store.schema import calibrations, notes, runs
 
 MAX_NOTE_CHARACTERS = 10_000
 """A note is a few sentences; what is longer belongs into a file whose name the note says."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunNote:
-    """A note on a run. ``text`` is None once it was removed; ``written_at`` is RFC 3339 in UTC."""
-
-    text: str | None
-    author: str
-    written_at: str
-
-    def to_json(self) -> dict[str, Any]:
-        """As an exported line has it, under the key ``note``."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class NotedRecord:
-    """A record with the note on it, as an export has them."""
-
-    record: RunRecord
-    note: RunNote | None
 
 
 def now_utc() -> str:

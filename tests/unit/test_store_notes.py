@@ -12,8 +12,9 @@ import pytest
 from store_samples import sample_record
 
 from labconsole.errors import StoreError
+from labconsole.model.note import exported
 from labconsole.store import open_store
-from labconsole.store.exchange import exported, read_jsonl
+from labconsole.store.exchange import read_jsonl
 
 VERSION_1 = Path(__file__).parent / "samples" / "store-version-1.sqlite"
 """Written by labconsole 0.1.0 before there were notes: three runs."""
