@@ -85,6 +85,9 @@ def _add_lab(commands: Any, common: argparse.ArgumentParser, machine: argparse.A
     )  # fmt: skip
     up.add_argument("--ssh-server", choices=("builtin", "openssh"), default="builtin")
     up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of that machine (default: tcg)")
+    wire = actions.add_parser("wire", help="take the UUT out from between sources and sinks", parents=[common, machine])
+    wire.add_argument("how", choices=("direct", "through"), help="direct: source to sink; through: the UUT, as built")
+    wire.add_argument("--name", default="local")
     for action, text in (("down", "remove it"), ("status", "what is running, and the drops it injected")):
         sub = actions.add_parser(action, help=text, parents=[common, machine])
         sub.add_argument("--name", default=None if action == "status" else "local")

@@ -18,6 +18,8 @@ def dispatch(args: argparse.Namespace) -> int:
         return _up(args)
     if args.lab_action == "down":
         return _down(args)
+    if args.lab_action == "wire":
+        return _wire(args)
     return _status(args)
 
 
@@ -71,6 +73,16 @@ def _down(args: argparse.Namespace) -> int:
     return 0
 
 
+def _wire(args: argparse.Namespace) -> int:
+    lab.wire(args.name, args.how)
+    if args.json:
+        sys.stdout.write(json.dumps({"name": args.name, "wired": args.how}) + "\n")
+    else:
+        way = "every source straight to its sink" if args.how == "direct" else "every stream through the UUT"
+        sys.stdout.write(f"lab {args.name} is wired {args.how}: {way}\n")
+    return 0
+
+
 def _status(args: argparse.Namespace) -> int:
     names = [args.name] if args.name else lab.names()
     found = [status for status in map(lab.status, names) if status is not None]
@@ -91,6 +103,8 @@ def _lines(status: dict[str, Any]) -> list[str]:
     lines += [f"  hosts    {status['hosts_file']}", f"  ssh      {status['ssh_config']}"]
     for node in status["nodes"]:
         lines.append(f"  {node['name']:<8} {node['address']}:{node['port']}")
+    if status["wired"] != "through":
+        lines.append(f"  wired    {status['wired']}; `labconsole lab wire through` puts the UUT back between")
     for place, counts in status["truth"].items():
         lines.append(f"  drops    {place}: {counts['dropped_packets']} of {counts['seen_packets']} test packets so far")
     return lines

@@ -7,12 +7,15 @@ from labconsole.lab.commands import (
     LabSpec,
     LabStatus,
     NodeStatus,
+    bypassed,
     down,
     kill_node,
     names,
+    of_inventory,
     status,
     truth,
     up,
+    wire,
 )
 from labconsole.lab.commands import execute as exec
 
@@ -21,11 +24,14 @@ __all__ = [
     "LabSpec",
     "LabStatus",
     "NodeStatus",
+    "bypassed",
     "down",
     "exec",
     "kill_node",
     "names",
+    "of_inventory",
     "status",
     "truth",
     "up",
+    "wire",
 ]

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import LabFile, ProcessIdentity, lab_directory, labs_directory, locked
 
 UP_S = 90.0
+WIRE_S = 60.0
 MACHINE_UP_S = 540.0
 """More than the bounds of its steps together: fetching and unpacking the kernel, booting, building the lab."""
 
@@ -61,6 +62,8 @@ class LabStatus:
     started_at: str
     kernel: str
     nodes: tuple[NodeStatus, ...]
+    wired: str
+    """``through`` the UUT, ``direct`` from source to sink, or ``not`` while it changes or after that failed."""
     truth: dict[str, dict[str, int]]
     """``uut/eth5`` to ``seen_packets`` and ``dropped_packets`` of the injected loss."""
 
@@ -89,6 +92,7 @@ class LabStatus:
             "hosts_file": str(self.hosts_file),
             "ssh_config": str(self.ssh_config),
             "nodes": [vars(node) for node in self.nodes],
+            "wired": self.wired,
             "truth": self.truth,
         }
 
@@ -187,6 +191,39 @@ def execute(name: str, node: str, argv: list[str], *, timeout_s: float = 10.0) -
     return ExecResult(int(answer["status"]), str(answer["stdout"]), str(answer["stderr"]))
 
 
+def wire(name: str, how: str) -> None:
+    """Wire every source ``direct`` to its sink, without the UUT, or ``through`` it as built. Raises LabSetupError."""
+    control.request(_existing(name), "wire", wait_s=WIRE_S, how=how)
+
+
+@contextlib.contextmanager
+def bypassed(name: str) -> Iterator[None]:
+    """Wired direct as long as the block runs. The lab itself wires back when this process's connection ends, so that
+    it does also when the process is killed. Raises LabSetupError."""
+    directory = _existing(name)
+    back = {"op": "wire", "how": "through"}
+    with control.connected(directory, WIRE_S) as connection:
+        control.ask(connection, directory.name, "wire", wait_s=WIRE_S, how="direct", afterwards=back)
+        try:
+            yield
+        finally:
+            control.ask(connection, directory.name, "wire", wait_s=WIRE_S, how="through")
+
+
+def of_inventory(addresses: Mapping[str, str]) -> str | None:
+    """The running lab whose nodes these are (node to address as in hosts.yaml), None when it is none of this user's."""
+    for name in names():
+        known = LabFile.read(lab_directory(name))
+        if known is None or not known.supervisor.alive:
+            continue
+        mine = {
+            node.name: {alias(known.spec, node.name), node.address} for node in lay_out(known.spec, known.index).nodes
+        }
+        if addresses and all(address in mine.get(node, ()) for node, address in addresses.items()):
+            return name
+    return None
+
+
 def kill_node(name: str, node: str) -> None:
     """End a node as a power failure would."""
     control.request(_existing(name), "kill_node", node=node)
@@ -214,9 +251,11 @@ def _check_options(spec: LabSpec) -> None:
 def _status_of(directory: Path, known: LabFile, *, already_up: bool) -> LabStatus:
     running = known.supervisor.alive
     alive: dict[str, Any] = {}
+    wired = "through"
     counts: dict[str, dict[str, int]] = {}
     if running:
-        alive = control.request(directory, "status")["nodes"]
+        answer = control.request(directory, "status")
+        alive, wired = answer["nodes"], str(answer["wired"])
         if known.spec.loss and alive["uut"]["alive"]:
             counts = control.request(directory, "truth")["interfaces"]
     nodes = tuple(
@@ -240,6 +279,7 @@ def _status_of(directory: Path, known: LabFile, *, already_up: bool) -> LabStatu
         known.started_at,
         known.kernel,
         nodes,
+        wired,
         counts,
     )
 
@@ -346,11 +386,14 @@ __all__ = [
     "LabSpec",
     "LabStatus",
     "NodeStatus",
+    "bypassed",
     "down",
     "execute",
     "kill_node",
     "names",
+    "of_inventory",
     "status",
     "truth",
     "up",
+    "wire",
 ]

@@ -11,7 +11,8 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,23 +44,39 @@ def listen(directory: Path) -> socket.socket:
 
 def request(directory: Path, op: str, *, wait_s: float = 10.0, **arguments: Any) -> dict[str, Any]:
     """Ask the lab's supervisor. Raises LabSetupError when it does not answer or refuses."""
+    with connected(directory, wait_s) as connection:
+        return ask(connection, directory.name, op, wait_s=wait_s, **arguments)
+
+
+@contextlib.contextmanager
+def connected(directory: Path, wait_s: float) -> Iterator[socket.socket]:
+    """A connection to the lab's supervisor, for several requests. Raises LabSetupError."""
     name = directory.name
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as exc:
         raise LabSetupError(f"the lab {name} is not up; type: labconsole lab up") from exc
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
             connection.settimeout(wait_s)
             connection.connect(f"/proc/self/fd/{descriptor}/{SOCKET}")
-            connection.sendall(json.dumps({"id": 1, "op": op, **arguments}).encode() + b"\n")
-            line = read_line(connection)
+        except OSError as exc:
+            raise LabSetupError(f"the lab {name} does not answer ({exc}); type: labconsole lab down") from exc
+        finally:
+            os.close(descriptor)
+        yield connection
+
+
+def ask(connection: socket.socket, name: str, op: str, *, wait_s: float, **arguments: Any) -> dict[str, Any]:
+    """One request on a connection. Raises LabSetupError."""
+    try:
+        connection.settimeout(wait_s)
+        connection.sendall(json.dumps({"id": 1, "op": op, **arguments}).encode() + b"\n")
+        line = read_line(connection)
     except TimeoutError as exc:
         raise LabSetupError(f"the lab {name} did not answer {op!r} within {wait_s:g} s") from exc
     except (OSError, EOFError) as exc:
         raise LabSetupError(f"the lab {name} does not answer ({exc}); type: labconsole lab down") from exc
-    finally:
-        os.close(descriptor)
     answer = json.loads(line)
     if "error" in answer:
         raise LabSetupError(f"lab {name}: {answer['error']}")
@@ -96,6 +113,8 @@ class Peer:
         self._next = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self.closed = False
+        self.afterwards: dict[str, Any] | None = None
+        """A request that the other side wants carried out once it is gone, whatever ends it."""
 
     async def ask(self, op: str, wait_s: float, **arguments: Any) -> dict[str, Any]:
         """Raises Refused, or TimeoutError."""
@@ -125,6 +144,7 @@ class Peer:
             while line := await self._reader.readline():
                 message = json.loads(line)
                 if "op" in message:
+                    self.afterwards = message.pop("afterwards", self.afterwards)
                     task = asyncio.get_running_loop().create_task(self._answer(message))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
@@ -168,7 +188,13 @@ async def serve_on(listener: socket.socket, handler: Handler) -> asyncio.Server:
     """Answer whoever connects to the lab's control socket."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await Peer(reader, writer, handler).serve()
+        peer = Peer(reader, writer, handler)
+        await peer.serve()
+        if peer.afterwards is not None:
+            try:
+                await handler(dict(peer.afterwards))
+            except (Refused, TimeoutError, KeyError, TypeError, ValueError) as exc:
+                print(f"what a client left to be done, {peer.afterwards}: {exc}", file=sys.stderr, flush=True)
 
     listener.setblocking(False)
     return await asyncio.start_unix_server(connected, sock=listener, limit=MAX_LINE_BYTES)

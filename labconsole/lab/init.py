@@ -12,13 +12,13 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from labconsole.errors import LabSetupError
 from labconsole.lab import control, kernel, network, node
-from labconsole.lab.layout import Layout
+from labconsole.lab.layout import Layout, Link, bypass_links
 from labconsole.lab.spec import LabSpec
 
 SETUP_STEP_S = 60.0
@@ -54,6 +54,8 @@ class Lab:
         self._blueprint = blueprint
         self._nodes: dict[str, _Running] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._wired = "through"
+        self._wiring = asyncio.Lock()
 
     def build(self) -> None:
         """Make nodes and links. Raises LabSetupError with the node that failed and why."""
@@ -116,7 +118,11 @@ class Lab:
         """One request of the control protocol."""
         op = message["op"]
         if op == "status":
-            return {"nodes": {name: {"alive": self._alive(n), "pid": n.pid} for name, n in self._nodes.items()}}
+            nodes = {name: {"alive": self._alive(n), "pid": n.pid} for name, n in self._nodes.items()}
+            return {"nodes": nodes, "wired": self._wired}
+        if op == "wire":
+            await self._wire(str(message["how"]))
+            return {"wired": self._wired}
         if op == "truth":
             return {"interfaces": await self._truth()}
         if op == "exec":
@@ -132,7 +138,7 @@ class Lab:
         if op == "stop":
             asyncio.get_running_loop().call_later(0.05, os._exit, 0)
             return {}
-        raise control.Refused(f"unknown request {op!r}; allowed: status, truth, exec, kill_node, stop")
+        raise control.Refused(f"unknown request {op!r}; allowed: status, truth, exec, wire, kill_node, stop")
 
     def _find(self, name: str) -> _Running:
         if name not in self._nodes:
@@ -148,6 +154,35 @@ class Lab:
     @staticmethod
     def _alive(running: _Running) -> bool:
         return running.peer is not None and not running.peer.closed
+
+    async def _wire(self, how: str) -> None:
+        """``through`` the UUT, as built, or ``direct`` from source to sink. All cables are pulled and put in anew."""
+        if how not in ("through", "direct"):
+            raise control.Refused(f"a lab cannot be wired {how!r}; allowed: through, direct")
+        layout = self._blueprint.layout
+        async with self._wiring:
+            if how == self._wired:
+                return
+            alive = {name: running for name, running in self._nodes.items() if self._alive(running)}
+            links = _with_dead_ends_parked(bypass_links(layout) if how == "direct" else layout.links, alive)
+            self._wired = "not"  # until it is done: whoever asks after a failure has it done again
+            await self._each(alive, "unplug")
+            try:
+                network.make_links(layout, {name: running.pid for name, running in alive.items()}, links)
+            except LabSetupError as exc:
+                raise control.Refused(str(exc)) from exc
+            await self._each(alive, "plug")
+            without = {node for link in links if not all(end[0] for end in link) for node, _ in link}
+            await self._each({name: running for name, running in alive.items() if name not in without}, "carrier")
+            self._wired = how
+
+    async def _each(self, nodes: Mapping[str, _Running], op: str) -> None:
+        answers = await asyncio.gather(
+            *(self._peer(running).ask(op, SETUP_STEP_S) for running in nodes.values()), return_exceptions=True
+        )
+        for name, answer in zip(nodes, answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise control.Refused(f"{op} on {name}: {answer or type(answer).__name__}")
 
     async def _truth(self) -> dict[str, dict[str, int]]:
         if not self._blueprint.spec.loss:
@@ -169,6 +204,16 @@ class Lab:
         for running in self._nodes.values():
             running.peer = await control.peer_on(running.channel, None)
             self._tasks.append(loop.create_task(running.peer.serve()))
+
+
+def _with_dead_ends_parked(links: Sequence[Link], alive: Mapping[str, object]) -> tuple[Link, ...]:
+    """A node that has ended has no place for an interface: the other end then hangs without a cable."""
+
+    def end(node: str, interface: str) -> tuple[str, str]:
+        return (node, interface) if not node or node in alive else ("", f"park-{node}-{interface}"[:15])
+
+    parked = [Link(end(*link.near), end(*link.far)) for link in links]
+    return tuple(link for link in parked if link.near[0] or link.far[0])
 
 
 def _reap_all() -> None:

@@ -45,7 +45,7 @@ class LabNode:
 
 
 class Link(NamedTuple):
-    """A veth pair: (node, interface) at both ends."""
+    """A veth pair: (node, interface) at both ends. An end without a node lies in the lab's first process, unused."""
 
     near: tuple[str, str]
     far: tuple[str, str]
@@ -88,6 +88,14 @@ def address_of(index: int, number: int) -> str:
 def mac_of(number: int, port: int) -> str:
     """A locally administered address (02:...), the same in every lab: labs share no link."""
     return f"02:1a:bc:00:{number:02x}:{port:02x}"
+
+
+def bypass_links(layout: Layout) -> tuple[Link, ...]:
+    """The wiring without the UUT: every source to its sink, and the UUT's data interfaces with no cable in them."""
+    ends = [(tuple(s.source.split("/")), tuple(s.sink.split("/"))) for s in layout.streams]
+    direct = [Link((near[0], near[1]), (far[0], far[1])) for near, far in ends]
+    uut = next(node for node in layout.nodes if node.role == "uut")
+    return (*direct, *(Link((uut.name, i.name), ("", f"park-{i.name}")) for i in uut.interfaces))
 
 
 def lay_out(spec: LabSpec, index: int) -> Layout:

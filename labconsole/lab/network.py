@@ -13,12 +13,13 @@ import json
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from labconsole.errors import LabSetupError
-from labconsole.lab.layout import LabNode, Layout
+from labconsole.lab.layout import LabNode, Layout, Link
 from labconsole.lab.prerequisites import tool
 from labconsole.lab.spec import LabSpec, shaper_burst_bytes
 from labconsole.units import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
@@ -35,14 +36,29 @@ _COMMAND_S = 20.0
 _RTMGRP_LINK = 1
 
 
-def make_links(layout: Layout, processes: Mapping[str, int]) -> None:
-    """All veth pairs, each end made in the network namespace of the process that stands for its node."""
+def make_links(layout: Layout, processes: Mapping[str, int], links: Sequence[Link] | None = None) -> None:
+    """Veth pairs (default: all of the layout), each end made in the network namespace of the process that stands for
+    its node; an end without a node here."""
     macs = {(node.name, i.name): i.mac for node in layout.nodes for i in node.interfaces}
     lines = []
-    for link in layout.links:
-        ends = [f"name {interface} address {macs[node, interface]} netns {processes[node]}" for node, interface in link]
+    for link in layout.links if links is None else links:
+        ends = [
+            f"name {interface} address {macs[node, interface]} netns {processes[node]}" if node else f"name {interface}"
+            for node, interface in link
+        ]
         lines.append(f"link add {ends[0]} type veth peer {ends[1]}\n")
     _run(["ip", "-batch", "-"], "".join(lines))
+
+
+def remove_links(node: LabNode) -> None:
+    """Take this node's data interfaces away. One whose other end went already went with it."""
+    for interface in node.interfaces:
+        if Path("/sys/class/net", interface.name).exists():
+            with contextlib.suppress(LabSetupError):  # its other end may be going at this moment
+                _run(["ip", "link", "delete", interface.name], "")
+    left = [i.name for i in node.interfaces if Path("/sys/class/net", i.name).exists()]
+    if left:
+        raise LabSetupError(f"{node.name}: {', '.join(left)} cannot be removed")
 
 
 def set_defaults() -> None:
@@ -55,8 +71,11 @@ def set_defaults() -> None:
     Path("/proc/sys/net/ipv4/ip_forward").write_text("0")
 
 
-def configure(node: LabNode, spec: LabSpec) -> None:
-    """Bring this namespace's interfaces into the state the lab promises. Raises LabSetupError."""
+def configure(node: LabNode, spec: LabSpec, counted: Mapping[str, Mapping[str, int]] | None = None) -> None:
+    """Bring this namespace's interfaces into the state the lab promises. Raises LabSetupError.
+
+    ``counted``: what the loss rules had counted before the interfaces were replaced, for them to go on from.
+    """
     lines = ["link set lo up"]
     for interface in node.interfaces:
         lines.append(f"link set {interface.name} mtu {spec.mtu} up")
@@ -68,7 +87,14 @@ def configure(node: LabNode, spec: LabSpec) -> None:
     if spec.link_speed_bps is not None:
         _shape(node, spec)
     if node.role == "uut" and spec.loss:
-        _run(["nft", "-f", "-"], loss_rules(node, spec.loss))
+        if counted is not None:
+            _run(["nft", "delete", "table", "netdev", TABLE], "")
+        _run(["nft", "-f", "-"], loss_rules(node, spec.loss, counted or {}))
+
+
+def read_truth() -> dict[str, dict[str, int]]:
+    """What the loss rules in this namespace have counted. Raises LabSetupError."""
+    return truth_from_counters(_run(list(TRUTH_COMMAND), ""))
 
 
 def await_links(node: LabNode, limit_s: float) -> None:
@@ -104,7 +130,9 @@ def _shape(node: LabNode, spec: LabSpec) -> None:
         _run(["tc", "-batch", "-"], "".join(lines))
 
 
-def loss_rules(node: LabNode, loss: Mapping[str, float]) -> str:
+def loss_rules(
+    node: LabNode, loss: Mapping[str, float], counted: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+) -> str:
     """nftables rules that drop the asked share of the test frames, and count what they drop and what they saw."""
     lines = [f"table netdev {TABLE} {{"]
     chains = []
@@ -118,7 +146,10 @@ def loss_rules(node: LabNode, loss: Mapping[str, float]) -> str:
         for interface in node.interfaces:
             if interface.hop != direction:
                 continue
-            lines += [f"  counter seen-{interface.name} {{ }}", f"  counter dropped-{interface.name} {{ }}"]
+            for kind in ("seen", "dropped"):
+                packets = counted.get(interface.name, {}).get(f"{kind}_packets", 0)
+                start = f"packets {packets} bytes 0 " if packets else ""
+                lines.append(f"  counter {kind}-{interface.name} {{ {start}}}")
             drop = f"counter name dropped-{interface.name} drop"
             if share < _LOSS_SCALE:
                 drop = f"numgen random mod {_LOSS_SCALE} < {share} {drop}"
@@ -148,7 +179,7 @@ def truth_from_counters(text: str) -> dict[str, dict[str, int]]:
     return truth
 
 
-def _run(argv: list[str], text: str) -> None:
+def _run(argv: list[str], text: str) -> str:
     path = tool(argv[0])
     if path is None:
         raise LabSetupError(f"{argv[0]} is not installed")
@@ -158,3 +189,4 @@ def _run(argv: list[str], text: str) -> None:
         raise LabSetupError(f"{argv[0]} did not end within {_COMMAND_S:g} s") from exc
     if done.returncode != 0:
         raise LabSetupError(f"{argv[0]} refused: {' '.join(done.stderr.split()) or f'status {done.returncode}'}")
+    return done.stdout

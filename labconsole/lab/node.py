@@ -172,13 +172,44 @@ async def _serve(setup: NodeSetup, channel: socket.socket) -> None:
             line_editor=False,
             login_timeout=30,
         )
-    peer = await control.peer_on(channel, lambda message: _answer(message, settings))
+    cables = _Cables(setup)
+    peer = await control.peer_on(channel, lambda message: _answer(message, settings, cables))
     peer.announce({"state": "ready"})
     await peer.serve()
     server.close()
 
 
-async def _answer(message: dict[str, Any], settings: ServerSettings) -> dict[str, Any]:
+class _Cables:
+    """The node's data interfaces, taken away and set up anew when the lab is wired in another way.
+
+    Blocks the event loop on purpose while a command runs: it is short, and only there can nobody else reap it.
+    """
+
+    def __init__(self, setup: NodeSetup) -> None:
+        self._setup = setup
+        self._counted: dict[str, dict[str, int]] | None = None
+
+    async def answer(self, op: str) -> dict[str, Any]:
+        """One step; the lab's first process takes each with all nodes before the next. Raises control.Refused."""
+        node, spec = self._setup.node, self._setup.spec
+        try:
+            if op == "unplug":
+                if self._counted is None and node.role == "uut" and spec.loss:
+                    self._counted = network.read_truth()
+                network.remove_links(node)
+            elif op == "plug":
+                network.configure(node, spec, self._counted)
+                self._counted = None
+            else:
+                await asyncio.to_thread(network.await_links, node, _CARRIER_S)
+        except LabSetupError as exc:
+            raise control.Refused(str(exc)) from exc
+        return {}
+
+
+async def _answer(message: dict[str, Any], settings: ServerSettings, cables: _Cables) -> dict[str, Any]:
+    if message["op"] in ("unplug", "plug", "carrier"):
+        return await cables.answer(message["op"])
     if message["op"] != "exec":
         raise control.Refused(f"a node does not know {message['op']!r}")
     argv = [str(word) for word in message["argv"]]

@@ -141,7 +141,7 @@ class NodeVersions(_Part):
 
 
 class BypassProof(_Part):
-    """That the UUT was bypassed: marked frames sent, arrived at the sink, and what the UUT's data NICs saw meanwhile."""
+    """That the UUT was bypassed: marked frames sent, those that arrived, and what the UUT's data NICs saw meanwhile."""
 
     stream: str
     sent_packets: int
