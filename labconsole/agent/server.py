@@ -72,6 +72,7 @@ class Agent:
         self._links = Links(self._namespaces, self._links_changed)
         self._captures = Captures(journal, self._capture_died)
         self._executor = Executor()
+        self._listening: Any = None
         self._generating = Generating(journal, self._outlet.send, self._outlet.offer, time.monotonic_ns)
         self._lease = Lease()
         self._tasks: Set["asyncio.Task[None]"] = set()
@@ -90,6 +91,11 @@ class Agent:
             "facts": self._facts,
             "links": self._read_links,
             "settings": self._settings,
+            "survey": self._survey,
+            "clean": self._clean,
+            "listen.start": self._listen_start,
+            "listen.read": self._listen_read,
+            "listen.stop": self._listen_stop,
             "lease.take": self._lease_take,
             "lease.release": self._lease_release,
             "counters.read": self._counters_read,
@@ -196,6 +202,39 @@ class Agent:
         from labconsole.agent import settings
 
         return await self._in_namespace(args, settings.read)
+
+    async def _survey(self, args: Args) -> Dict[str, Any]:
+        from labconsole.agent import survey
+
+        directory, tools = field(args, "capture_directory", str, optional=True), field(args, "tools", list)
+        if not all(isinstance(name, str) and "/" not in name for name in tools):
+            raise WireError("bad_request", "tools must be a list of programs' names")
+        found = await self._in_namespace({}, lambda: survey.read(directory, tools))
+        silence_s = None if self._silence is None else round(self._loop.time() - self._last_line_s, 3)
+        return {**found, "watchdog": {"armed": self._silence is not None, "heard_before_s": silence_s}}
+
+    async def _clean(self, args: Args) -> Dict[str, Any]:
+        from labconsole.agent import survey
+
+        directory = field(args, "capture_directory", str, optional=True)
+        return await self._in_namespace({}, lambda: {"removed": survey.clean(directory)})
+
+    async def _listen_start(self, args: Args) -> Dict[str, Any]:
+        from labconsole.agent.listen import Listening
+
+        interfaces = field(args, "interfaces", list)
+        if not all(isinstance(name, str) for name in interfaces):
+            raise WireError("bad_request", "interfaces must be a list of names")
+        if self._listening is None:
+            self._listening = Listening()
+        self._listening.start(interfaces)
+        return {}
+
+    async def _listen_read(self, args: Args) -> Dict[str, Any]:
+        return {"heard": []} if self._listening is None else dict(self._listening.read())
+
+    async def _listen_stop(self, args: Args) -> Dict[str, Any]:
+        return {"heard": []} if self._listening is None else dict(self._listening.stop())
 
     async def _in_namespace(self, args: Args, work: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
         """``work()`` beside the event loop, inside the namespace that the request names (the node's own)."""
@@ -332,6 +371,8 @@ class Agent:
     async def _clean_up(self) -> None:
         """Stop what runs, then undo what was changed, each step whatever became of the others."""
         self._counters.stop()
+        if self._listening is not None:
+            self._listening.close()
         self._captures.kill_all()
         self._executor.kill_all()
         current = asyncio.current_task()

@@ -11,6 +11,7 @@ from typing import Any
 from labconsole.agent.sequence import MAX_RUN_LENGTHS, SEQUENCE_MODULUS
 from labconsole.agent.wire import MAX_LINE_BYTES, WireError
 from labconsole.nodes.checks import (
+    S64,
     Check,
     amount,
     bad,
@@ -37,6 +38,8 @@ MAX_ROUTES = 100_000
 MAX_SETTINGS = 10_000
 MAX_INTERFACES = 4096
 MAX_FEATURES = 100
+MAX_LISTED = 200
+MAX_HEARD = 1000
 MAX_IRQS = 1024
 MAX_IDLE_STATES = 100
 MAX_CAPTURED_STREAMS = 1024
@@ -215,6 +218,47 @@ _SETTINGS = fields(
         "sysctls": _SETTING,
     }
 )
+_SURVEY = fields(
+    {
+        "clock": maybe(
+            fields(
+                {
+                    "synchronised": flag,
+                    "offset_ns": whole(-S64, S64 - 1),
+                    "max_error_us": count,
+                    "estimated_error_us": count,
+                }
+            )
+        ),
+        "conntrack": fields({"entries": maybe(count), "limit": maybe(count)}),
+        "disk": fields(
+            {"directory": sentence, "error": maybe(sentence), "free_bytes": maybe(count), "total_bytes": maybe(count)}
+        ),
+        "heat": fields({"throttled": maybe(count), "hottest_millidegrees": maybe(count)}),
+        "icmp": fields({"sent_unreachable": maybe(count), "sent_redirects": maybe(count)}),
+        "iptables": listed(name, MAX_FEATURES),
+        "leftovers": listed(fields({"kind": name, "name": sentence}), MAX_LISTED),
+        "load": maybe(listed(amount, 3)),
+        "management": fields({"address": maybe(name), "interface": maybe(name)}),
+        "memory": fields({"total_bytes": maybe(count), "available_bytes": maybe(count)}),
+        "namespaces": listed(name, MAX_LISTED),
+        "pktgen_devices": listed(name, MAX_INTERFACES),
+        "processes": listed(
+            fields({"pid": count, "kind": name, "name": name, "command": sentence, "same_network": maybe(flag)}),
+            MAX_LISTED,
+        ),
+        "tools": mapping(printable, maybe(sentence), MAX_FEATURES),
+        "watchdog": fields({"armed": flag, "heard_before_s": maybe(amount)}),
+    }
+)
+_HEARD = fields(
+    {
+        "heard": listed(
+            fields({"interface": name, "source_ip": name, "sink_ip": name, "udp_sink_port": _PORT, "packets": count}),
+            MAX_HEARD,
+        )
+    }
+)
 _NET_READ = fields({"sysctls": mapping(printable, sentence, MAX_SETTINGS)})
 _TABLE = listed(plain(most=100), MAX_ROUTES)
 
@@ -230,6 +274,11 @@ _CHECKS: dict[str, Check] = {
     "facts": plain(),
     "links": fields({"links": LINKS}),
     "settings": _SETTINGS,
+    "survey": _SURVEY,
+    "clean": fields({"removed": _SENTENCES}),
+    "listen.start": fields({}),
+    "listen.read": _HEARD,
+    "listen.stop": _HEARD,
     "lease.take": fields({"since_wall_ns": count}),
     "lease.release": fields({}),
     "counters.read": fields({"monotonic_ns": count, "wall_ns": count, "namespaces": _statistics}),

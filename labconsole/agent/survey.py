@@ -1,0 +1,301 @@
+"""What else is on the node that a check must know: room, time, memory, other programs, rules, what earlier runs left.
+
+The counterpart of settings.py for what moves by itself. Only /proc, /sys and a few directories are read, no program is
+started. What cannot be known is null.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import re
+import shutil
+import socket
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from labconsole.agent import children, facts, undo
+from labconsole.agent.pktgen_files import ProcFiles
+from labconsole.agent.settings import number_of, text_of
+
+CLOCK_UNSYNCHRONISED = 5
+"""TIME_ERROR, what adjtimex answers while nothing disciplines the clock."""
+
+STATUS_NANOSECONDS = 0x2000
+STATUS_UNSYNCHRONISED = 0x40
+SNIFFERS = ("tcpdump", "dumpcap", "tshark", "wireshark", "netsniff-ng", "suricata", "zeek")
+SENDERS = ("trafgen", "iperf", "iperf3", "netperf", "nuttcp", "stress-ng", "stress", "mausezahn", "mz")
+GUESTS = re.compile(r"qemu-|VBoxHeadless|VirtualBoxVM|vmware-vmx|firecracker|lxc-start|cloud-hyperviso|xl\Z|linux.uml")
+COMMAND_CHARACTERS = 300
+ABANDONED_S = 3600.0
+MAX_PROCESSES = 200
+MAX_LEFTOVERS = 200
+OURS = re.compile(r"lc[bv][io]?\d+\Z")
+"""What the platform drivers call the bridges and veths that they make."""
+
+SPOOL = re.compile(r"labconsole-[0-9a-f]{16}\Z")
+
+
+class _Timex(ctypes.Structure):
+    """struct timex."""
+
+    _fields_ = [
+        ("modes", ctypes.c_uint), ("offset", ctypes.c_long), ("freq", ctypes.c_long), ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long), ("status", ctypes.c_int), ("constant", ctypes.c_long),
+        ("precision", ctypes.c_long), ("tolerance", ctypes.c_long), ("seconds", ctypes.c_long),
+        ("fraction", ctypes.c_long), ("tick", ctypes.c_long), ("rest", ctypes.c_char * 160),
+    ]  # fmt: skip
+
+
+def clock() -> Optional[Dict[str, Any]]:
+    """Whether the kernel's clock is disciplined, and how far it may be off by its own account."""
+    timex = _Timex()
+    try:
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex))
+    except AttributeError:
+        return None
+    if state < 0:
+        return None
+    unit_ns = 1 if timex.status & STATUS_NANOSECONDS else 1000
+    return {
+        "synchronised": state != CLOCK_UNSYNCHRONISED and not timex.status & STATUS_UNSYNCHRONISED,
+        "offset_ns": timex.offset * unit_ns,
+        "max_error_us": timex.maxerror,
+        "estimated_error_us": timex.esterror,
+    }
+
+
+def capture_directory(given: Optional[str]) -> str:
+    """Where captures go, by the rule of capture.py."""
+    return given or os.environ.get("TMPDIR") or "/var/tmp"
+
+
+def disk(directory: str) -> Dict[str, Any]:
+    try:
+        status = os.statvfs(directory)
+    except OSError as exc:
+        return {"directory": directory, "error": exc.strerror, "free_bytes": None, "total_bytes": None}
+    writable = os.access(directory, os.W_OK | os.X_OK)
+    return {
+        "directory": directory,
+        "error": None if writable else "may not be written to",
+        "free_bytes": status.f_bavail * status.f_frsize,
+        "total_bytes": status.f_blocks * status.f_frsize,
+    }
+
+
+def memory() -> Dict[str, Optional[int]]:
+    found: Dict[str, Optional[int]] = {}
+    for key, name in (("total_bytes", "MemTotal"), ("available_bytes", "MemAvailable")):
+        match = re.search(r"^%s:\s+(\d+) kB" % name, text_of("/proc/meminfo") or "", re.MULTILINE)
+        found[key] = int(match.group(1)) * 1024 if match else None
+    return found
+
+
+def heat() -> Dict[str, Optional[int]]:
+    """How often processors were slowed down for their heat since boot, and the hottest place now."""
+    counts = [
+        number_of(path) for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
+    ]
+    known = [count for count in counts if count is not None]
+    degrees = [number_of(path) for path in glob.glob("/sys/class/thermal/thermal_zone*/temp")]
+    hot = [value for value in degrees if value is not None and 0 < value < 200_000]
+    return {"throttled": sum(known) if known else None, "hottest_millidegrees": max(hot) if hot else None}
+
+
+def _process(pid: str) -> Optional[Tuple[str, str]]:
+    """(kind, name) of a process that a measurement should know of."""
+    name = text_of("/proc/%s/comm" % pid) or ""
+    if name in SNIFFERS:
+        return "sniffer", name
+    if name in SENDERS:
+        return "sender", name
+    if GUESTS.match(name):
+        return "guest", name
+    return None
+
+
+def processes() -> List[Dict[str, Any]]:
+    """Programs that watch or load the network, and hypervisors' guests, that this agent can see."""
+    own = os.stat("/proc/self/ns/net").st_ino
+    found: List[Dict[str, Any]] = []
+    for pid in sorted((entry for entry in os.listdir("/proc") if entry.isdigit()), key=int):
+        known = _process(pid)
+        if known is None or len(found) >= MAX_PROCESSES:
+            continue
+        command = (text_of("/proc/%s/cmdline" % pid) or "").replace("\0", " ")[:COMMAND_CHARACTERS]
+        try:
+            here: Optional[bool] = os.stat("/proc/%s/ns/net" % pid).st_ino == own
+        except FileNotFoundError:
+            continue  # it has just ended
+        except OSError:
+            here = None
+        entry = {"pid": int(pid), "kind": known[0], "name": known[1], "command": command, "same_network": here}
+        found.append(entry)
+    return found
+
+
+def pktgen_devices() -> List[str]:
+    """What is configured in pktgen, of whosever."""
+    try:
+        threads = ProcFiles().threads()
+    except (OSError, ValueError):
+        return []
+    return [device for thread in threads.values() for device in thread.devices]
+
+
+def conntrack() -> Dict[str, Optional[int]]:
+    """Connections tracked in this namespace; null where the module is not loaded."""
+    return {
+        "entries": number_of("/proc/sys/net/netfilter/nf_conntrack_count"),
+        "limit": number_of("/proc/sys/net/netfilter/nf_conntrack_max"),
+    }
+
+
+def icmp() -> Dict[str, Optional[int]]:
+    """ICMP errors that this namespace has sent: a storm of them means that frames are not forwarded but refused."""
+    lines = [line.split() for line in (text_of("/proc/self/net/snmp") or "").splitlines() if line.startswith("Icmp:")]
+    counted = dict(zip(lines[0], lines[1])) if len(lines) == 2 else {}
+    return {
+        "sent_unreachable": int(counted["OutDestUnreachs"]) if "OutDestUnreachs" in counted else None,
+        "sent_redirects": int(counted["OutRedirects"]) if "OutRedirects" in counted else None,
+    }
+
+
+def management() -> Dict[str, Optional[str]]:
+    """By which interface the SSH session comes in. sudo drops the variable, so the parents are asked too."""
+    address = _ssh_server_address()
+    if address is None:
+        return {"address": None, "interface": None}
+    with undo.open_route() as route:
+        names = {link["index"]: link.get("IFLA_IFNAME") for link in route.get_links()}
+        for entry in route.get_addr():
+            if entry.get("IFA_LOCAL", entry.get("IFA_ADDRESS")) == address:
+                return {"address": address, "interface": names.get(entry["index"])}
+    return {"address": address, "interface": None}
+
+
+def _ssh_server_address() -> Optional[str]:
+    pid = os.getpid()
+    for _ in range(12):
+        try:
+            with open("/proc/%d/environ" % pid, "rb") as source:
+                found = re.search(rb"(?:^|\0)SSH_CONNECTION=([^\0]*)", source.read(1 << 20))
+        except OSError:
+            return None
+        words = found.group(1).decode("ascii", "replace").split() if found else []
+        if len(words) == 4:
+            return words[2].split("%")[0]
+        parent = re.search(r"^PPid:\s*(\d+)", text_of("/proc/%d/status" % pid) or "", re.MULTILINE)
+        pid = int(parent.group(1)) if parent else 0
+        if pid <= 1:
+            return None
+    return None
+
+
+def tools(names: List[str]) -> Dict[str, Optional[str]]:
+    """Where each program is; null: nowhere."""
+    return {name: shutil.which(name, path=children.SEARCH_PATH) for name in names}
+
+
+def leftovers(directory: str) -> List[Dict[str, Any]]:
+    """What a labconsole session that ended badly has left: nothing that a living process still holds."""
+    found = [{"kind": "capture", "name": path} for path in spools(directory)]
+    found += [{"kind": "pktgen", "name": device} for device in pktgen_devices() if _abandoned(device)]
+    found += [{"kind": "link", "name": name} for _, name in socket.if_nameindex() if OURS.match(name)]
+    return found[:MAX_LEFTOVERS]
+
+
+def spools(directory: str) -> List[str]:
+    """Capture directories of ours that nobody has written to for long, and in which no process has a file open.
+
+    Both, because a process in another PID namespace (a lab's node) cannot be seen from here.
+    """
+    try:
+        names = [name for name in os.listdir(directory) if SPOOL.match(name)]
+    except OSError:
+        return []
+    paths = [os.path.join(directory, name) for name in sorted(names)]
+    mine = [path for path in paths if _is_old(path)]
+    if not mine:
+        return []
+    held = _open_files()
+    return [path for path in mine if not any(name.startswith(path + "/") for name in held)]
+
+
+def _is_old(path: str) -> bool:
+    """Whether a directory is the agent's user's, and it and all in it have been left alone for ABANDONED_S."""
+    try:
+        if not os.path.isdir(path) or os.lstat(path).st_uid != os.geteuid():
+            return False
+        changed = [os.lstat(each).st_mtime for each in [path, *glob.glob(path + "/*")]]
+    except OSError:
+        return False  # it has just gone
+    return time.time() - max(changed) > ABANDONED_S
+
+
+def _open_files() -> List[str]:
+    found: List[str] = []
+    for path in glob.glob("/proc/[0-9]*/fd/*"):
+        try:
+            found.append(os.readlink(path))
+        except OSError:
+            continue  # closed meanwhile, or another user's
+    return found
+
+
+def _abandoned(device: str) -> bool:
+    """A pktgen device of an agent (eth1@lc17-0) that runs no more."""
+    owner = re.search(r"@lc(\d+)-\d+\Z", device)
+    return owner is not None and not os.path.exists("/proc/" + owner.group(1))
+
+
+def named_namespaces() -> List[str]:
+    try:
+        return sorted(os.listdir("/run/netns"))[:MAX_LEFTOVERS]
+    except OSError:
+        return []
+
+
+def read(directory: Optional[str], wanted: List[str]) -> Dict[str, Any]:
+    """Everything. Call it in the node's own namespace."""
+    place = capture_directory(directory)
+    return {
+        "clock": clock(),
+        "conntrack": conntrack(),
+        "disk": disk(place),
+        "heat": heat(),
+        "icmp": icmp(),
+        "iptables": (text_of("/proc/self/net/ip_tables_names") or "").split(),
+        "leftovers": leftovers(place),
+        "load": facts.load(),
+        "management": management(),
+        "memory": memory(),
+        "namespaces": named_namespaces(),
+        "pktgen_devices": pktgen_devices(),
+        "processes": processes(),
+        "tools": tools(wanted),
+    }
+
+
+def clean(directory: Optional[str]) -> List[str]:
+    """Remove what ``leftovers`` names; returns a sentence for each. For good: there is nothing to give back."""
+    from labconsole.agent.pktgen_files import cleanup_ours
+
+    removed = []
+    for left in leftovers(capture_directory(directory)):
+        kind, name = left["kind"], left["name"]
+        if kind == "capture":
+            shutil.rmtree(name, ignore_errors=True)
+            removed.append("removed the directory %s" % name)
+        elif kind == "pktgen":
+            kept = cleanup_ours([name])
+            removed.append(kept[0] if kept else "removed %s from pktgen" % name)
+        else:
+            with undo.open_route() as route:
+                index = undo.link_index(route, name)
+                if index is not None:  # a veth's other end has taken it along
+                    undo.quietly(lambda found=index: route.link("del", index=found))  # type: ignore[misc]
+            removed.append("removed the interface %s" % name)
+    return removed
