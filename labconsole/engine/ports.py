@@ -57,6 +57,16 @@ class Series:
     tables: dict[str, dict[str, list[int | float | None]]]
 
 
+@dataclass(frozen=True, slots=True)
+class StoredTrial:
+    """A trial of a plan that counts as done: its place in the plan, the run, that run's verdict."""
+
+    point: int
+    repetition: int
+    run_id: str
+    status: str
+
+
 class RunSink(Protocol):
     """Where finished runs go. Blocking; the engine calls it in a thread."""
 
@@ -64,6 +74,6 @@ class RunSink(Protocol):
         """Store one run durably, or raise StoreError and store nothing."""
         ...
 
-    def completed_points(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[tuple[int, int]]:
-        """(point, repetition) of every valid or suspect run of this plan on this testbed."""
+    def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]:
+        """Every trial of this plan on this testbed that has a valid or suspect run, with the newest such run."""
         ...

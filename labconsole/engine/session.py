@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from labconsole.engine.assemble import build_record
+from labconsole.engine.campaign import Campaign
 from labconsole.engine.driver import Driver, Prepared, StreamWiring
 from labconsole.engine.events import (
     Event,
@@ -211,6 +212,14 @@ class Session(Generic[StoreT]):
     def stopping(self) -> bool:
         """True once abort() was called in the running batch."""
         return self._stop.is_set()
+
+    async def wait_stopping(self) -> None:
+        """Return once abort() is called."""
+        await self._stop.wait()
+
+    def campaign(self, plan: Plan) -> Campaign:
+        """An execution of a plan on this testbed, not begun yet. The plan is resolved for it (check_plan)."""
+        return Campaign(plan, self)
 
     async def settle(self, seconds: float) -> None:
         """Let the UUT restabilise between trials (RFC 2544 section 23 e); abort() ends the wait."""

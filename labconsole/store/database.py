@@ -33,7 +33,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import SQLAlchemyError
 
 from labconsole import __version__
-from labconsole.engine.ports import Series
+from labconsole.engine.ports import Series, StoredTrial
 from labconsole.errors import StoreError
 from labconsole.model.note import NotedRecord, RunNote
 from labconsole.model.record import RunRecord
@@ -334,19 +334,20 @@ class RunStore:
             after = tuple_(runs.c.started_at, runs.c.run_id) > (last.started_at, last.run_id)
             page = self._rows(statement.where(after), "read runs")
 
-    def completed_points(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[tuple[int, int]]:
-        """(point, repetition) of every valid or suspect run of this plan on this testbed, sorted."""
+    def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]:
+        """Every trial of this plan on this testbed that has a valid or suspect run, and the newest of them; sorted."""
         statement = (
-            select(runs.c.plan_point, runs.c.repetition)
-            .distinct()
+            select(runs.c.plan_point, runs.c.repetition, runs.c.run_id, runs.c.verdict)
             .where(
                 runs.c.plan_hash == plan_hash,
                 runs.c.testbed_fingerprint == testbed_fingerprint,
                 runs.c.verdict.in_(("valid", "suspect")),
             )
-            .order_by(runs.c.plan_point, runs.c.repetition)
+            .order_by(runs.c.plan_point, runs.c.repetition, runs.c.started_at, runs.c.run_id)
         )
-        return [(row.plan_point, row.repetition) for row in self._rows(statement, "read the runs of a plan")]
+        rows = self._rows(statement, "read the runs of a plan")
+        newest = {(row.plan_point, row.repetition): (row.run_id, row.verdict) for row in rows}
+        return [StoredTrial(*trial, *run) for trial, run in newest.items()]
 
     def _summaries(self) -> Select[Any]:
         if self._version < 2:

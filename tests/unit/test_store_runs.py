@@ -252,7 +252,7 @@ def test_a_record_under_the_wrong_id_is_named(store, path):
         store.get("other")
 
 
-def test_completed_points_are_those_with_a_run_that_stands(store):
+def test_the_done_trials_of_a_plan_are_those_with_a_run_that_stands(store):
     runs = [
         planned(0, 0, 1),
         planned(1, 1, 1, "invalid"),
@@ -265,8 +265,12 @@ def test_completed_points_are_those_with_a_run_that_stands(store):
     ]
     for run in runs:
         store.save(run, None)
-    assert store.completed_points("a" * 16, "7d3f9a11c0de4b52") == [(0, 1), (1, 2), (2, 1)]
-    assert store.completed_points("a" * 16, "another testbed") == []
+    done = store.plan_runs("a" * 16, "7d3f9a11c0de4b52")
+    assert [(trial.point, trial.repetition) for trial in done] == [(0, 1), (1, 2), (2, 1)]
+    assert [(trial.run_id, trial.status) for trial in done] == [
+        (runs[number].run_id, runs[number].verdict.status) for number in (5, 4, 2)
+    ]
+    assert store.plan_runs("a" * 16, "another testbed") == []
 
 
 def test_exported_lines_can_be_imported_and_imported_again(store, tmp_path):
