@@ -1,8 +1,8 @@
-"""What repetitions say: mean and interval, difference, ratio, trend, outliers. Formulas and sources: docs/statistics.md.
+"""What repetitions say: mean and interval, difference, ratio, trend, outliers. Formulas, sources: docs/statistics.md.
 
-Every interval is left out (None) rather than stretched where the values cannot carry one, and ``detectable`` then is None
-too: "too few to tell" is not "no difference". Sums are exact, so that equal values have a deviation of exactly zero. A
-value that is not a finite number is refused, never skipped: who leaves a run out has to say so.
+Every interval is left out (None) rather than stretched where the values cannot carry one, and ``detectable`` is None
+too then: "too few to tell" is not "no difference". Sums are exact, so that equal values have a deviation of exactly
+zero. A value that is not a finite number is refused, never skipped: who leaves a run out has to say so.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ LEVEL = 0.95
 MINIMUM_FOR_INTERVAL = 3
 MINIMUM_FOR_OUTLIERS = 7  # Grubbs' test tags most points of smaller samples (NIST handbook 1.3.5.17.1)
 OUTLIER_SIGNIFICANCE = 0.05
+LARGEST = 1e150  # its square still is a number
 
 Finding = Literal["difference", "no detectable difference", "too few values"]
 Trend = Literal["trend", "no detectable trend", "too few values"]
@@ -153,11 +154,11 @@ def difference(a: Iterable[float], b: Iterable[float], level: float = LEVEL) -> 
     mean = one.mean - other.mean
     if min(one.n, other.n) < MINIMUM_FOR_INTERVAL:
         return Difference(mean, None, None, None, None, level)
-    variances = _mean_variance(one), _mean_variance(other)
-    if not any(variances):
+    errors = _standard_error(one), _standard_error(other)
+    if not any(errors):
         return Difference(mean, mean, mean, None, mean != 0, level)
-    degrees = _welch_degrees(variances, (one.n, other.n))
-    reach = _quantile(level, degrees) * math.sqrt(sum(variances))
+    degrees = _welch_degrees(errors, (one.n, other.n))
+    reach = _quantile(level, degrees) * math.hypot(*errors)
     return Difference(mean, mean - reach, mean + reach, degrees, abs(mean) > reach, level)
 
 
@@ -169,19 +170,19 @@ def ratio(a: Iterable[float], b: Iterable[float], level: float = LEVEL) -> Ratio
     one, base = summarize(a, level), summarize(b, level)
     if base.mean == 0:
         return Ratio(None, None, None, "baseline is zero", level)
-    value = one.mean / base.mean
+    value = _sound(one.mean / base.mean)
     if min(one.n, base.n) < MINIMUM_FOR_INTERVAL:
         return Ratio(value, None, None, "too few values", level)
-    # Everything in units of the baseline's mean, so that squares of packet counts stay small.
-    variance_a, variance_b = (_mean_variance(group, base.mean) for group in (one, base))
-    if not variance_a and not variance_b:
+    error_a, error_b = (_sound(_standard_error(group) / abs(base.mean)) for group in (one, base))
+    if not error_a and not error_b:
         return Ratio(value, value, value, None, level)
-    degrees = _welch_degrees((variance_a, value * value * variance_b), (one.n, base.n))
-    squared = _quantile(level, degrees) ** 2
-    bound = 1 - squared * variance_b
+    # The degrees depend on the true ratio; the one found stands in for it.
+    degrees = _welch_degrees((error_a, abs(value) * error_b), (one.n, base.n))
+    t = _quantile(level, degrees)
+    bound = 1 - (t * error_b) ** 2
     if bound <= 0:
         return Ratio(value, None, None, "baseline may be zero", level)
-    root = math.sqrt(squared * (variance_a * bound + value * value * variance_b))
+    root = t * math.hypot(error_a * math.sqrt(bound), value * error_b)
     return Ratio(value, (value - root) / bound, (value + root) / bound, None, level)
 
 
@@ -234,8 +235,8 @@ def order_effect(
 def outliers(values: Iterable[float]) -> list[int]:
     """Indices, ascending, that the generalized extreme Studentized deviate test flags: to be shown, never dropped.
 
-    Rosner's test at 5 % for up to a quarter of the values; without the masking by which two hide each other from Grubbs'
-    test, of which it is the repetition. Nothing is flagged below seven values: it would be most of them.
+    Rosner's test at 5 % for up to a quarter of the values: Grubbs' test repeated, without the masking by which two
+    hide each other from it. Nothing is flagged below seven values: it would be most of them.
     """
     known = _finite(values)
     left = list(range(len(known)))
@@ -269,14 +270,14 @@ def jain_index(values: Iterable[float]) -> float | None:
 
 
 def _finite(values: Iterable[float]) -> list[float]:
-    """The values as floats. Raises MeasurementError on what is not a finite number."""
+    """The values as floats. Raises MeasurementError on what is not a number, or past every quantity of a lab."""
     known: list[float] = []
     for index, value in enumerate(values):
         try:
             number = float(value)
         except OverflowError:
             number = math.inf
-        if not math.isfinite(number):
+        if not abs(number) <= LARGEST:
             raise MeasurementError(f"value {index + 1} is {number}, which is not a number to reckon with")
         known.append(number)
     return known
@@ -293,24 +294,27 @@ def _deviation(values: Sequence[float]) -> float | None:
     """Sample deviation (n-1); None below two values."""
     if len(values) < 2:
         return None
-    try:
-        return exact.stdev(values)
-    except OverflowError as error:
-        raise MeasurementError("the values are too far apart to reckon with") from error
+    return exact.stdev(values)
 
 
-def _mean_variance(group: Summary, unit: float = 1.0) -> float:
-    """Variance of the group's mean, in squares of ``unit``."""
+def _standard_error(group: Summary) -> float:
+    """Of the group's mean."""
     assert group.sd is not None
-    return (group.sd / unit) ** 2 / group.n
+    return group.sd / math.sqrt(group.n)
 
 
-def _welch_degrees(variances: tuple[float, float], counts: tuple[int, int]) -> float:
-    """Degrees of freedom after Welch and Satterthwaite; the variances are those of the means, not both zero."""
-    largest = max(variances)
-    shares = [variance / largest for variance in variances]  # a square of a tiny variance would vanish
-    below = sum(share * share / (n - 1) for share, n in zip(shares, counts, strict=True))
-    return max(sum(shares) ** 2 / below, float(min(counts) - 1))  # not less by rounding
+def _welch_degrees(errors: tuple[float, float], counts: tuple[int, int]) -> float:
+    """Degrees of freedom after Welch and Satterthwaite, of two standard errors, the larger not zero."""
+    largest = max(errors)
+    shares = [(error / largest) ** 2 for error in errors] if largest else [1.0, 0.0]
+    below = math.fsum(share * share / (n - 1) for share, n in zip(shares, counts, strict=True))
+    return max(math.fsum(shares) ** 2 / below, float(min(counts) - 1))  # not less by rounding
+
+
+def _sound(number: float) -> float:
+    if not math.isfinite(number):
+        raise MeasurementError("the values are too far apart to reckon with")
+    return number
 
 
 def _quantile(level: float, degrees: float) -> float:
@@ -322,24 +326,27 @@ def _quantile(level: float, degrees: float) -> float:
 def _common_slope(
     groups: Sequence[tuple[Sequence[float], Sequence[float]]], level: float
 ) -> tuple[float | None, float | None, int | None]:
-    """Least-squares slope shared by groups with a level of their own: slope, half of its interval, degrees of freedom."""
-    spread = shared = 0.0
+    """Least-squares slope shared by groups with a level of their own: slope, half of its interval, degrees."""
     centred: list[tuple[float, float]] = []
     for positions, values in groups:
+        if not values:
+            continue
         middle, mean = exact.mean(positions), exact.mean(values)
         centred += [(x - middle, y - mean) for x, y in zip(positions, values, strict=True)]
-    spread = math.fsum(x * x for x, _ in centred)
-    shared = math.fsum(x * y for x, y in centred)
-    if spread == 0:
+    x_unit = max((abs(x) for x, _ in centred), default=0.0)
+    y_unit = max((abs(y) for _, y in centred), default=0.0) or 1.0
+    if x_unit == 0:
         return None, None, None
-    slope = shared / spread
-    if not (math.isfinite(slope) and math.isfinite(spread)):
-        raise MeasurementError("the values are too far apart to reckon with")
-    degrees = len(centred) - len(groups) - 1
+    scaled = [(x / x_unit, y / y_unit) for x, y in centred]  # squares of what is tiny would vanish
+    unit = y_unit / x_unit
+    spread = math.fsum(x * x for x, _ in scaled)
+    slope = math.fsum(x * y for x, y in scaled) / spread
+    degrees = len(scaled) - len(groups) - 1
     if degrees < 1:
-        return slope, None, None
-    residual = math.fsum((y - slope * x) ** 2 for x, y in centred)
-    return slope, _quantile(level, degrees) * math.sqrt(residual / degrees / spread), degrees
+        return _sound(slope * unit), None, None
+    residual = math.hypot(*(y - slope * x for x, y in scaled))
+    reach = _quantile(level, degrees) * residual / math.sqrt(degrees * spread)
+    return _sound(slope * unit), _sound(reach * unit), degrees
 
 
 def _comparable(

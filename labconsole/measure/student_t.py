@@ -19,7 +19,7 @@ _MAX_STEPS = 200
 
 @lru_cache(maxsize=4096)
 def student_t_quantile(probability: float, degrees: float) -> float:
-    """The t below which a share ``probability`` of the distribution lies. ``degrees`` >= 1, whole or not, may be inf."""
+    """The t below which a share ``probability`` lies. ``degrees`` is at least 1, need not be whole, may be inf."""
     if not 0.0 < probability < 1.0:
         raise ValueError(f"a probability lies between 0 and 1, got {probability!r}")
     if not degrees >= 1.0:
