@@ -77,6 +77,7 @@ class Agent:
         self._lease = Lease()
         self._tasks: Set["asyncio.Task[None]"] = set()
         self._tcpdump: Optional["asyncio.Task[Optional[str]]"] = None
+        self._surroundings: Any = None
         self._quiet = False
         self._held_links: Optional[List[Dict[str, Any]]] = None
         self._last_line_s = self._loop.time()
@@ -102,6 +103,8 @@ class Agent:
             "counters.start": self._counters_start,
             "counters.stop": self._counters_stop,
             "counters.quiet": self._counters_quiet,
+            "drops.read": self._drops_read,
+            "surroundings": self._read_surroundings,
             "generator.prepare": self._generating.prepare,
             "generator.start": self._generating.start,
             "generator.wait": lambda args: self._generating.wait(),
@@ -270,6 +273,23 @@ class Agent:
             self._outlet.send({"event": "links", "links": self._held_links})
             self._held_links = None
         return dict(sent)
+
+    async def _drops_read(self, args: Args) -> Dict[str, Any]:
+        from labconsole.agent import drops
+
+        interfaces = field(args, "interfaces", list)
+        if not all(isinstance(name, str) for name in interfaces):
+            raise WireError("bad_request", "interfaces must be a list of strings")
+        return await drops.read(self._namespaces, interfaces)
+
+    async def _read_surroundings(self, args: Args) -> Dict[str, Any]:
+        if self._surroundings is None:
+            from labconsole.agent.surroundings import Surroundings
+
+            self._surroundings = Surroundings()
+        begin = field(args, "begin", bool)
+        result: Dict[str, Any] = await self._loop.run_in_executor(None, self._surroundings.read, begin)
+        return result
 
     async def _capture_start(self, args: Args) -> Dict[str, Any]:
         namespaces = self._namespaces.to_enter(field(args, "namespace", str, optional=True) or "")

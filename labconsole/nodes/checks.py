@@ -37,6 +37,13 @@ def count(value: Any, where: str) -> int:
     return value
 
 
+def unsigned(value: Any, where: str) -> int:
+    """A count of a driver's, which may use all 64 bits."""
+    if type(value) is not int or not 0 <= value < U64:
+        raise bad(where, "is not a whole number from 0")
+    return value
+
+
 def whole(lowest: int, highest: int) -> Check:
     """A whole number in this range, ends included."""
 

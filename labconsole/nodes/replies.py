@@ -26,9 +26,10 @@ from labconsole.nodes.checks import (
     plain,
     printable,
     sentence,
+    unsigned,
     whole,
 )
-from labconsole.nodes.inbound import LINKS, MAX_CPUS, MAX_STREAMS, RESULTS, check_statistics
+from labconsole.nodes.inbound import LINKS, MAX_CPUS, MAX_NAMESPACES, MAX_STREAMS, RESULTS, check_statistics
 
 MAX_CODE = 64
 MAX_DETAIL_ITEMS = 1000
@@ -44,6 +45,12 @@ MAX_IRQS = 1024
 MAX_IDLE_STATES = 100
 MAX_CAPTURED_STREAMS = 1024
 """As many as an agent counts each for itself."""
+MAX_DRIVER_STATISTICS = 512
+MAX_IP_STATISTICS = 100
+MAX_OWNERS = 20
+MAX_PROCESSES = 1000
+MAX_GUESTS = 256
+MAX_LOGINS = 1000
 MAX_OUTPUT = 1024 * 1024
 """Characters of a program's output: an agent keeps that many bytes."""
 _MAX_DIGITS = 19
@@ -262,6 +269,52 @@ _HEARD = fields(
 _NET_READ = fields({"sysctls": mapping(printable, sentence, MAX_SETTINGS)})
 _TABLE = listed(plain(most=100), MAX_ROUTES)
 
+_QDISC_COUNTS = fields({"drops": count, "requeues": count, "overlimits": count})
+
+
+def _softnet_row(value: Any, where: str) -> list[Any]:
+    if type(value) is not list or len(value) != 4:
+        raise bad(where, "is not a row of 4")
+    return [maybe(count)(value[0], where), *(count(number, where) for number in value[1:])]
+
+
+def _qdisc_row(value: Any, where: str) -> list[Any]:
+    if type(value) is not list or len(value) != 3:
+        raise bad(where, "has a row that is not of 3")
+    return [name(value[0], "an interface"), name(value[1], where), _QDISC_COUNTS(value[2], where)]
+
+
+_DRIVER = mapping(printable, maybe(mapping(printable, unsigned, MAX_DRIVER_STATISTICS)), MAX_INTERFACES)
+_DROPS = fields(
+    {
+        "ip": maybe(mapping(printable, count, MAX_IP_STATISTICS)),
+        "qdiscs": listed(_qdisc_row, MAX_INTERFACES),
+        "driver": _DRIVER,
+    }
+)
+_CPU_SHARES: dict[str, Check] = {"busy_ratio": amount, "interrupt_ratio": amount, "steal_ratio": amount}
+_PROCESS = fields({"pid": count, "name": name, "whose": name, "cpu_s": amount})
+_LOGIN = fields({"user": name, "line": name, "host": maybe(name), "since_wall_s": whole(-(2**31), 2**31 - 1)})
+_WINDOW = fields(
+    {
+        "elapsed_s": amount,
+        "cpu": maybe(fields(_CPU_SHARES)),
+        "hottest": maybe(fields({"cpu": name, **_CPU_SHARES})),
+        "used_s": mapping(printable, amount, MAX_OWNERS),
+        "processes": listed(_PROCESS, MAX_PROCESSES),
+    }
+)
+_SURROUNDINGS: dict[str, Check] = {
+    "monotonic_ns": count,
+    "wall_ns": count,
+    "logins": maybe(listed(_LOGIN, MAX_LOGINS)),
+    "load": maybe(listed(amount, 3)),
+    "cpus": maybe(count),
+    "guests": listed(fields({"name": name, "pid": count}), MAX_GUESTS),
+    "sessions": listed(count, MAX_PROCESSES),
+    "window": maybe(_WINDOW),
+}
+
 
 def _net_read(value: Any, where: str) -> Any:
     # Long tables are there only when they were asked for.
@@ -285,6 +338,14 @@ _CHECKS: dict[str, Check] = {
     "counters.start": fields({}),
     "counters.stop": fields({}),
     "counters.quiet": fields({"samples": count, "missed": count}),
+    "drops.read": fields(
+        {
+            "monotonic_ns": count,
+            "softnet": maybe(listed(_softnet_row, MAX_CPUS)),
+            "namespaces": mapping(printable, _DROPS, MAX_NAMESPACES),
+        }
+    ),
+    "surroundings": fields(_SURROUNDINGS),
     "generator.prepare": fields({"streams": listed(_PREPARED, MAX_STREAMS)}),
     "generator.start": fields({}),
     "generator.wait": fields({"streams": RESULTS}),
