@@ -21,6 +21,7 @@ PACKET_ADD_MEMBERSHIP = 1
 PACKET_MR_PROMISC = 1
 PACKET_OUTGOING = 4
 MAGIC = 0xBE9BE955
+MAGIC_BYTES = struct.pack("!I", MAGIC)
 MAX_FRAMES = 100_000
 """A listener counts marked frames by the dozen; one that hears a whole run stops before it costs anything."""
 MAX_PLACES = 1000
@@ -47,8 +48,8 @@ class Listener:
         program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in _FILTER))
         filter_ = struct.pack("HP", len(_FILTER), ctypes.addressof(program))
         try:
-            # Protocol 0 hears nothing, until the filter is in place and the socket is bound.
-            self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+            kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
+            self._socket = socket.socket(socket.AF_PACKET, kind, socket.htons(ETH_P_IP))
         except PermissionError:
             raise WireError("no_permission", "may not listen on a raw socket; CAP_NET_RAW is needed") from None
         try:
@@ -57,7 +58,6 @@ class Listener:
                 index = socket.if_nametoindex(interface)
                 member = struct.pack("IHH8s", index, PACKET_MR_PROMISC, 0, b"")
                 self._socket.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, member)
-            self._socket.bind(("", ETH_P_IP))
         except OSError as exc:
             self._socket.close()
             raise WireError("no_such_interface", "cannot listen on %s: %s" % (", ".join(interfaces), exc)) from None
@@ -71,10 +71,11 @@ class Listener:
                 frame, origin = self._socket.recvfrom(96)
             except OSError:  # no more for now, or an interface has gone down: silence then speaks for itself
                 return
-            if origin[2] == PACKET_OUTGOING or len(frame) < 42:
+            header = 14 + 4 * (frame[14] & 15) if len(frame) > 14 else 0
+            # What came before the filter was in place has not passed it.
+            if origin[2] == PACKET_OUTGOING or frame[header + 8 : header + 12] != MAGIC_BYTES or frame[23] != 17:
                 continue
             self._frames += 1
-            header = 14 + 4 * (frame[14] & 15)
             key = (
                 str(origin[0]),
                 socket.inet_ntoa(frame[26:30]),

@@ -163,20 +163,23 @@ def icmp() -> Dict[str, Optional[int]]:
     }
 
 
-def management() -> Dict[str, Optional[str]]:
-    """By which interface the SSH session comes in. sudo drops the variable, so the parents are asked too."""
-    address = _ssh_server_address()
-    if address is None:
-        return {"address": None, "interface": None}
+def management() -> Dict[str, Any]:
+    """By which interface the SSH session comes in, and the addresses of all but loopback."""
+    ssh, inward = _ssh_server_address(), None
+    addresses: Dict[str, List[str]] = {}
     with undo.open_route() as route:
         names = {link["index"]: link.get("IFLA_IFNAME") for link in route.get_links()}
         for entry in route.get_addr():
-            if entry.get("IFA_LOCAL", entry.get("IFA_ADDRESS")) == address:
-                return {"address": address, "interface": names.get(entry["index"])}
-    return {"address": address, "interface": None}
+            name, address = names.get(entry["index"]), entry.get("IFA_LOCAL") or entry.get("IFA_ADDRESS")
+            if address == ssh:
+                inward = name
+            if name is not None and name != "lo" and not str(address).startswith("fe80:"):
+                addresses.setdefault(name, []).append(address)
+    return {"address": ssh, "interface": inward, "addresses": addresses}
 
 
 def _ssh_server_address() -> Optional[str]:
+    """Where the SSH server was reached. sudo drops the variable that says it, so the parents are asked too."""
     pid = os.getpid()
     for _ in range(12):
         try:

@@ -246,7 +246,13 @@ _SURVEY = fields(
         "iptables": listed(name, MAX_FEATURES),
         "leftovers": listed(fields({"kind": name, "name": sentence}), MAX_LISTED),
         "load": maybe(listed(amount, 3)),
-        "management": fields({"address": maybe(name), "interface": maybe(name)}),
+        "management": fields(
+            {
+                "address": maybe(name),
+                "interface": maybe(name),
+                "addresses": mapping(printable, listed(name, MAX_LISTED), MAX_INTERFACES),
+            }
+        ),
         "memory": fields({"total_bytes": maybe(count), "available_bytes": maybe(count)}),
         "namespaces": listed(name, MAX_LISTED),
         "pktgen_devices": listed(name, MAX_INTERFACES),
