@@ -1,0 +1,139 @@
+"""Two runs side by side: every quantity of both, and whether it differs. Pure; a screen or a report formats the values.
+
+What was asked and what came out is listed whole; of what was found on the nodes (environment, counters of influences)
+only what differs, since that is long and mostly the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from labconsole.model.record import RunRecord, StreamRecord
+
+Kind = Literal["text", "packets", "pps", "bps", "ratio", "seconds", "bytes", "count"]
+
+VOLATILE = frozenset({"load", "uptime_s", "clock_error_ns", "clock_offset_ns", "round_trip_s", "network_namespace"})
+"""Of a node's facts: what is another number every time. Told, but no difference between two set-ups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One quantity of both runs. ``expected`` marks differences that two runs of one set-up have as well."""
+
+    section: str
+    label: str
+    left: Any
+    right: Any
+    kind: Kind = "text"
+    expected: bool = False
+
+    @property
+    def differs(self) -> bool:
+        """True when the two are not the same, None on one side included."""
+        return bool(self.left != self.right)
+
+    @property
+    def change(self) -> float | None:
+        """The right one as a share more (or less) than the left one, for quantities where that makes sense."""
+        if self.kind in ("text", "ratio") or not self.left or self.right is None:
+            return None
+        return float(self.right / self.left - 1)
+
+
+def compare(left: RunRecord, right: RunRecord) -> list[Pair]:
+    """What two runs have in common and where they differ, section by section."""
+    pairs = [*_asked(left, right), *_result(left, right)]
+    pairs += _streams(left, right)
+    for section, a, b in (
+        ("Background load", left.background, right.background),
+        ("Influences", list(left.influences), list(right.influences)),
+        ("Environment", left.environment, right.environment),
+    ):
+        pairs += _different(section, a, b)
+    return pairs
+
+
+def _asked(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
+    kinds: dict[str, Kind] = {"frame_size_bytes": "bytes", "sources": "count", "duration_s": "seconds"}
+    for name in type(left.requested).model_fields:
+        a, b = getattr(left.requested, name), getattr(right.requested, name)
+        kind = kinds.get(name, "text")
+        if name == "target_bps" and "max" not in (a, b):
+            kind = "bps"
+        yield Pair("Asked", name.removesuffix("_bytes").removesuffix("_bps").removesuffix("_s"), a, b, kind)
+    for name in ("testbed", "testbed_fingerprint", "operator", "labconsole_version"):
+        yield Pair("Asked", name, getattr(left, name), getattr(right, name))
+    plans = [None if r.plan is None else f"{r.plan.name} {r.plan.hash}" for r in (left, right)]
+    yield Pair("Asked", "plan", *plans)
+    yield Pair("Asked", "started", left.started_at, right.started_at, expected=True)
+
+
+def _result(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
+    yield Pair("Result", "verdict", left.verdict.status, right.verdict.status)
+    codes = [", ".join(dict.fromkeys(reason.code for reason in r.verdict.reasons)) or None for r in (left, right)]
+    yield Pair("Result", "reasons", *codes)
+    yield from _quantities("Result", left.total, right.total, expected=True)
+    failures = [None if r.failure is None else r.failure.message for r in (left, right)]
+    yield Pair("Result", "failure", *failures)
+
+
+def _quantities(section: str, left: Any, right: Any, *, expected: bool) -> Iterator[Pair]:
+    """Rates and counts: never exactly the same twice."""
+    names: tuple[tuple[str, Kind], ...] = (
+        ("offered_packets", "packets"), ("offered_pps", "pps"), ("offered_bps", "bps"), ("measured_packets", "packets"),
+        ("measured_pps", "pps"), ("measured_bps", "bps"), ("loss_packets", "packets"), ("loss_ratio", "ratio"),
+    )  # fmt: skip
+    for name, kind in names:
+        quantity = name.rpartition("_")[0]
+        loss = quantity == "loss"
+        yield Pair(section, quantity, getattr(left, name), getattr(right, name), kind, expected=expected and not loss)
+
+
+def _streams(left: RunRecord, right: RunRecord) -> list[Pair]:
+    ours = {stream.name: stream for stream in left.streams}
+    theirs = {stream.name: stream for stream in right.streams}
+    pairs: list[Pair] = []
+    for name in [*ours, *(name for name in theirs if name not in ours)]:
+        a, b, section = ours.get(name), theirs.get(name), f"Stream {name}"
+        if a is None or b is None:
+            pairs.append(Pair(section, "stream", *("there" if s is not None else None for s in (a, b))))
+            continue
+        for field, kind in (("generator", "text"), ("generator_version", "text"), ("delay_ns", "count")):
+            pairs.append(Pair(section, field, getattr(a, field), getattr(b, field), kind))  # type: ignore[arg-type]
+        pairs += _quantities(section, a, b, expected=True)
+        pairs.append(Pair(section, "measured by", a.measured_from, b.measured_from))
+        pairs += _lost_where(section, a, b)
+    return pairs
+
+
+def _lost_where(section: str, a: StreamRecord, b: StreamRecord) -> Iterator[Pair]:
+    """Loss by hop, of the hops at which either lost something."""
+    ours = {hop.hop: hop.lost_packets for hop in a.ledger}
+    theirs = {hop.hop: hop.lost_packets for hop in b.ledger}
+    for hop in [*ours, *(hop for hop in theirs if hop not in ours)]:
+        if ours.get(hop) or theirs.get(hop):
+            yield Pair(section, f"lost before {hop}", ours.get(hop), theirs.get(hop), "packets")
+    if a.unplaced_packets or b.unplaced_packets:
+        yield Pair(section, "lost, unplaced", a.unplaced_packets, b.unplaced_packets, "packets")
+
+
+def _different(section: str, left: Any, right: Any) -> Iterator[Pair]:
+    ours, theirs = dict(_flat(left)), dict(_flat(right))
+    for path in [*ours, *(path for path in theirs if path not in ours)]:
+        pair = Pair(section, path, ours.get(path), theirs.get(path), expected=path.split(".")[-1] in VOLATILE)
+        if pair.differs:
+            yield pair
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted path, value) of everything in nested JSON; a list of plain values is one value."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple) and any(isinstance(inner, dict | list) for inner in value):
+        for index, inner in enumerate(value):
+            yield from _flat(inner, f"{path}.{index}" if path else str(index))
+    elif value is not None:
+        yield path or "all", ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
