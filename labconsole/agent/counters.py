@@ -195,6 +195,7 @@ class Counters:
         self._kept: Optional[List[Sample]] = None
         self._kept_bytes = 0
         self._kept_missed = 0
+        self._held = False
 
     def follow_namespaces(self, leaving: Optional[str] = None) -> None:
         """Open a socket for each namespace that has none, close those of namespaces that are gone or ``leaving``."""
@@ -227,14 +228,30 @@ class Counters:
             raise wire.WireError("bad_request", "interval_s must be from 0.001 to 3600, got %g" % interval_s)
         self.stop()
         self._interval_s = interval_s
-        self._due_s = self._loop.time()
         self._missed = 0
-        self._timer = self._loop.call_at(self._due_s, self._tick)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._held and self._timer is None and self._interval_s:
+            self._due_s = self._loop.time()
+            self._timer = self._loop.call_at(self._due_s, self._tick)
 
     def stop(self) -> None:
+        self._interval_s = 0.0
+        self._cancel()
+
+    def _cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def hold(self, held: bool) -> None:
+        """Take no samples at all while ``held``: somebody else measures here. They are not missed, but not wanted."""
+        self._held = held
+        if held:
+            self._cancel()
+        else:
+            self._schedule()
 
     def close(self) -> None:
         self.stop()

@@ -1,7 +1,7 @@
-"""The few system calls that Python 3.9 has no function for: prctl, setns, unshare and mount, by ctypes.
+"""The few system calls that Python 3.9 has no function for: prctl, setns, unshare, mount, inotify, by ctypes.
 
-All of them act on the calling thread. ``in_namespace`` uses that: a thread of its own enters a network namespace, does
-one piece of work there and ends, so the rest of the agent never leaves its own namespace.
+The first four act on the calling thread. ``in_namespace`` uses that: a thread of its own enters a network namespace,
+does one piece of work there and ends, so the rest of the agent never leaves its own namespace.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ctypes
 import os
 import struct
 import threading
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWNET = 0x40000000
@@ -19,6 +19,8 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_SECCOMP = 22
 SECCOMP_MODE_FILTER = 2
 MS_PRIVATE_RECURSIVE = 0x44000
+IN_MODIFY = 0x2
+IN_CLOSE_WRITE = 0x8
 
 # Resolved once and before any fork: looking a symbol up between fork and exec could wait for a lock of the loader's.
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -26,6 +28,8 @@ _prctl = _libc.prctl
 _setns = _libc.setns
 _unshare = _libc.unshare
 _mount = _libc.mount
+_inotify_init1 = _libc.inotify_init1
+_inotify_add_watch = _libc.inotify_add_watch
 
 
 def _check(result: int, what: str) -> None:
@@ -107,6 +111,20 @@ def unshare(flags: int) -> None:
 
 def mount(source: Optional[bytes], target: bytes, kind: Optional[bytes], flags: int) -> None:
     _check(_mount(source, target, kind, flags, None), "cannot mount on %s" % target.decode("ascii", "replace"))
+
+
+def watch_files(directories: Sequence[str]) -> int:
+    """A descriptor that becomes readable when a file in one of these is written to, or closed by who could write."""
+    descriptor = int(_inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+    _check(min(descriptor, 0), "cannot watch files")
+    for path in directories:
+        watch = int(_inotify_add_watch(descriptor, os.fsencode(path), IN_MODIFY | IN_CLOSE_WRITE))
+        try:
+            _check(min(watch, 0), "cannot watch %s" % path)
+        except OSError:
+            os.close(descriptor)
+            raise
+    return descriptor
 
 
 def in_namespace(descriptor: Optional[int], work: Callable[[], Any]) -> Any:

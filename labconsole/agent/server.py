@@ -22,7 +22,7 @@ from labconsole.agent.counters import Counters
 from labconsole.agent.execute import Executor
 from labconsole.agent.generating import Generating
 from labconsole.agent.keeper import Journal
-from labconsole.agent.lease import Lease
+from labconsole.agent.leasing import Leasing
 from labconsole.agent.links import Links
 from labconsole.agent.namespaces import Namespaces
 from labconsole.agent.pipes import Inlet, Outlet
@@ -74,7 +74,13 @@ class Agent:
         self._executor = Executor()
         self._listening: Any = None
         self._generating = Generating(journal, self._outlet.send, self._outlet.offer, time.monotonic_ns)
-        self._lease = Lease()
+        self._leasing = Leasing(
+            self._outlet.send,
+            stop_traffic=self._stop_traffic,
+            undo=self._undo_for_another,
+            keep_still=self._keep_still,
+        )
+        self._others_window = False
         self._tasks: Set["asyncio.Task[None]"] = set()
         self._tcpdump: Optional["asyncio.Task[Optional[str]]"] = None
         self._surroundings: Any = None
@@ -97,8 +103,10 @@ class Agent:
             "listen.start": self._listen_start,
             "listen.read": self._listen_read,
             "listen.stop": self._listen_stop,
-            "lease.take": self._lease_take,
-            "lease.release": self._lease_release,
+            "lease.take": self._leasing.take,
+            "lease.read": self._leasing.read,
+            "lease.watch": self._leasing.watch,
+            "lease.release": self._leasing.release,
             "counters.read": self._counters_read,
             "counters.start": self._counters_start,
             "counters.stop": self._counters_stop,
@@ -166,6 +174,7 @@ class Agent:
                 args = {}
             if not isinstance(args, dict):
                 raise WireError("bad_request", "args must be an object, got %s" % type(args).__name__)
+            self._leasing.refuse_if_lost(str(op))
             reply = {"id": number, "ok": await operation(args)}
         except WireError as exc:
             error: Dict[str, Any] = {"code": exc.code, "message": exc.message}
@@ -245,13 +254,6 @@ class Agent:
         result: Dict[str, Any] = await self._loop.run_in_executor(None, linux.in_namespace, namespace, work)
         return result
 
-    async def _lease_take(self, args: Args) -> Dict[str, Any]:
-        return self._lease.take(field(args, "owner", str), field(args, "purpose", str))
-
-    async def _lease_release(self, args: Args) -> Dict[str, Any]:
-        self._lease.release()
-        return {}
-
     async def _counters_read(self, args: Args) -> Dict[str, Any]:
         return self._counters.read()
 
@@ -265,14 +267,18 @@ class Agent:
 
     async def _counters_quiet(self, args: Args) -> Dict[str, Any]:
         self._quiet = field(args, "on", bool)
+        self._leasing.mark_quiet(self._quiet)
         if self._quiet:
             self._counters.quiet_on()
             return {"samples": 0, "missed": 0}
         sent = await self._counters.quiet_off()
+        self._send_held_links()
+        return dict(sent)
+
+    def _send_held_links(self) -> None:
         if self._held_links is not None:
             self._outlet.send({"event": "links", "links": self._held_links})
             self._held_links = None
-        return dict(sent)
 
     async def _drops_read(self, args: Args) -> Dict[str, Any]:
         from labconsole.agent import drops
@@ -359,10 +365,31 @@ class Agent:
         self._links.follow_namespaces(leaving)
 
     def _links_changed(self, links: List[Dict[str, Any]]) -> None:
-        if self._quiet:
+        if self._quiet or self._others_window:
             self._held_links = links
         else:
             self._outlet.send({"event": "links", "links": links})
+
+    def _keep_still(self, still: bool) -> None:
+        """Another session counts on this node: no sample is taken and nothing is said unasked until it has ended."""
+        self._others_window = still
+        self._counters.hold(still)
+        if not still:
+            self._send_held_links()
+
+    async def _stop_traffic(self) -> None:
+        try:
+            await self._generating.stop()
+        except WireError as exc:
+            if exc.code != "not_prepared":
+                self.notice(exc.code, exc.message)
+
+    async def _undo_for_another(self) -> None:
+        for what, step in (("stopping the generator", self._generating.abandon), ("undoing changes", self._undo)):
+            try:
+                await step()
+            except Exception as exc:  # noqa: BLE001 - whatever fails, the node is not ours any more
+                self._bug(what, exc)
 
     def _capture_died(self, name: str, message: str) -> None:
         self._outlet.send({"event": "capture.died", "capture": name, "message": message})
@@ -410,7 +437,7 @@ class Agent:
                 self._failed.append(self._bug(what, exc))
         self._links.close()
         self._counters.close()
-        self._lease.release()
+        self._leasing.close()
 
     async def _undo(self) -> None:
         self._failed += await self._tuner.undo(None)

@@ -178,6 +178,16 @@ RESULTS = listed(
 )
 """What the streams of a generator have come to."""
 
+HOLDER: dict[str, Check] = {
+    "owner": maybe(sentence),
+    "purpose": maybe(sentence),
+    "observe": maybe(name),
+    "quiet": maybe(flag),
+    "since_wall_ns": maybe(count),
+    "until_wall_ns": maybe(count),
+}
+"""Who holds a lease, as far as that is said."""
+
 _PROGRESS = listed(fields({"stream": name, "sent_packets": maybe(count), "errors": maybe(count)}), MAX_STREAMS)
 
 _CHECKS: dict[str, Check] = {
@@ -186,5 +196,7 @@ _CHECKS: dict[str, Check] = {
     "generator": fields({"event": name, "monotonic_ns": count, "streams": _PROGRESS}),
     "generator.done": fields({"event": name, "streams": RESULTS}),
     "capture.died": fields({"event": name, "capture": name, "message": sentence}),
+    "lease": fields({"event": name, "holder": maybe(fields(HOLDER)), "quiet": flag}),
+    "lease_lost": fields({"event": name, "by": sentence, "purpose": sentence}),
     "notice": fields({"event": name, "code": name, "message": sentence}),
 }

@@ -17,6 +17,7 @@ from labconsole.nodes.checks import (
     bad,
     count,
     fields,
+    finite,
     flag,
     lines,
     listed,
@@ -29,7 +30,7 @@ from labconsole.nodes.checks import (
     unsigned,
     whole,
 )
-from labconsole.nodes.inbound import LINKS, MAX_CPUS, MAX_NAMESPACES, MAX_STREAMS, RESULTS, check_statistics
+from labconsole.nodes.inbound import HOLDER, LINKS, MAX_CPUS, MAX_NAMESPACES, MAX_STREAMS, RESULTS, check_statistics
 
 MAX_CODE = 64
 MAX_DETAIL_ITEMS = 1000
@@ -117,7 +118,28 @@ _SEQUENCE = fields(
     }
 )
 _GAPS = fields({"min": count, "mean": amount, "p50": count, "p99": count, "max": count})
-_CAPTURED_STREAM = fields(
+_SIGNED = whole(-S64, S64 - 1)
+_VARIATION = {"p50": count, "p99": count, "p999": count, "max": count}
+_DELAY = fields(
+    {
+        "packets": count,
+        "pair_every_packets": count,
+        "raw_ns": fields(
+            {"min": _SIGNED, "mean": finite, "p50": _SIGNED, "p99": _SIGNED, "p999": _SIGNED, "max": _SIGNED}
+        ),
+        "pdv_ns": fields(_VARIATION),
+        "ipdv_ns": maybe(fields({"mean": amount, **_VARIATION})),
+    }
+)
+_SPACING = fields(
+    {
+        "packets": count,
+        "gap_ns": _GAPS,
+        "burst_packets": count,
+        "peak_packets": fields({"1": maybe(count), "10": maybe(count), "100": maybe(count)}),
+    }
+)
+_COUNTED_STREAM = fields(
     {
         "source_ip": name,
         "sink_ip": name,
@@ -136,6 +158,16 @@ _CAPTURED_STREAM = fields(
         "frame_bps": maybe(amount),
     }
 )
+
+
+def _captured_stream(value: Any, where: str) -> Any:
+    if type(value) is not dict:
+        raise bad(where, "is not an object")
+    known = {"delay": maybe(_DELAY), "delay_error": maybe(sentence), "spacing": maybe(_SPACING)}
+    timing = {key: check(value.pop(key), key) for key, check in known.items() if key in value}
+    return {**_COUNTED_STREAM(value, where), **timing}
+
+
 _ANALYSIS = fields(
     {
         "format": name,
@@ -154,7 +186,7 @@ _ANALYSIS = fields(
         "untimed_packets": count,
         "pps": maybe(amount),
         "frame_bps": maybe(amount),
-        "streams": listed(_CAPTURED_STREAM, MAX_CAPTURED_STREAMS),
+        "streams": listed(_captured_stream, MAX_CAPTURED_STREAMS),
     }
 )
 _PREPARED = fields(
@@ -338,7 +370,9 @@ _CHECKS: dict[str, Check] = {
     "listen.start": fields({}),
     "listen.read": _HEARD,
     "listen.stop": _HEARD,
-    "lease.take": fields({"since_wall_ns": count}),
+    "lease.take": fields({"since_wall_ns": count, "taken_from": maybe(fields(HOLDER))}),
+    "lease.read": fields({"holder": maybe(fields({**HOLDER, "own": flag}))}),
+    "lease.watch": fields({}),
     "lease.release": fields({}),
     "counters.read": fields({"monotonic_ns": count, "wall_ns": count, "namespaces": _statistics}),
     "counters.start": fields({}),

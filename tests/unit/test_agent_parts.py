@@ -111,8 +111,11 @@ def test_only_real_logins_are_read_from_utmp() -> None:
 
 def test_who_holds_a_node_is_one_sentence() -> None:
     holder = {"owner": "anna@a", "purpose": "plan dedicated", "since_wall_ns": 1_700_000_000_000_000_000}
-    assert lease._held(holder).message == "anna@a has this node since 2023-11-14 22:13:20 UTC for plan dedicated"
-    assert lease._held({}).message == "another session has this node"
+    assert lease.held_by(holder).message == "anna@a has this node since 2023-11-14 22:13:20 UTC for plan dedicated"
+    until = {**holder, "until_wall_ns": 1_700_000_600_000_000_000}
+    sentence = "anna@a has this node since 2023-11-14 22:13:20 UTC, until about 2023-11-14 22:23:20 UTC, for plan dedicated"
+    assert lease.held_by(until).message == sentence
+    assert lease.held_by({}).message == "another session has this node"
 
 
 def test_promises_are_kept_in_reverse_and_by_owner() -> None:

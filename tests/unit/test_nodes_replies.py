@@ -67,11 +67,17 @@ NET = {
     "routes": [{"destination": "0.0.0.0/0", "interface": "eth0", "gateway": "10.0.0.1"}],
     "neighbours": [{"address": "10.0.0.1", "mac": None, "interface": "eth0", "permanent": False}],
 }  # fmt: skip
+HOLDER = {
+    "owner": "anna@a", "purpose": "raw", "observe": "quiet", "quiet": False, "since_wall_ns": 1, "until_wall_ns": None,
+}  # fmt: skip
 REAL: list[tuple[str, dict[str, Any]]] = [
     ("ping", {"monotonic_ns": 3598108540456, "wall_ns": 1795231738825028642}),
     ("facts", FACTS),
     ("links", {"links": [LINK, {**LINK, "pause": {"autoneg": True, "rx": False, "tx": False}, "master": "br0"}]}),
-    ("lease.take", {"since_wall_ns": 1795231739797953520}),
+    ("lease.take", {"since_wall_ns": 1795231739797953520, "taken_from": None}),
+    ("lease.take", {"since_wall_ns": 1795231739797953520, "taken_from": HOLDER}),
+    ("lease.read", {"holder": {**HOLDER, "own": True}}),
+    ("lease.watch", {}),
     ("lease.release", {}),
     ("counters.read", COUNTERS),
     ("counters.start", {}),

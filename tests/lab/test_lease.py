@@ -1,0 +1,167 @@
+"""Two agents on one node: who holds it, how it is taken over, and how an agent that only looks keeps still."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from agent_harness import AgentProcess, Net, eventually
+
+Start = Callable[..., AgentProcess]
+
+
+@pytest.fixture
+def net() -> Iterator[Net]:
+    made = Net()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def start(net: Net) -> Iterator[Start]:
+    started: list[AgentProcess] = []
+
+    def begin() -> AgentProcess:
+        started.append(AgentProcess(net))
+        return started[-1]
+
+    yield begin
+    for agent in started:
+        if agent.popen.poll() is None:
+            os.kill(agent.hello["pid"], signal.SIGCONT)
+        agent.close()
+
+
+def take(agent: AgentProcess, owner: str = "anna@a", **more: object) -> dict:
+    return agent.ok("lease.take", owner=owner, purpose=f"the plan of {owner}", **more)
+
+
+def test_a_lease_says_who_since_when_until_when_and_what_for(start: Start) -> None:
+    first, second = start(), start()
+    assert first.ok("lease.read")["holder"] is None
+    before = time.time_ns()
+    assert take(first, left_s=60, observe="quiet")["taken_from"] is None
+    own, seen = first.ok("lease.read")["holder"], second.ok("lease.read")["holder"]
+    assert (own.pop("own"), seen.pop("own")) == (True, False)
+    assert own == seen
+    assert (seen["owner"], seen["purpose"], seen["observe"]) == ("anna@a", "the plan of anna@a", "quiet")
+    assert before <= seen["since_wall_ns"] <= time.time_ns()
+    assert seen["until_wall_ns"] > seen["since_wall_ns"] + 50e9
+    take(first, left_s=None)  # renewed: nothing is known of its end any more
+    renewed = second.ok("lease.read")["holder"]
+    assert (renewed["since_wall_ns"], renewed["until_wall_ns"]) == (seen["since_wall_ns"], None)
+    first.ok("lease.release")
+    assert second.ok("lease.read")["holder"] is None
+
+
+def test_the_loser_of_a_lease_is_told_and_its_changes_are_undone_before_the_taker_has_it(
+    net: Net, start: Start
+) -> None:
+    net.pair("a0", "b0")
+    first, second = start(), start()
+    take(first)
+    first.ok("net.apply", token="t", changes=[{"do": "sysctl", "name": "net.ipv4.conf.a0.forwarding", "value": "1"}])
+    wanted = second.post("lease.take", owner="ben@b", purpose="a look", take_over=True)
+    lost = first.event("lease_lost")
+    assert (lost["by"], lost["purpose"]) == ("ben@b", "a look")
+    refused = first.error("generator.prepare", streams=[])
+    assert refused["code"] == "lease_lost"
+    assert refused["message"] == "ben@b took this node over for a look"
+    assert first.ok("exec", argv=["true"], timeout_s=5)["exit_status"] == 0  # to restore a platform
+    first.ok("net.undo", token=None)
+    first.ok("lease.release")
+    taken = second.reply(wanted)["ok"]
+    assert taken["taken_from"]["owner"] == "anna@a"
+    assert second.ok("lease.read")["holder"]["own"] is True
+    held = first.error("lease.take", owner="anna@a", purpose="again")
+    assert held["code"] == "lease_held" and held["message"].startswith("ben@b has this node since")
+
+
+def test_a_console_that_does_not_give_back_loses_all_the_same(net: Net, start: Start) -> None:
+    net.pair("a0", "b0")
+    first, second = start(), start()
+    take(first)
+    first.ok("net.apply", token="t", changes=[{"do": "sysctl", "name": "net.ipv4.conf.a0.forwarding", "value": "1"}])
+    assert take(second, "ben@b", take_over=True)["taken_from"]["owner"] == "anna@a"
+    assert net.read_sysctl("ipv4/conf/a0/forwarding") == "0"
+    for op, args in (("exec", {"argv": ["true"], "timeout_s": 5}), ("net.apply", {"token": "t", "changes": []})):
+        assert first.error(op, **args)["code"] == "lease_lost"
+    first.ok("lease.release")  # seen: from here on it may look around again
+    assert first.ok("exec", argv=["true"], timeout_s=5)["exit_status"] == 0
+
+
+def test_a_frozen_holder_is_killed_and_its_keeper_undoes_what_it_did(net: Net, start: Start) -> None:
+    net.pair("a0", "b0")
+    first, second = start(), start()
+    take(first)
+    first.ok("net.apply", token="t", changes=[{"do": "sysctl", "name": "net.ipv4.conf.a0.forwarding", "value": "1"}])
+    os.kill(first.popen.pid, signal.SIGSTOP)
+    os.kill(first.hello["pid"], signal.SIGSTOP)
+    assert take(second, "ben@b", take_over=True)["taken_from"]["owner"] == "anna@a"
+    assert net.read_sysctl("ipv4/conf/a0/forwarding") == "0"
+    assert first.popen.wait(5) != 0
+
+
+def test_what_holds_the_lock_and_is_no_agent_is_not_killed(net: Net, start: Start) -> None:
+    first, second = start(), start()
+    take(first)
+    path = second.error("lease.take", owner="ben@b", purpose="a look")["detail"]["path"]
+    first.ok("lease.release")
+    argv = [*net.prefix, "flock", "--no-fork", path, "sh", "-c", "echo; exec sleep 60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as squatter:
+        assert squatter.stdout is not None and squatter.stdout.readline()
+        refused = second.error("lease.take", owner="ben@b", purpose="a look", take_over=True)
+        assert refused["code"] == "lease_stuck", refused
+        assert squatter.poll() is None
+        squatter.kill()
+
+
+def test_an_agent_that_only_looks_keeps_still_while_another_counts(net: Net, start: Start) -> None:
+    net.pair("a0", "b0")
+    measuring, watching = start(), start()
+    watching.ok("lease.watch", on=True)
+    assert watching.event("lease")["holder"] is None
+    watching.ok("counters.start", interval_s=0.02)
+    watching.event("counters")
+    take(measuring, left_s=10)
+    told = watching.event("lease")
+    assert (told["holder"]["owner"], told["quiet"]) == ("anna@a", False)
+    measuring.ok("counters.start", interval_s=0.02)
+    measuring.ok("counters.quiet", on=True)
+    assert watching.event("lease")["quiet"] is True
+    watching.ok("ping")
+    watching.events.clear()
+    before = cpu_and_switches(watching.hello["pid"])
+    time.sleep(0.5)  # the window: 25 samples if it took any
+    assert cpu_and_switches(watching.hello["pid"]) == before
+    watching.ok("ping")
+    assert watching.events == []
+    measuring.ok("counters.quiet", on=False)
+    assert watching.event("lease")["quiet"] is False
+    assert watching.event("counters")["missed"] == 0
+    os.kill(measuring.hello["pid"], signal.SIGKILL)
+    assert watching.event("lease")["holder"] is None
+
+
+def test_a_watcher_of_a_holder_that_dies_in_its_window_looks_again(net: Net, start: Start) -> None:
+    net.pair("a0", "b0")
+    measuring, watching = start(), start()
+    watching.ok("lease.watch", on=True)
+    watching.ok("counters.start", interval_s=0.02)
+    take(measuring)
+    measuring.ok("counters.quiet", on=True)
+    eventually(lambda: watching.event("lease")["quiet"], "the watcher keeps still")
+    os.kill(measuring.hello["pid"], signal.SIGKILL)
+    assert watching.event("lease")["holder"] is None
+    watching.events.clear()
+    watching.event("counters")
+
+
+def cpu_and_switches(pid: int) -> list[str]:
+    """How often the process was on a CPU."""
+    with open(f"/proc/{pid}/status") as status:
+        return [line for line in status if "ctxt_switches" in line]
