@@ -66,17 +66,17 @@ def _asked(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
     for name in ("testbed", "testbed_fingerprint", "operator", "labconsole_version"):
         yield Pair("Asked", name, getattr(left, name), getattr(right, name))
     plans = [None if r.plan is None else f"{r.plan.name} {r.plan.hash}" for r in (left, right)]
-    yield Pair("Asked", "plan", *plans)
+    yield Pair("Asked", "plan", plans[0], plans[1])
     yield Pair("Asked", "started", left.started_at, right.started_at, expected=True)
 
 
 def _result(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
     yield Pair("Result", "verdict", left.verdict.status, right.verdict.status)
     codes = [", ".join(dict.fromkeys(reason.code for reason in r.verdict.reasons)) or None for r in (left, right)]
-    yield Pair("Result", "reasons", *codes)
+    yield Pair("Result", "reasons", codes[0], codes[1])
     yield from _quantities("Result", left.total, right.total, expected=True)
     failures = [None if r.failure is None else r.failure.message for r in (left, right)]
-    yield Pair("Result", "failure", *failures)
+    yield Pair("Result", "failure", failures[0], failures[1])
 
 
 def _quantities(section: str, left: Any, right: Any, *, expected: bool) -> Iterator[Pair]:
@@ -98,7 +98,9 @@ def _streams(left: RunRecord, right: RunRecord) -> list[Pair]:
     for name in [*ours, *(name for name in theirs if name not in ours)]:
         a, b, section = ours.get(name), theirs.get(name), f"Stream {name}"
         if a is None or b is None:
-            pairs.append(Pair(section, "stream", *("there" if s is not None else None for s in (a, b))))
+            pairs.append(
+                Pair(section, "stream", "there" if a is not None else None, "there" if b is not None else None)
+            )
             continue
         for field, kind in (("generator", "text"), ("generator_version", "text"), ("delay_ns", "count")):
             pairs.append(Pair(section, field, getattr(a, field), getattr(b, field), kind))  # type: ignore[arg-type]
