@@ -58,6 +58,15 @@ def build_parser() -> argparse.ArgumentParser:
     )
     runs.add_argument("text", nargs="?", help='note: what to write on the run ("" removes it); without: show the note')
     runs.add_argument("--limit", type=int, default=20, metavar="N", help="list: newest N runs (default: 20)")
+    report = commands.add_parser(
+        "report",
+        help="figures, tables and a page for a reviewer, from the saved runs",
+        parents=[common, stored, machine],
+    )
+    report.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: ./report; --json: nowhere)")
+    report.add_argument("--plan", action="append", metavar="NAME", help="runs of this plan only; may be given again")
+    report.add_argument("--platforms", type=_names, metavar="A,B", help="these platforms only")
+    report.add_argument("--testbed", metavar="NAME", help="runs of this testbed only")
     commands.add_parser(
         "verify", help="recompute every derived number of the saved runs", parents=[common, stored, machine]
     )
@@ -66,6 +75,10 @@ def build_parser() -> argparse.ArgumentParser:
     analyze = commands.add_parser("analyze", help="count a capture the way a trial does", parents=[common, machine])
     analyze.add_argument("file", type=Path, help="pcap or pcapng")
     return parser
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in (part.strip() for part in text.split(",")) if name]
 
 
 def _add_lab(commands: Any, common: argparse.ArgumentParser, machine: argparse.ArgumentParser) -> None:
@@ -160,6 +173,10 @@ def _dispatch(args: argparse.Namespace) -> int:
         return _analyze(args)
     if command == "schema":
         return _schema(args)
+    if command == "report":
+        from labconsole import report_command
+
+        return report_command.report(args)
     if command == "verify":
         from labconsole import verification
 

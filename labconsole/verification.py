@@ -15,7 +15,8 @@ def verify(args: argparse.Namespace) -> int:
     """``labconsole verify``: 0 when every number follows from its counts, 1 when one does not or cannot be read."""
     from labconsole.store import open_store
 
-    runs, numbers, unreadable = 0, 0, []
+    runs, numbers = 0, 0
+    unreadable: list[StoreError] = []
     with open_store(args.store, write=False) as store:
         for record in store.iterate(unreadable=unreadable.append):
             runs += 1

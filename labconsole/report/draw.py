@@ -1,0 +1,127 @@
+"""Figures as SVG, PDF and PNG by matplotlib, which is an extra: ``pip install 'labconsole[report]'``.
+
+Okabe and Ito's eight colours are told apart by colour-blind readers; markers, line styles and hatches tell the curves
+apart in grey as well. Nothing in a file says when it was made: the same runs give the same bytes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labconsole.errors import ConfigError
+from labconsole.report.figures import Figure, Mark, Panel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#999999")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+DASHES = ("-", "--", "-.", ":")
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "***")
+FORMATS = ("svg", "pdf", "png")
+
+
+def require_matplotlib() -> Any:
+    """matplotlib with a canvas that needs no screen. Raises ConfigError naming what to install."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise ConfigError("figures need matplotlib: pip install 'labconsole[report]'") from None
+    matplotlib.use("agg")
+    return matplotlib
+
+
+def save(figure: Figure, directory: Path, formats: tuple[str, ...] = FORMATS) -> list[Path]:
+    """Draw one figure into ``directory/NAME.{svg,pdf,png}``; returns the files."""
+    matplotlib = require_matplotlib()
+    from matplotlib import pyplot
+
+    style = {"svg.hashsalt": "labconsole", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3, "hatch.linewidth": 0.5}
+    with matplotlib.rc_context(style):
+        columns = min(2, len(figure.panels))
+        rows = -(-len(figure.panels) // columns)
+        canvas, grid = pyplot.subplots(
+            rows, columns, figsize=(4.2 * columns, 3.0 * rows + 0.5), squeeze=False, layout="constrained"
+        )
+        axes = list(grid.flat)
+        for panel, ax in zip(figure.panels, axes, strict=False):
+            (_curves if figure.kind == "curves" else _bars)(figure, panel, ax)
+        for ax in axes[len(figure.panels) :]:
+            ax.remove()
+        handles: dict[str, Any] = {}
+        for ax in axes[: len(figure.panels)]:
+            for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+                handles.setdefault(label, handle)
+        canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, len(handles) or 1))
+        canvas.suptitle(figure.title)
+        files = []
+        for suffix in formats:
+            path = directory / f"{figure.name}.{suffix}"
+            canvas.savefig(path, dpi=200, metadata=_no_date(suffix))
+            files.append(path)
+        pyplot.close(canvas)
+    return files
+
+
+def _no_date(suffix: str) -> dict[str, None]:
+    return {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix, {})
+
+
+def _labels(figure: Figure) -> list[str]:
+    return list(dict.fromkeys(curve.label for panel in figure.panels for curve in panel.curves))
+
+
+def _errors(marks: tuple[Mark, ...]) -> list[list[float]] | None:
+    if all(mark.low is None for mark in marks):
+        return None
+    low = [0.0 if m.low is None else m.y - m.low for m in marks]
+    high = [0.0 if m.high is None else m.high - m.y for m in marks]
+    return [low, high]
+
+
+def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
+    labels = _labels(figure)
+    top = max((mark.x for curve in panel.curves for mark in curve.marks), default=1.0)
+    ax.plot([0, top], [0, top], color="0.7", linewidth=0.8, zorder=0)  # no loss
+    for curve in panel.curves:
+        place = labels.index(curve.label)
+        ax.errorbar(
+            [mark.x for mark in curve.marks],
+            [mark.y for mark in curve.marks],
+            yerr=_errors(curve.marks),
+            label=curve.label,
+            color=COLOURS[place % len(COLOURS)],
+            marker=MARKERS[place % len(MARKERS)],
+            linestyle=DASHES[place // len(COLOURS) % len(DASHES)],
+            markersize=4,
+            linewidth=1,
+            capsize=2,
+        )
+    ax.set(title=panel.title, xlabel=figure.x_label, ylabel=figure.y_label)
+    ax.set_xlim(left=0)
+    ax.set_ylim(bottom=0)
+
+
+def _bars(figure: Figure, panel: Panel, ax: Axes) -> None:
+    labels = _labels(figure)
+    width = 0.8 / max(1, len(labels))
+    for curve in panel.curves:
+        place = labels.index(curve.label)
+        ax.bar(
+            [mark.x + (place - (len(labels) - 1) / 2) * width for mark in curve.marks],
+            [mark.y for mark in curve.marks],
+            width,
+            yerr=_errors(curve.marks),
+            label=curve.label,
+            color=COLOURS[(place + 1) % len(COLOURS)],
+            hatch=HATCHES[place % len(HATCHES)],
+            edgecolor="black",
+            linewidth=0.5,
+            capsize=2,
+        )
+    if figure.reference_line is not None:
+        ax.axhline(figure.reference_line, color="black", linewidth=0.8)
+    ax.set_xticks(range(len(figure.x_names)), figure.x_names)
+    ax.set(title=panel.title, xlabel=figure.x_label, ylabel=figure.y_label)
+    ax.set_ylim(bottom=0)

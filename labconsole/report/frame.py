@@ -1,0 +1,60 @@
+"""Runs as a pandas table: one row per run, and which of them enter a mean.
+
+Nothing invalid enters a mean; what is left out is counted by reason, because a report has to say so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+import pandas as pd
+
+from labconsole.store.summary import RunSummary
+
+FACTORS = ("platform", "frame_size_bytes", "frame_size_includes_fcs", "sources", "target_bps", "background")
+"""What a design point is. Runs that differ in another setting (generator, duration) are told apart in the notes."""
+
+_CATEGORIES = (
+    "testbed", "testbed_fingerprint", "generator", "platform", "background", "plan_name", "plan_hash", "verdict",
+)  # fmt: skip
+
+
+def runs_frame(summaries: Iterable[RunSummary]) -> pd.DataFrame:
+    """One row per run, columns as in RunSummary, oldest first. ``target_bps`` is None for the target max."""
+    names = [field.name for field in fields(RunSummary)]
+    columns: dict[str, list[object]] = {name: [] for name in names}
+    for summary in summaries:
+        for name in names:
+            columns[name].append(getattr(summary, name))
+    columns["target_bps"] = [None if value == "max" else value for value in columns["target_bps"]]
+    frame = pd.DataFrame(columns)
+    frame["target_bps"] = frame["target_bps"].astype("Int64")
+    for name in _CATEGORIES:
+        frame[name] = frame[name].astype("category")
+    return frame.sort_values(["started_at", "run_id"], kind="stable", ignore_index=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The runs that enter the means, and how many were left out and why (verdict reason codes, most frequent first)."""
+
+    runs: pd.DataFrame
+    excluded: pd.DataFrame
+    excluded_by_reason: tuple[tuple[str, int], ...]
+    suspect: int
+
+
+def sample(frame: pd.DataFrame) -> Sample:
+    """Valid and suspect runs with a measured rate; invalid ones and those without a number are left out."""
+    keep = frame["verdict"].isin(["valid", "suspect"]) & frame["measured_bps"].notna() & frame["offered_bps"].notna()
+    excluded = frame[~keep]
+    reasons = Counter(code for codes in excluded["reason_codes"] for code in codes or ("no_rate",))
+    kept = frame[keep]
+    return Sample(
+        runs=kept,
+        excluded=excluded,
+        excluded_by_reason=tuple(reasons.most_common()),
+        suspect=int((kept["verdict"] == "suspect").sum()),
+    )

@@ -1,0 +1,188 @@
+"""Tables as data, and as CSV, Markdown and LaTeX. CSV holds whole numbers; on paper they are rounded, with interval."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labconsole.measure.statistics import Summary
+from labconsole.report.evaluation import Change, DesignPoint
+
+Cell = str | int | float | None
+UNKNOWN = "–"
+LATEX_SPECIAL = {
+    "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$", "–": "--", "\u2009": r"\,", "−": "$-$",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """``columns``: names with units for the CSV; ``rows``: the exact values; ``shown``: the same for paper."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    headings: tuple[str, ...]
+    shown: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+def to_csv(table: Table) -> str:
+    """RFC 4180 with a header; an unknown value is an empty field."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows([_harmless(cell) for cell in row] for row in table.rows)
+    return out.getvalue()
+
+
+def _harmless(cell: Cell) -> Cell:
+    """Spreadsheets run a text that begins like a formula; platform names are the operator's, notes anybody's."""
+    return "'" + cell if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@") and cell != UNKNOWN else cell
+
+
+def to_markdown(table: Table) -> str:
+    """A pipe table under its title."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    rule = "|" + "|".join(" --- " if place == 0 else " ---: " for place in range(len(table.headings))) + "|"
+    lines = [f"**{table.title}**", "", line(table.headings), rule, *(line(row) for row in table.shown)]
+    return "\n".join([*lines, *(["", table.note] if table.note else [])]) + "\n"
+
+
+def to_latex(table: Table) -> str:
+    """A booktabs table."""
+
+    def line(cells: Sequence[str]) -> str:
+        return " & ".join(latex_text(cell) for cell in cells) + r" \\"
+
+    spec = "l" + "r" * (len(table.headings) - 1)
+    body = [line(row) for row in table.shown]
+    caption = latex_text(table.title + (". " + table.note if table.note else ""))
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{caption}}}",
+            rf"\label{{tab:{table.name}}}",
+            rf"\begin{{tabular}}{{{spec}}}",
+            r"\toprule",
+            line(table.headings),
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def latex_text(text: str) -> str:
+    """Plain text as LaTeX shows it literally."""
+    return "".join(LATEX_SPECIAL.get(character, character) for character in text)
+
+
+def to_json(table: Table) -> dict[str, Any]:
+    """The exact values as one object."""
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    return {"table": table.name, "title": table.title, "rows": rows, "note": table.note}
+
+
+def number(value: float | None, places: int = 1) -> str:
+    """A number with thin-space thousands."""
+    return UNKNOWN if value is None else f"{value:,.{places}f}".replace(",", "\u2009").replace("-", "−")
+
+
+def with_interval(summary: Summary, scale: float = 1e6, places: int = 1) -> str:
+    """``mean ± half width`` of the 95 % interval; the mean alone below three repetitions."""
+    mean = number(summary.mean / scale, places)
+    if summary.ci_low is None or summary.ci_high is None:
+        return mean
+    return f"{mean} ± {number((summary.ci_high - summary.ci_low) / 2 / scale, places)}"
+
+
+def target_words(target_bps: int | None) -> str:
+    """Mbit/s, or max."""
+    return "max" if target_bps is None else number(target_bps / 1e6, 0)
+
+
+def results(points: Sequence[DesignPoint]) -> Table:
+    """Every design point with its means, intervals and repetitions."""
+    rows, shown = [], []
+    for p in points:
+        loss = p.loss_ratio
+        rows.append(
+            (
+                p.platform, p.frame_size_bytes, p.frame_size_includes_fcs, p.sources, p.target_bps, p.background, p.n,
+                p.offered_bps.mean, p.measured_bps.mean, p.measured_bps.ci_low, p.measured_bps.ci_high,
+                p.measured_bps.sd, p.measured_pps.mean, None if loss is None else loss.mean,
+                None if loss is None else loss.ci_low, None if loss is None else loss.ci_high,
+            )
+        )  # fmt: skip
+        shown.append(
+            (
+                p.platform, str(p.frame_size_bytes), str(p.sources), target_words(p.target_bps), p.background, str(p.n),
+                number(p.offered_bps.mean / 1e6), with_interval(p.measured_bps),
+                UNKNOWN if loss is None else with_interval(loss, 0.01, 3),
+            )
+        )  # fmt: skip
+    return Table(
+        name="results",
+        title="Every design point",
+        columns=(
+            "platform", "frame_size_bytes", "frame_size_includes_fcs", "sources", "target_bps", "background", "n",
+            "offered_mean_bps", "measured_mean_bps", "measured_ci_low_bps", "measured_ci_high_bps", "measured_sd_bps",
+            "measured_mean_pps", "loss_mean_ratio", "loss_ci_low_ratio", "loss_ci_high_ratio",
+        ),
+        rows=tuple(rows),
+        headings=(
+            "platform", "size, B", "sources", "target, Mbit/s", "background", "n", "offered, Mbit/s",
+            "measured, Mbit/s", "loss, %",
+        ),
+        shown=tuple(shown),
+        note="Bandwidth on the wire, summed over the streams; the target is per source; ± half the 95 % interval.",
+    )  # fmt: skip
+
+
+def relative_changes(found: Sequence[Change], *, name: str, title: str) -> Table:
+    """Table 1 (and figure 5 in numbers): change of the maximum under a background, with its interval."""
+    rows, shown = [], []
+    for change in found:
+        s, b, r = change.subject, change.baseline, change.ratio
+        verdict = {True: "yes", False: "no detectable difference", None: "too few repetitions"}[change.detectable]
+        rows.append(
+            (
+                s.frame_size_bytes, s.platform, s.sources, s.background, b.background, change.value - 1,
+                None if r.ci_low is None else r.ci_low - 1, None if r.ci_high is None else r.ci_high - 1, s.n, b.n,
+                verdict,
+            )
+        )  # fmt: skip
+        interval = UNKNOWN
+        if r.ci_low is not None and r.ci_high is not None:
+            interval = f"{number((r.ci_low - 1) * 100)} to {number((r.ci_high - 1) * 100)}"
+        shown.append(
+            (
+                str(s.frame_size_bytes), s.platform, str(s.sources), s.background, number((change.value - 1) * 100),
+                interval, f"{s.n}/{b.n}", verdict,
+            )
+        )  # fmt: skip
+    return Table(
+        name=name,
+        title=title,
+        columns=(
+            "frame_size_bytes", "platform", "sources", "background", "baseline", "change_ratio", "change_ci_low_ratio",
+            "change_ci_high_ratio", "n", "baseline_n", "detectable",
+        ),
+        rows=tuple(rows),
+        headings=("size, B", "platform", "sources", "background", "change, %", "95 % interval", "n", "detectable"),
+        shown=tuple(shown),
+        note="Change of the maximum throughput against the same platform with the baseline's background.",
+    )  # fmt: skip
