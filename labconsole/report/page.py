@@ -1,4 +1,4 @@
-"""report.html: one file that stands alone, for a reviewer: results, method with every choice, testbed, what is left out.
+"""report.html: one file that stands alone: results, method with every choice, testbed, what was left out.
 
 RFC 2544 (sections 4, 8, 26) asks a report to state its choices; where the method departs from it, that is said. All
 text comes escaped: names and facts are what nodes and operators wrote.
