@@ -7,7 +7,7 @@ from pathlib import Path
 from labconsole.engine.session import Session
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import DEFAULT_INVENTORY, Inventory, load_inventory
-from labconsole.nodes import connect
+from labconsole.nodes import connect, shell_argv
 from labconsole.platforms import driver_for
 from labconsole.store import RunStore, open_store
 
@@ -25,7 +25,7 @@ def open_session(inventory: Inventory, store: RunStore) -> Session[RunStore]:
     """A session on this inventory; nothing is connected yet."""
     for platform in inventory.platforms:
         driver_for(platform, inventory)  # an unknown driver or option is said now, not in the middle of a plan
-    return Session(inventory, connect=connect, driver_for=driver_for, store=store)
+    return Session(inventory, connect=connect, driver_for=driver_for, store=store, shell_argv=shell_argv)
 
 
 def load_testbed(hosts: Path, store_url: str | None) -> tuple[Inventory, RunStore]:

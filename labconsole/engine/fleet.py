@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from labconsole.engine.events import Event, NodeChanged, NodeState, Notice
+from labconsole.engine.history import RecordedLink
 from labconsole.engine.ports import AgentEvent, AgentLink, Connect
 from labconsole.engine.telemetry import Telemetry
 from labconsole.errors import LabError, NodeUnreachable
@@ -42,6 +44,7 @@ class Fleet:
         self._on_event, self._on_lost = on_event, on_lost
         self._keepers: dict[str, asyncio.Task[None]] = {}
         self._tried: dict[str, asyncio.Event] = {}
+        self._again: dict[str, asyncio.Event] = {}
 
     async def connect(self, nodes: Iterable[str]) -> None:
         """Begin to keep these nodes connected; returns when each is connected or has failed the first time.
@@ -51,7 +54,7 @@ class Fleet:
         names = list(nodes)
         for name in names:
             if name not in self._keepers:
-                self._tried[name] = asyncio.Event()
+                self._tried[name], self._again[name] = asyncio.Event(), asyncio.Event()
                 self._keepers[name] = asyncio.create_task(self._keep(name), name=f"link {name}")
         for name in names:
             await self._tried[name].wait()
@@ -62,6 +65,14 @@ class Fleet:
             task.cancel()
         await asyncio.gather(*self._keepers.values(), return_exceptions=True)
         self._keepers.clear()
+
+    def reconnect(self, name: str) -> bool:
+        """Try a node again now instead of after its back-off. False when it is not being waited for."""
+        live = self._telemetry.nodes.get(name)
+        if name not in self._again or live is None or live.retry_at_s is None:
+            return False
+        self._again[name].set()
+        return True
 
     def require(self, names: Iterable[str]) -> dict[str, AgentLink]:
         """The links of these nodes. Raises NodeUnreachable for the first that is not connected, with the reason."""
@@ -79,7 +90,7 @@ class Fleet:
             self._tell(name, NodeState.CONNECTING)
             link: AgentLink | None = None
             try:
-                link = await self._connect_node(name, self._inventory, self._receive)
+                link = await self._dial(name)
                 await self._adopt(link)
                 failures = 0
                 self._tried[name].set()
@@ -97,8 +108,33 @@ class Fleet:
                 self.links.pop(name, None)
                 if link is not None:
                     await link.close()
-            await asyncio.sleep(RECONNECT_S[min(failures, len(RECONNECT_S) - 1)])
+            await self._back_off(name, RECONNECT_S[min(failures, len(RECONNECT_S) - 1)])
             failures += 1
+
+    async def _dial(self, name: str) -> AgentLink:
+        history, began = self._telemetry.nodes[name].history, time.monotonic()
+        outcome = "given up"
+        try:
+            link = await self._connect_node(name, self._inventory, self._receive)
+            outcome = "ok"
+            return RecordedLink(link, history)
+        except LabError as exc:
+            outcome = str(getattr(exc, "message", exc))
+            raise
+        finally:
+            history.tried_to_connect(self._inventory.nodes[name].address, outcome, time.monotonic() - began)
+
+    async def _back_off(self, name: str, seconds: float) -> None:
+        live, again = self._telemetry.nodes[name], self._again[name]
+        again.clear()
+        live.retry_at_s = time.monotonic() + seconds
+        try:
+            async with asyncio.timeout(seconds):
+                await again.wait()
+        except TimeoutError:
+            pass
+        finally:
+            live.retry_at_s = None
 
     async def _adopt(self, link: AgentLink) -> None:
         name = link.name
@@ -107,7 +143,9 @@ class Fleet:
         await link.request("counters.start", {"interval_s": self._inventory.defaults.sample_interval_s})
         self.links[name] = link
         live = self._telemetry.nodes[name]
+        live.facts = self.facts[name]
         live.round_trip_s, live.clock_offset_ns = link.round_trip_s, link.clock_offset_ns
+        live.clock_error_ns = link.clock_error_ns
         live.kernel = str(link.hello.get("kernel", ""))
         self._tell(name, NodeState.CONNECTED)
 

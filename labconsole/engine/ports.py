@@ -22,10 +22,15 @@ class AgentLink(Protocol):
 
     name: str
     hello: dict[str, Any]
-    round_trip_s: float
-    clock_offset_ns: int
-    monotonic_offset_ns: int
-    clock_error_ns: int
+
+    @property
+    def round_trip_s(self) -> float: ...
+    @property
+    def clock_offset_ns(self) -> int: ...
+    @property
+    def monotonic_offset_ns(self) -> int: ...
+    @property
+    def clock_error_ns(self) -> int: ...
 
     async def request(self, op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
         """Ask the agent. Raises AgentError (it refused), NodeLost (it or the link went away, or no answer in time)."""

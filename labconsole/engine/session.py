@@ -30,6 +30,7 @@ from labconsole.engine.events import (
     TrialStarted,
 )
 from labconsole.engine.fleet import Fleet
+from labconsole.engine.inspection import Inspection, inspect
 from labconsole.engine.learning import Learning, wait_forwarding
 from labconsole.engine.live import LiveStreams
 from labconsole.engine.ports import AgentLink, Connect, RunSink
@@ -86,6 +87,7 @@ class Session(Generic[StoreT]):
         driver_for: DriverFor,
         store: StoreT,
         tolerances: Tolerances | None = None,
+        shell_argv: Callable[[str, Inventory], list[str]] | None = None,
     ) -> None:
         self.inventory, self.store = inventory, store
         self.tolerances = tolerances or Tolerances()
@@ -93,7 +95,7 @@ class Session(Generic[StoreT]):
         self.operator = operator_name()
         for name, node in inventory.nodes.items():
             self.telemetry.nodes[name] = NodeLive(name, node.roles)
-        self._driver_for = driver_for
+        self._driver_for, self._shell_argv = driver_for, shell_argv
         self._fleet = Fleet(
             inventory,
             self.telemetry,
@@ -164,6 +166,30 @@ class Session(Generic[StoreT]):
     def facts(self) -> dict[str, dict[str, Any]]:
         """What each connected node said of itself."""
         return self._fleet.facts
+
+    # Nodes, for the operator who looks after them
+
+    def reconnect(self, node: str) -> bool:
+        """Try a lost node again now, without waiting for its back-off. False when there is nothing to try."""
+        return self._fleet.reconnect(node)
+
+    async def inspect(self, node: str) -> Inspection:
+        """Look at a node. Raises MeasurementError while a trial is under way, NodeUnreachable, NodeLost."""
+        if self._trial is not None:
+            raise MeasurementError("a trial is under way, and looking at a node would be part of what it measures")
+        link = self._fleet.require([node])[node]
+        inspection = await inspect(link)
+        live = self.telemetry.nodes[node]
+        live.round_trip_s, live.clock_offset_ns = link.round_trip_s, link.clock_offset_ns
+        live.clock_error_ns = link.clock_error_ns
+        self.telemetry.revision += 1
+        return inspection
+
+    def shell_argv(self, node: str) -> list[str]:
+        """The command line that opens a shell on a node by the same way as the link. Blocking: reads ssh_config."""
+        if self._shell_argv is None:
+            raise NodeUnreachable(node, "this testbed has no way to open a shell", operation="shell")
+        return self._shell_argv(node, self.inventory)
 
     # Checks
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from labconsole.agent.wire import STAT_NAMES
 from labconsole.engine.events import NodeState
+from labconsole.engine.history import CommandHistory
 from labconsole.errors import CounterInconsistency
 from labconsole.measure.rates import CounterSample, decreases, interval_rate, interval_rates
 
@@ -108,10 +109,20 @@ class NodeLive:
     message: str = ""
     round_trip_s: float | None = None
     clock_offset_ns: int | None = None
+    clock_error_ns: int | None = None
     kernel: str = ""
     missed_samples: int = 0
     quiet: bool = False
     """True while the node samples into its own memory and sends nothing (design.md section 3.4)."""
+
+    facts: dict[str, Any] | None = None
+    """What the agent said of the node when it was connected."""
+
+    history: CommandHistory = field(default_factory=CommandHistory)
+    """What was asked of the node."""
+
+    retry_at_s: float | None = None
+    """When it is tried again, by the monotonic clock; None while it is connected or being tried."""
 
 
 class Telemetry:
