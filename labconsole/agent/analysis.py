@@ -26,6 +26,7 @@ from labconsole.agent.pcap import (
 )
 from labconsole.agent.record_runs import FEW_RECORDS, RecordRuns
 from labconsole.agent.sequence import StreamCounts
+from labconsole.agent.timing import MAX_DELAY_STREAMS, STAMP_BYTES, Arrivals, DelaySamples
 
 MAX_STREAMS = 1024
 """Streams counted each for itself. A testbed has tens; forged addresses must not fill a node's memory."""
@@ -87,10 +88,12 @@ def _slices(offsets: Tuple[int, ...]) -> List[slice]:
 class CaptureAnalysis:
     """Counts one capture, fed piece by piece. Pure: it opens nothing.
 
-    ``corrupt_at_byte`` is set when the rest cannot be read; feeding more is useless then.
+    ``corrupt_at_byte`` is set when the rest cannot be read; feeding more is useless then. With ``spacing_gap_ns`` the
+    report says how evenly each stream came, against that gap (0: against its own median).
     """
 
-    def __init__(self, runs: Optional[RecordRuns] = None) -> None:
+    def __init__(self, runs: Optional[RecordRuns] = None, spacing_gap_ns: Optional[int] = None) -> None:
+        self._spacing_gap_ns = spacing_gap_ns
         self.packets = 0
         self.bytes = 0
         self.other_packets = 0
@@ -151,7 +154,16 @@ class CaptureAnalysis:
             at = reader.frame_start + seen.sequence_offset
             stream.sequence.add_run(int.from_bytes(buffer[at : at + 4], "big"), 1)
             stream.arrived(reader.at_ns)
+            if reader.at_ns is not None:
+                if stream.delays is not None and self._stamped(seen):
+                    stream.delays.add(reader.at_ns, bytes(buffer[at + 4 : at + STAMP_BYTES]))
+                if stream.arrivals is not None:
+                    stream.arrivals.add([reader.at_ns])
         return following
+
+    def _stamped(self, seen: Dissection) -> bool:
+        """Whether enough of the frame was kept to hold pktgen's time stamp."""
+        return self._reader.captured_bytes >= seen.sequence_offset + STAMP_BYTES
 
     def _count_alike(
         self, buffer: Buffer, start: int, stride: int, complete: int, layout: RecordLayout, seen: Dissection
@@ -205,6 +217,10 @@ class CaptureAnalysis:
         else:
             number_at = layout.header_bytes + seen.sequence_offset
             span = self._runs.count_stream(buffer, start, stride, records, layout, number_at, stream)
+            if stream.delays is not None and self._stamped(seen):
+                stream.delays.add_run(buffer, start, stride, records, layout, number_at)
+            if stream.arrivals is not None:
+                stream.arrivals.add(RecordRuns.times(buffer, start, stride, records, layout))
         self._seen_between(span[0], span[1])
 
     def _columns_of(self, layout: RecordLayout, seen: Dissection) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
@@ -238,6 +254,9 @@ class CaptureAnalysis:
                 self.unlisted_stream_packets += records
                 return None
             stream = self._streams[key] = StreamCounts()
+            if len(self._streams) <= MAX_DELAY_STREAMS:
+                stream.delays = DelaySamples()
+                stream.arrivals = None if self._spacing_gap_ns is None else Arrivals()
         stream.packets += records
         stream.bytes += original_bytes
         return stream
@@ -276,7 +295,8 @@ class CaptureAnalysis:
             "untimed_packets": self._untimed_packets,
         }
         result.update(_rates(self.packets - self._untimed_packets, self.packets, self.bytes, duration_ns))
-        result["streams"] = [_stream_report(key, self._streams[key]) for key in sorted(self._streams)]
+        gap_ns = self._spacing_gap_ns
+        result["streams"] = [_stream_report(key, self._streams[key], gap_ns) for key in sorted(self._streams)]
         return result
 
 
@@ -292,8 +312,9 @@ def _rates(timed_packets: int, packets: int, frame_bytes: int, duration_ns: Opti
     return {"pps": pps, "frame_bps": pps * 8 * frame_bytes / packets}
 
 
-def _stream_report(key: StreamKey, stream: StreamCounts) -> Dict[str, Any]:
+def _stream_report(key: StreamKey, stream: StreamCounts, spacing_gap_ns: Optional[int]) -> Dict[str, Any]:
     sequence, sequence_error = stream.sequence.report()
+    delay, delay_error = (None, "too many streams") if stream.delays is None else stream.delays.report()
     duration_ns = _duration_ns(stream.first_at_ns, stream.last_at_ns)
     result: Dict[str, Any] = {
         "source_ip": _address(key.source),
@@ -309,7 +330,11 @@ def _stream_report(key: StreamKey, stream: StreamCounts) -> Dict[str, Any]:
         "gap_ns": stream.gaps.report(),
         "gaps_exact": not stream.gaps.bucketed,
         "backward_steps": stream.gaps.backward_steps,
+        "delay": delay,
+        "delay_error": delay_error,
     }
+    if spacing_gap_ns is not None:
+        result["spacing"] = None if stream.arrivals is None else stream.arrivals.report(spacing_gap_ns)
     result.update(_rates(stream.packets - stream.untimed_packets, stream.packets, stream.bytes, duration_ns))
     return result
 
@@ -325,10 +350,15 @@ def _address(packed: bytes) -> str:
 class CaptureFollower:
     """Counts a file while somebody still writes to it, in bounded memory. Not safe for several threads at once."""
 
-    def __init__(self, path: "str | os.PathLike[str]", runs: Optional[RecordRuns] = None) -> None:
+    def __init__(
+        self,
+        path: "str | os.PathLike[str]",
+        runs: Optional[RecordRuns] = None,
+        spacing_gap_ns: Optional[int] = None,
+    ) -> None:
         self.path = os.fspath(path)
         runs = RecordRuns() if runs is None else runs
-        self.analysis = CaptureAnalysis(runs)
+        self.analysis = CaptureAnalysis(runs, spacing_gap_ns)
         self._buffer = bytearray(runs.buffer_bytes)
         self._kept = 0
         self._file: Any = None

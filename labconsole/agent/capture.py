@@ -155,8 +155,11 @@ class Spool:
 class Capture:
     """One running tcpdump."""
 
-    def __init__(self, name: str, spool: Spool, on_death: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, name: str, spool: Spool, on_death: Callable[[str, str], None], spacing_gap_ns: Optional[int] = None
+    ) -> None:
         self.name, self.spool, self._on_death = name, spool, on_death
+        self._spacing_gap_ns = spacing_gap_ns
         self.process: Optional[asyncio.subprocess.Process] = None
         self._said = ""
         self._news = asyncio.Event()
@@ -230,7 +233,7 @@ class Capture:
         if self._follower is None:
             from labconsole.agent.analysis import CaptureFollower
 
-            self._follower = CaptureFollower(self.spool.path)
+            self._follower = CaptureFollower(self.spool.path, spacing_gap_ns=self._spacing_gap_ns)
         return self._follower
 
     @staticmethod
@@ -308,7 +311,7 @@ class Captures:
         require_space(directory, field(args, "expected_packets", int, optional=True) or 0, snap_bytes)
         argv = _argv(program, args, snap_bytes)
         spool = Spool(directory, keep_path, self._journal)
-        capture = Capture(name, spool, self._on_death)
+        capture = Capture(name, spool, self._on_death, field(args, "spacing_gap_ns", int, optional=True))
         self._running[name] = capture
         try:
             await capture.start(argv, namespaces)

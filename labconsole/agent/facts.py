@@ -147,5 +147,7 @@ async def read() -> Dict[str, Any]:
         "euid": os.geteuid(),
         "clocksource": _text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "uptime_s": float(uptime.split()[0]) if uptime else None,
+        # One kernel, one clock: by this two nodes are known to share it.
+        "boot_id": _text("/proc/sys/kernel/random/boot_id"),
         "network_namespace": os.stat("/proc/self/ns/net").st_ino,
     }

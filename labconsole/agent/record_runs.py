@@ -106,7 +106,7 @@ class RecordRuns:
     def _count_times_slowly(
         self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout, stream: StreamCounts
     ) -> Tuple[int, int]:
-        times = self._times(buffer, start, stride, records, layout)
+        times = self.times(buffer, start, stride, records, layout)
         stream.arrived(times[0])
         gaps = list(map(sub, times[1:], times))
         forward = [gap for gap in gaps if gap >= 0]
@@ -120,11 +120,11 @@ class RecordRuns:
 
     def span(self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> Tuple[int, int]:
         """(earliest, latest) time stamp of alike records, in ns."""
-        times = self._times(buffer, start, stride, records, layout)
+        times = self.times(buffer, start, stride, records, layout)
         return min(times), max(times)
 
     @staticmethod
-    def _times(buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> List[int]:
+    def times(buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> List[int]:
         words = []
         for offset in (layout.time_high, layout.time_low):
             column = bytearray(4 * records)

@@ -17,6 +17,8 @@ from collections import Counter
 from operator import sub
 from typing import Any, Dict, Optional, Sequence, Tuple
 
+from labconsole.agent.timing import Arrivals, DelaySamples
+
 SEQUENCE_MODULUS = 1 << 32
 MAX_INTERVALS = 1 << 16
 """Half of these stay open when the rest is settled: at 50 % random loss still the last 130 000 numbers, far more than
@@ -267,7 +269,8 @@ class StreamCounts:
     """Everything that is counted of one stream."""
 
     __slots__ = (
-        "bytes", "first_at_ns", "gaps", "last_at_ns", "packets", "previous_at_ns", "sequence", "untimed_packets",
+        "arrivals", "bytes", "delays", "first_at_ns", "gaps", "last_at_ns", "packets", "previous_at_ns", "sequence",
+        "untimed_packets",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -279,6 +282,8 @@ class StreamCounts:
         self.previous_at_ns: Optional[int] = None
         self.sequence = SequenceTracker()
         self.gaps = GapStatistics()
+        self.delays: Optional[DelaySamples] = None
+        self.arrivals: Optional[Arrivals] = None
 
     def arrived(self, at_ns: Optional[int]) -> None:
         """One packet's arrival, after the one reported before. Without a time stamp there is nothing to learn."""

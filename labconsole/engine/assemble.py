@@ -7,6 +7,7 @@ from typing import Any
 from labconsole import __version__
 from labconsole.agent.wire import STAT_NAMES
 from labconsole.engine.observations import StreamSeen, TrialSeen
+from labconsole.engine.timing import with_timing
 from labconsole.engine.verdict import judge
 from labconsole.errors import CounterInconsistency
 from labconsole.measure.ledger import HopCount, build_ledger
@@ -31,7 +32,9 @@ def build_record(
     tolerances: Tolerances,
 ) -> RunRecord:
     """The record of one trial, with its verdict."""
-    streams = tuple(_stream_record(seen, raw, inventory, request) for raw in seen.streams)
+    streams = tuple(
+        with_timing(_stream_record(seen, raw, inventory, request), raw, environment) for raw in seen.streams
+    )
     return RunRecord(
         run_id=seen.run_id,
         started_at=seen.started_at,

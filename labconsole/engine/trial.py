@@ -73,6 +73,8 @@ class TrialSettings:
     sample_interval_s: float
     capture_buffer_kib: int
     capture_directories: dict[str, str | None] = field(default_factory=dict)
+    spacing: bool = False
+    """Look at how evenly frames arrive, too: in calibrations."""
 
 
 class Trial:
@@ -307,6 +309,7 @@ class Trial:
                     "directory": self._settings.capture_directories.get(stream.sink.node),
                     "expected_packets": expected,
                     "keep_path": None,
+                    "spacing_gap_ns": request.delay_ns if self._settings.spacing else None,
                 },
             )
 

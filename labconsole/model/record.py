@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from labconsole.model.timing import Delay, StreamSpacing
+
 FORMAT = 1
 """Incremented when an older reader would misread a newer record."""
 
@@ -114,6 +116,8 @@ class StreamRecord(_Part):
     sequence: Sequence | None
     ledger: tuple[Hop, ...]
     unplaced_packets: int | None
+    delay: Delay | None = None
+    spacing: StreamSpacing | None = None
 
 
 class Total(_Part):

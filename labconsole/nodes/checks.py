@@ -64,6 +64,15 @@ def amount(value: Any, where: str) -> float:
     return value
 
 
+def finite(value: Any, where: str) -> float:
+    """A number of either sign."""
+    if type(value) is int and -S64 <= value < S64:
+        return value
+    if type(value) is not float or not math.isfinite(value):
+        raise bad(where, "is not a number")
+    return value
+
+
 def flag(value: Any, where: str) -> bool:
     """True or false."""
     if type(value) is not bool:

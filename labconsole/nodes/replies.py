@@ -119,7 +119,7 @@ _SEQUENCE = fields(
 )
 _GAPS = fields({"min": count, "mean": amount, "p50": count, "p99": count, "max": count})
 _SIGNED = whole(-S64, S64 - 1)
-_VARIATION = {"p50": count, "p99": count, "p999": count, "max": count}
+_VARIATION: dict[str, Check] = {"p50": count, "p99": count, "p999": count, "max": count}
 _DELAY = fields(
     {
         "packets": count,

@@ -1,0 +1,72 @@
+"""From the time stamps that were counted of a capture to a run's delay and spacing. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from labconsole.model.timing import Delay, OneWay, Quantiles, StreamSpacing, Variation
+
+Figures = TypeVar("Figures", bound=Quantiles)
+
+MARGIN = 10
+"""A delay is called one-way only if it is so many times as long as what its two time stamps may be off."""
+
+
+def clock_bound_ns(source: dict[str, Any], sink: dict[str, Any]) -> int | None:
+    """How far the wall clocks of two nodes may be apart, by the record's ``environment.nodes``; None: not known.
+
+    0 for nodes under one kernel (the same boot), which have one clock. Else their offsets' distance plus both errors.
+    """
+    boots = [node.get("facts", {}).get("boot_id") for node in (source, sink)]
+    if boots[0] is not None and boots[0] == boots[1]:
+        return 0
+    figures = [node.get(key) for node in (source, sink) for key in ("clock_offset_ns", "clock_error_ns")]
+    if not all(isinstance(figure, int) for figure in figures):
+        return None
+    source_offset_ns, source_error_ns, sink_offset_ns, sink_error_ns = (int(figure or 0) for figure in figures)
+    return abs(sink_offset_ns - source_offset_ns) + source_error_ns + sink_error_ns
+
+
+def build_delay(counted: dict[str, Any] | None, *, clocks_ns: int | None, stamp_lead_ns: int) -> Delay | None:
+    """A stream's delay from the count of its capture; None when the frames carry no time stamps.
+
+    ``clocks_ns``: how far sender's and capture's clock may be apart (0: one clock; None: not known). ``stamp_lead_ns``:
+    how long before it is sent a frame may have been stamped.
+    """
+    if counted is None:
+        return None
+    raw = counted["raw_ns"]
+    bound_ns = None if clocks_ns is None else clocks_ns + stamp_lead_ns
+    reason = None
+    if bound_ns is None:
+        reason = "how far the clocks of source and sink agree is not known"
+    elif bound_ns * MARGIN > raw["p50"]:
+        what = "the clocks of source and sink agree" if clocks_ns else "the generator stamps frames, before it waits,"
+        reason = f"{what} to {bound_ns} ns only, too coarse for a median of {raw['p50']} ns"
+    return Delay(
+        packets=counted["packets"],
+        pair_every_packets=counted["pair_every_packets"],
+        one_way=reason is None,
+        reason=reason,
+        clock_bound_ns=bound_ns,
+        one_way_ns=None if reason is not None else _kept(OneWay, raw),
+        pdv_ns=_kept(Quantiles, counted["pdv_ns"]),
+        ipdv_ns=None if counted["ipdv_ns"] is None else _kept(Variation, counted["ipdv_ns"]),
+    )
+
+
+def _kept(kind: type[Figures], figures: dict[str, Any]) -> Figures:
+    return kind(**{name: figures[name] for name in kind.model_fields})
+
+
+def build_spacing(counted: dict[str, Any] | None, arrival_pps: float | None) -> StreamSpacing | None:
+    """How evenly a stream came; None when it was not looked at or one frame came at most."""
+    if counted is None:
+        return None
+    return StreamSpacing(
+        packets=counted["packets"],
+        arrival_pps=arrival_pps,
+        gap_ns=counted["gap_ns"],
+        burst_packets=counted["burst_packets"],
+        peak_packets=counted["peak_packets"],
+    )

@@ -1,0 +1,67 @@
+"""What a run's time stamps tell of one stream: delay, its variation, and how evenly the frames came.
+
+One-way delay needs two clocks that are shown to agree; delay variation does not. So the former can be absent, with the
+reason, while the latter stands.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Quantiles(_Part):
+    """Of the sample, in ns; nearest rank."""
+
+    p50: int
+    p99: int
+    p999: int
+    max: int
+
+
+class Variation(Quantiles):
+    """Of absolute differences."""
+
+    mean: float
+
+
+class OneWay(Quantiles):
+    """From the sender's time stamp to the capture's."""
+
+    min: int
+    mean: float
+
+
+class Delay(_Part):
+    """Delay of a sample of one stream's frames: ``packets`` of them, two neighbours in every ``pair_every_packets``.
+
+    ``one_way_ns`` is None where the clocks are not shown to agree well enough, and ``reason`` then says why.
+    ``clock_bound_ns``: how far the two time stamps may be off against each other, None if nobody knows.
+    ``pdv_ns``: delay over the shortest in the sample (RFC 5481, PDV). ``ipdv_ns``: difference between neighbours
+    (RFC 3393), absolute.
+    """
+
+    packets: int
+    pair_every_packets: int
+    one_way: bool
+    reason: str | None
+    clock_bound_ns: int | None
+    one_way_ns: OneWay | None
+    pdv_ns: Quantiles
+    ipdv_ns: Variation | None
+
+
+class StreamSpacing(_Part):
+    """How evenly the first ``packets`` frames came to the sink; taken in calibrations.
+
+    ``arrival_pps``: by the capture's first and last time stamp of the whole stream.
+    """
+
+    packets: int
+    arrival_pps: float | None
+    gap_ns: dict[str, float]
+    burst_packets: int
+    peak_packets: dict[str, int | None]
