@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from labconsole.engine.campaign import Campaign
 from labconsole.engine.events import (
     Event,
     NodeChanged,
@@ -18,8 +19,10 @@ from labconsole.engine.events import (
     TrialFinished,
     TrialStarted,
 )
+from labconsole.model.plan_writer import request_of
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest
+from labconsole.tui.journal import Journal
 from labconsole.tui.text import span
 
 PHASE_WORDS = {
@@ -77,12 +80,22 @@ class ConsoleState:
     stopping: bool = False
     last: RunRecord | None = None
     notes: deque[Note] = field(default_factory=lambda: deque(maxlen=NOTES))
+    journal: Journal = field(default_factory=Journal)
+    done: dict[TrialRequest, int] = field(default_factory=dict)
+    """What was measured in this session: how many runs of it stand (none, if all were invalid)."""
+
+    campaign: Campaign | None = None
+    """The plan that runs or ran last."""
+
     saved_run_ids: list[str] = field(default_factory=list)
     trial_took_s: float | None = None
 
-    def note(self, at_wall_s: float, text: str, severity: str = "information") -> None:
-        """Add a line to the event line."""
-        self.notes.append(Note(at_wall_s, severity, text))
+    def note(
+        self, at_wall_s: float, text: str, severity: str = "information", node: str = "", joint: str = ": "
+    ) -> None:
+        """Add a line to the event line and to the log."""
+        self.notes.append(Note(at_wall_s, severity, f"{node}{joint}{text}" if node else text))
+        self.journal.add(at_wall_s, severity, text, node=node)
         self.revision += 1
 
     def apply(self, event: Event, *, now_s: float, wall_s: float) -> None:
@@ -98,10 +111,10 @@ class ConsoleState:
             self._finish(event, wall_s)
         elif isinstance(event, NodeChanged):
             bad = event.state in (NodeState.LOST, NodeState.FAILED)
-            text = f"{event.node} {event.state.value}" + (f": {event.message}" if event.message else "")
-            self.note(wall_s, text, "error" if bad else "information")
+            text = event.state.value + (f": {event.message}" if event.message else "")
+            self.note(wall_s, text, "error" if bad else "information", event.node, " ")
         elif isinstance(event, Notice):
-            self.note(wall_s, f"{event.node}: {event.message}" if event.node else event.message, event.severity)
+            self.note(wall_s, event.message, event.severity, event.node or "")
 
     def _start(self, event: TrialStarted, now_s: float, wall_s: float) -> None:
         if self.trial is not None and event.repetition > 1:
@@ -114,6 +127,8 @@ class ConsoleState:
         record = event.record
         self.last = record
         verdict = record.verdict
+        request = request_of(record)
+        self.done[request] = self.done.get(request, 0) + (verdict.status != "invalid")
         why = f": {verdict.reasons[0].detail}" if verdict.reasons else ""
         if event.saved:
             self.saved_run_ids.append(record.run_id)
