@@ -13,6 +13,7 @@ from typing import Any
 
 from labconsole import __version__
 from labconsole.errors import Aborted, LabError
+from labconsole.terminal import harmless, harmless_output
 
 EPILOG = """\
 exit status: 0 done; 1 done, but a run is invalid or a check failed; 2 bad usage or bad file;
@@ -129,13 +130,20 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     args = build_parser().parse_args(argv)
     verbose = getattr(args, "verbose", 0)
-    _set_up_logging(verbose if args.command not in (None, "console", "demo") else 0)
+    if args.command in (None, "console", "demo"):
+        return _run_command(args, 0)  # Textual draws with escape sequences of its own, and cleans what it shows
+    with harmless_output():
+        return _run_command(args, verbose)
+
+
+def _run_command(args: argparse.Namespace, verbose: int) -> int:
+    _set_up_logging(verbose)
     try:
         return _dispatch(args)
     except LabError as exc:
         if verbose >= 2:
             raise
-        sys.stderr.write(f"labconsole: {exc}\n")
+        sys.stderr.write(harmless(f"labconsole: {exc}\n"))
         return exc.exit_code
     except KeyboardInterrupt:
         return Aborted.exit_code
@@ -147,8 +155,8 @@ def main(argv: list[str] | None = None) -> int:
         if verbose >= 2:
             raise
         sys.stderr.write(
-            f"labconsole: internal error: {type(exc).__name__}: {exc}\n"
-            "This is a fault of the program, not of your input; -vv shows where.\n"
+            harmless(f"labconsole: internal error: {type(exc).__name__}: {exc}\n")
+            + "This is a fault of the program, not of your input; -vv shows where.\n"
         )
         return 1
 

@@ -21,6 +21,7 @@ from labconsole.model.plan import Estimate, Plan, estimate, load_plan
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest, check_request
 from labconsole.store import RunStore
+from labconsole.terminal import harmless, undisguised
 from labconsole.testbed import hosts_path, load_testbed, open_session
 from labconsole.text_report import note_lines, run_lines, run_row, runs_table
 from labconsole.units import parse_rate_bps
@@ -236,7 +237,7 @@ class _ReplayScreen:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-            self._console = Console(stderr=True)
+            self._console = Console(file=undisguised(sys.stderr))
             self._bar = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
@@ -270,7 +271,7 @@ class _ReplayScreen:
         self._bar.update(self._task, completed=done, rate=rate, left=left)
         if progress.last is not None:
             # Plain text: a record's words come from nodes and must not be read as markup.
-            self._console.print(run_row(progress.last), markup=False, highlight=False, soft_wrap=True)
+            self._console.print(harmless(run_row(progress.last)), markup=False, highlight=False, soft_wrap=True)
 
 
 def _minutes(seconds: float) -> str:
