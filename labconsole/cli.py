@@ -131,13 +131,14 @@ def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     verbose = getattr(args, "verbose", 0)
     if args.command in (None, "console", "demo"):
-        return _run_command(args, 0)  # Textual draws with escape sequences of its own, and cleans what it shows
+        _set_up_logging(0)
+        return _run_command(args, verbose)  # Textual draws with escape sequences of its own, and cleans what it shows
     with harmless_output():
+        _set_up_logging(verbose)
         return _run_command(args, verbose)
 
 
 def _run_command(args: argparse.Namespace, verbose: int) -> int:
-    _set_up_logging(verbose)
     try:
         return _dispatch(args)
     except LabError as exc:

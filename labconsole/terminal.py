@@ -1,8 +1,8 @@
 """What the headless commands write, made harmless to a terminal in one place.
 
-A record may come from somebody else's export and a message from a node: either may hold escape sequences, overrides of
-the text's direction or half a surrogate pair. Rather than trusting every command to remember that, all their output goes
-through here. JSON lines are not touched by it: they are ASCII, with everything else escaped.
+A record may come from somebody else's export and a message from a node: either may hold escape sequences, overrides
+of the text's direction or half a surrogate pair. Rather than trusting every command to remember that, all their output
+goes through here. JSON lines are not touched by it: they are ASCII, with everything else escaped.
 """
 
 from __future__ import annotations
