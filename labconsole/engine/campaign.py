@@ -20,7 +20,7 @@ from labconsole.engine.grid import Grid, TrialState
 from labconsole.engine.ports import StoredTrial
 from labconsole.errors import LabError, NodeLost, NodeUnreachable
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan import Plan, Point, estimate
+from labconsole.model.plan import Estimate, Plan, Point, estimate
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest
 
@@ -48,7 +48,15 @@ class CampaignSession(Protocol):
     def stopping(self) -> bool: ...
 
     def settings(self, *, drain_s: float | None = None) -> Any: ...
-    def batch(self, request: TrialRequest) -> AbstractAsyncContextManager[Take]: ...
+    def batch(
+        self,
+        request: TrialRequest,
+        *,
+        purpose: str | None = None,
+        take_over: bool = False,
+        left_s: float | None = None,
+    ) -> AbstractAsyncContextManager[Take]: ...
+    async def renew_lease(self, left_s: float | None) -> None: ...
     def nodes_of(self, request: TrialRequest) -> list[str]: ...
     async def settle(self, seconds: float) -> None: ...
     async def wait_connected(self, nodes: Iterable[str], *, within_s: float) -> None: ...
@@ -111,24 +119,33 @@ def stored_trials(plan: Plan, session: CampaignSession) -> list[StoredTrial]:
     return [t for t in runs if t.point < len(plan.points) and 1 <= t.repetition <= plan.repetitions_of(t.point)]
 
 
-async def run_campaign(plan: Plan, session: CampaignSession, on_progress: Callable[[Progress], None]) -> Outcome:
+async def run_campaign(
+    plan: Plan, session: CampaignSession, on_progress: Callable[[Progress], None], *, take_over: bool = False
+) -> Outcome:
     """Take every trial of the plan that is not stored yet. The plan is resolved for this testbed (check_plan).
 
     A node that is lost is waited for, up to BACK_WITHIN_S, and the trial taken again, max_redo times at most. Ends
     early, with ``stopped`` set, when the session is aborted. Raises LabError when a trial cannot begin.
     """
-    return await Campaign(plan, session, on_progress).run()
+    return await Campaign(plan, session, on_progress, take_over=take_over).run()
 
 
 class Campaign:
     """One execution of a plan: how far it is, what went wrong on the way, pause, resume, abort.
 
-    ``detail`` is the sentence that goes with the status (which node is waited for, why it failed).
+    ``detail`` is the sentence that goes with the status (which node is waited for, why it failed). ``estimate`` is of
+    what was left to take when the store was looked at.
     """
 
     def __init__(
-        self, plan: Plan, session: CampaignSession, on_progress: Callable[[Progress], None] = lambda progress: None
+        self,
+        plan: Plan,
+        session: CampaignSession,
+        on_progress: Callable[[Progress], None] = lambda progress: None,
+        *,
+        take_over: bool = False,
     ) -> None:
+        self._take_over = take_over
         self.plan = plan
         self.grid = Grid(plan)
         self.status = CampaignStatus.READY
@@ -138,7 +155,7 @@ class Campaign:
         self._session, self._on_progress = session, on_progress
         self._todo: list[tuple[int, int]] = []
         self._done = 0
-        self._estimated_s = 0.0
+        self.estimate: Estimate | None = None
         self._begun: float | None = None
         self._ended: float | None = None
         self._held_s = 0.0
@@ -172,7 +189,7 @@ class Campaign:
         if self._begun is None or self.status in ENDED:
             return None
         if not self._done:
-            return max(0.0, self._estimated_s - self.spent_s)
+            return max(0.0, self.estimate.total_s - self.spent_s) if self.estimate is not None else None
         return self.spent_s / self._done * (len(self._todo) - self._done)
 
     @property
@@ -200,17 +217,23 @@ class Campaign:
             self._say(CampaignStatus.STOPPING)
         await self._session.abort()
 
+    async def look(self) -> None:
+        """Learn from the store what is measured already; run() begins with it. Raises StoreError."""
+        stored, schedule = await asyncio.to_thread(
+            lambda: (stored_trials(self.plan, self._session), self.plan.schedule())
+        )
+        self.grid.stored(stored)
+        completed = {(trial.point, trial.repetition) for trial in stored}
+        self._todo = [trial for trial in schedule if trial not in completed]
+        self.outcome.skipped = self.plan.trials - len(self._todo)
+        self.estimate = estimate(self.plan, self._session.inventory, self._todo)
+
     async def run(self) -> Outcome:
         """Take what is left to take. See run_campaign. Once only."""
         self._begun = time.monotonic()
         self._say(CampaignStatus.RUNNING)
         try:
-            stored = await asyncio.to_thread(stored_trials, self.plan, self._session)
-            self.grid.stored(stored)
-            completed = {(trial.point, trial.repetition) for trial in stored}
-            self._todo = [trial for trial in self.plan.schedule() if trial not in completed]
-            self.outcome.skipped = self.plan.trials - len(self._todo)
-            self._estimated_s = estimate(self.plan, self._session.inventory, self._todo).total_s
+            await self.look()
             if self._todo:
                 await self._batches()
         except LabError as exc:
@@ -248,7 +271,11 @@ class Campaign:
                 self.outcome.stopped = True
                 return
             try:
-                async with session.batch(widest) as take:
+                purpose = f"plan {self.plan.name}"
+                async with session.batch(
+                    widest, purpose=purpose, take_over=self._take_over, left_s=self.left_s
+                ) as take:
+                    self._take_over = False  # meant for who had it then, not for who takes it while a node is away
                     await self._take_all(take)
             except (NodeLost, NodeUnreachable) as exc:
                 if self._stopping:
@@ -300,6 +327,7 @@ class Campaign:
             if self._stopping:
                 return None
             self.grid.begin(trial)
+            await session.renew_lease(self.left_s)
             record = await take(
                 plan.points[index].request,
                 plan.ref(index, repetition),

@@ -1,0 +1,74 @@
+"""The plan files that the console offers: those in ``plans/`` beneath the directory it was started in.
+
+Reading is blocking and remembers what it read: a file is parsed again only when it changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from labconsole.errors import ConfigError
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan import Plan, load_plan
+
+DIRECTORY = Path("plans")
+CAPTURE_RECORD_BYTES = 16
+"""What pcap writes before every packet."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEntry:
+    """One file: a plan resolved for this testbed, or why it is none (file, line, key, what is allowed)."""
+
+    path: Path
+    stamp: tuple[int, int]
+    plan: Plan | None
+    problem: str
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+
+def scan(inventory: Inventory, known: Mapping[Path, PlanEntry]) -> list[PlanEntry]:
+    """Every plan file, by name. Raises ConfigError when the directory cannot be read; absent, it is empty."""
+    try:
+        paths = sorted(p for p in DIRECTORY.iterdir() if p.suffix in (".yaml", ".yml") and not p.name.startswith("."))
+    except FileNotFoundError:
+        return []
+    except OSError as exc:
+        raise ConfigError(f"cannot be read: {exc.strerror or exc}", file=str(DIRECTORY)) from exc
+    found = []
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:
+            continue  # removed meanwhile, or a link to nowhere
+        stamp = (status.st_mtime_ns, status.st_size)
+        entry = known.get(path)
+        found.append(entry if entry is not None and entry.stamp == stamp else read(path, stamp, inventory))
+    return found
+
+
+def read(path: Path, stamp: tuple[int, int], inventory: Inventory) -> PlanEntry:
+    """One file."""
+    try:
+        return PlanEntry(path, stamp, load_plan(path, inventory), "")
+    except ConfigError as exc:
+        return PlanEntry(path, stamp, None, str(exc))
+
+
+def largest_capture_bytes(plan: Plan, inventory: Inventory) -> int:
+    """Room that the largest capture of one trial takes on one sink, until it is counted and deleted."""
+    from labconsole.engine.trial import SNAP_BYTES
+
+    largest = 0
+    for point in plan.points:
+        request = point.request
+        each = CAPTURE_RECORD_BYTES + min(SNAP_BYTES, request.pkt_size_bytes)
+        for stream in inventory.streams[: request.sources]:
+            pps = request.intended_pps or request.line_rate_pps(stream)
+            largest = max(largest, round(pps * request.duration_s) * each)
+    return largest
