@@ -59,7 +59,7 @@ async def wait_forwarding(
             raise Aborted("aborted by the operator before anything was measured")
         for node in dict.fromkeys(stream.source.node for stream in missing):
             mine = [s for s in missing if s.source.node == node]
-            sent_packets += await _send_few(inventory, links[node], prepared, mine, generator)
+            sent_packets += await send_few(inventory, links[node], prepared, mine, generator)
         now = await _received(links, missing)
         deadline = loop.time() + ROUND_S
         while any(now[s.name] <= first[s.name] for s in missing) and loop.time() < deadline:
@@ -105,10 +105,16 @@ async def _received(links: dict[str, AgentLink], streams: Sequence[Stream]) -> d
     return counts
 
 
-async def _send_few(
-    inventory: Inventory, link: AgentLink, prepared: Prepared, streams: Sequence[Stream], generator: str
+async def send_few(
+    inventory: Inventory,
+    link: AgentLink,
+    prepared: Prepared,
+    streams: Sequence[Stream],
+    generator: str,
+    *,
+    frames: int = LEARNING_FRAMES,
 ) -> int:
-    """Send the learning frames of these streams, all of one source; returns how many were sent."""
+    """Send a few frames of each of these streams, all of one source; returns how many were sent."""
     specs: list[dict[str, Any]] = [
         {
             "stream": stream.name,
@@ -122,9 +128,9 @@ async def _send_few(
             "udp_sink_port": sink_port(inventory.streams.index(stream)),
             "pkt_size_bytes": MIN_PKT_SIZE_BYTES,
             "delay_ns": LEARNING_DELAY_NS,
-            "count": LEARNING_FRAMES,
+            "count": frames,
             "duration_s": 2.0,
-            "max_count": LEARNING_FRAMES,
+            "max_count": frames,
             "cpus": None,
         }
         for stream in streams

@@ -1,0 +1,102 @@
+"""Was a run within what the instrument is known to do? Pure: an envelope and a run in, doubts out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from labconsole.model.envelope import Envelope, EnvelopePoint, StreamEnvelope
+from labconsole.model.record import Reason, StreamRecord, Verdict
+from labconsole.model.request import TrialRequest
+
+CODE = "instrument_limited"
+MARGIN_RATIO = 0.01
+"""A rate beyond a bound by less than this is not beyond it: bounds are as repeatable as short trials are."""
+
+
+def instrument_reasons(
+    envelope: Envelope | None, request: TrialRequest, streams: Sequence[StreamRecord]
+) -> tuple[Reason, ...]:
+    """One reason per stream that was asked for more than its generator, its sink or its capture was calibrated for.
+
+    No envelope, no reasons. At target max a generator does what it can, which is no fault of the run: then what it
+    offered is held against the bounds of the sink.
+    """
+    if envelope is None:
+        return ()
+    point = envelope.point_for(request.pkt_size_bytes, request.sources)
+    if point is None:
+        sizes = sorted({p.pkt_size_bytes for p in envelope.points})
+        counts = sorted({p.sources for p in envelope.points})
+        detail = (
+            f"frames of {request.pkt_size_bytes} B (without FCS) from {request.sources} sources were not calibrated: "
+            f"{', '.join(map(str, sizes))} B from up to {counts[-1] if counts else 0} sources were"
+        )
+        evidence = {"calibration": envelope.calibration_id, "pkt_size_bytes": sizes, "sources": counts}
+        return (Reason(code=CODE, detail=detail, evidence=evidence),)
+    known = {each.stream: each for each in point.streams}
+    return tuple(
+        Reason(code=CODE, detail=detail, evidence={"calibration": envelope.calibration_id, **evidence})
+        for stream in streams
+        for detail, evidence in _doubts(stream, known.get(stream.name), point)
+    )
+
+
+def _doubts(
+    stream: StreamRecord, known: StreamEnvelope | None, point: EnvelopePoint
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    if known is None or known.generator != stream.generator:
+        what = "was not calibrated" if known is None else f"was calibrated with {known.generator}"
+        yield (
+            f"{stream.name}: {what}, and sent with {stream.generator}",
+            {"stream": stream.name, "generator": stream.generator, "calibrated": known.generator if known else None},
+        )
+        return
+    asked_pps = stream.intended_pps
+    rate_pps = asked_pps if asked_pps is not None else stream.offered_pps
+    if rate_pps is None:
+        return
+    bounds = {
+        f"the generator of {known.source}": known.maximum_pps if asked_pps is not None else None,
+        f"the counters of {known.sink}": known.counters.clean_pps if known.counters.lossy_pps is not None else None,
+        f"the capture at {known.sink}": known.capture.clean_pps if known.capture.lossy_pps is not None else None,
+    }
+    if known.counters.lossy_pps is not None and known.counters.clean_pps is None:
+        bounds[f"the counters of {known.sink}"] = 0.0
+    if known.capture.lossy_pps is not None and known.capture.clean_pps is None:
+        bounds[f"the capture at {known.sink}"] = 0.0
+    for what, bound_pps in bounds.items():
+        if bound_pps is not None and rate_pps > bound_pps * (1 + MARGIN_RATIO):
+            word = "asked for" if asked_pps is not None else "offered"
+            size = f"{point.pkt_size_bytes} B and {point.sources} source{'s' if point.sources > 1 else ''} at once"
+            yield (
+                f"{stream.name}: {word} {rate_pps:.0f} packets/s, {what} is calibrated up to {bound_pps:.0f} ({size})",
+                {
+                    "stream": stream.name,
+                    "part": what,
+                    "rate_pps": rate_pps,
+                    "calibrated_pps": bound_pps,
+                    "pkt_size_bytes": point.pkt_size_bytes,
+                    "sources": point.sources,
+                },
+            )
+
+
+def doubted(verdict: Verdict, reasons: Sequence[Reason]) -> Verdict:
+    """The verdict with further reasons that make a run suspect."""
+    if not reasons:
+        return verdict
+    status = "suspect" if verdict.status == "valid" else verdict.status
+    return Verdict(status=status, reasons=(*verdict.reasons, *reasons))
+
+
+def calibration_facts(envelope: Envelope | None, void: str | None, now: datetime) -> dict[str, Any]:
+    """What a record's environment says: which calibration the run was held against, or why against none."""
+    if envelope is None or void is not None:
+        return {"calibration": None, "calibration_void": void}
+    age_s = (now - datetime.fromisoformat(envelope.finished_at)).total_seconds()
+    return {
+        "calibration": {"id": envelope.calibration_id, "finished_at": envelope.finished_at, "age_s": round(age_s)},
+        "calibration_void": None,
+    }

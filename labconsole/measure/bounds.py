@@ -1,0 +1,69 @@
+"""Up to which rate nothing was lost: bounds out of trials, and the rate that would bring them closer. Pure.
+
+A loss is believed only when a second trial at the same target loses too (ETSI GS NFV-TST 009's binary search with loss
+verification): one hiccup of the machine must not pass for a limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+WIDTH_RATIO = 0.1
+"""Bounds that are closer than this are close enough: the step in which an envelope is used is coarser."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossTrial:
+    """One trial of one stream for one witness: what was asked (any key), what was offered, whether all was seen."""
+
+    target: Hashable
+    offered_pps: float
+    clean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LossBounds:
+    """Highest rate without loss below the lowest with loss; None where no trial showed one."""
+
+    clean_pps: float | None
+    lossy_pps: float | None
+
+    @property
+    def wide(self) -> bool:
+        """Whether another trial between them would tell more."""
+        if self.lossy_pps is None:
+            return False
+        return self.clean_pps is None or self.lossy_pps > self.clean_pps * (1 + WIDTH_RATIO)
+
+    @property
+    def next_pps(self) -> float | None:
+        """The rate to try next: halfway in ratio; half of what lost when nothing was clean yet. None: not needed."""
+        if not self.wide or self.lossy_pps is None:
+            return None
+        return self.lossy_pps / 2 if self.clean_pps is None else math.sqrt(self.clean_pps * self.lossy_pps)
+
+
+def loss_bounds(trials: Iterable[LossTrial]) -> LossBounds:
+    """The bounds that these trials show. A target counts as lossy when all of its trials lost."""
+    by_target: dict[Hashable, list[LossTrial]] = defaultdict(list)
+    for trial in trials:
+        by_target[trial.target].append(trial)
+    clean: list[float] = []
+    lossy: list[float] = []
+    for taken in by_target.values():
+        passed = [trial.offered_pps for trial in taken if trial.clean]
+        (clean if passed else lossy).append(min(passed) if passed else min(trial.offered_pps for trial in taken))
+    lossy_pps = min(lossy, default=None)
+    below = [rate for rate in clean if lossy_pps is None or rate < lossy_pps]
+    return LossBounds(max(below, default=None), lossy_pps)
+
+
+def unverified(trials: Sequence[LossTrial]) -> list[Hashable]:
+    """Targets at which the only trial so far lost something."""
+    by_target: dict[Hashable, list[bool]] = defaultdict(list)
+    for trial in trials:
+        by_target[trial.target].append(trial.clean)
+    return [target for target, clean in by_target.items() if clean == [False]]
