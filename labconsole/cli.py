@@ -37,18 +37,24 @@ def build_parser() -> argparse.ArgumentParser:
     stored = argparse.ArgumentParser(add_help=False)
     stored.add_argument("--store", metavar="URL", help="where runs are saved (default: the user's data directory)")
     machine = argparse.ArgumentParser(add_help=False)
+    taking = argparse.ArgumentParser(add_help=False)
+    taking.add_argument(
+        "--take-over", action="store_true",
+        help="take the testbed from an operator who is measuring on it: their run ends, both records say so",
+    )  # fmt: skip
     machine.add_argument("--json", action="store_true", help="JSON lines on stdout, nothing else there")
 
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser("console", help="the console (default)", parents=[common, testbed, stored])
+    console = commands.add_parser("console", help="the console (default)", parents=[common, testbed, stored])
+    console.add_argument("--read-only", action="store_true", help="watch what others measure; takes no run")
     demo = commands.add_parser(
         "demo", help="local lab up, console on it, lab down on leaving", parents=[common, stored]
     )
     demo.add_argument("--sources", type=int, default=3, metavar="N", help="sources of the lab (default: 3)")
     _add_lab(commands, common, machine)
-    _add_run(commands, [common, testbed, stored, machine])
+    _add_run(commands, [common, testbed, stored, machine, taking])
     replay = commands.add_parser(
-        "replay", help="execute or resume a plan headless", parents=[common, testbed, stored, machine]
+        "replay", help="execute or resume a plan headless", parents=[common, testbed, stored, machine, taking]
     )
     replay.add_argument("plan", type=Path, help="a plan file, such as plans/sanity.yaml")
     replay.add_argument("--dry-run", action="store_true", help="list the points and the time they take; touch nothing")
@@ -177,7 +183,7 @@ def _set_up_logging(verbose: int) -> None:
 def _dispatch(args: argparse.Namespace) -> int:
     command = args.command or "console"
     if args.command is None:
-        args.hosts, args.store, args.verbose = None, None, 0
+        args.hosts, args.store, args.verbose, args.read_only = None, None, 0, False
     if command == "analyze":
         return _analyze(args)
     if command == "schema":

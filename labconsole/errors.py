@@ -7,9 +7,11 @@ LabError                    base; carries ``failure``, a stable word that goes i
     NodeLost                  was connected, the link or the agent went away
     CapabilityMissing         a tool, a module or a permission is absent
     AgentError                the node refused or failed a request
+      LeaseHeld                 another operator is measuring with the node
   LabSetupError             the local testbed could not be built or found     exit 3
   MeasurementError          the trial is void; what was counted is kept       exit 1
     Aborted                   the operator stopped it before anything was sent  exit 130
+    LeaseTaken                another operator took the testbed over           exit 3
     CounterInconsistency      a counter decreased, or more came out than went in
   CaptureFormatError        a capture file cannot be read                     exit 2
   StoreError                the run store cannot be read or written           exit 2
@@ -99,6 +101,12 @@ class AgentError(NodeError):
         super().__init__(node, message, operation=operation)
 
 
+class LeaseHeld(AgentError):
+    """Raised when another operator holds a node. The message says who, since when, until when and what for."""
+
+    failure = "lease_held"
+
+
 class LabSetupError(LabError):
     """Raised when the local testbed cannot be built, found or torn down."""
 
@@ -117,6 +125,18 @@ class Aborted(MeasurementError):
 
     failure = "aborted"
     exit_code = 130
+
+
+class LeaseTaken(MeasurementError):
+    """Raised when another operator takes a node over on purpose: ``by`` and for what ``purpose``."""
+
+    failure = "lease_taken"
+    exit_code = 3
+
+    def __init__(self, node: str, by: str, purpose: str) -> None:
+        self.node, self.by, self.purpose = node, by, purpose
+        self.message = f"{by} took the testbed over for {purpose}"
+        super().__init__(f"{node}: {self.message}")
 
 
 class CounterInconsistency(MeasurementError):

@@ -14,7 +14,7 @@ from typing import Any
 from labconsole.engine.campaign import Outcome, Progress, remaining, run_campaign
 from labconsole.engine.events import Event, NodeChanged, NodeState, Notice, PhaseChanged, TrialFinished, TrialStarted
 from labconsole.engine.session import Session, operator_name
-from labconsole.errors import Aborted, ConfigError, NodeUnreachable, StoreError
+from labconsole.errors import Aborted, ConfigError, LeaseHeld, NodeUnreachable, StoreError
 from labconsole.model.inventory import Inventory
 from labconsole.model.note import exported
 from labconsole.model.plan import Estimate, Plan, estimate, load_plan
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     request = request_from(args, inventory)
 
     async def work(session: Session[RunStore]) -> int:
-        records = await session.run(request, args.repetitions)
+        records = await session.run(request, args.repetitions, take_over=args.take_over)
         if session.stopping:
             return Aborted.exit_code
         return 1 if any(record.verdict.status == "invalid" for record in records) else 0
@@ -91,7 +91,7 @@ def replay(args: argparse.Namespace) -> int:
 
     async def work(session: Session[RunStore]) -> int:
         with _ReplayScreen(plan, as_json=args.json) as screen:
-            outcome = await run_campaign(plan, session, screen.update)
+            outcome = await run_campaign(plan, session, screen.update, take_over=args.take_over)
         return _report_outcome(plan, outcome, as_json=args.json)
 
     return _drive(session, list(dict.fromkeys(needed)), work, [_narrator(args, quiet=True)])
@@ -196,6 +196,8 @@ def _drive(
                 first = NodeUnreachable(failed[0], session.telemetry.nodes[failed[0]].message)
                 raise NodeUnreachable(failed[0], first.message + (f"; {reasons}" if reasons else ""))
             return await work(session)
+        except LeaseHeld as exc:
+            raise LeaseHeld(exc.node, f"{exc.message}; --take-over takes it from them", code=exc.code) from None
         finally:
             await session.close()
 

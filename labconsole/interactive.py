@@ -11,7 +11,7 @@ def console(args: argparse.Namespace) -> int:
     """``labconsole``: the console on an inventory."""
     from labconsole.testbed import hosts_path
 
-    return _open(hosts_path(args.hosts), args.store)
+    return _open(hosts_path(args.hosts), args.store, read_only=args.read_only)
 
 
 def demo(args: argparse.Namespace) -> int:
@@ -33,9 +33,9 @@ def demo(args: argparse.Namespace) -> int:
             lab.down("local")
 
 
-def _open(hosts: Path, store_url: str | None) -> int:
+def _open(hosts: Path, store_url: str | None, *, read_only: bool = False) -> int:
     from labconsole.testbed import load_testbed, open_session
     from labconsole.tui.app import run_console
 
     inventory, store = load_testbed(hosts, store_url)
-    return run_console(lambda: open_session(inventory, store))
+    return run_console(lambda: open_session(inventory, store, read_only=read_only))

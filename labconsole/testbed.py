@@ -21,11 +21,13 @@ def hosts_path(given: Path | None) -> Path:
     return path
 
 
-def open_session(inventory: Inventory, store: RunStore) -> Session[RunStore]:
-    """A session on this inventory; nothing is connected yet."""
+def open_session(inventory: Inventory, store: RunStore, *, read_only: bool = False) -> Session[RunStore]:
+    """A session on this inventory; nothing is connected yet. ``read_only``: it watches and takes no run."""
     for platform in inventory.platforms:
         driver_for(platform, inventory)  # an unknown driver or option is said now, not in the middle of a plan
-    return Session(inventory, connect=connect, driver_for=driver_for, store=store, shell_argv=shell_argv)
+    return Session(
+        inventory, connect=connect, driver_for=driver_for, store=store, shell_argv=shell_argv, read_only=read_only
+    )
 
 
 def load_testbed(hosts: Path, store_url: str | None) -> tuple[Inventory, RunStore]:

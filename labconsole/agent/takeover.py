@@ -122,20 +122,19 @@ def _require_ours(path: str, holder: Dict[str, Any]) -> None:
 
 async def _ask(path: str, line: bytes) -> bool:
     """Ask, and wait until the holder lets go. False when it does not in time, or nobody listens."""
-    writer: Optional[asyncio.StreamWriter] = None
     try:
         reader, writer = await asyncio.wait_for(asyncio.open_unix_connection(path), ASK_S)
+    except (asyncio.TimeoutError, FileNotFoundError, ConnectionRefusedError):
+        return False
+    try:
         writer.write(line)
         await asyncio.wait_for(reader.read(), ASK_S)
     except asyncio.TimeoutError:
         return False
-    except (FileNotFoundError, ConnectionRefusedError):
-        return False
     except ConnectionError:
         return True  # ended in the middle: as good as the end
     finally:
-        if writer is not None:
-            writer.close()
+        writer.close()
     return True
 
 

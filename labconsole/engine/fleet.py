@@ -140,6 +140,8 @@ class Fleet:
         name = link.name
         self._telemetry.set_links(name, (await link.request("links"))["links"])
         self.facts[name] = await link.request("facts")
+        # Before the counters: somebody may be counting there just now, and then they do not start yet.
+        await link.request("lease.watch", {"on": True})
         await link.request("counters.start", {"interval_s": self._inventory.defaults.sample_interval_s})
         self.links[name] = link
         live = self._telemetry.nodes[name]

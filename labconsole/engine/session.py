@@ -1,7 +1,8 @@
 """A connected testbed: what the console and the headless commands both drive, one batch of trials at a time.
 
 The session owns the links (it reconnects lost ones with back-off), the live telemetry, the platform that is set up on
-the UUT, and the lease. Everything it changed on a node is undone when a batch ends, well or badly.
+the UUT, and the lease. Everything it changed on a node is undone when a batch ends, well or badly; one that another
+operator takes over ends so.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ import logging
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from labconsole.engine.assemble import build_record
 from labconsole.engine.campaign import Campaign
-from labconsole.engine.driver import Driver, Prepared, StreamWiring
 from labconsole.engine.events import (
     Event,
     Listener,
@@ -31,13 +31,16 @@ from labconsole.engine.events import (
 )
 from labconsole.engine.fleet import Fleet
 from labconsole.engine.inspection import Inspection, inspect
-from labconsole.engine.learning import Learning, wait_forwarding
+from labconsole.engine.leases import LeaseHolder, Leases
 from labconsole.engine.live import LiveStreams
 from labconsole.engine.ports import AgentLink, Connect, RunSink
+from labconsole.engine.standing import DriverFor, StandingPlatform
 from labconsole.engine.telemetry import NodeLive, Telemetry
 from labconsole.engine.trial import Trial, TrialSettings
-from labconsole.errors import ConfigError, MeasurementError, NodeError, NodeUnreachable, StoreError
-from labconsole.model.inventory import Inventory, Stream
+from labconsole.engine.wiring import check_mtu
+from labconsole.errors import ConfigError, LabError, MeasurementError, NodeUnreachable, StoreError
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan import TRIAL_OVERHEAD_S
 from labconsole.model.record import PlanRef, RunRecord
 from labconsole.model.request import TrialRequest, check_request
 from labconsole.model.run_id import new_run_id
@@ -55,11 +58,7 @@ POLL_S = 0.2
 CLOSE_S = 30.0
 """How long close() waits for a batch to stop in order: a drain, its captures counted, the platform restored."""
 
-ETHERNET_HEADER_BYTES = 14
-"""An interface's MTU counts the payload of the frame, the frame size counts this as well."""
-
 StoreT = TypeVar("StoreT", bound=RunSink, covariant=True)
-DriverFor = Callable[[str, Inventory], Driver]
 
 
 def utc_now() -> str:
@@ -88,14 +87,16 @@ class Session(Generic[StoreT]):
         store: StoreT,
         tolerances: Tolerances | None = None,
         shell_argv: Callable[[str, Inventory], list[str]] | None = None,
+        read_only: bool = False,
     ) -> None:
+        self.read_only = read_only
         self.inventory, self.store = inventory, store
         self.tolerances = tolerances or Tolerances()
         self.telemetry = Telemetry()
-        self.operator = operator_name()
+        self.operator, self.driver_for = operator_name(), driver_for
         for name, node in inventory.nodes.items():
             self.telemetry.nodes[name] = NodeLive(name, node.roles)
-        self._driver_for, self._shell_argv = driver_for, shell_argv
+        self._shell_argv = shell_argv
         self._fleet = Fleet(
             inventory,
             self.telemetry,
@@ -108,8 +109,15 @@ class Session(Generic[StoreT]):
         self._trial: Trial | None = None
         self._batch = asyncio.Lock()
         self._stop = asyncio.Event()
-        self._prepared: tuple[str, Prepared, Driver] | None = None
-        self._learning: Learning | None = None
+        self._leases = Leases(self.operator)
+        self._platform = StandingPlatform(
+            inventory,
+            self.telemetry,
+            self._fleet,
+            driver_for=driver_for,
+            emit=self._emit,
+            stopping=self._stop.is_set,
+        )
 
     # Listening
 
@@ -149,11 +157,16 @@ class Session(Generic[StoreT]):
 
     def _on_lost(self, name: str, reason: str) -> None:
         if name == self.inventory.uut:
-            self._prepared = None  # its agent has undone it
+            self._platform.forget()
+        self._leases.forget(name)
         if self._trial is not None:
             self._trial.node_lost(name, reason)
 
     def _on_agent_event(self, node: str, event: dict[str, Any]) -> None:
+        if event["event"] == "lease":
+            self._see_lease(node, event)
+        elif event["event"] == "lease_lost" and self._leases.taken_over(node, event):
+            self._lose_lease()
         if self._trial is not None:
             self._trial.on_agent_event(node, event)
 
@@ -201,6 +214,17 @@ class Session(Generic[StoreT]):
 
         return await preflight(self, plan=plan, fix=fix, on_result=on_result)
 
+    @contextmanager
+    def attending(self, trial: Trial) -> Iterator[None]:
+        """A trial outside any batch, a check's, hears meanwhile what agents tell and what becomes of their links."""
+        self._trial = trial
+        try:
+            if self.stopping:
+                trial.abort()
+            yield
+        finally:
+            self._trial = None
+
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
         """Let no batch begin meanwhile. Raises MeasurementError when one is under way."""
@@ -210,17 +234,42 @@ class Session(Generic[StoreT]):
             self._stop.clear()
             yield
 
+    # Leases
+
+    def lease_holders(self) -> dict[str, LeaseHolder]:
+        """Who else holds which of the connected nodes now. Kept up by the agents; asks nobody."""
+        return dict(self._leases.holders)
+
+    def _see_lease(self, node: str, event: dict[str, Any]) -> None:
+        link = self._fleet.links.get(node)
+        self._leases.seen(node, event, link.clock_offset_ns if link is not None else 0)
+        self.telemetry.nodes[node].quiet = event["quiet"]
+        self.telemetry.revision += 1
+
+    def _lose_lease(self) -> None:
+        """Another operator took the testbed over: nothing more is begun, and the running trial is void."""
+        lost = self._leases.lost
+        assert lost is not None
+        self._stop.set()
+        if self._trial is not None:
+            self._trial.lease_taken(lost)
+        self._emit(Notice(severity="error", message=lost.message, node=lost.node))
+
     # Trials
 
-    async def run(self, request: TrialRequest, repetitions: int = 1) -> list[RunRecord]:
+    async def run(self, request: TrialRequest, repetitions: int = 1, *, take_over: bool = False) -> list[RunRecord]:
         """Take one design point ``repetitions`` times and store every run.
 
-        Raises LabError when it cannot begin; what goes wrong later is in the records.
+        Raises LabError when it cannot begin (LeaseHeld when another operator has the testbed, which ``take_over``
+        overrides) and LeaseTaken when another operator takes it over; what else goes wrong later is in the records.
         """
         check_request(request, self.inventory)
         records = []
-        async with self.batch(request) as take:
+        each_s = request.duration_s + self.settings().drain_s + TRIAL_OVERHEAD_S + self.inventory.defaults.settle_s
+        async with self.batch(request, take_over=take_over, left_s=each_s * repetitions) as take:
             for repetition in range(1, repetitions + 1):
+                if repetition > 1:
+                    await self.renew_lease(each_s * (repetitions - repetition + 1))
                 records.append(await take(request, None, repetition, repetitions))
                 if repetition < repetitions and not self.stopping:
                     await self.settle(self.inventory.defaults.settle_s)
@@ -243,9 +292,9 @@ class Session(Generic[StoreT]):
         """Return once abort() is called."""
         await self._stop.wait()
 
-    def campaign(self, plan: Plan) -> Campaign:
+    def campaign(self, plan: Plan, *, take_over: bool = False) -> Campaign:
         """An execution of a plan on this testbed, not begun yet. The plan is resolved for it (check_plan)."""
-        return Campaign(plan, self)
+        return Campaign(plan, self, take_over=take_over)
 
     async def settle(self, seconds: float) -> None:
         """Let the UUT restabilise between trials (RFC 2544 section 23 e); abort() ends the wait."""
@@ -257,22 +306,47 @@ class Session(Generic[StoreT]):
                 await self._stop.wait()
 
     @asynccontextmanager
-    async def batch(self, request: TrialRequest) -> AsyncIterator[Callable[..., Any]]:
+    async def batch(
+        self,
+        request: TrialRequest,
+        *,
+        purpose: str | None = None,
+        take_over: bool = False,
+        left_s: float | None = None,
+    ) -> AsyncIterator[Callable[..., Any]]:
         """Hold the testbed for several trials: lease taken, platform kept set up between them, all undone at the end.
 
-        Yields ``take(request, plan_ref, repetition, repetitions) -> RunRecord``. ``request`` is the first to come.
+        Yields ``take(request, plan_ref, repetition, repetitions) -> RunRecord``. ``request`` is the first to come;
+        ``purpose`` (default: the request) and ``left_s``, how long all of it will take, are what others are told.
+        Raises LeaseHeld when another operator has a node, unless ``take_over``, and LeaseTaken at the end when
+        another operator took one from us.
         """
+        if self.read_only:
+            raise ConfigError("this console only watches; to measure, open it without --read-only")
         async with self.exclusive():
-            leased: list[AgentLink] = []
             try:
-                for link in self._fleet.require(self.nodes_of(request)).values():
-                    await link.request("lease.take", {"owner": self.operator, "purpose": request.describe()})
-                    leased.append(link)
-                yield self._take
+                await self._leases.take(
+                    self._fleet.require(self.nodes_of(request)),
+                    purpose=purpose or request.describe(),
+                    observe={self.inventory.uut: request.observe},
+                    left_s=left_s,
+                    take_over=take_over,
+                )
+                try:
+                    yield self._take
+                except LabError as exc:
+                    if self._leases.lost is not None:
+                        raise self._leases.lost from exc  # whatever a node then refused, this is why
+                    raise
+                if self._leases.lost is not None:
+                    raise self._leases.lost
             finally:
-                await self._restore_platform()
-                for link in leased:
-                    await self._quietly(link, "lease.release")
+                await self._platform.restore()
+                await self._leases.release()
+
+    async def renew_lease(self, left_s: float | None) -> None:
+        """Tell who waits for the testbed how long the batch will still take; None says nothing new."""
+        await self._leases.renew(left_s)
 
     async def wait_connected(self, nodes: Iterable[str], *, within_s: float) -> None:
         """Wait until these nodes are connected again. Raises NodeUnreachable with the reason when one is not in time.
@@ -312,8 +386,8 @@ class Session(Generic[StoreT]):
         self._emit(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))
         self._emit(PhaseChanged(run_id=run_id, phase=Phase.PREPARING))
         links = self._fleet.require(self.nodes_of(request))
-        self._check_mtu(request)
-        prepared = await self._prepare_platform(request, links, run_id)
+        check_mtu(request, self.inventory, self.telemetry)
+        prepared = await self._platform.require(request, links, run_id)
         live = LiveStreams(self.telemetry, self.inventory)
         trial = Trial(
             run_id=run_id,
@@ -325,8 +399,11 @@ class Session(Generic[StoreT]):
             live=live,
             emit=self._emit,
         )
+        trial.seen.notes += self._leases.influences
         self._trial = trial
-        if self.stopping:
+        if self._leases.lost is not None:
+            trial.lease_taken(self._leases.lost)
+        elif self.stopping:
             trial.abort()
         self._mark_quiet(request.observe == "quiet")
         try:
@@ -347,27 +424,6 @@ class Session(Generic[StoreT]):
         live.settle(record)
         await self._save(record, live)
         return record
-
-    def _check_mtu(self, request: TrialRequest) -> None:
-        """Refuse a frame that an interface on its way would not carry."""
-        for stream in self.inventory.streams[: request.sources]:
-            ends = [
-                (stream.source.node, stream.source.interface),
-                (self.inventory.uut, stream.uut_in),
-                (self.inventory.uut, stream.uut_out),
-                (stream.sink.node, stream.sink.interface),
-            ]
-            for node, interface in ends:
-                live = self.telemetry.interfaces.get((node, "", interface))
-                mtu = live.link.get("mtu") if live is not None else None
-                if mtu is not None and request.pkt_size_bytes - ETHERNET_HEADER_BYTES > mtu:
-                    fcs = request.frame_size_bytes - request.pkt_size_bytes
-                    raise ConfigError(
-                        f"is above what {node}/{interface} carries (MTU {mtu})",
-                        key="frame_size",
-                        value=request.frame_size_bytes,
-                        allowed=f"at most {mtu + ETHERNET_HEADER_BYTES + fcs}",
-                    )
 
     def settings(self, *, drain_s: float | None = None) -> TrialSettings:
         """How trials are taken on this testbed unless a plan says otherwise."""
@@ -405,85 +461,7 @@ class Session(Generic[StoreT]):
                 }
                 for name, link in links.items()
             },
-            "learning": self._learning.to_json() if self._learning is not None else None,
+            "learning": self._platform.learning.to_json() if self._platform.learning is not None else None,
             "series_interfaces": live.interface_names,
             "series_rows_not_kept": live.rows_not_kept,
         }
-
-    # The platform on the UUT
-
-    async def _prepare_platform(self, request: TrialRequest, links: dict[str, AgentLink], run_id: str) -> Prepared:
-        """Set the platform up for all streams whose nodes are connected, unless it stands already."""
-        wanted = {stream.name for stream in self.inventory.streams[: request.sources]}
-        if self._prepared is not None:
-            platform, standing, _ = self._prepared
-            if platform == request.platform and wanted <= set(standing.paths):
-                return standing
-        await self._restore_platform()
-        driver = self._driver_for(request.platform, self.inventory)
-        streams = [
-            s for s in self.inventory.streams if s.source.node in self._fleet.links and s.sink.node in self._fleet.links
-        ]
-        wirings = [self._wiring(stream) for stream in streams]
-        uut = links[self.inventory.uut]
-        prepared = await driver.prepare(uut, wirings)
-        self._prepared = (request.platform, prepared, driver)
-        self._emit(PhaseChanged(run_id=run_id, phase=Phase.LEARNING))
-        try:
-            self._learning = await wait_forwarding(
-                self.inventory,
-                self._fleet.links,
-                prepared,
-                streams,
-                generator=request.generator,
-                stopping=self._stop.is_set,
-            )
-        except BaseException:
-            await self._restore_platform()
-            raise
-        return prepared
-
-    async def _restore_platform(self) -> None:
-        if self._prepared is None:
-            return
-        _, _, driver = self._prepared
-        self._prepared = None
-        link = self._fleet.links.get(self.inventory.uut)
-        if link is None:
-            return
-        try:
-            await driver.restore(link)
-        except NodeError as exc:
-            self._emit(Notice(severity="warning", message=f"restoring the platform: {exc.message}", node=link.name))
-
-    def _wiring(self, stream: Stream) -> StreamWiring:
-        """A stream with the MAC addresses of its interfaces. Raises ConfigError for an interface that is not there."""
-        uut, place = self.inventory.uut, self.inventory.streams.index(stream)
-
-        def mac(key: str, node: str, interface: str) -> str:
-            live = self.telemetry.interfaces.get((node, "", interface))
-            if live is None:
-                there = ", ".join(sorted(k[2] for k in self.telemetry.interfaces if k[0] == node and not k[1]))
-                location = ("streams", place, key)
-                raise self.inventory.complaint(location, f"{node} has no such interface", interface, there)
-            if not live.link.get("mac"):
-                raise NodeError(node, f"interface {interface} has no MAC address: it is not an Ethernet interface")
-            return str(live.link["mac"])
-
-        mac("source", stream.source.node, stream.source.interface)
-        return StreamWiring(
-            name=stream.name,
-            uut_in=stream.uut_in,
-            uut_in_mac=mac("uut_in", uut, stream.uut_in),
-            uut_out=stream.uut_out,
-            uut_out_mac=mac("uut_out", uut, stream.uut_out),
-            sink_mac=mac("sink", stream.sink.node, stream.sink.interface),
-            source_ip=stream.source_ip,
-            sink_ip=stream.sink_ip,
-        )
-
-    async def _quietly(self, link: AgentLink, op: str) -> None:
-        try:
-            await link.request(op, timeout_s=5)
-        except NodeError as exc:
-            log.info("%s on %s: %s", op, link.name, exc.message)

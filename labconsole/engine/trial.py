@@ -21,7 +21,7 @@ from labconsole.engine.live import LiveStreams
 from labconsole.engine.observations import Snapshot, StreamSeen, TrialSeen, parse_snapshot
 from labconsole.engine.ports import AgentLink
 from labconsole.engine.together import together
-from labconsole.errors import Aborted, LabError, NodeError, NodeLost
+from labconsole.errors import Aborted, LabError, LeaseTaken, MeasurementError, NodeError, NodeLost
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record import Failure
 from labconsole.model.request import TrialRequest
@@ -128,6 +128,16 @@ class Trial:
         if not self._interrupt.done():
             self._interrupt.set_result(reason)
 
+    def lease_taken(self, lost: LeaseTaken) -> None:
+        """Another operator took the testbed over: what comes after this is not ours to count."""
+        if self.seen.failure is None:
+            self.seen.failure = Failure(
+                failure=lost.failure, operation=self._operation, node=lost.node, message=lost.message
+            )
+        self.seen.notes.append({"node": lost.node, "kind": "lease_taken", "detail": lost.message, "by": lost.by})
+        if not self._interrupt.done():
+            self._interrupt.set_result(lost.message)
+
     def on_agent_event(self, node: str, event: dict[str, Any]) -> None:
         """Take one checked event of an agent that matters to the trial."""
         kind = event["event"]
@@ -201,6 +211,8 @@ class Trial:
     def _refuse(self) -> NoReturn:
         """Interrupted before the first packet: no run, so no record either."""
         failure = self.seen.failure
+        if failure is not None and failure.failure == LeaseTaken.failure:
+            raise MeasurementError(failure.message)
         if failure is not None and failure.node is not None:
             raise NodeLost(failure.node, failure.message.removeprefix(f"{failure.node}: "), operation=failure.operation)
         raise Aborted("aborted by the operator before anything was sent")

@@ -1,132 +1,194 @@
-"""The verdict: valid, suspect or invalid, with every reason as a code and a sentence. Pure; no I/O, no clock.
+"""The verdict: valid, suspect or invalid, with every reason as a code, a sentence and evidence. Pure; no I/O, no clock.
 
-invalid: the numbers cannot be stood behind and enter no mean. suspect: they stand, with a doubt that is named.
-docs/data-format.md lists the codes.
+Here are the reasons that lie in the trial itself, its generators and its witnesses; changes.py has those that lie in a
+difference between begin and end, influences.py those that lie in what others did meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from labconsole.engine.causes import why_short
+from labconsole.engine.changes import changes
+from labconsole.engine.codes import WEIGHT, reason
+from labconsole.engine.hops import capture_drops
+from labconsole.engine.influences import doubts
 from labconsole.engine.observations import StreamSeen, TrialSeen
-from labconsole.errors import CounterInconsistency
-from labconsole.measure.rates import sample_difference
+from labconsole.model.inventory import Inventory
 from labconsole.model.record import Reason, StreamRecord, Verdict
 from labconsole.model.request import TrialRequest
 from labconsole.model.tolerances import Tolerances
 
-INVALID = {
-    "aborted",
-    "link_lost",
-    "failed",
-    "no_packets",
-    "not_measured",
-    "negative_loss",
-    "counter_decreased",
-    "generator_failed",
-    "witnesses_disagree",
-}
-"""Codes that make a run invalid; every other reason makes it suspect."""
+FAILURES = {"node_lost": "link_lost", "lease_taken": "lease_taken"}
+"""Codes for the failures that have one of their own."""
 
 
-def judge(seen: TrialSeen, streams: tuple[StreamRecord, ...], request: TrialRequest, limits: Tolerances) -> Verdict:
-    """The verdict on one trial from what was seen and what was derived from it."""
-    reasons = [Reason(code=code, detail=detail) for code, detail in _reasons(seen, streams, request, limits)]
-    if any(reason.code in INVALID for reason in reasons):
+def judge(
+    seen: TrialSeen,
+    streams: tuple[StreamRecord, ...],
+    request: TrialRequest,
+    limits: Tolerances,
+    *,
+    inventory: Inventory,
+    stood_still: dict[str, list[str]],
+) -> Verdict:
+    """The verdict on one trial from what was seen and what was derived from it.
+
+    ``stood_still``: per stream, the hops whose counter did not move while packets passed.
+    """
+    reasons = [*_trial(seen, limits)]
+    reasons += changes(seen, limits, inventory.uut)
+    for raw, record in zip(seen.streams, streams, strict=True):
+        if not seen.aborted:
+            reasons += _generator(seen, raw, record, request, limits)
+        reasons += _witnesses(raw, record)
+        for hop in stood_still.get(record.name, ()):
+            reasons.append(
+                reason(
+                    "counter_froze",
+                    f"{record.name}: the counter at {hop} stood still while packets passed before and behind it",
+                    stream=record.name,
+                    hop=hop,
+                )
+            )
+    reasons += doubts(seen, streams, limits, inventory.uut, emulated=inventory.emulated)
+    reasons += seen.doubts
+    if any(WEIGHT[each.code] == "invalid" for each in reasons):
         return Verdict(status="invalid", reasons=tuple(reasons))
     return Verdict(status="suspect" if reasons else "valid", reasons=tuple(reasons))
 
 
-def _reasons(
-    seen: TrialSeen, streams: tuple[StreamRecord, ...], request: TrialRequest, limits: Tolerances
-) -> Iterator[tuple[str, str]]:
+def _trial(seen: TrialSeen, limits: Tolerances) -> Iterator[Reason]:
     if seen.aborted:
-        yield "aborted", "the operator stopped the run"
+        yield reason("aborted", "the operator stopped the run")
     elif seen.failure is not None:
-        yield ("link_lost" if seen.failure.failure == "node_lost" else "failed"), seen.failure.message
+        code = FAILURES.get(seen.failure.failure, "failed")
+        yield reason(code, seen.failure.message, node=seen.failure.node, operation=seen.failure.operation)
     if seen.start_skew_s is not None and seen.start_skew_s > limits.start_skew_s:
-        yield "sources_apart", f"the sources started {seen.start_skew_s * 1e3:.1f} ms apart"
+        detail = f"the sources started {seen.start_skew_s * 1e3:.1f} ms apart"
+        yield reason("sources_apart", detail, start_skew_s=seen.start_skew_s)
     if seen.drained is False:
-        yield "not_drained", "counters at the UUT or a sink still moved when the wait for them ended"
+        yield reason("not_drained", "counters at the UUT or a sink still moved when the wait for them ended")
     due = seen.samples + seen.missed_samples
     if due and seen.missed_samples / due > limits.missed_samples_ratio:
-        yield "samples_missed", f"{seen.missed_samples} of {due} counter samples were not taken or not delivered"
-    yield from _decreased(seen)
-    for raw, record in zip(seen.streams, streams, strict=True):
-        if not seen.aborted:
-            yield from _generator_reasons(raw, record, request, limits)
-        yield from _witness_reasons(raw, record, limits)
+        yield reason(
+            "samples_missed",
+            f"{seen.missed_samples} of {due} counter samples were not taken or not delivered",
+            missed_samples=seen.missed_samples,
+            due_samples=due,
+        )
+    for note in seen.notes:
+        if note.get("kind") == "not_observed":
+            yield reason("not_observed", f"{note['node']}: {note['detail']}", node=note["node"])
 
 
-def _decreased(seen: TrialSeen) -> Iterator[tuple[str, str]]:
-    for node, before in seen.before.items():
-        for (namespace, interface), first in before.items():
-            last = seen.after.get(node, {}).get((namespace, interface))
-            if last is None:
-                continue
-            try:
-                sample_difference(first, last)
-            except CounterInconsistency as exc:
-                yield "counter_decreased", f"{node}/{namespace + '/' if namespace else ''}{interface}: {exc}"
-
-
-def _generator_reasons(
-    raw: StreamSeen, record: StreamRecord, request: TrialRequest, limits: Tolerances
-) -> Iterator[tuple[str, str]]:
+def _generator(
+    seen: TrialSeen, raw: StreamSeen, record: StreamRecord, request: TrialRequest, limits: Tolerances
+) -> Iterator[Reason]:
     name = record.name
     if raw.generated is None or record.offered_packets is None:
-        yield "not_measured", f"{name}: the generator gave no report"
+        yield reason("not_measured", f"{name}: the generator gave no report", stream=name)
         return
     if record.offered_packets == 0:
-        yield "no_packets", f"{name}: the generator sent nothing"
+        yield reason("no_packets", f"{name}: the generator sent nothing", stream=name)
         return
     if raw.generated.get("error_text"):
-        yield "generator_failed", f"{name}: {raw.generated['error_text']}"
+        yield reason("generator_failed", f"{name}: {raw.generated['error_text']}", stream=name)
     errors = raw.generated.get("errors") or 0
     if errors and record.generator == "pktgen":
-        yield "generator_errors", f"{name}: pktgen reports {errors} errors"
+        yield reason("generator_errors", f"{name}: pktgen reports {errors} errors", stream=name, errors=errors)
     if record.intended_packets is not None:
         short = (record.intended_packets - record.offered_packets) / record.intended_packets
         if abs(short) > limits.offered_ratio:
-            word = "short of" if short > 0 else "above"
-            yield (
-                "offered_short" if short > 0 else "offered_over",
-                f"{name}: {record.offered_packets} packets offered, {abs(short):.2%} {word} the intended "
-                f"{record.intended_packets}",
-            )
+            yield _off_target(seen, raw, record, request, short)
     if record.offered_duration_s is not None:
         stretch = record.offered_duration_s / request.duration_s - 1
         if abs(stretch) > limits.duration_ratio:
-            yield (
+            yield reason(
                 "duration_stretched" if stretch > 0 else "duration_cut",
                 f"{name}: sent for {record.offered_duration_s:.3f} s instead of {request.duration_s:g} s",
+                stream=name,
+                offered_duration_s=record.offered_duration_s,
+                requested_s=request.duration_s,
             )
 
 
-def _witness_reasons(raw: StreamSeen, record: StreamRecord, limits: Tolerances) -> Iterator[tuple[str, str]]:
+def _off_target(seen: TrialSeen, raw: StreamSeen, record: StreamRecord, request: TrialRequest, short: float) -> Reason:
+    """Offered beside intended; if it is less, with whatever shows why."""
+    evidence = {
+        "stream": record.name,
+        "offered_packets": record.offered_packets,
+        "intended_packets": record.intended_packets,
+    }
+    told = f"{record.name}: {record.offered_packets} packets offered, {abs(short):.2%} "
+    if short < 0:
+        return reason("offered_over", f"{told}above the intended {record.intended_packets}", **evidence)
+    causes = list(why_short(seen, raw, request))
+    why = "; ".join(cause.detail for cause in causes) or "what held the source back does not show"
+    return reason(
+        "offered_short",
+        f"{told}short of the intended {record.intended_packets}: {why}",
+        **evidence,
+        causes=[cause.to_json() for cause in causes],
+    )
+
+
+def _witnesses(raw: StreamSeen, record: StreamRecord) -> Iterator[Reason]:
     name = record.name
     if record.measured_packets is None:
-        yield "not_measured", f"{name}: neither the capture nor the sink's counters could be read"
+        yield reason("not_measured", f"{name}: neither the capture nor the sink's counters could be read", stream=name)
         return
     if record.loss_packets is not None and record.loss_packets < 0:
-        yield "negative_loss", f"{name}: {-record.loss_packets} packets more were measured than offered"
+        yield reason(
+            "negative_loss",
+            f"{name}: {-record.loss_packets} packets more were measured than offered",
+            stream=name,
+            packets=-record.loss_packets,
+        )
     if record.capture is None:
-        yield "capture_missing", f"{name}: there is no capture; the sink's counters stand alone"
+        detail = f"{name}: there is no capture; the sink's counters stand alone"
+        yield reason("capture_missing", detail, stream=name)
     elif not record.capture.complete:
         lost = "an unknown number of" if record.capture.dropped_packets is None else record.capture.dropped_packets
-        yield "capture_incomplete", f"{name}: tcpdump missed {lost} packets; measured comes from the sink's counters"
-    sink_rx = record.counters.get("sink_rx_packets")
-    if record.capture is not None and record.capture.complete and sink_rx is not None:
-        difference = sink_rx - record.capture.captured_packets
-        if difference < 0:
-            yield "witnesses_disagree", f"{name}: {-difference} packets more captured than the sink's NIC counted"
-        elif difference > limits.foreign_packets:
-            yield "foreign_frames", f"{name}: the sink's NIC received {difference} packets that are not the stream's"
-    sent_by_nic = record.counters.get("source_tx_packets")
-    if sent_by_nic is not None and record.offered_packets is not None and sent_by_nic < record.offered_packets:
-        yield (
-            "witnesses_disagree",
-            f"{name}: the generator reports {record.offered_packets} packets, the source's NIC sent {sent_by_nic}",
+        yield reason(
+            "capture_incomplete",
+            f"{name}: tcpdump missed {lost} packets; measured comes from the sink's counters",
+            stream=name,
+            dropped_packets=record.capture.dropped_packets,
+            drops=capture_drops(raw.capture) if raw.capture is not None else {},
         )
+    yield from _disagreement(record)
     if record.sequence is not None and record.sequence.duplicate_packets:
-        yield "duplicates", f"{name}: {record.sequence.duplicate_packets} packets arrived more than once"
+        times = record.sequence.duplicate_packets
+        yield reason("duplicates", f"{name}: {times} packets arrived more than once", stream=name, packets=times)
+
+
+def _disagreement(record: StreamRecord) -> Iterator[Reason]:
+    """Two counts of the same packets of which one cannot be."""
+    name, sink_rx = record.name, record.counters.get("sink_rx_packets")
+    if record.capture is not None and record.capture.complete and sink_rx is not None:
+        more = record.capture.captured_packets - sink_rx
+        if more > 0:
+            yield reason(
+                "witnesses_disagree",
+                f"{name}: {more} packets more captured than the sink's NIC counted",
+                stream=name,
+                captured_packets=record.capture.captured_packets,
+                sink_rx_packets=sink_rx,
+            )
+    source_tx, dropped = record.counters.get("source_tx_packets"), _dropped_at_source(record)
+    if source_tx is not None and record.offered_packets is not None and source_tx + dropped < record.offered_packets:
+        yield reason(
+            "witnesses_disagree",
+            f"{name}: the generator reports {record.offered_packets} packets, the source's NIC sent {source_tx}",
+            stream=name,
+            offered_packets=record.offered_packets,
+            source_tx_packets=source_tx,
+            dropped_packets=dropped,
+        )
+
+
+def _dropped_at_source(record: StreamRecord) -> int:
+    """What the source's own queue and driver say they dropped of the packets that they had accepted."""
+    hop = next((hop for hop in record.ledger if hop.hop == "source_nic"), None)
+    return sum(hop.drops.values()) if hop is not None else 0

@@ -125,7 +125,9 @@ def test_two_runs_at_once_are_kept_apart_by_the_lease(testbed, tmp_path: Path):
     try:
         second = labconsole("run", "--duration", "1", hosts=testbed.hosts_file, store=tmp_path / "t.sqlite")
         assert second.returncode == 3
-        assert re.search(r"uut: .*@.* has this node since .* UTC for raw", second.stderr), second.stderr
+        assert re.search(
+            r"uut: .*@.* has this node since .* UTC, until about .* UTC, for raw.*--take-over", second.stderr
+        ), second.stderr
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)

@@ -58,7 +58,7 @@ class Script:
         return ["uut"]
 
     @asynccontextmanager
-    async def batch(self, request) -> AsyncIterator[Callable]:
+    async def batch(self, request, *, purpose, take_over, left_s) -> AsyncIterator[Callable]:
         self._stop.clear()
         self.batches += 1
         self.leased = True
@@ -80,6 +80,9 @@ class Script:
         pass
 
     async def wait_connected(self, nodes, *, within_s):
+        pass
+
+    async def renew_lease(self, left_s):
         pass
 
     async def wait_stopping(self):

@@ -1,0 +1,165 @@
+"""The leases that a batch of trials holds on its nodes, and what is known of those that others hold.
+
+Which nodes are taken is decided once, at the beginning of a batch; how long it will take is told again with each trial,
+so that who waits for the testbed reads an end that is worth something. A lease that another operator takes over ends
+the batch: what it measures from then on would be measured on somebody else's testbed.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from labconsole.engine.ports import AgentLink
+from labconsole.engine.together import together
+from labconsole.errors import AgentError, LeaseHeld, LeaseTaken, NodeError
+
+log = logging.getLogger("labconsole.engine")
+
+TAKE_OVER_S = 20.0
+"""Longer than an agent takes to ask a holder, wait for it and end it if it does not react."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseHolder:
+    """Who has a node. Times are UTC by this machine's clock; None is what the holder did not say.
+
+    ``own``: it is this session. ``quiet``: it counts just now, and nobody else's agent samples there.
+    """
+
+    owner: str | None
+    purpose: str | None
+    since: datetime | None
+    until: datetime | None
+    observe: str | None
+    quiet: bool
+    own: bool
+
+    def describe(self) -> str:
+        """One sentence: who, since when, until when, what for."""
+        text = self.owner or "another session"
+        if self.since is not None:
+            text += f" since {self.since:%Y-%m-%d %H:%M:%S} UTC"
+        if self.until is not None:
+            text += f", until about {self.until:%H:%M:%S} UTC,"
+        if self.purpose:
+            text += f" for {self.purpose}"
+        return text
+
+
+def holder_from(told: dict[str, Any], *, clock_offset_ns: int = 0, own: bool = False) -> LeaseHolder:
+    """A checked holder as an agent tells it; ``clock_offset_ns`` is the node's clock minus ours."""
+
+    def when(key: str) -> datetime | None:
+        at_ns = told.get(key)
+        try:
+            return None if at_ns is None else datetime.fromtimestamp((at_ns - clock_offset_ns) / 1e9, UTC)
+        except (ValueError, OverflowError, OSError):
+            return None  # a node may say a year that no calendar has
+
+    return LeaseHolder(
+        owner=told.get("owner"),
+        purpose=told.get("purpose"),
+        since=when("since_wall_ns"),
+        until=when("until_wall_ns"),
+        observe=told.get("observe"),
+        quiet=bool(told.get("quiet")),
+        own=own,
+    )
+
+
+class Leases:
+    """``holders`` has every connected node that another session holds; ``lost`` why a lease of ours is gone."""
+
+    def __init__(self, owner: str) -> None:
+        self.holders: dict[str, LeaseHolder] = {}
+        self.lost: LeaseTaken | None = None
+        self._owner = owner
+        self._held: list[AgentLink] = []
+        self._args: dict[str, Any] = {}
+        self._observe: dict[str, str] = {}
+        self._taken_from: list[dict[str, Any]] = []
+
+    @property
+    def influences(self) -> list[dict[str, Any]]:
+        """What a record must say: whose testbed this was before it was taken over."""
+        return list(self._taken_from)
+
+    async def take(
+        self,
+        links: dict[str, AgentLink],
+        *,
+        purpose: str,
+        observe: dict[str, str],
+        left_s: float | None,
+        take_over: bool,
+    ) -> None:
+        """Take these nodes in order. Raises LeaseHeld, with all that is known, when another session has one."""
+        self.lost = None
+        self._taken_from.clear()
+        self._args = {"owner": self._owner, "purpose": purpose, "left_s": left_s}
+        self._observe = observe
+        for name, link in links.items():
+            args = {**self._args, "observe": observe.get(name, ""), "take_over": take_over}
+            try:
+                taken = await link.request("lease.take", args, timeout_s=TAKE_OVER_S if take_over else 30.0)
+            except AgentError as exc:
+                if exc.code not in ("lease_held", "lease_stuck", "lease_lost"):
+                    raise
+                raise LeaseHeld(name, exc.message, code=exc.code, operation="lease.take", detail=exc.detail) from None
+            self._held.append(link)
+            former = taken.get("taken_from")
+            if former is not None:
+                holder = holder_from(former, clock_offset_ns=link.clock_offset_ns)
+                self._taken_from.append(
+                    {
+                        "node": name,
+                        "kind": "lease_taken_over",
+                        "detail": f"taken over from {holder.describe()}",
+                        "owner": holder.owner,
+                    }
+                )
+
+    async def renew(self, left_s: float | None) -> None:
+        """Tell again how long it will take. A node that cannot answer is found out by the trial."""
+        if left_s is None:
+            return
+
+        async def tell(link: AgentLink) -> None:
+            args = {**self._args, "observe": self._observe.get(link.name, ""), "left_s": max(0.0, left_s)}
+            try:
+                await link.request("lease.take", args, timeout_s=5)
+            except NodeError as exc:
+                log.info("renewing the lease on %s: %s", link.name, exc.message)
+
+        await together(tell(link) for link in self._held)
+
+    async def release(self) -> None:
+        """Give back what is held. A node that cannot answer has let go by itself."""
+        while self._held:
+            link = self._held.pop()
+            try:
+                await link.request("lease.release", timeout_s=5)
+            except NodeError as exc:
+                log.info("lease.release on %s: %s", link.name, exc.message)
+
+    def taken_over(self, node: str, event: dict[str, Any]) -> bool:
+        """A checked ``lease_lost``. True when it is about a lease of this batch, for the first time."""
+        if self.lost is not None or not any(link.name == node for link in self._held):
+            return False
+        self.lost = LeaseTaken(node, event["by"], event["purpose"])
+        return True
+
+    def seen(self, node: str, event: dict[str, Any], clock_offset_ns: int) -> None:
+        """A checked ``lease``: who else holds a node now."""
+        if event["holder"] is None:
+            self.holders.pop(node, None)
+        else:
+            self.holders[node] = holder_from(event["holder"], clock_offset_ns=clock_offset_ns)
+
+    def forget(self, node: str) -> None:
+        """The link to a node is gone, and what was known with it."""
+        self.holders.pop(node, None)
+        self._held = [link for link in self._held if link.name != node]

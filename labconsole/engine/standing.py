@@ -1,0 +1,84 @@
+"""The platform that stands on the UUT: set up for the first trial that needs it, kept for the next, then undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from labconsole.engine.driver import Driver, Prepared
+from labconsole.engine.events import Event, Notice, Phase, PhaseChanged
+from labconsole.engine.fleet import Fleet
+from labconsole.engine.learning import Learning, wait_forwarding
+from labconsole.engine.ports import AgentLink
+from labconsole.engine.telemetry import Telemetry
+from labconsole.engine.wiring import wiring_of
+from labconsole.errors import NodeError
+from labconsole.model.inventory import Inventory
+from labconsole.model.request import TrialRequest
+
+DriverFor = Callable[[str, Inventory], Driver]
+
+
+class StandingPlatform:
+    """``learning`` is what it took until the platform that stands forwarded; None before one does."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        telemetry: Telemetry,
+        fleet: Fleet,
+        *,
+        driver_for: DriverFor,
+        emit: Callable[[Event], None],
+        stopping: Callable[[], bool],
+    ) -> None:
+        self.learning: Learning | None = None
+        self._inventory, self._telemetry, self._fleet = inventory, telemetry, fleet
+        self._driver_for, self._emit, self._stopping = driver_for, emit, stopping
+        self._stands: tuple[str, Prepared, Driver] | None = None
+
+    async def require(self, request: TrialRequest, links: dict[str, AgentLink], run_id: str) -> Prepared:
+        """Set the platform up for all streams whose nodes are connected, unless it stands already."""
+        wanted = {stream.name for stream in self._inventory.streams[: request.sources]}
+        if self._stands is not None:
+            platform, standing, _ = self._stands
+            if platform == request.platform and wanted <= set(standing.paths):
+                return standing
+        await self.restore()
+        driver = self._driver_for(request.platform, self._inventory)
+        there = self._fleet.links
+        streams = [s for s in self._inventory.streams if s.source.node in there and s.sink.node in there]
+        wirings = [wiring_of(stream, self._inventory, self._telemetry) for stream in streams]
+        prepared = await driver.prepare(links[self._inventory.uut], wirings)
+        self._stands = (request.platform, prepared, driver)
+        self._emit(PhaseChanged(run_id=run_id, phase=Phase.LEARNING))
+        try:
+            self.learning = await wait_forwarding(
+                self._inventory,
+                self._fleet.links,
+                prepared,
+                streams,
+                generator=request.generator,
+                stopping=self._stopping,
+            )
+        except BaseException:
+            await self.restore()
+            raise
+        return prepared
+
+    async def restore(self) -> None:
+        """Undo what stands, if anything does."""
+        if self._stands is None:
+            return
+        _, _, driver = self._stands
+        self._stands = None
+        link = self._fleet.links.get(self._inventory.uut)
+        if link is None:
+            return
+        try:
+            await driver.restore(link)
+        except NodeError as exc:
+            self._emit(Notice(severity="warning", message=f"restoring the platform: {exc.message}", node=link.name))
+
+    def forget(self) -> None:
+        """The UUT's agent is gone, and has undone it."""
+        self._stands = None
