@@ -19,6 +19,9 @@ LabError                    base; carries ``failure``, a stable word that goes i
 
 from __future__ import annotations
 
+SHOWN_CHARACTERS = 200
+"""Of a wrong value: it may be a whole file."""
+
 
 class LabError(Exception):
     """Raised (as a subclass) for every failure that a user can understand and act on."""
@@ -54,10 +57,19 @@ class ConfigError(LabError):
         where = f"{file}:{line}: " if file and line else f"{file}: " if file else ""
         text = where + (f"{key}: " if key else "") + message
         if value is not None:
-            text += f", got {value!r}"
+            text += f", got {_shown(value)}"
         if allowed:
             text += f"; allowed: {allowed}"
         super().__init__(text)
+
+
+def _shown(value: object) -> str:
+    """A value as it was written, in so many characters as a sentence can take."""
+    try:
+        text = repr(value)
+    except ValueError:  # a number of more digits than Python writes out
+        return "a number of thousands of digits"
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
 class NodeError(LabError):

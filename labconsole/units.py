@@ -19,8 +19,12 @@ FCS_BYTES = 4
 PREAMBLE_AND_GAP_BYTES = 20
 """Preamble and start delimiter (8) plus the inter-frame gap (12)."""
 
+MAX_RATE_DIGITS = 40
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kMGT]?)(?:bit/s|bit|bps|b/s)\s*$")
 _RATIO = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(%?)\s*$")
+MAX_RATE_BPS = 10**15
+"""A thousand times what any link does: what is more is a slip, and would not fit the numbers made from it."""
+
 _SI = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
@@ -57,15 +61,20 @@ def bps_to_pps(bandwidth_bps: float, frame_size_bytes: int, *, includes_fcs: boo
 def parse_rate_bps(text: str | int) -> int:
     """``"100Mbit"`` to 100000000. Accepts k, M, G, T with bit, bit/s, bps. Raises ValueError with what is allowed."""
     if isinstance(text, int) and not isinstance(text, bool):
-        if text <= 0:
-            raise ValueError("a rate must be positive")
-        return text
+        return _checked_rate_bps(text)
     match = _RATE.match(str(text))
     if not match:
         raise ValueError("a number with a unit, such as 10Mbit, 2.5Gbit or 900kbit")
-    value = Fraction(match[1]) * _SI[match[2]]
+    if len(match[1]) > MAX_RATE_DIGITS:
+        raise ValueError(f"a number of at most {MAX_RATE_DIGITS} digits")
+    return _checked_rate_bps(Fraction(match[1]) * _SI[match[2]])
+
+
+def _checked_rate_bps(value: int | Fraction) -> int:
     if value <= 0:
         raise ValueError("a rate must be positive")
+    if value > MAX_RATE_BPS:
+        raise ValueError(f"a rate of at most {format_target(MAX_RATE_BPS)}")
     return round(value)
 
 

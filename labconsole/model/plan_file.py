@@ -89,7 +89,7 @@ class PlanFile(BaseModel):
     duration_s: Duration | None = None
     repetitions: Count = 1
     order: Order = "blocked-random"
-    seed: Annotated[int, Field(strict=True)] = 1
+    seed: Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)] = 1
     frame_size_includes_fcs: Annotated[bool, Field(strict=True)] = False
     settle_s: Annotated[Seconds, Field(ge=0, le=600)] | None = None
     drain_s: Annotated[Seconds, Field(ge=0.1, le=60)] | None = None

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from labconsole.errors import ConfigError
 
@@ -19,13 +19,20 @@ M = TypeVar("M", bound=BaseModel)
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """A plan or an inventory of this size is a mistake (a capture, a core file), not a configuration."""
 
+MAX_VALUES = 1_000_000
+"""Values in a file once its aliases are followed: some lines of aliases of aliases would be billions."""
+
+MAX_DEPTH = 64
+
 
 def load_yaml(path: Path) -> CommentedMap:
     """The mapping in a YAML file, with line numbers. Raises ConfigError naming the file and line."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
+        with path.open("rb") as stream:  # one that has no size (a pipe, a device) ends here too
+            content = stream.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
             raise ConfigError(f"is larger than {MAX_FILE_BYTES} bytes; is it the right file?", file=str(path))
-        text = path.read_text(encoding="utf-8")
+        text = content.decode("utf-8")
     except FileNotFoundError:
         raise ConfigError("no such file", file=str(path)) from None
     except (OSError, UnicodeDecodeError) as exc:
@@ -36,8 +43,10 @@ def load_yaml(path: Path) -> CommentedMap:
         mark = exc.problem_mark or exc.context_mark
         problem = exc.problem or exc.context or "unreadable"
         raise ConfigError(f"not valid YAML: {problem}", file=str(path), line=mark.line + 1 if mark else None) from exc
-    except (ValueError, RecursionError) as exc:
-        raise ConfigError(f"not valid YAML: {exc}", file=str(path)) from exc
+    except (YAMLError, ValueError, RecursionError) as exc:
+        raise ConfigError(f"not valid YAML: {str(exc).splitlines()[0]}", file=str(path)) from exc
+    except Exception as exc:  # the parser stumbles over some input instead of refusing it
+        raise ConfigError(f"not valid YAML: {type(exc).__name__} while reading it", file=str(path)) from exc
     if not isinstance(data, CommentedMap):
         raise ConfigError("must be a mapping of keys to values", file=str(path), line=1)
     return data
@@ -70,18 +79,31 @@ def key_text(location: Sequence[str | int]) -> str:
 
 
 def plain(data: Any) -> Any:
-    """The loaded data as ordinary dicts and lists."""
-    if isinstance(data, dict):
-        return {str(k): plain(v) for k, v in data.items()}
-    if isinstance(data, list):
-        return [plain(v) for v in data]
-    return data
+    """The loaded data as ordinary dicts and lists. Raises ConfigError when its aliases unfold to too much."""
+    left = MAX_VALUES
+
+    def unfolded(item: Any, depth: int) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0 or depth > MAX_DEPTH:
+            raise ConfigError(f"holds more than {MAX_VALUES} values, or nests them deeper than {MAX_DEPTH}")
+        if isinstance(item, dict):
+            return {str(k): unfolded(v, depth + 1) for k, v in item.items()}
+        if isinstance(item, list):
+            return [unfolded(v, depth + 1) for v in item]
+        return item
+
+    return unfolded(data, 0)
 
 
 def validate(model: type[M], data: CommentedMap, path: Path) -> M:
     """``data`` as ``model``. Raises ConfigError for the first thing that is wrong, with its line."""
     try:
-        return model.model_validate(plain(data))
+        unfolded = plain(data)
+    except ConfigError as exc:
+        raise ConfigError(exc.message, file=str(path)) from None
+    try:
+        return model.model_validate(unfolded)
     except ValidationError as exc:
         raise config_error(exc, data, path) from None
 
