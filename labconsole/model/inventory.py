@@ -18,6 +18,7 @@ from labconsole.units import parse_rate_bps
 Role = Literal["source", "uut", "sink"]
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
 INTERFACE = re.compile(r"^[^\s/:\x00-\x1f\x7f]{1,15}$")
+NO_LOGIN = frozenset(" '`\"$\\;&<>|(){}")
 BENCHMARK_NETWORK = ipaddress.ip_network("198.18.0.0/15")
 """RFC 2544 appendix C.2.2: the addresses set aside for tests of network devices."""
 
@@ -25,6 +26,19 @@ BENCHMARK_NETWORK = ipaddress.ip_network("198.18.0.0/15")
 def _name(value: str) -> str:
     if not NAME.match(value):
         raise ValueError("is not a usable name | allowed: letters, digits, '_', '.', '-', at most 64")
+    return value
+
+
+def _login(value: str) -> str:
+    # As OpenSSH refuses them: ProxyCommand and Match exec put a host's name and a user's into a shell's line.
+    if not value or value.startswith("-") or not value.isprintable() or set(value) & NO_LOGIN:
+        raise ValueError(f"cannot be logged in to | allowed: no blanks and none of {''.join(sorted(NO_LOGIN - {' '}))}")
+    return value
+
+
+def _path(value: str) -> str:
+    if not value or value.startswith("-") or not value.isprintable():
+        raise ValueError("is not a usable path | allowed: printable characters, no '-' at the beginning")
     return value
 
 
@@ -53,6 +67,8 @@ def _address(value: str) -> str:
 
 Name = Annotated[str, AfterValidator(_name)]
 Interface = Annotated[str, AfterValidator(_interface)]
+Login = Annotated[str, Field(max_length=255), AfterValidator(_login)]
+RemotePath = Annotated[str, Field(max_length=4096), AfterValidator(_path)]
 Rate = Annotated[int, BeforeValidator(_rate, json_schema_input_type=str | int)]
 TestAddress = Annotated[str, AfterValidator(_address)]
 
@@ -62,15 +78,15 @@ class Node(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    address: str = Field(min_length=1, max_length=255)
+    address: Login
     roles: tuple[Role, ...] = Field(min_length=1)
-    user: str | None = None
+    user: Login | None = None
     port: int | None = Field(default=None, ge=1, le=65535)
-    key: str | None = None
-    jump: str | None = None
+    key: RemotePath | None = None
+    jump: Login | None = None
     become: Literal["sudo"] | None = None
-    python: str = "python3"
-    capture_dir: str | None = None
+    python: RemotePath = "python3"
+    capture_dir: RemotePath | None = None
     generator_cpus: tuple[int, ...] | None = None
 
 

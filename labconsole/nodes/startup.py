@@ -15,7 +15,7 @@ _VERSION = re.compile(r"\b(\d+)\.(\d+)\b")
 def version_command(python: str, become: str | None) -> str:
     """A command line that prints major.minor of the node's Python, whatever its age."""
     code = "import sys; sys.stdout.write('%d.%d' % sys.version_info[:2])"
-    return shlex.join([*(["sudo", "-n"] if become else []), python, "-c", code])
+    return shlex.join([*(["sudo", "-n", "--"] if become else []), python, "-c", code])
 
 
 def explain(
