@@ -13,13 +13,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import secrets
 import shutil
 import signal
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from labconsole.agent import children, linux
 from labconsole.agent.keeper import Journal
+from labconsole.agent.spool import Spool, default_directory
 from labconsole.agent.wire import WireError, field
 
 LISTEN_TIMEOUT_S = 5.0
@@ -92,64 +92,6 @@ def require_space(directory: str, expected_packets: int, snap_bytes: int) -> Non
             % (expected_packets, needed // 1000000 + 1, directory, free // 1000000),
             {"needed_bytes": needed, "free_bytes": free, "directory": directory},
         )
-
-
-class Spool:
-    """The file that a capture is written to."""
-
-    def __init__(self, directory: str, keep_path: Optional[str], journal: Journal) -> None:
-        self._journal, self._keep_path = journal, keep_path
-        self.directory = os.path.join(directory, "labconsole-" + secrets.token_hex(8))
-        # The usual suffix: some distributions' profiles for tcpdump allow it no other.
-        self._file = os.path.join(self.directory, "capture.pcap")
-        self._promise: Optional[int] = journal.promise({"kind": "path", "directory": self.directory})
-        try:
-            os.mkdir(self.directory, 0o700)
-            self.descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except OSError as exc:
-            self._forget()
-            raise WireError("no_directory", "cannot write captures to %s: %s" % (directory, exc.strerror)) from None
-
-    @property
-    def path(self) -> str:
-        """A name under which any process of the same user can read the file."""
-        return "/proc/%d/fd/%d" % (os.getpid(), self.descriptor)
-
-    def unname(self) -> None:
-        """Take the file's name away, unless the capture is to be kept."""
-        if self._keep_path is None:
-            self._forget()
-
-    def close(self, *, keep: bool) -> Optional[str]:
-        """Let the file go, or give it its final name. Returns that name."""
-        kept = None
-        try:
-            if keep and self._keep_path is not None:
-                kept = self._move()
-        finally:
-            os.close(self.descriptor)
-            self._forget()
-        return kept
-
-    def _move(self) -> str:
-        target = str(self._keep_path)
-        try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            try:
-                os.rename(self._file, target)
-            except OSError:
-                partial = target + ".part"  # another file system: no half a capture under the final name
-                shutil.copyfile(self._file, partial)
-                os.rename(partial, target)
-        except OSError as exc:
-            raise WireError("cannot_keep", "cannot keep the capture as %s: %s" % (target, exc.strerror)) from None
-        return target
-
-    def _forget(self) -> None:
-        if self._promise is not None:
-            shutil.rmtree(self.directory, ignore_errors=True)
-            self._journal.done(self._promise)
-            self._promise = None
 
 
 class Capture:
@@ -301,7 +243,7 @@ class Captures:
         if name in self._running:
             raise WireError("exists", "the capture %s is running already" % name)
         snap_bytes = field(args, "snap_bytes", int)
-        directory = field(args, "directory", str, optional=True) or os.environ.get("TMPDIR") or "/var/tmp"
+        directory = field(args, "directory", str, optional=True) or default_directory()
         keep_path = field(args, "keep_path", str, optional=True)
         if keep_path is not None and not os.path.isabs(keep_path):
             raise WireError("bad_request", "keep_path must be absolute, got %r" % keep_path)

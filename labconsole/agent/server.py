@@ -16,7 +16,7 @@ import traceback
 from typing import Any, Awaitable, Callable, Dict, List, Optional, Set
 
 import labconsole
-from labconsole.agent import facts, linux, sysctl, undo, wire
+from labconsole.agent import facts, linux, spool, sysctl, undo, wire
 from labconsole.agent.capture import Captures
 from labconsole.agent.counters import Counters
 from labconsole.agent.execute import Executor
@@ -130,6 +130,8 @@ class Agent:
 
     async def run(self) -> None:
         """Serve until the end, then leave nothing behind."""
+        # In a thread: a disk that hangs must not keep the console waiting.
+        self._loop.run_in_executor(None, spool.sweep, spool.default_directory())
         await self._ended.wait()
         await self._shut_down()
 
