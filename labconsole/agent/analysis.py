@@ -277,6 +277,8 @@ class CaptureAnalysis:
         if reader.format is None:
             raise NotACapture(unread)
         names = sorted({LINK_NAMES.get(number, "link type %d" % number) for number in reader.link_types})
+        if len(names) > MAX_LINK_NAMES:
+            names[MAX_LINK_NAMES:] = ["%d more" % (len(names) - MAX_LINK_NAMES)]
         duration_ns = _duration_ns(self._first_at_ns, self._last_at_ns)
         result: Dict[str, Any] = {
             "format": reader.format,

@@ -19,6 +19,9 @@ Buffer = Union[bytes, bytearray]
 MAX_RECORD_BYTES = 256 * 1024 * 1024
 """A record that claims more is damage, not a packet: no link has such frames and libpcap refuses them as well."""
 
+MAX_INTERFACES = 4096
+"""Interfaces of one section. Each is remembered, and a file of nothing else would fill the memory."""
+
 PKTGEN_MAGIC = b"\xbe\x9b\xe9\x55"
 
 LINK_NULL, LINK_ETHERNET, LINK_RAW_BSD, LINK_RAW, LINK_LOOP = 0, 1, 12, 101, 108
@@ -227,6 +230,9 @@ class CaptureReader:
     def _describe_interface(self, buffer: Buffer, start: int, length: int) -> None:
         if length < 20:
             self.corrupt_reason = "an interface description of %d bytes is too short" % length
+            return
+        if len(self._interfaces) >= MAX_INTERFACES:
+            self.corrupt_reason = "it describes more than %d interfaces" % MAX_INTERFACES
             return
         order = self._order
         link_type, _, snap_bytes = struct.unpack_from(order + "HHI", buffer, start + 8)

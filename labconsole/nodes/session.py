@@ -50,6 +50,7 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
         self._parts: list[bytes] = []
         self._parts_bytes = 0
         self._early: list[dict[str, Any]] = []
+        self._early_bytes = 0
         self._grace: asyncio.TimerHandle | None = None
 
     def listen(self, receive: Receive) -> None:
@@ -143,8 +144,9 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
         message = decode(line)
         if self.receive is not None:
             self.receive(message)
-        elif len(self._early) < MAX_JUNK_LINES:
+        elif len(self._early) < MAX_JUNK_LINES and self._early_bytes + len(line) <= MAX_LINE_BYTES:
             self._early.append(message)
+            self._early_bytes += len(line)
         else:
             raise WireError("bad_line", "too much came before anything was asked")
 

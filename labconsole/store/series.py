@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z0-9_.:@ -]{1,128}")
 _GAPS = "?"
-MAX_SERIES_BYTES = 1 << 30
-"""Unpacked, of one run: a hundred nodes at ten samples a second for an hour. A few kilobytes can unpack to much more."""
+MAX_SERIES_BYTES = 512 << 20
+"""Unpacked, of one run: sixty million samples. A file of some kilobytes can unpack to any size."""
 
 
 def stage_series(directory: Path, run_id: str, series: Series) -> Path:
@@ -61,8 +61,6 @@ def publish_series(staged: Path, final: Path) -> None:
 
 def load_series(path: Path, run_id: str) -> Series:
     """Read a series file. Raises StoreError naming the run and the file."""
-    import numpy as np
-
     try:
         with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
             members = archive.infolist()
