@@ -28,6 +28,8 @@ from labconsole.agent.record_runs import FEW_RECORDS, RecordRuns
 from labconsole.agent.sequence import StreamCounts
 from labconsole.agent.timing import MAX_DELAY_STREAMS, STAMP_BYTES, Arrivals, DelaySamples
 
+MAX_LINK_NAMES = 16
+"""Link types that are named; a real capture has one or two."""
 MAX_STREAMS = 1024
 """Streams counted each for itself. A testbed has tens; forged addresses must not fill a node's memory."""
 

@@ -14,6 +14,15 @@ AFTER_EXIT_S = 0.5
 """How long a program's own children may go on writing to its output after it has ended."""
 
 
+def encodable(text: str) -> bool:
+    """Whether the text has no half of a surrogate pair, but for those that stand for bytes."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 async def _collect(stream: asyncio.StreamReader) -> Tuple[bytes, bool]:
     """The first OUTPUT_BYTES of a stream. The rest is read and thrown away, or the program would block on it."""
     kept = bytearray()
@@ -46,8 +55,10 @@ class Executor:
     async def run(
         self, argv: Sequence[str], timeout_s: float, stdin: Optional[str], namespaces: Sequence[Any]
     ) -> Dict[str, Any]:
-        if not argv or not all(isinstance(word, str) and "\0" not in word for word in argv):
+        if not argv or not all(isinstance(word, str) and "\0" not in word and encodable(word) for word in argv):
             raise WireError("bad_request", "argv must be a list of at least one string")
+        if stdin is not None and not encodable(stdin):
+            raise WireError("bad_request", "stdin is not text")
         source = subprocess.DEVNULL if stdin is None else subprocess.PIPE
         try:
             process = await children.spawn(argv, stdin=source, namespaces=namespaces)

@@ -20,6 +20,10 @@ PROTOCOL = 1
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """A longer line is refused. Two outputs of ``exec`` of 1 MiB each, every byte of them escaped to six, still fit."""
 
+MAX_PARTS = 4 * 1024 * 1024
+"""Commas and brackets in one line: a line of empty lists takes twenty times its own length once it is read. An output
+of ``exec`` that is nothing but commas still fits."""
+
 STAT_NAMES = (
     "rx_packets",
     "tx_packets",
@@ -65,12 +69,21 @@ def encode(message: dict[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
 
 
+def _refuse(constant: str) -> Any:
+    raise ValueError("%s is no number of JSON" % constant)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
 def decode(line: bytes) -> dict[str, Any]:
     """One line as a message. Raises WireError when it is too long, not JSON or not an object."""
     if len(line) > MAX_LINE_BYTES:
         raise WireError("bad_line", "a line of %d bytes is longer than %d" % (len(line), MAX_LINE_BYTES))
+    if len(line) > MAX_PARTS and sum(line.count(mark) for mark in (b",", b"[", b"{", b":")) > MAX_PARTS:
+        raise WireError("bad_line", "a line holds more than %d values" % MAX_PARTS)
     try:
-        message = json.loads(line)
+        message = _DECODER.decode(line.decode("utf-8"))
     except ValueError as exc:
         raise WireError("bad_line", "a line is not JSON: %s" % exc) from exc
     except RecursionError as exc:
@@ -78,6 +91,9 @@ def decode(line: bytes) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise WireError("bad_line", "a line is not a JSON object")
     return message
+
+
+MAX_FLOAT = 1e300
 
 
 def field(args: dict[str, Any], name: str, kind: type, *, optional: bool = False) -> Any:
@@ -90,7 +106,9 @@ def field(args: dict[str, Any], name: str, kind: type, *, optional: bool = False
         if optional:
             return None
         raise WireError("bad_request", "%s is missing" % name)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not abs(value) <= MAX_FLOAT:
+            raise WireError("bad_request", "%s is not a number to reckon with" % name)
         return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise WireError("bad_request", "%s must be %s, got %s" % (name, kind.__name__, type(value).__name__))
