@@ -6,7 +6,7 @@ undone by the agent when the run, the link or the console ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -45,12 +45,21 @@ class StreamPath:
     points: tuple[PathPoint, ...]
 
 
+Attest = Callable[[AgentLink], Awaitable[dict[str, Any]]]
+"""Asks the UUT what runs now, in the words of the attestation. Raises NodeError."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A platform that is set up and forwards. ``attestation`` goes into the record: what exactly runs."""
+    """A platform that is set up and forwards. ``attestation`` goes into the record: what exactly runs.
+
+    ``attest`` asks again after each trial: what it then says must equal ``attestation``, or the run is void. It must
+    hold nothing that changes by itself. None: the driver cannot ask.
+    """
 
     paths: dict[str, StreamPath]
     attestation: dict[str, Any] = field(default_factory=dict)
+    attest: Attest | None = None
 
 
 class Driver(Protocol):

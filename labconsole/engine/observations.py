@@ -8,7 +8,7 @@ from typing import Any
 from labconsole.engine.driver import StreamPath
 from labconsole.measure.rates import CounterSample
 from labconsole.model.inventory import Stream
-from labconsole.model.record import Failure
+from labconsole.model.record import Failure, Reason
 
 Snapshot = dict[tuple[str, str], CounterSample]
 """(namespace, interface) to its counters, of one node at one instant."""
@@ -35,6 +35,18 @@ class StreamSeen:
 
 
 @dataclass(slots=True)
+class NodeReading:
+    """What one node said beyond its counters, at the begin or the end of a trial: checked replies of its agent.
+
+    None: it was not asked, or could not say.
+    """
+
+    drops: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
+    surroundings: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
 class TrialSeen:
     """Everything one trial observed. ``start_skew_s`` is between first and last source, clocks reconciled."""
 
@@ -43,12 +55,26 @@ class TrialSeen:
     streams: list[StreamSeen] = field(default_factory=list)
     before: dict[str, Snapshot] = field(default_factory=dict)
     after: dict[str, Snapshot] = field(default_factory=dict)
+    begin: dict[str, NodeReading] = field(default_factory=dict)
+    end: dict[str, NodeReading] = field(default_factory=dict)
     attestation: dict[str, Any] = field(default_factory=dict)
+    attested_after: dict[str, Any] | None = None
+    """What the platform attested after the traffic; None when it was not asked."""
+
+    background: dict[str, Any] | None = None
+    """``requested`` and ``achieved``: a number each, or names with units to numbers; and whatever else describes it."""
+
+    console_clock_moved_ns: int | None = None
+    """By how much this machine's wall clock was set between begin and end."""
+
     start_skew_s: float | None = None
     drained: bool | None = None
     samples: int = 0
     missed_samples: int = 0
     aborted: bool = False
     failure: Failure | None = None
+    doubts: list[Reason] = field(default_factory=list)
+    """Reasons that whoever takes part in a trial found by itself; they enter the verdict as they are."""
+
     notes: list[dict[str, Any]] = field(default_factory=list)
     timeline: dict[str, float] = field(default_factory=dict)

@@ -17,52 +17,32 @@ from typing import Any, NoReturn
 
 from labconsole.engine.driver import Prepared
 from labconsole.engine.events import Event, Phase, PhaseChanged
+from labconsole.engine.hops import data_ports
 from labconsole.engine.live import LiveStreams
 from labconsole.engine.observations import Snapshot, StreamSeen, TrialSeen, parse_snapshot
 from labconsole.engine.ports import AgentLink
+from labconsole.engine.readings import Readings, ports_by_node
+from labconsole.engine.sources import Sources
+from labconsole.engine.stream_setup import capture_args, generator_spec, longest_s
 from labconsole.engine.together import together
 from labconsole.errors import Aborted, LabError, LeaseTaken, MeasurementError, NodeError, NodeLost
-from labconsole.model.inventory import Inventory, Stream
+from labconsole.model.inventory import Inventory
 from labconsole.model.record import Failure
 from labconsole.model.request import TrialRequest
-
-UDP_SOURCE_PORT = 9
-FIRST_UDP_SINK_PORT = 9
-SNAP_BYTES = 64
-"""Ethernet, IPv4, UDP and pktgen's 16 bytes are 58; a multiple of four keeps counting fast."""
-
-START_LEAD_S = 0.05
-"""Senders are told to start this much later, so that the word reaches all of them before."""
 
 DRAIN_CAP_S = 10.0
 """The longest wait, beyond drain_s, for counters to stand still (slow NICs update theirs every 1-2 s)."""
 
-CEILING_PPS = {"afpacket": 3_000_000, "pktgen": 20_000_000}
-"""More than one thread of either generator has been seen to send. Only for the room that a capture may need."""
-
 STILL_S = 0.1
 """Counters that do not move for this long stand still; the shortest drain_s that an inventory may ask for."""
 
-COUNT_SLACK_RATIO = 0.02
-COUNT_SLACK_S = 0.05
-"""How much longer than asked a generator may take to send its count before it is stopped by time."""
+
+OVERDUE_S = 5.0
+"""How long beyond its time a generator is waited for."""
 
 
 class _Interrupted(Exception):
     """The operator aborted, or a node was lost, while the trial waited."""
-
-
-def sink_port(index: int) -> int:
-    """UDP destination port of the stream with this index in the inventory: tells streams apart in a capture."""
-    return FIRST_UDP_SINK_PORT + index
-
-
-def stream_filter(stream: Stream, index: int) -> str:
-    """The pcap filter that matches exactly this stream's test frames: addresses, ports and pktgen's magic."""
-    return (
-        f"udp and src host {stream.source_ip} and dst host {stream.sink_ip} and src port {UDP_SOURCE_PORT} "
-        f"and dst port {sink_port(index)} and udp[8:4] = 0xbe9be955"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +77,6 @@ class Trial:
         self._streams = inventory.streams[: request.sources]
         self._uut = inventory.uut
         self._interrupt: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._done: dict[str, asyncio.Future[list[dict[str, Any]]]] = {}
         self._operation = "prepare"
         self._began = False
         self.seen = TrialSeen(
@@ -106,6 +85,9 @@ class Trial:
             streams=[StreamSeen(stream, prepared.paths[stream.name]) for stream in self._streams],
             attestation=prepared.attestation,
         )
+        ports = [port for stream in self.seen.streams for port in data_ports(stream, self._uut)]
+        self._readings = Readings(self.seen, links, ports_by_node(self._nodes(), ports))
+        self._sources = Sources(self.seen.streams, links, live)
 
     # What may happen to a trial from outside
 
@@ -123,8 +105,7 @@ class Trial:
             self.seen.failure = Failure(
                 failure="node_lost", operation=self._operation, node=node, message=f"{node}: {reason}"
             )
-        if node in self._done and not self._done[node].done():
-            self._done[node].set_exception(NodeLost(node, reason, operation=self._operation))
+        self._sources.lost(node, reason, self._operation)
         if not self._interrupt.done():
             self._interrupt.set_result(reason)
 
@@ -141,8 +122,8 @@ class Trial:
     def on_agent_event(self, node: str, event: dict[str, Any]) -> None:
         """Take one checked event of an agent that matters to the trial."""
         kind = event["event"]
-        if kind == "generator.done" and node in self._done and not self._done[node].done():
-            self._done[node].set_result(event["streams"])
+        if kind == "generator.done":
+            self._sources.finished(node, event["streams"])
         elif kind == "generator":
             self._live.add_progress(node, event)
         elif kind == "counters":
@@ -174,14 +155,8 @@ class Trial:
         clock = _Stopwatch(self.seen.timeline)
         self._phase(Phase.ARMING)
         self._operation = "arm"
-        if self._request.intended_packets is None:
-            # How much a capture may have to hold depends on which generator runs.
-            await self._prepare_generators(stack)
-            await self._start_captures(stack)
-        else:
-            # Neither needs the other, and both take their time.
-            await together([self._prepare_generators(stack), self._start_captures(stack)])
-        self.seen.before = await self._read_counters()
+        await together([self._readings.open(), self._arm(stack)])
+        await together([self._count_before(), self._readings.drops(begin=True)])
         if self._request.observe == "quiet":
             await self._quiet(stack)
         clock.lap("arm_s")
@@ -196,10 +171,36 @@ class Trial:
         clock.lap("drain_s")
         self._phase(Phase.COUNTING)
         self._operation = "capture.stop"
-        await self._close_captures()
+        await together([self._close_captures(), self._readings.close(), self._attest()])
         # After the captures, so that nothing the NIC counted while they were open is missing from the difference.
-        self.seen.after = await self._read_counters(surviving=True)
+        await together([self._count_after(), self._readings.drops(begin=False)])
         clock.lap("count_s")
+
+    async def _count_before(self) -> None:
+        self.seen.before = await self._read_counters()
+
+    async def _count_after(self) -> None:
+        self.seen.after = await self._read_counters(surviving=True)
+
+    async def _arm(self, stack: AsyncExitStack) -> None:
+        if self._request.intended_packets is None:
+            # How much a capture may have to hold depends on which generator runs.
+            await self._prepare_generators(stack)
+            await self._start_captures(stack)
+        else:
+            # Neither needs the other, and both take their time.
+            await together([self._prepare_generators(stack), self._start_captures(stack)])
+
+    async def _attest(self) -> None:
+        """Ask again what runs on the UUT: a guest that was restarted in between is not the one that was measured."""
+        if self._prepared.attest is None:
+            return
+        try:
+            self.seen.attested_after = await self._prepared.attest(self._links[self._uut])
+        except NodeLost as exc:
+            self._note_failure(exc)
+        except NodeError as exc:
+            self.seen.attested_after = {**self.seen.attestation, "attested": f"no: {exc.message}"}
 
     def _phase(self, phase: Phase, expected_s: float | None = None) -> None:
         self._emit(PhaseChanged(run_id=self.seen.run_id, phase=phase, expected_s=expected_s))
@@ -232,9 +233,6 @@ class Trial:
             names += [stream.source.node, stream.sink.node]
         return list(dict.fromkeys(names))
 
-    def _sources(self) -> list[str]:
-        return list(dict.fromkeys(stream.source.node for stream in self._streams))
-
     async def _on_each(
         self, nodes: Sequence[str], op: str, args: Callable[[str], dict[str, Any] | None], *, timeout_s: float = 30.0
     ) -> dict[str, dict[str, Any]]:
@@ -263,75 +261,45 @@ class Trial:
         return snapshots
 
     def _generator_args(self, node: str) -> dict[str, Any]:
-        request = self._request
-        line_packets = {s.name: int(request.line_rate_pps(s) * request.duration_s) + 1 for s in self._streams}
-        cap_s = request.duration_s
-        if request.intended_packets is not None:
-            cap_s = request.duration_s * (1 + COUNT_SLACK_RATIO) + COUNT_SLACK_S
-        specs = []
-        for index, stream in enumerate(self._streams):
-            if stream.source.node != node:
-                continue
-            cpus = self._inventory.nodes[node].generator_cpus
-            specs.append(
-                {
-                    "stream": stream.name,
-                    "interface": stream.source.interface,
-                    "generator": request.generator,
-                    "destination_mac": self._prepared.paths[stream.name].destination_mac,
-                    "source_mac": None,
-                    "source_ip": stream.source_ip,
-                    "sink_ip": stream.sink_ip,
-                    "udp_source_port": UDP_SOURCE_PORT,
-                    "udp_sink_port": sink_port(index),
-                    "pkt_size_bytes": request.pkt_size_bytes,
-                    "delay_ns": request.delay_ns,
-                    "count": request.intended_packets,
-                    "duration_s": cap_s,
-                    # Never endless: if every stop fails, traffic ends by itself at twice what the link can carry.
-                    "max_count": min(2 * max(line_packets[stream.name], request.intended_packets or 0), 4_000_000_000),
-                    "cpus": list(cpus) if cpus else None,
-                }
-            )
-        return {"streams": specs}
+        cpus = self._inventory.nodes[node].generator_cpus
+        return {
+            "streams": [
+                generator_spec(
+                    self._request,
+                    stream,
+                    index,
+                    destination_mac=self._prepared.paths[stream.name].destination_mac,
+                    cpus=cpus,
+                )
+                for index, stream in enumerate(self._streams)
+                if stream.source.node == node
+            ]
+        }
 
     async def _prepare_generators(self, stack: AsyncExitStack) -> None:
-        for node in self._sources():
+        for node in self._sources.nodes:
             stack.push_async_callback(self._let_go, node, "generator.close", {})
-        replies = await self._on_each(self._sources(), "generator.prepare", self._generator_args)
+        replies = await self._on_each(self._sources.nodes, "generator.prepare", self._generator_args)
         by_name = {entry["stream"]: entry for reply in replies.values() for entry in reply["streams"]}
         for seen in self.seen.streams:
             seen.prepared = by_name.get(seen.stream.name)
             self._live.begin(seen.stream, self._request, (seen.prepared or {}).get("generator", ""))
 
     async def _start_captures(self, stack: AsyncExitStack) -> None:
-        request = self._request
-
-        async def start(index: int, stream: Stream) -> None:
-            stack.push_async_callback(self._let_go, stream.sink.node, "capture.stop", {"capture": stream.name})
-            expected = request.intended_packets or self._most_packets(stream)
-            await self._links[stream.sink.node].request(
-                "capture.start",
-                {
-                    "capture": stream.name,
-                    "interface": stream.sink.interface,
-                    "filter": stream_filter(stream, index),
-                    "snap_bytes": SNAP_BYTES,
-                    "buffer_kib": self._settings.capture_buffer_kib,
-                    "directory": self._settings.capture_directories.get(stream.sink.node),
-                    "expected_packets": expected,
-                    "keep_path": None,
-                    "spacing_gap_ns": request.delay_ns if self._settings.spacing else None,
-                },
+        async def start(index: int, seen: StreamSeen) -> None:
+            stream, node = seen.stream, seen.stream.sink.node
+            stack.push_async_callback(self._let_go, node, "capture.stop", {"capture": stream.name})
+            args = capture_args(
+                self._request,
+                stream,
+                index,
+                generator=(seen.prepared or {}).get("generator", ""),
+                buffer_kib=self._settings.capture_buffer_kib,
+                directory=self._settings.capture_directories.get(node),
             )
+            await self._links[node].request("capture.start", args)
 
-        await together(start(index, stream) for index, stream in enumerate(self._streams))
-
-    def _most_packets(self, stream: Stream) -> int:
-        """What a stream at target max can bring at most: the line rate, or what its generator can do."""
-        prepared = next((seen.prepared for seen in self.seen.streams if seen.stream is stream), None) or {}
-        ceiling_pps = CEILING_PPS.get(prepared.get("generator", ""), max(CEILING_PPS.values()))
-        return int(min(self._request.line_rate_pps(stream), ceiling_pps) * self._request.duration_s) + 1
+        await together(start(index, seen) for index, seen in enumerate(self.seen.streams))
 
     async def _quiet(self, stack: AsyncExitStack) -> None:
         """The UUT samples into its own memory while traffic runs: watching it can cause the loss one measures."""
@@ -339,57 +307,14 @@ class Trial:
         stack.push_async_callback(self._let_go, self._uut, "counters.quiet", {"on": False})
 
     async def _send(self) -> None:
-        loop = asyncio.get_running_loop()
-        sources = self._sources()
         self._began = True
-        self._done = {node: loop.create_future() for node in sources}
-        for future in self._done.values():
-            future.add_done_callback(lambda f: f.cancelled() or f.exception())  # read later, or never after an abort
-        lead_s = START_LEAD_S + max(self._links[node].round_trip_s for node in sources)
-        at_ns = time.monotonic_ns() + int(lead_s * 1e9)
-        await self._on_each(
-            sources,
-            "generator.start",
-            lambda node: {
-                "at_monotonic_ns": at_ns + self._links[node].monotonic_offset_ns,
-                "progress_interval_s": self._settings.sample_interval_s,
-            },
-        )
-        limit_s = lead_s + self._request.duration_s * (1 + COUNT_SLACK_RATIO) + COUNT_SLACK_S + 5
-        deadline = loop.time() + limit_s
-        while not all(f.done() for f in self._done.values()):
-            if self._interrupt.done():
-                self._operation = "generator.stop"
-                break
-            left_s = deadline - loop.time()
-            if left_s <= 0:
-                self.seen.notes.append({"kind": "generator_overdue", "detail": f"not done {limit_s:.1f} s after start"})
-                break
-            pending: list[asyncio.Future[Any]] = [f for f in self._done.values() if not f.done()]
-            await asyncio.wait([*pending, self._interrupt], timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-        await self._collect_generators()
-
-    async def _collect_generators(self) -> None:
-        """Results of all sources; those still sending are stopped first."""
-        late = [node for node, future in self._done.items() if not future.done()]
-        for node in late:
-            await self._let_go(node, "generator.stop", {})
-        if late:
-            await asyncio.wait([self._done[node] for node in late], timeout=5)
-        starts: list[int] = []
-        for node, future in self._done.items():
-            if not future.done() or future.exception() is not None:
-                continue
-            for result in future.result():
-                for seen in self.seen.streams:
-                    # A node speaks for its own streams only.
-                    if seen.stream.name == result["stream"] and seen.stream.source.node == node:
-                        seen.generated = result
-                        self._live.offered_final(result["stream"], result)
-                if result["started_monotonic_ns"] is not None:
-                    starts.append(result["started_monotonic_ns"] - self._links[node].monotonic_offset_ns)
-        if len(starts) > 1:
-            self.seen.start_skew_s = (max(starts) - min(starts)) / 1e9
+        lead_s = await self._sources.start(self._settings.sample_interval_s)
+        limit_s = lead_s + longest_s(self._request) + OVERDUE_S
+        if not await self._sources.wait(limit_s, self._interrupt):
+            self.seen.notes.append({"kind": "generator_overdue", "detail": f"not done {limit_s:.1f} s after start"})
+        if self._interrupt.done():
+            self._operation = "generator.stop"
+        self.seen.start_skew_s = await self._sources.collect(lambda node: self._let_go(node, "generator.stop", {}))
 
     async def _drain(self) -> bool:
         """Wait at least drain_s, then until the counters of UUT and sinks stand still. True if they did.

@@ -158,6 +158,7 @@ def _witnesses(raw: StreamSeen, record: StreamRecord) -> Iterator[Reason]:
             drops=capture_drops(raw.capture) if raw.capture is not None else {},
         )
     yield from _disagreement(record)
+    yield from _lost_outside(record)
     if record.sequence is not None and record.sequence.duplicate_packets:
         times = record.sequence.duplicate_packets
         yield reason("duplicates", f"{name}: {times} packets arrived more than once", stream=name, packets=times)
@@ -186,6 +187,24 @@ def _disagreement(record: StreamRecord) -> Iterator[Reason]:
             source_tx_packets=source_tx,
             dropped_packets=dropped,
         )
+
+
+def _lost_outside(record: StreamRecord) -> Iterator[Reason]:
+    """Packets that the instrument lost and not the unit under test: a counter of the source or the sink says so."""
+    for hop, code, where in (
+        ("source_nic", "lost_at_source", "in the source before they were on the wire"),
+        ("sink_nic", "lost_at_sink", "at the sink's NIC"),
+    ):
+        found = next((each for each in record.ledger if each.hop == hop), None)
+        if found is not None and found.drops and (found.lost_packets or 0) > 0:
+            words = ", ".join(f"{name} {packets}" for name, packets in found.drops.items())
+            yield reason(
+                code,
+                f"{record.name}: {found.lost_packets} packets were lost {where} ({words}): not by the unit under test",
+                stream=record.name,
+                lost_packets=found.lost_packets,
+                drops=found.drops,
+            )
 
 
 def _dropped_at_source(record: StreamRecord) -> int:

@@ -1,0 +1,83 @@
+"""What is read on every node at the begin and at the end of a trial, beside the counters: how it is set, what else goes
+on there, what its drop counters say.
+
+None of it is needed to count packets, so a node that cannot say one of these does not end the trial: what is missing
+is told, and the verdict says that it was not observed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from labconsole.engine.observations import NodeReading, TrialSeen
+from labconsole.engine.ports import AgentLink
+from labconsole.engine.together import together
+from labconsole.errors import NodeError, NodeLost, NodeUnreachable
+
+TIMEOUT_S = 10.0
+
+
+class Readings:
+    """Of the nodes of one trial; ``interfaces``: per node, those whose drivers are asked."""
+
+    def __init__(self, seen: TrialSeen, links: dict[str, AgentLink], interfaces: dict[str, list[str]]) -> None:
+        self._seen, self._links, self._interfaces = seen, links, interfaces
+        self._nodes = list(interfaces)
+        self._console_ns: int | None = None
+        self._silent: set[tuple[str, str]] = set()
+
+    async def open(self) -> None:
+        """The begin: settings and surroundings of every node. Needs a few milliseconds, all nodes at once."""
+        self._console_ns = time.time_ns() - time.monotonic_ns()
+        self._seen.begin = {node: NodeReading() for node in self._nodes}
+        await self._read(self._seen.begin, begin=True)
+
+    async def close(self) -> None:
+        """The end: the same again, of those that still answer."""
+        if self._console_ns is not None:
+            self._seen.console_clock_moved_ns = time.time_ns() - time.monotonic_ns() - self._console_ns
+        await self._read(self._ending(), begin=False)
+
+    async def drops(self, *, begin: bool) -> None:
+        """Drop counters: right before traffic, and once it stands still."""
+        side = self._seen.begin if begin else self._ending()
+
+        async def read(node: str) -> None:
+            side[node].drops = await self._ask(node, "drops.read", {"interfaces": self._interfaces[node]})
+
+        await together(read(node) for node in self._nodes)
+
+    def _ending(self) -> dict[str, NodeReading]:
+        if not self._seen.end:
+            self._seen.end = {node: NodeReading() for node in self._nodes}
+        return self._seen.end
+
+    async def _read(self, side: dict[str, NodeReading], *, begin: bool) -> None:
+        async def settings(node: str) -> None:
+            side[node].settings = await self._ask(node, "settings", {})
+
+        async def surroundings(node: str) -> None:
+            side[node].surroundings = await self._ask(node, "surroundings", {"begin": begin})
+
+        await together([*(settings(node) for node in self._nodes), *(surroundings(node) for node in self._nodes)])
+
+    async def _ask(self, node: str, op: str, args: dict[str, Any]) -> dict[str, Any] | None:
+        try:
+            return await self._links[node].request(op, args, timeout_s=TIMEOUT_S)
+        except (NodeLost, NodeUnreachable):
+            return None  # the trial hears of that by itself
+        except NodeError as exc:
+            if (node, op) not in self._silent:
+                self._silent.add((node, op))
+                self._seen.notes.append({"node": node, "kind": "not_observed", "detail": f"{op}: {exc.message}"})
+            return None
+
+
+def ports_by_node(names: Iterable[str], ports: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Per node, its interfaces among ``ports``, each once."""
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for node, interface in dict.fromkeys(ports):
+        found.setdefault(node, []).append(interface)
+    return found
