@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from labconsole import __version__
-from labconsole.agent.wire import STAT_NAMES
+from labconsole.engine.hops import capture_complete, growth, hop_counts
+from labconsole.engine.influences import influences
 from labconsole.engine.observations import StreamSeen, TrialSeen
 from labconsole.engine.timing import with_timing
 from labconsole.engine.verdict import judge
-from labconsole.errors import CounterInconsistency
-from labconsole.measure.ledger import HopCount, build_ledger
+from labconsole.measure.ledger import HopCount, build_ledger, frozen, without
 from labconsole.measure.loss import choose_measured, loss_packets, loss_ratio, rate_pps, total, total_rate
-from labconsole.measure.rates import counter_difference
 from labconsole.model.inventory import Inventory
 from labconsole.model.record import Capture, PlanRef, Requested, RunRecord, Sequence, StreamRecord, Total
 from labconsole.model.request import TrialRequest
@@ -32,9 +31,16 @@ def build_record(
     tolerances: Tolerances,
 ) -> RunRecord:
     """The record of one trial, with its verdict."""
+    counts = [hop_counts(seen, raw, inventory.uut) for raw in seen.streams]
+    still = [frozen(hops) for hops in counts]
     streams = tuple(
-        with_timing(_stream_record(seen, raw, inventory, request), raw, environment) for raw in seen.streams
+        with_timing(_stream_record(seen, raw, without(hops, places), inventory, request), raw, environment)
+        for raw, hops, places in zip(seen.streams, counts, still, strict=True)
     )
+    stood_still = {
+        raw.stream.name: [hops[place].hop for place in places]
+        for raw, hops, places in zip(seen.streams, counts, still, strict=True)
+    }
     return RunRecord(
         run_id=seen.run_id,
         started_at=seen.started_at,
@@ -58,56 +64,28 @@ def build_record(
         ),
         streams=streams,
         total=_total(streams),
-        background=None if request.background == "none" else {"kind": request.background},
-        verdict=judge(seen, streams, request, tolerances),
-        influences=tuple(seen.notes),
+        background=None if request.background == "none" else {"kind": request.background, **(seen.background or {})},
+        verdict=judge(seen, streams, request, tolerances, inventory=inventory, stood_still=stood_still),
+        influences=tuple(influences(seen, inventory.uut)),
         environment={**environment, "platform": seen.attestation},
         timeline=dict(seen.timeline),
         failure=seen.failure,
     )
 
 
-def _difference(seen: TrialSeen, node: str, namespace: str, interface: str, statistic: str) -> int | None:
-    """How much one counter grew over the trial; None when it was not read twice or decreased."""
-    index = STAT_NAMES.index(statistic)
-    first = seen.before.get(node, {}).get((namespace, interface))
-    last = seen.after.get(node, {}).get((namespace, interface))
-    if first is None or last is None or index >= min(len(first.values), len(last.values)):
-        return None
-    try:
-        return counter_difference(first.values[index], last.values[index], name=statistic)
-    except CounterInconsistency:
-        return None
-
-
-def _stream_record(seen: TrialSeen, raw: StreamSeen, inventory: Inventory, request: TrialRequest) -> StreamRecord:
-    stream, uut = raw.stream, inventory.uut
+def _stream_record(
+    seen: TrialSeen, raw: StreamSeen, counts: list[HopCount], inventory: Inventory, request: TrialRequest
+) -> StreamRecord:
+    stream = raw.stream
     generated = raw.generated or {}
     offered: int | None = generated.get("sent_packets")
     elapsed_ns: int | None = generated.get("elapsed_ns")
     duration_s = elapsed_ns / 1e9 if elapsed_ns else None
-    source_tx = _difference(seen, stream.source.node, "", stream.source.interface, "tx_packets")
-    sink_rx = _difference(seen, stream.sink.node, "", stream.sink.interface, "rx_packets")
+    at = {count.hop: count.packets for count in counts}
     capture = _capture(raw)
-    measured, witness = choose_measured(capture, sink_rx)
+    measured, witness = choose_measured(capture, at["sink_nic"])
     lost = loss_packets(offered, measured)
     offered_pps, measured_pps = rate_pps(offered, duration_s), rate_pps(measured, duration_s)
-    counts = [
-        HopCount("generator", stream.source.node, stream.source.interface, offered),
-        HopCount("source_nic", stream.source.node, stream.source.interface, source_tx),
-        *(
-            HopCount(
-                point.hop,
-                uut,
-                f"{point.namespace}/{point.interface}" if point.namespace else point.interface,
-                _difference(seen, uut, point.namespace, point.interface, point.statistic),
-            )
-            for point in raw.path.points
-        ),
-        HopCount("sink_nic", stream.sink.node, stream.sink.interface, sink_rx),
-    ]
-    if capture is not None and capture.complete:
-        counts.append(HopCount("capture", stream.sink.node, stream.sink.interface, capture.captured_packets))
     ledger, unplaced = build_ledger(counts, measured)
 
     def on_wire(rate: float | None) -> float | None:
@@ -135,10 +113,10 @@ def _stream_record(seen: TrialSeen, raw: StreamSeen, inventory: Inventory, reque
         loss_ratio=loss_ratio(offered, lost),
         capture=capture,
         counters={
-            "source_tx_packets": source_tx,
-            "uut_in_rx_packets": _difference(seen, uut, "", stream.uut_in, "rx_packets"),
-            "uut_out_tx_packets": _difference(seen, uut, "", stream.uut_out, "tx_packets"),
-            "sink_rx_packets": sink_rx,
+            "source_tx_packets": at["source_nic"],
+            "uut_in_rx_packets": _at_port(seen, at, "uut_in", inventory.uut, stream.uut_in, "rx_packets"),
+            "uut_out_tx_packets": _at_port(seen, at, "uut_out", inventory.uut, stream.uut_out, "tx_packets"),
+            "sink_rx_packets": at["sink_nic"],
         },
         sequence=_sequence(raw),
         ledger=ledger,
@@ -146,19 +124,24 @@ def _stream_record(seen: TrialSeen, raw: StreamSeen, inventory: Inventory, reque
     )
 
 
+def _at_port(
+    seen: TrialSeen, at: dict[str, int | None], hop: str, node: str, interface: str, statistic: str
+) -> int | None:
+    """A port of the UUT: as in the ledger where it is a hop, so that both say the same of a counter that froze."""
+    return at[hop] if hop in at else growth(seen, node, "", interface, statistic)
+
+
 def _capture(raw: StreamSeen) -> Capture | None:
     """tcpdump's summary and our count of its file; complete only if nothing dropped and both agree."""
     if raw.capture is None:
         return None
     analysis = raw.capture["analysis"]
-    counted = analysis["packets"]
     dropped = raw.capture["dropped_kernel_packets"]
     by_interface = raw.capture["dropped_interface_packets"] or 0
-    said = raw.capture["captured_packets"]
     return Capture(
-        captured_packets=counted,
+        captured_packets=analysis["packets"],
         dropped_packets=None if dropped is None else dropped + by_interface,
-        complete=dropped == 0 and by_interface == 0 and not analysis["truncated"] and said == counted,
+        complete=capture_complete(raw.capture),
     )
 
 

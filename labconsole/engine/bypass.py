@@ -9,8 +9,8 @@ from labconsole.engine.driver import Prepared, StreamPath
 from labconsole.engine.learning import send_few
 from labconsole.engine.observations import Snapshot, parse_snapshot
 from labconsole.engine.ports import AgentLink
+from labconsole.engine.stream_setup import SNAP_BYTES, stream_filter
 from labconsole.engine.together import together
-from labconsole.engine.trial import SNAP_BYTES, stream_filter
 from labconsole.errors import MeasurementError
 from labconsole.measure.rates import CounterSample
 from labconsole.model.envelope import BypassProof

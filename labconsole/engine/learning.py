@@ -13,7 +13,7 @@ from typing import Any
 from labconsole.engine.driver import Prepared
 from labconsole.engine.observations import parse_snapshot
 from labconsole.engine.ports import AgentLink
-from labconsole.engine.trial import UDP_SOURCE_PORT, sink_port
+from labconsole.engine.stream_setup import UDP_SOURCE_PORT, sink_port
 from labconsole.errors import Aborted, NodeError
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.request import MIN_PKT_SIZE_BYTES

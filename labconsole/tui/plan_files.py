@@ -62,7 +62,7 @@ def read(path: Path, stamp: tuple[int, int], inventory: Inventory) -> PlanEntry:
 
 def largest_capture_bytes(plan: Plan, inventory: Inventory) -> int:
     """Room that the largest capture of one trial takes on one sink, until it is counted and deleted."""
-    from labconsole.engine.trial import SNAP_BYTES
+    from labconsole.engine.stream_setup import SNAP_BYTES
 
     largest = 0
     for point in plan.points:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from labconsole.engine import verdict
+from labconsole.engine.codes import WEIGHT
 from labconsole.model import record
 from labconsole.model.plan import load_plan
 from labconsole.model.plan_file import PlanFile
@@ -46,10 +46,15 @@ def test_every_field_of_a_record_is_explained(part):
 
 
 def test_every_verdict_code_is_explained_with_its_weight():
-    table = dict(re.findall(r"^\| `([a-z_]+)` \|.*\| (invalid|suspect) \|$", FORMAT, re.MULTILINE))
-    assert {code for code, weight in table.items() if weight == "invalid"} == set(verdict.INVALID)
-    used = set(re.findall(r'yield \(?\s*"([a-z_]+)"', Path(verdict.__file__).read_text()))
-    assert used <= set(table)
+    table = re.findall(r"^\| `([a-z_]+)` \|.*\| (invalid|suspect) \|$", FORMAT, re.MULTILINE)
+    assert dict(table) == WEIGHT
+    assert len(table) == len(WEIGHT)
+
+
+def test_every_tolerance_is_explained_with_its_default():
+    part = FORMAT.partition("| tolerance |")[2].partition("| code |")[0]
+    table = dict(re.findall(r"^\| `([a-z_]+)` \| ([0-9.]+)", part, re.MULTILINE))
+    assert {name: float(value) for name, value in table.items()} == Tolerances().model_dump()
 
 
 def test_every_key_of_a_plan_is_explained():
