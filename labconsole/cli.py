@@ -58,6 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     replay.add_argument("plan", type=Path, help="a plan file, such as plans/sanity.yaml")
     replay.add_argument("--dry-run", action="store_true", help="list the points and the time they take; touch nothing")
+    _add_calibrate(commands, [common, testbed, stored, machine])
     runs = commands.add_parser("runs", help="saved runs", parents=[common, stored, machine])
     runs.add_argument("action", nargs="?", choices=("list", "show", "note", "export", "import"), default="list")
     runs.add_argument(
@@ -111,6 +112,31 @@ def _add_lab(commands: Any, common: argparse.ArgumentParser, machine: argparse.A
     for action, text in (("down", "remove it"), ("status", "what is running, and the drops it injected")):
         sub = actions.add_parser(action, help=text, parents=[common, machine])
         sub.add_argument("--name", default=None if action == "status" else "local")
+
+
+def _add_calibrate(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
+    calibrate = commands.add_parser(
+        "calibrate", help="what generators, sinks and captures can do, with the UUT bypassed", parents=parents,
+        description="Measure the instrument itself. The UUT must be out of the way: a local lab is rewired and wired "
+        "back by itself, on any other testbed this says what to connect and checks that it is so.",
+    )  # fmt: skip
+    calibrate.add_argument("--show", action="store_true", help="print the last calibration; touch nothing")
+    calibrate.add_argument(
+        "--frame-size", type=int, action="append", metavar="BYTES",
+        help="may be given again (default: the plan's, else 64, 500, 1000 and 1500)",
+    )  # fmt: skip
+    calibrate.add_argument("--includes-fcs", action="store_true", help="frame sizes include the FCS, as in RFC 2544")
+    calibrate.add_argument("--plan", type=Path, metavar="FILE", help="frame sizes and numbers of sources of this plan")
+    calibrate.add_argument(
+        "--sources", type=int, action="append", metavar="N",
+        help="sources at once; may be given again (default: all, in an emulated testbed 1 and all)",
+    )  # fmt: skip
+    calibrate.add_argument("--duration", type=float, default=0.5, metavar="S", help="of each trial (default: 0.5)")
+    calibrate.add_argument(
+        "--time-limit", type=float, default=120.0, metavar="S",
+        help="no search for closer bounds beyond this (default: 120)",
+    )  # fmt: skip
+    calibrate.add_argument("--generator", choices=("auto", "pktgen", "afpacket"), help="default: the inventory's")
 
 
 def _add_run(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
@@ -208,6 +234,10 @@ def _dispatch(args: argparse.Namespace) -> int:
         from labconsole import headless
 
         return headless.run(args)
+    if command == "calibrate":
+        from labconsole import calibrate_commands
+
+        return calibrate_commands.run(args)
     if command == "replay":
         from labconsole import headless
 

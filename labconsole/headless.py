@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     session = open_session(inventory, store)
     streams = inventory.streams[: request.sources]
     needed = [inventory.uut, *(s.source.node for s in streams), *(s.sink.node for s in streams)]
-    return _drive(session, list(dict.fromkeys(needed)), work, [show, _narrator(args)])
+    return drive(session, list(dict.fromkeys(needed)), work, [show, _narrator(args)])
 
 
 def replay(args: argparse.Namespace) -> int:
@@ -94,7 +94,7 @@ def replay(args: argparse.Namespace) -> int:
             outcome = await run_campaign(plan, session, screen.update, take_over=args.take_over)
         return _report_outcome(plan, outcome, as_json=args.json)
 
-    return _drive(session, list(dict.fromkeys(needed)), work, [_narrator(args, quiet=True)])
+    return drive(session, list(dict.fromkeys(needed)), work, [_narrator(args, quiet=True)])
 
 
 def runs(args: argparse.Namespace) -> int:
@@ -154,7 +154,7 @@ def _tell_unreadable(problem: StoreError) -> None:
     sys.stderr.write(f"labconsole: left out: {problem}\n")
 
 
-def _drive(
+def drive(
     session: Session[RunStore],
     nodes: list[str],
     work: Callable[[Session[RunStore]], Coroutine[Any, Any, int]],

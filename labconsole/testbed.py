@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from labconsole.engine.session import Session
-from labconsole.errors import ConfigError
+from labconsole.errors import ConfigError, StoreError
+from labconsole.model.envelope import Envelope, parse_envelope
 from labconsole.model.inventory import DEFAULT_INVENTORY, Inventory, load_inventory
 from labconsole.nodes import connect, shell_argv
 from labconsole.platforms import driver_for
 from labconsole.store import RunStore, open_store
+
+log = logging.getLogger("labconsole.testbed")
 
 
 def hosts_path(given: Path | None) -> Path:
@@ -25,9 +29,21 @@ def open_session(inventory: Inventory, store: RunStore, *, read_only: bool = Fal
     """A session on this inventory; nothing is connected yet. ``read_only``: it watches and takes no run."""
     for platform in inventory.platforms:
         driver_for(platform, inventory)  # an unknown driver or option is said now, not in the middle of a plan
-    return Session(
+    session = Session(
         inventory, connect=connect, driver_for=driver_for, store=store, shell_argv=shell_argv, read_only=read_only
     )
+    session.envelope = latest_envelope(inventory, store)
+    return session
+
+
+def latest_envelope(inventory: Inventory, store: RunStore) -> Envelope | None:
+    """The newest calibration of this testbed, None when there is none; one that cannot be read is told in the log."""
+    try:
+        record = store.latest_calibration(inventory.fingerprint())
+        return parse_envelope(record) if record is not None else None
+    except StoreError as exc:
+        log.warning("runs are held against no calibration: %s", exc)
+        return None
 
 
 def load_testbed(hosts: Path, store_url: str | None) -> tuple[Inventory, RunStore]:

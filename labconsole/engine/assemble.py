@@ -7,11 +7,13 @@ from typing import Any
 from labconsole import __version__
 from labconsole.engine.hops import capture_complete, growth, hop_counts
 from labconsole.engine.influences import influences
+from labconsole.engine.instrument import doubted, instrument_reasons
 from labconsole.engine.observations import StreamSeen, TrialSeen
 from labconsole.engine.timing import with_timing
 from labconsole.engine.verdict import judge
 from labconsole.measure.ledger import HopCount, build_ledger, frozen, without
 from labconsole.measure.loss import choose_measured, loss_packets, loss_ratio, rate_pps, total, total_rate
+from labconsole.model.envelope import Envelope
 from labconsole.model.inventory import Inventory
 from labconsole.model.record import Capture, PlanRef, Requested, RunRecord, Sequence, StreamRecord, Total
 from labconsole.model.request import TrialRequest
@@ -29,8 +31,9 @@ def build_record(
     environment: dict[str, Any],
     finished_at: str,
     tolerances: Tolerances,
+    envelope: Envelope | None = None,
 ) -> RunRecord:
-    """The record of one trial, with its verdict."""
+    """The record of one trial, with its verdict. ``envelope``: the calibration that the run is held against."""
     counts = [hop_counts(seen, raw, inventory.uut) for raw in seen.streams]
     still = [frozen(hops) for hops in counts]
     streams = tuple(
@@ -65,7 +68,10 @@ def build_record(
         streams=streams,
         total=_total(streams),
         background=None if request.background == "none" else {"kind": request.background, **(seen.background or {})},
-        verdict=judge(seen, streams, request, tolerances, inventory=inventory, stood_still=stood_still),
+        verdict=doubted(
+            judge(seen, streams, request, tolerances, inventory=inventory, stood_still=stood_still),
+            instrument_reasons(envelope, request, streams),
+        ),
         influences=tuple(influences(seen, inventory.uut)),
         environment={**environment, "platform": seen.attestation},
         timeline=dict(seen.timeline),

@@ -24,6 +24,7 @@ from labconsole.engine.calibration_figures import (
     why_nothing,
     witnesses_of,
 )
+from labconsole.engine.instrument import versions_of
 from labconsole.engine.ports import RunSink
 from labconsole.engine.session import Session, utc_now
 from labconsole.engine.trial import TrialSettings
@@ -35,13 +36,11 @@ from labconsole.model.envelope import (
     EnvelopePoint,
     NodeVersions,
     TargetBps,
-    node_versions,
 )
-from labconsole.model.inventory import Stream
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest, check_request
 from labconsole.model.run_id import new_run_id
-from labconsole.units import format_target, pps_to_bps
+from labconsole.units import format_rate_bps, pps_to_bps
 
 RATE_SHARES = (0.1, 0.5, 0.9)
 """Of the generator's maximum: where its rate error is taken."""
@@ -175,7 +174,7 @@ class _Calibration:
         )
 
     def _nodes(self) -> dict[str, NodeVersions]:
-        return versions_of(self._session, self._streams)
+        return versions_of(self._session.telemetry, self._session.facts, self._streams)
 
     # One point
 
@@ -184,7 +183,8 @@ class _Calibration:
 
         async def one(target_bps: TargetBps, purpose: Purpose) -> None:
             plural = "source" if sources == 1 else "sources"
-            self._tell(f"{frame_size} B, {sources} {plural} at {format_target(target_bps)} each")
+            at = "max" if target_bps == "max" else format_rate_bps(target_bps)
+            self._tell(f"{frame_size} B, {sources} {plural} at {at} each")
             request = self._wanted.trial(frame_size, sources, target_bps)
             record = await take(request, settings=self._settings, keep=False)
             if self._session.stopping:
@@ -276,20 +276,6 @@ class _Calibration:
                 doing=doing,
             )
         )
-
-
-def versions_of(session: Session[RunSink], streams: tuple[Stream, ...]) -> dict[str, NodeVersions]:
-    """Kernels and drivers of the nodes at both ends of these streams, as the session sees them now."""
-    ends: dict[str, set[str]] = {}
-    for stream in streams:
-        for end in (stream.source, stream.sink):
-            ends.setdefault(end.node, set()).add(end.interface)
-    found = {}
-    for node, interfaces in ends.items():
-        lives = {name: session.telemetry.interfaces.get((node, "", name)) for name in sorted(interfaces)}
-        links = {name: live.link for name, live in lives.items() if live is not None}
-        found[node] = node_versions(session.facts.get(node, {}), links)
-    return found
 
 
 def _widest(bounds: list[LossBounds]) -> float:

@@ -1,12 +1,14 @@
-"""Was a run within what the instrument is known to do? Pure: an envelope and a run in, doubts out."""
+"""Was a run within what the instrument is known to do? An envelope and a run in, doubts out; no I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from labconsole.model.envelope import Envelope, EnvelopePoint, StreamEnvelope
+from labconsole.engine.telemetry import Telemetry
+from labconsole.model.envelope import Envelope, EnvelopePoint, NodeVersions, StreamEnvelope, node_versions
+from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record import Reason, StreamRecord, Verdict
 from labconsole.model.request import TrialRequest
 
@@ -89,6 +91,38 @@ def doubted(verdict: Verdict, reasons: Sequence[Reason]) -> Verdict:
         return verdict
     status = "suspect" if verdict.status == "valid" else verdict.status
     return Verdict(status=status, reasons=(*verdict.reasons, *reasons))
+
+
+def versions_of(
+    telemetry: Telemetry, facts: Mapping[str, Mapping[str, Any]], streams: Sequence[Stream]
+) -> dict[str, NodeVersions]:
+    """Kernels and drivers of the nodes at both ends of these streams, as the console sees them now."""
+    ends: dict[str, set[str]] = {}
+    for stream in streams:
+        for end in (stream.source, stream.sink):
+            ends.setdefault(end.node, set()).add(end.interface)
+    found = {}
+    for node, interfaces in ends.items():
+        lives = {name: telemetry.interfaces.get((node, "", name)) for name in sorted(interfaces)}
+        links = {name: live.link for name, live in lives.items() if live is not None}
+        found[node] = node_versions(facts.get(node, {}), links)
+    return found
+
+
+def held_against(
+    envelope: Envelope | None,
+    request: TrialRequest,
+    inventory: Inventory,
+    telemetry: Telemetry,
+    facts: Mapping[str, Mapping[str, Any]],
+) -> tuple[Envelope | None, dict[str, Any]]:
+    """The envelope that a run is to be held against, None where there is none that holds, and what its record says."""
+    void = None
+    if envelope is not None:
+        now = versions_of(telemetry, facts, inventory.streams[: request.sources])
+        void = envelope.void_reason(inventory.fingerprint(), now)
+    said = calibration_facts(envelope, void, datetime.now(UTC))
+    return (envelope if void is None else None), said
 
 
 def calibration_facts(envelope: Envelope | None, void: str | None, now: datetime) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from labconsole.engine.events import (
 )
 from labconsole.engine.fleet import Fleet
 from labconsole.engine.inspection import Inspection, inspect
+from labconsole.engine.instrument import held_against
 from labconsole.engine.leases import LeaseHolder, Leases
 from labconsole.engine.live import LiveStreams
 from labconsole.engine.ports import AgentLink, Connect, RunSink
@@ -39,6 +40,7 @@ from labconsole.engine.telemetry import NodeLive, Telemetry
 from labconsole.engine.trial import Trial, TrialSettings
 from labconsole.engine.wiring import check_mtu
 from labconsole.errors import ConfigError, LabError, MeasurementError, NodeUnreachable, StoreError
+from labconsole.model.envelope import Envelope
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import TRIAL_OVERHEAD_S
 from labconsole.model.record import PlanRef, RunRecord
@@ -92,6 +94,8 @@ class Session(Generic[StoreT]):
         self.read_only = read_only
         self.inventory, self.store = inventory, store
         self.tolerances = tolerances or Tolerances()
+        self.envelope: Envelope | None = None
+        """The testbed's calibration, which whoever opens the session reads from the store."""
         self.telemetry = Telemetry()
         self.operator, self.driver_for = operator_name(), driver_for
         for name, node in inventory.nodes.items():
@@ -381,6 +385,7 @@ class Session(Generic[StoreT]):
         repetitions: int = 1,
         settings: TrialSettings | None = None,
         tolerances: Tolerances | None = None,
+        keep: bool = True,
     ) -> RunRecord:
         run_id = new_run_id(datetime.now(UTC))
         self._emit(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))
@@ -411,18 +416,23 @@ class Session(Generic[StoreT]):
         finally:
             self._trial = None
             self._mark_quiet(False)
+        envelope, calibration = held_against(self.envelope, request, self.inventory, self.telemetry, self._fleet.facts)
         record = build_record(
             seen,
             inventory=self.inventory,
             request=request,
             operator=self.operator,
             plan=plan,
-            environment=self._environment(links, live),
+            environment={**self._environment(links, live), **calibration},
             finished_at=utc_now(),
             tolerances=tolerances or self.tolerances,
+            envelope=envelope,
         )
         live.settle(record)
-        await self._save(record, live)
+        if keep:
+            await self._save(record, live)
+        else:
+            self._emit(TrialFinished(record=record, saved=False))
         return record
 
     def settings(self, *, drain_s: float | None = None) -> TrialSettings:

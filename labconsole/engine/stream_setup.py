@@ -75,9 +75,16 @@ def most_packets(request: TrialRequest, stream: Stream, generator: str) -> int:
 
 
 def capture_args(
-    request: TrialRequest, stream: Stream, index: int, *, generator: str, buffer_kib: int, directory: str | None
+    request: TrialRequest,
+    stream: Stream,
+    index: int,
+    *,
+    generator: str,
+    buffer_kib: int,
+    directory: str | None,
+    spacing: bool = False,
 ) -> dict[str, Any]:
-    """The arguments of ``capture.start``."""
+    """The arguments of ``capture.start``. ``spacing``: look at how evenly frames arrive, too."""
     return {
         "capture": stream.name,
         "interface": stream.sink.interface,
@@ -87,4 +94,5 @@ def capture_args(
         "directory": directory,
         "expected_packets": request.intended_packets or most_packets(request, stream, generator),
         "keep_path": None,
+        "spacing_gap_ns": request.delay_ns if spacing else None,
     }

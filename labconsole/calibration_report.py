@@ -1,0 +1,100 @@
+"""A calibrated envelope as plain text for people: what can be trusted up to where, in words and one table per size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from labconsole.model.envelope import Bounds, Envelope, EnvelopePoint, Spacing, StreamEnvelope
+from labconsole.units import format_count, format_rate_bps, pps_to_bps
+
+
+def envelope_lines(envelope: Envelope, now: datetime | None = None) -> list[str]:
+    """The whole envelope, one fact per line."""
+    age = (now or datetime.now(UTC)) - datetime.fromisoformat(envelope.finished_at)
+    lines = [
+        f"calibration  {envelope.calibration_id} of {envelope.testbed}, {_age(age.total_seconds())} ago"
+        + (" (emulated)" if envelope.emulated else ""),
+        f"fingerprint  {envelope.testbed_fingerprint}; labconsole {envelope.labconsole_version}, {envelope.operator}",
+        f"trials       {sum(len(p.trials) for p in envelope.points)} of {envelope.duration_s:g} s, capture buffer "
+        f"{envelope.capture_buffer_kib} KiB" + ("; cut short by the time limit" if envelope.cut_short else ""),
+    ]
+    for name, node in sorted(envelope.nodes.items()):
+        drivers = ", ".join(f"{nic} {driver or '?'}" for nic, driver in sorted(node.drivers.items()))
+        lines.append(f"node         {name}: kernel {node.kernel}, {drivers}, tcpdump {node.tcpdump}")
+    for proof in envelope.proof:
+        lines.append(
+            f"bypass       {proof.stream}: {proof.captured_packets} of {proof.sent_packets} marked frames arrived, "
+            f"the UUT's NICs counted {proof.uut_rx_packets + proof.uut_tx_packets} packets"
+        )
+    for point in envelope.points:
+        lines += ["", *_point_lines(point)]
+    return lines
+
+
+def _point_lines(point: EnvelopePoint) -> Iterator[str]:
+    fcs = "with FCS" if point.frame_size_includes_fcs else "without FCS"
+    yield f"{point.frame_size_bytes} B {fcs}, {point.sources} source{'s' if point.sources > 1 else ''} at once"
+    for stream in point.streams:
+        yield from _stream_lines(stream, point)
+
+
+def _stream_lines(stream: StreamEnvelope, point: EnvelopePoint) -> Iterator[str]:
+    yield f"  {stream.stream}: {stream.source} ({stream.generator}) to {stream.sink}"
+    if stream.maximum_pps is None:
+        yield "    generator  its maximum is not known"
+    else:
+        bps = pps_to_bps(stream.maximum_pps, point.frame_size_bytes, includes_fcs=point.frame_size_includes_fcs)
+        sure = "as source's and sink's NICs counted" if stream.maximum_confirmed else "NOT confirmed by the NICs"
+        yield f"    generator  up to {_pps(stream.maximum_pps)} ({format_rate_bps(bps)}), {sure}"
+    for rate in stream.rates:
+        offered, arrived = _error(rate.offered_error_ratio), _error(rate.arrival_error_ratio)
+        asked = format_rate_bps(rate.target_bps)
+        yield f"    rate       {asked}: offered {offered}, arrived {arrived} off the intended {_pps(rate.intended_pps)}"
+    yield f"    counters   {_bounds(stream.counters)}"
+    yield f"    capture    {_bounds(stream.capture)}"
+    for spacing in stream.spacing:
+        yield f"    spacing    {_spacing(spacing)}"
+
+
+def _bounds(bounds: Bounds) -> str:
+    if bounds.lossy_pps is None:
+        return (
+            f"no loss, up to {_pps(bounds.clean_pps)}: the generator's end, not the sink's" if bounds.clean_pps else "?"
+        )
+    if bounds.clean_pps is None:
+        return f"lost packets in every trial, from {_pps(bounds.lossy_pps)} on"
+    return f"no loss up to {_pps(bounds.clean_pps)}, loss from {_pps(bounds.lossy_pps)}"
+
+
+def _spacing(spacing: Spacing) -> str:
+    gap = spacing.gap_ns
+    target = spacing.target_bps if spacing.target_bps == "max" else format_rate_bps(spacing.target_bps)
+    gaps = (
+        f"gaps (µs) min {gap.min / 1e3:.2f}, p50 {gap.p50 / 1e3:.2f}, p99 {gap.p99 / 1e3:.2f}, max {gap.max / 1e3:.1f}"
+    )
+    peaks = ", ".join(
+        f"{window} ms {'?' if peak is None else format_count(round(peak))}" for window, peak in spacing.peak_pps.items()
+    )
+    word: str = spacing.verdict or "flat out"
+    if spacing.verdict == "microbursts":
+        word = f"microbursts up to {spacing.burst_packets} packets"
+    return f"{target}: {word}; {gaps}; peak packets/s over {peaks}"
+
+
+def _error(ratio: float | None) -> str:
+    """Parts per million where that is readable, else percent."""
+    if ratio is None:
+        return "?"
+    return f"{ratio * 1e6:+.0f} ppm" if abs(ratio) < 0.001 else f"{ratio * 100:+.2f} %"
+
+
+def _pps(rate_pps: float | None) -> str:
+    return "?" if rate_pps is None else f"{format_count(round(rate_pps))} packets/s"
+
+
+def _age(seconds: float) -> str:
+    for length_s, word in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * length_s:
+            return f"{seconds / length_s:.0f} {word}"
+    return f"{max(seconds, 0):.0f} seconds"
