@@ -73,20 +73,35 @@ def ask(connection: socket.socket, name: str, op: str, *, wait_s: float, **argum
         connection.settimeout(wait_s)
         connection.sendall(json.dumps({"id": 1, "op": op, **arguments}).encode() + b"\n")
         line = read_line(connection)
+        answer = parsed(line)
     except TimeoutError as exc:
         raise LabSetupError(f"the lab {name} did not answer {op!r} within {wait_s:g} s") from exc
     except (OSError, EOFError) as exc:
         raise LabSetupError(f"the lab {name} does not answer ({exc}); type: labconsole lab down") from exc
-    answer = json.loads(line)
     if "error" in answer:
         raise LabSetupError(f"lab {name}: {answer['error']}")
+    if not isinstance(answer.get("ok"), dict):
+        raise LabSetupError(f"the lab {name} answers {op!r} with something that is no answer")
     return dict(answer["ok"])
 
 
+def parsed(line: bytes) -> dict[str, Any]:
+    """One line as a message. Raises ConnectionError when it is none: whoever sends that is not spoken to any more."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError) as exc:
+        raise ConnectionError("a line is not JSON") from exc
+    if not isinstance(message, dict):
+        raise ConnectionError("a line is not a JSON object")
+    return message
+
+
 def read_line(connection: socket.socket) -> bytes:
-    """One line from a blocking socket on which nothing follows unasked. Raises EOFError."""
+    """One line from a blocking socket on which nothing follows unasked. Raises EOFError or ConnectionError."""
     received = bytearray()
     while not received.endswith(b"\n"):
+        if len(received) > MAX_LINE_BYTES:
+            raise ConnectionError(f"a line is longer than {MAX_LINE_BYTES} bytes")
         chunk = connection.recv(65536)
         if not chunk:
             raise EOFError("closed")
@@ -95,8 +110,8 @@ def read_line(connection: socket.socket) -> bytes:
 
 
 def json_line(connection: socket.socket) -> dict[str, Any]:
-    """One message from a blocking socket. Raises EOFError."""
-    return dict(json.loads(read_line(connection)))
+    """One message from a blocking socket. Raises EOFError or ConnectionError."""
+    return parsed(read_line(connection))
 
 
 def send(connection: socket.socket, message: dict[str, Any]) -> None:
@@ -132,6 +147,8 @@ class Peer:
             self._waiting.pop(number, None)
         if "error" in answer:
             raise Refused(str(answer["error"]))
+        if not isinstance(answer.get("ok"), dict):
+            raise Refused("its answer is none")
         return dict(answer["ok"])
 
     def announce(self, message: dict[str, Any]) -> None:
@@ -142,13 +159,13 @@ class Peer:
         """Read until the other side closes."""
         try:
             while line := await self._reader.readline():
-                message = json.loads(line)
+                message = parsed(line)
                 if "op" in message:
                     self.afterwards = message.pop("afterwards", self.afterwards)
                     task = asyncio.get_running_loop().create_task(self._answer(message))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
-                elif (future := self._waiting.get(message.get("id"))) is not None and not future.done():
+                elif (future := self._waiting.get(_number(message))) is not None and not future.done():
                     future.set_result(message)
         except (ConnectionError, ValueError, asyncio.LimitOverrunError):
             return
@@ -175,6 +192,11 @@ class Peer:
     def _write(self, message: dict[str, Any]) -> None:
         if not self._writer.is_closing():
             self._writer.write(json.dumps(message).encode() + b"\n")
+
+
+def _number(message: dict[str, Any]) -> int:
+    number = message.get("id")
+    return number if isinstance(number, int) else -1
 
 
 async def peer_on(connection: socket.socket, handler: Handler | None) -> Peer:

@@ -35,6 +35,9 @@ _STOP_S = 10.0
 _ANSWER_S = 30.0
 _GRACE_S = 10.0
 _MEMORY_MIB = 2048
+_WORDS = 400
+"""Characters of what the machine says of itself."""
+_SERIAL_BYTES = 16384
 _SERIAL_LINES = 12
 
 MODULES = [
@@ -91,7 +94,7 @@ class Machine:
                 preexec_fn=lambda: kernel.die_with_parent(signal.SIGKILL),
             )
         keys = new_keys([node.name for node in self._layout.nodes])
-        self.kernel = str(self._await_state("hello", BOOT_S)["kernel"])
+        self.kernel = harmless(str(self._await_state("hello", BOOT_S).get("kernel")))[:_WORDS]
         control.send(
             self.port,
             {
@@ -145,12 +148,13 @@ class Machine:
             raise LabSetupError(
                 f"the machine did not say {state!r} within {limit_s:g} s; {self.last_words()}"
             ) from None
-        except (EOFError, ConnectionError):
+        except (EOFError, ConnectionError) as exc:
+            why = "ended" if isinstance(exc, EOFError) else f"is not to be understood ({exc})"
             raise LabSetupError(
-                f"the machine ended after {time.monotonic() - started_s:.0f} s; {self.last_words()}"
+                f"the machine {why} after {time.monotonic() - started_s:.0f} s; {self.last_words()}"
             ) from None
         if message.get("state") != state:
-            raise LabSetupError(f"in the machine: {message.get('message', message)}")
+            raise LabSetupError(f"in the machine: {harmless(str(message.get('message', message)))[:_WORDS]}")
         print(
             f"the machine said {state!r} after {time.monotonic() - started_s:.1f} s", flush=True
         )  # into the lab's log
@@ -160,7 +164,9 @@ class Machine:
         """The end of QEMU's messages and of the serial log."""
         words = []
         for name, path in (("log", self._directory / "log"), ("serial log", self._serial)):
-            lines = path.read_text(errors="replace").strip().splitlines()[-_SERIAL_LINES:]
+            with path.open("rb") as file:
+                file.seek(max(0, path.stat().st_size - _SERIAL_BYTES))
+                lines = harmless(file.read().decode("utf-8", "replace")).strip().splitlines()[-_SERIAL_LINES:]
             words.append(f"its {name} ends: {' | '.join(lines) or '(empty)'}")
         return "; ".join(words)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from labconsole.errors import ConfigError
 from labconsole.units import PREAMBLE_AND_GAP_BYTES
 
-NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
 MAX_SOURCES = 99
 """Node numbers are the last byte of the management address: sources 1-99, sinks 101-199, the UUT 200."""
 

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labconsole.errors import LabSetupError
+from labconsole.errors import ConfigError, LabSetupError
 from labconsole.lab.spec import NAME, LabSpec
 
 LOCK_WAIT_S = 60.0
+MAX_FILE_BYTES = 1024 * 1024
 _LOCK_POLL_S = 0.05
 
 
@@ -175,6 +176,8 @@ class LabFile:
         """None when there is none. Raises LabSetupError when it cannot be understood."""
         path = directory / "lab.json"
         try:
+            if path.stat().st_size > MAX_FILE_BYTES:
+                raise ValueError(f"it is larger than {MAX_FILE_BYTES} bytes")
             data = json.loads(path.read_text(encoding="utf-8"))
             return cls(
                 LabSpec.from_json(data["spec"]),
@@ -189,7 +192,7 @@ class LabFile:
             return None
         except NotADirectoryError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as exc:
+        except (ConfigError, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as exc:
             raise LabSetupError(f"{path} cannot be understood ({exc}); remove it, then `labconsole lab up`") from exc
 
     def write(self, directory: Path) -> None:

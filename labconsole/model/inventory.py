@@ -16,8 +16,8 @@ from labconsole.model.yaml_file import key_text, line_of, load_yaml, register_ke
 from labconsole.units import parse_rate_bps
 
 Role = Literal["source", "uut", "sink"]
-NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
-INTERFACE = re.compile(r"^[^\s/:\x00-\x1f\x7f]{1,15}$")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+INTERFACE = re.compile(r"[^\s/:\x00-\x1f\x7f]{1,15}\Z")
 NO_LOGIN = frozenset(" '`\"$\\;&<>|(){}")
 BENCHMARK_NETWORK = ipaddress.ip_network("198.18.0.0/15")
 """RFC 2544 appendix C.2.2: the addresses set aside for tests of network devices."""
@@ -43,7 +43,7 @@ def _path(value: str) -> str:
 
 
 def _interface(value: str) -> str:
-    if not INTERFACE.match(value) or value in (".", ".."):
+    if not INTERFACE.match(value) or not value.isprintable() or value.startswith("-") or value in (".", ".."):
         raise ValueError("is not a usable interface name | allowed: 1 to 15 characters without '/', ':' or blanks")
     return value
 
