@@ -72,8 +72,7 @@ def ask(connection: socket.socket, name: str, op: str, *, wait_s: float, **argum
     try:
         connection.settimeout(wait_s)
         connection.sendall(json.dumps({"id": 1, "op": op, **arguments}).encode() + b"\n")
-        line = read_line(connection)
-        answer = parsed(line)
+        answer = json_line(connection)
     except TimeoutError as exc:
         raise LabSetupError(f"the lab {name} did not answer {op!r} within {wait_s:g} s") from exc
     except (OSError, EOFError) as exc:

@@ -28,6 +28,7 @@ from labconsole.lab.layout import SSH_PORT, Layout, lay_out
 from labconsole.lab.node import home_directory
 from labconsole.lab.prerequisites import SYSTEM_PATH, tool
 from labconsole.lab.spec import LabSpec
+from labconsole.terminal import harmless
 
 BOOT_S = 150.0
 BUILD_S = 120.0
