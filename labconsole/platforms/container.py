@@ -11,8 +11,8 @@ from typing import Any
 
 from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiring
 from labconsole.engine.ports import AgentLink
-from labconsole.errors import ConfigError
-from labconsole.platforms.forwarding import route_changes
+from labconsole.errors import ConfigError, NodeError
+from labconsole.platforms.forwarding import read_state, route_changes
 
 TOKEN = "platform"
 GUEST = "guest"
@@ -80,7 +80,19 @@ class ContainerDriver:
                     PathPoint("uut_out", "", wiring.uut_out, "tx_packets"),
                 ),
             )
-        return Prepared(paths=paths, attestation={"driver": "container", "guests": [GUEST]})
+
+        async def attest(uut: AgentLink) -> dict[str, Any]:
+            inside = [self._guest_nic(index, letter) for index in range(1, len(wirings) + 1) for letter in "io"]
+            ports = [nic for wiring in wirings for nic in (wiring.uut_in, wiring.uut_out)]
+            ports += [f"lcv{letter}{index}" for index in range(1, len(wirings) + 1) for letter in "io"]
+            interfaces = await read_state(uut, routing={GUEST: inside}, ports=ports)
+            return {"driver": "container", "guests": [GUEST], "interfaces": interfaces}
+
+        try:
+            return Prepared(paths=paths, attestation=await attest(uut), attest=attest)
+        except NodeError:
+            await self.restore(uut)
+            raise
 
     async def restore(self, uut: AgentLink) -> None:
         """Remove the guest and the bridges."""

@@ -1,8 +1,11 @@
-"""The changes that make a Linux network stack forward a stream: shared by the host (raw) and a container's stack."""
+"""What makes a Linux network stack forward a stream, and tells that it still does: of the host and of a container."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+from labconsole.engine.ports import AgentLink
 
 
 def route_changes(
@@ -30,3 +33,24 @@ def route_changes(
         {"do": "neighbour", "address": sink_ip, "mac": sink_mac, "interface": outbound, "namespace": namespace}
     )
     return changes
+
+
+async def read_state(
+    uut: AgentLink, *, routing: dict[str, Sequence[str]], ports: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """What an attestation says of interfaces: whether those that route still may, and whose ports the others are.
+
+    ``routing``: namespace to interfaces; ``ports``: of the node's own namespace. Raises NodeError.
+    """
+    state: dict[str, dict[str, Any]] = {}
+    for namespace, interfaces in routing.items():
+        names = {f"net/ipv4/conf/{interface}/forwarding": interface for interface in interfaces}
+        reply = await uut.request("net.read", {"sysctls": list(names), "namespace": namespace})
+        for name, interface in names.items():
+            label = f"{namespace}/{interface}" if namespace else interface
+            state[label] = {"forwarding": reply["sysctls"].get(name)}
+    if ports:
+        links = {link["name"]: link for link in (await uut.request("links"))["links"] if not link["namespace"]}
+        for port in ports:
+            state[port] = {"master": links.get(port, {}).get("master")}
+    return state

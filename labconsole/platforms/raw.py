@@ -7,8 +7,8 @@ from typing import Any
 
 from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiring
 from labconsole.engine.ports import AgentLink
-from labconsole.errors import ConfigError
-from labconsole.platforms.forwarding import route_changes
+from labconsole.errors import ConfigError, NodeError
+from labconsole.platforms.forwarding import read_state, route_changes
 
 TOKEN = "platform"
 
@@ -62,7 +62,18 @@ class RawDriver:
             )
             for wiring in wirings
         }
-        return Prepared(paths=paths, attestation={"driver": "raw", "forwarding": self.forwarding, "guests": []})
+        nics = [nic for wiring in wirings for nic in (wiring.uut_in, wiring.uut_out)]
+
+        async def attest(uut: AgentLink) -> dict[str, Any]:
+            routed = self.forwarding == "route"
+            interfaces = await read_state(uut, routing={"": nics} if routed else {}, ports=() if routed else nics)
+            return {"driver": "raw", "forwarding": self.forwarding, "guests": [], "interfaces": interfaces}
+
+        try:
+            return Prepared(paths=paths, attestation=await attest(uut), attest=attest)
+        except NodeError:
+            await self.restore(uut)
+            raise
 
     async def restore(self, uut: AgentLink) -> None:
         """Put back what prepare() changed."""
