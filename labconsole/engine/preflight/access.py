@@ -74,8 +74,43 @@ async def latency(bench: Bench, node: str) -> Finding:
     return passed(evidence, round_trip_s=round_trip_s)
 
 
+async def keep_alive(bench: Bench, node: str) -> Finding:
+    """If the console falls silent, the agent ends by itself and undoes everything."""
+    watchdog = (await bench.survey(node))["watchdog"]
+    if not watchdog["armed"]:
+        return failed(
+            "the agent does not watch whether the console is still there",
+            "connect anew: without this, a pulled cable leaves traffic and changes on the node for hours",
+        )
+    return passed(f"watched; last heard of us {watchdog['heard_before_s']:.1f} s ago", **watchdog)
+
+
+async def management(bench: Bench, node: str) -> Finding:
+    """SSH must not come in by a data port: its packets would be measured, and a run could cut the link."""
+    ports, way = bench.ports(node), (await bench.survey(node))["management"]
+    interface, addresses = way["interface"], way["addresses"]
+    if interface in ports:
+        return failed(
+            f"SSH comes in by {interface} ({way['address']}), which carries test frames",
+            "give the node another interface for management, and its address in hosts.yaml",
+            interface=interface,
+        )
+    own = {port: addresses[port] for port in ports if addresses.get(port)}
+    if interface is not None:
+        return passed(f"SSH comes in by {interface} ({way['address']})", interface=interface)
+    if not own:
+        return passed("no data port has an address by which SSH could come in")
+    listed = ", ".join(f"{port} has {', '.join(found)}" for port, found in own.items())
+    return warned(
+        f"the node does not say by which interface SSH comes in, and {listed}",
+        "see that the address in hosts.yaml is not one of a data port",
+    )
+
+
 async def lease(bench: Bench, node: str) -> Finding:
     """Nobody else measures here now. Held from here to the end of the check."""
+    if bench.session.read_only:
+        return skipped("this console only watches, so checks that send frames are left out")
     try:
         await bench.link(node).request("lease.take", {"owner": bench.session.operator, "purpose": "a check"})
     except AgentError as exc:
@@ -94,5 +129,7 @@ CHECKS = (
     Check(id="ssh.host_key", title="host key known", run=host_key),
     Check(id="ssh.rights", title="rights without a password", run=rights),
     Check(id="ssh.latency", title="round trip", run=latency),
+    Check(id="ssh.keep_alive", title="keep-alive", run=keep_alive),
+    Check(id="ssh.management", title="management path", run=management),
     Check(id="lease", title="lease", run=lease),
 )

@@ -16,12 +16,22 @@ from labconsole.engine.preflight.result import Finding
 from labconsole.errors import NodeUnreachable
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.plan import Plan
+from labconsole.model.request import MIN_PKT_SIZE_BYTES
 
 if TYPE_CHECKING:
     from labconsole.engine.session import Session
 
 READ_S = 8.0
 """How long a node may take to answer a reading."""
+
+ETHERNET_HEADER_BYTES = 14
+USUAL_PKT_SIZE_BYTES = 1500 + ETHERNET_HEADER_BYTES
+
+TOOLS = (
+    "nft", "ip", "ethtool", "stress-ng", "virsh", "xl", "vzctl", "prlctl", "VBoxManage", "lxc-start", "vmrun",
+    "qemu-system-x86_64", "linux.uml", "vserver",
+)  # fmt: skip
+"""Programs whose presence some check asks for."""
 
 FIX_TOKEN = "check"
 """Under this name the agents keep what --fix changed, to undo it when the check's session ends."""
@@ -42,8 +52,9 @@ class Bench:
     """One preflight's view of a testbed."""
 
     def __init__(self, session: Session[Any], plan: Plan | None, *, fix: bool) -> None:
-        self.session, self.plan, self.fix = session, plan, fix
         self.inventory: Inventory = session.inventory
+        self.session, self.fix = session, fix
+        self.plan = plan.resolved(self.inventory) if plan is not None else None
         self.leased: list[str] = []
         """Nodes whose lease the check holds."""
         self._readings: dict[tuple[str, str], asyncio.Task[dict[str, Any]]] = {}
@@ -75,6 +86,12 @@ class Bench:
         """The streams under check: all, or as many as the plan uses at most."""
         most = sources or (max(self.plan.sources) if self.plan is not None else len(self.inventory.streams))
         return list(self.inventory.streams[:most])
+
+    def platforms(self) -> list[str]:
+        """The platforms under check: the plan's, else the inventory's first. None that bypasses the UUT."""
+        named = list(self.plan.platforms) if self.plan is not None else list(self.inventory.platforms)[:1]
+        there = self.inventory.platforms
+        return [name for name in named if name in there and there[name].driver != "bypass"]
 
     def whole_streams(self) -> list[Stream]:
         """Those whose nodes are all connected."""
@@ -110,8 +127,37 @@ class Bench:
         # A check that runs out of time must not take the reading from the others.
         return await asyncio.shield(self._readings[key])
 
+    async def settings(self, node: str) -> dict[str, Any]:
+        """How the node is set (agent/settings.py)."""
+        return await self.read(node, "settings")
+
+    async def survey(self, node: str) -> dict[str, Any]:
+        """What else is on the node (agent/survey.py)."""
+        directory = self.inventory.nodes[node].capture_dir
+        return await self.read(node, "survey", {"capture_directory": directory, "tools": list(TOOLS)})
+
+    def forget(self, node: str) -> None:
+        """Read this node anew from now on: something was changed there."""
+        for key in [key for key in self._readings if key[0] == node]:
+            self._readings.pop(key).cancel()
+
+    def frame_sizes(self) -> tuple[int, int]:
+        """Shortest and longest frame in bytes without FCS: the plan's, else what Ethernet has as a rule."""
+        if self.plan is None:
+            return MIN_PKT_SIZE_BYTES, USUAL_PKT_SIZE_BYTES
+        sizes = [point.request.pkt_size_bytes for point in self.plan.points]
+        return min(sizes), max(sizes)
+
     async def close(self) -> None:
         """End readings nobody waits for any more."""
         for task in self._readings.values():
             task.cancel()
         await asyncio.gather(*self._readings.values(), return_exceptions=True)
+
+
+def alike(said: dict[str, str]) -> str:
+    """What each of several ports says, those that say the same together: ``"eth1, eth2 up; eth3 down"``."""
+    groups: dict[str, list[str]] = {}
+    for name, text in said.items():
+        groups.setdefault(text, []).append(name)
+    return "; ".join(f"{', '.join(sorted(names))} {text}" for text, names in groups.items())

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from labconsole.engine.preflight import access
+from labconsole.engine.preflight import (
+    access,
+    cabling,
+    capacity,
+    clocks,
+    cpu,
+    feasibility,
+    flows,
+    nics,
+    quiet,
+    tools,
+    uut,
+)
 from labconsole.engine.preflight.bench import Bench, Check
 from labconsole.engine.preflight.result import CheckResult, Finding, OnResult, failed, skipped
 from labconsole.errors import LabError, NodeError
@@ -22,7 +35,31 @@ log = logging.getLogger("labconsole.engine")
 WITHOUT_LINK = {"ssh.login", "ssh.host_key"}
 """Checks that have something to say of a node that is not connected."""
 
-NODE_CHECKS: tuple[Check, ...] = (*access.CHECKS,)
+WAVES: tuple[tuple[Check, ...], ...] = (
+    (*access.CHECKS, nics.PRESENT),
+    (nics.UP, quiet.LEFTOVERS),  # with --fix, what the others find depends on these
+    (*tools.CHECKS, *clocks.CHECKS, *nics.CHECKS, *cpu.CHECKS, *uut.CHECKS, *quiet.CHECKS, *capacity.CHECKS),
+)
+"""Checks of single nodes. All of a wave on all nodes run side by side."""
+
+CABLES_S = 15.0
+FLOW_S = 60.0
+"""A platform may have to boot guests."""
+
+CAPTURE_S = 40.0
+WHOLE_S = 10.0
+TITLES = {
+    "store": "room for runs",
+    "calibration": "calibration",
+    "plan.points": "design points",
+    "plan.envelope": "within calibration",
+    "plan.time": "time",
+    "cable.in": "cable to the UUT",
+    "cable.out": "cable from the UUT",
+    "capacity.capture": "capture at top rate",
+}
+Place = tuple[str, str | None]
+"""A check's id and its node."""
 
 
 async def preflight(
@@ -49,7 +86,13 @@ class Preflight:
         await self._session.connect()
         async with self._session.exclusive():
             try:
-                await self._node_checks(NODE_CHECKS)
+                for wave in WAVES[:-1]:
+                    await self._node_checks(wave)
+                await asyncio.gather(self._node_checks(WAVES[-1]), self._whole_checks())
+                # From here on frames are sent: one thing after the other, and nothing else meanwhile.
+                await self._cables()
+                await self._flows()
+                await self._captures()
             finally:
                 await self._let_go()
         return self._results
@@ -63,6 +106,75 @@ class Preflight:
         ]
         await asyncio.gather(*jobs)
 
+    async def _whole_checks(self) -> None:
+        """What is asked of the testbed, or of the plan, as a whole."""
+        wanted: dict[str, Callable[[Bench], Awaitable[Finding]]] = {
+            "store": capacity.store,
+            "calibration": feasibility.calibration,
+        }
+        if self._bench.plan is not None:
+            wanted |= {
+                "plan.points": feasibility.points,
+                "plan.envelope": feasibility.envelope,
+                "plan.time": feasibility.time,
+            }
+        await asyncio.gather(
+            *(self._group([(name, None)], self._alone(name, run), WHOLE_S) for name, run in wanted.items())
+        )
+
+    def _alone(
+        self, name: str, run: Callable[[Bench], Awaitable[Finding]]
+    ) -> Callable[[], Awaitable[dict[Place, Finding]]]:
+        async def work() -> dict[Place, Finding]:
+            return {(name, None): await run(self._bench)}
+
+        return work
+
+    async def _cables(self) -> None:
+        by_place: dict[Place, list[cabling.Cable]] = {}
+        for cable in cabling.cables(self._bench):
+            node = cable.near[0] if cable.side == "in" else cable.far[0]
+            by_place.setdefault((f"cable.{cable.side}", node), []).append(cable)
+
+        async def work() -> dict[Place, Finding]:
+            tried = await cabling.try_cables(self._bench)
+            return {place: tried.of(mine) for place, mine in by_place.items()}
+
+        await self._group(list(by_place), work, CABLES_S)
+
+    async def _flows(self) -> None:
+        node = self._bench.inventory.uut
+        for platform in self._bench.platforms():
+            name, title = f"flow.{platform}", f"flow through {platform}"
+            await self._bounded(name, node, title, functools.partial(flows.flow_of, self._bench, platform), FLOW_S)
+
+    async def _captures(self) -> None:
+        if self._bench.plan is None:
+            return
+        name = "capacity.capture"
+        places: list[Place] = [(name, node) for node in dict.fromkeys(s.sink.node for s in self._bench.streams())]
+
+        async def work() -> dict[Place, Finding]:
+            return {(name, node): finding for node, finding in (await capacity.capture(self._bench)).items()}
+
+        await self._group(places, work, CAPTURE_S)
+
+    async def _group(
+        self, places: list[Place], work: Callable[[], Awaitable[dict[Place, Finding]]], deadline_s: float
+    ) -> None:
+        """Tell what ``work`` finds at several places at once; its error is the finding at each of them."""
+        begun = time.monotonic()
+        found: dict[Place, Finding] = {}
+
+        async def whole() -> Finding:
+            found.update(await work())
+            return skipped("nothing was found out")
+
+        failure = await self._finding(whole, None, places[0][0] if places else "", deadline_s)
+        for place in places:
+            name, node = place
+            self._tell(name, node, TITLES[name], found.get(place, failure), time.monotonic() - begun)
+
     async def _check(self, check: Check, node: str) -> None:
         if node not in self._bench.links and check.id not in WITHOUT_LINK:
             self._tell(check.id, node, check.title, skipped(f"{node} is not connected"), 0.0)
@@ -72,27 +184,32 @@ class Preflight:
     async def _bounded(
         self, name: str, node: str | None, title: str, work: Callable[[], Awaitable[Finding]], deadline_s: float
     ) -> None:
-        """Tell what ``work`` finds; its error or its lateness is a finding too."""
+        """Tell what ``work`` finds."""
         begun = time.monotonic()
+        finding = await self._finding(work, node, name, deadline_s)
+        self._tell(name, node, title, finding, time.monotonic() - begun)
+
+    @staticmethod
+    async def _finding(
+        work: Callable[[], Awaitable[Finding]], node: str | None, name: str, deadline_s: float
+    ) -> Finding:
+        """What ``work`` finds; its error or its lateness is a finding too."""
         try:
             async with asyncio.timeout(deadline_s):
-                finding = await work()
+                return await work()
         except TimeoutError:
-            finding = failed(
-                f"no answer within {deadline_s:g} s", "see whether the node is overloaded, then check again"
-            )
+            return failed(f"no answer within {deadline_s:g} s", "see whether the node is overloaded, then check again")
         except NodeError as exc:
             where = "" if exc.node == node else f"{exc.node}: "
-            finding = failed(where + exc.message, "the node could not answer: see what it says above, then check again")
+            return failed(where + exc.message, "the node could not answer: see what it says above, then check again")
         except LabError as exc:
-            finding = failed(str(exc), "the check could not be carried out for this reason")
+            return failed(str(exc), "the check could not be carried out for this reason")
         except Exception as exc:  # a fault in one check must not keep the others from reporting
             log.exception("check %s on %s", name, node)
-            finding = failed(
+            return failed(
                 f"internal error: {type(exc).__name__}: {exc}",
                 "this is a fault of the program, not of the testbed; -v shows where",
             )
-        self._tell(name, node, title, finding, time.monotonic() - begun)
 
     def _tell(self, name: str, node: str | None, title: str, finding: Finding, took_s: float) -> None:
         result = CheckResult(
@@ -100,8 +217,8 @@ class Preflight:
             node=node,
             title=title,
             status=finding.status,
-            evidence=finding.evidence,
-            hint=finding.hint,
+            evidence=_one_line(finding.evidence),
+            hint=None if finding.hint is None else _one_line(finding.hint),
             fixable=finding.fixable,
             fixed=finding.fixed,
             took_s=took_s,
@@ -122,3 +239,8 @@ class Preflight:
                 await link.request("lease.release", timeout_s=5)
             except NodeError as exc:
                 log.info("lease.release on %s: %s", node, exc.message)
+
+
+def _one_line(text: str) -> str:
+    """Words that may be a node's, without line feeds and anything else that does not print."""
+    return "".join(char if char.isprintable() else " " for char in text)

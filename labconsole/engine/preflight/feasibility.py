@@ -1,0 +1,155 @@
+"""Can a plan be carried out here: rates, the calibrated envelope, time; and whether there is a calibration at all."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+from labconsole.engine.preflight.bench import Bench
+from labconsole.engine.preflight.result import Finding, failed, passed, skipped, warned
+from labconsole.errors import ConfigError, StoreError
+from labconsole.model.envelope import Envelope, node_versions, parse_envelope
+from labconsole.model.plan import Point, estimate
+from labconsole.model.request import check_request
+from labconsole.units import format_count
+
+OLD_DAYS = 90
+LONG_S = 7 * 86400.0
+MAX_NAMED = 3
+
+
+async def _latest(bench: Bench) -> Envelope | None:
+    """The newest calibration of this testbed; None when there is none. Raises StoreError."""
+    latest = getattr(bench.session.store, "latest_calibration", None)
+    found: dict[str, Any] | None = None
+    if latest is not None:
+        found = await asyncio.to_thread(latest, bench.inventory.fingerprint())
+    return None if found is None else parse_envelope(found)
+
+
+async def calibration(bench: Bench) -> Finding:
+    """A calibration that still holds: without one, what generator and sinks can do by themselves is not known."""
+    try:
+        envelope = await _latest(bench)
+    except StoreError as exc:
+        return failed(str(exc), "calibrate anew: labconsole calibrate")
+    if envelope is None:
+        return skipped("this testbed was never calibrated (labconsole calibrate)")
+    nodes = {}
+    for node in bench.links:
+        links = {
+            key[2]: live.link
+            for key, live in bench.session.telemetry.interfaces.items()
+            if key[0] == node and not key[1]
+        }
+        nodes[node] = node_versions(bench.facts(node), links)
+    reason = envelope.void_reason(bench.inventory.fingerprint(), nodes)
+    if reason is not None:
+        return failed(f"{envelope.calibration_id}: {reason}", "calibrate anew: labconsole calibrate")
+    age = _age_days(envelope.finished_at)
+    evidence = f"{envelope.calibration_id} of {envelope.finished_at}"
+    if age is not None and age > OLD_DAYS:
+        return warned(f"{evidence}, {age:.0f} days old", "calibrate anew: labconsole calibrate")
+    return passed(evidence)
+
+
+def _age_days(text: str) -> float | None:
+    try:
+        then = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (datetime.now(UTC) - then).total_seconds() / 86400 if then.tzinfo else None
+
+
+def _listed(texts: list[str]) -> str:
+    """A few of them, each once."""
+    different = list(dict.fromkeys(texts))
+    more = f"; and {len(different) - MAX_NAMED} more" if len(different) > MAX_NAMED else ""
+    return "; ".join(different[:MAX_NAMED]) + more
+
+
+async def points(bench: Bench) -> Finding:
+    """Every point can be asked of this testbed: platform, sources, line rate."""
+    assert bench.plan is not None
+    refused = []
+    for point in bench.plan.points:
+        try:
+            check_request(point.request, bench.inventory)
+        except ConfigError as exc:
+            refused.append(f"point {point.index}: {exc}")
+    total = len(bench.plan.points)
+    if refused:
+        return failed(
+            f"{len(refused)} of {total} points: {_listed(refused)}",
+            "take these values out of the plan, or correct link_speed and platforms in hosts.yaml",
+            points=total,
+            refused=len(refused),
+        )
+    return passed(f"all {total} points are within line rate, platforms and streams", points=total, refused=0)
+
+
+async def envelope(bench: Bench) -> Finding:
+    """Every point is within what generator and sinks can do by themselves."""
+    assert bench.plan is not None
+    try:
+        found = await _latest(bench)
+    except StoreError as exc:
+        return skipped(str(exc))
+    if found is None:
+        return skipped("this testbed was never calibrated (labconsole calibrate)")
+    beyond, unknown = [], []
+    for point in bench.plan.points:
+        covering = found.point_for(point.request.pkt_size_bytes, point.request.sources)
+        if covering is None:
+            unknown.append(f"{point.request.pkt_size_bytes} B from {point.request.sources} sources")
+            continue
+        beyond += _beyond(point, covering.streams)
+    total = len(bench.plan.points)
+    if beyond:
+        return warned(
+            _listed(beyond),
+            "such runs will be marked instrument_limited: leave them out, or use a faster generator or sink",
+            points=total,
+        )
+    if unknown:
+        return warned(f"not calibrated: {_listed(unknown)}", "calibrate these too: labconsole calibrate", points=total)
+    return passed(f"all {total} points are within calibration {found.calibration_id}", points=total)
+
+
+def _beyond(point: Point, streams: Any) -> list[str]:
+    """What of a point is beyond the envelope of each stream."""
+    asked = point.request.intended_pps
+    if asked is None:
+        return []  # target max asks for what there is
+    words = []
+    for stream in streams:
+        for limit, what in (
+            (stream.maximum_pps, "generator"),
+            (stream.counters.lossy_pps, "sink's counters"),
+            (stream.capture.lossy_pps, "sink's capture"),
+        ):
+            if limit is not None and asked > limit:
+                words.append(
+                    f"{point.request.pkt_size_bytes} B at {format_count(round(asked))} packets/s is above "
+                    f"{stream.stream}'s {what} ({format_count(round(limit))})"
+                )
+                break
+    return words
+
+
+async def time(bench: Bench) -> Finding:
+    """How long the plan takes."""
+    assert bench.plan is not None
+    reckoned = estimate(bench.plan, bench.inventory)
+    hours, minutes = int(reckoned.total_s // 3600), int(reckoned.total_s % 3600 // 60)
+    evidence = (
+        f"{format_count(reckoned.trials)} trials of {reckoned.per_trial_s:.1f} s on average, about "
+        f"{hours}:{minutes:02d}:{int(reckoned.total_s % 60):02d} h in all"
+    )
+    values: dict[str, Any] = {"trials": reckoned.trials, "total_s": reckoned.total_s}
+    if reckoned.total_s > LONG_S:
+        return warned(
+            evidence, "it can be interrupted and resumed; or lower repetitions, which may be raised later", **values
+        )
+    return passed(evidence, **values)

@@ -1,0 +1,113 @@
+"""A trial that nobody keeps: the same procedure as a run's, with a store and listeners that do not hear of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from labconsole.engine.assemble import build_record
+from labconsole.engine.driver import Driver, Prepared
+from labconsole.engine.events import Event
+from labconsole.engine.learning import wait_forwarding
+from labconsole.engine.live import LiveStreams
+from labconsole.engine.preflight.bench import Bench
+from labconsole.engine.telemetry import Telemetry
+from labconsole.engine.trial import Trial, TrialSettings
+from labconsole.engine.wiring import wiring_of
+from labconsole.errors import NodeError
+from labconsole.model.inventory import Inventory, Stream
+from labconsole.model.record import RunRecord
+from labconsole.model.request import TrialRequest
+from labconsole.model.run_id import new_run_id
+
+LEARN_S = 4.0
+"""How long a platform that stands may take until it forwards. A stream that does not by then is measured all the same:
+the others must be told from it."""
+
+DRAIN_S = 0.3
+
+
+def _nobody(event: Event) -> None:
+    """Hears nothing: a rehearsal is no run."""
+
+
+async def rehearse(bench: Bench, request: TrialRequest, streams: Sequence[Stream]) -> tuple[RunRecord, str | None]:
+    """Take one trial of exactly these streams. Returns its record and why some did not forward at first, if so.
+
+    The platform is set up for it and undone. Raises LabError when no frame could be sent.
+    """
+    session, uut = bench.session, bench.inventory.uut
+    inventory = bench.inventory.model_copy(update={"streams": tuple(streams)})
+    driver = session.driver_for(request.platform, bench.inventory)
+    wirings = [wiring_of(stream, bench.inventory, session.telemetry) for stream in streams]
+    prepared = await driver.prepare(bench.link(uut), wirings)
+    try:
+        dark = await _learn(bench, inventory, prepared, request)
+        record = await _take(bench, inventory, prepared, request)
+    finally:
+        await _restore(bench, driver)
+    return record, dark
+
+
+async def _learn(bench: Bench, inventory: Inventory, prepared: Prepared, request: TrialRequest) -> str | None:
+    try:
+        async with asyncio.timeout(LEARN_S):
+            await wait_forwarding(
+                inventory,
+                bench.links,
+                prepared,
+                inventory.streams,
+                generator=request.generator,
+                stopping=lambda: bench.session.stopping,
+            )
+    except TimeoutError:
+        return f"not every stream came through within {LEARN_S:g} s"
+    except NodeError as exc:
+        return exc.message
+    return None
+
+
+async def _take(bench: Bench, inventory: Inventory, prepared: Prepared, request: TrialRequest) -> RunRecord:
+    session, defaults = bench.session, inventory.defaults
+    live = LiveStreams(Telemetry(), inventory)
+    trial = Trial(
+        run_id=new_run_id(datetime.now(UTC)),
+        inventory=inventory,
+        request=request,
+        links={name: bench.link(name) for name in _nodes(inventory)},
+        prepared=prepared,
+        settings=TrialSettings(
+            drain_s=DRAIN_S,
+            sample_interval_s=defaults.sample_interval_s,
+            capture_buffer_kib=defaults.capture_buffer_kib,
+            capture_directories={name: node.capture_dir for name, node in inventory.nodes.items()},
+        ),
+        live=live,
+        emit=_nobody,
+    )
+    with session.attending(trial):
+        seen = await trial.execute()
+    return build_record(
+        seen,
+        inventory=inventory,
+        request=request,
+        operator=session.operator,
+        plan=None,
+        environment={},
+        finished_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        tolerances=session.tolerances,
+    )
+
+
+def _nodes(inventory: Inventory) -> list[str]:
+    names = [inventory.uut]
+    for stream in inventory.streams:
+        names += [stream.source.node, stream.sink.node]
+    return names
+
+
+async def _restore(bench: Bench, driver: Driver) -> None:
+    link = bench.links.get(bench.inventory.uut)
+    if link is not None:
+        await driver.restore(link)
