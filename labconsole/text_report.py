@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.model.note import RunNote
 from labconsole.model.record import RunRecord, StreamRecord
 from labconsole.store.summary import RunSummary
 from labconsole.units import format_count, format_rate_bps, format_target
 
 DASH = "–"
+PICTURE_COLUMNS = 110
+"""Of a ledger: what a report pastes into without breaking lines."""
 
 
 def count(value: int | None) -> str:
@@ -55,12 +59,11 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
     if details:
         for stream in record.streams:
             lines.append(f"  {stream.name}: packets by hop")
-            for hop in stream.ledger:
-                lines.append(
-                    f"    {hop.hop:<11} {hop.node + '/' + hop.interface:<24} {count(hop.packets):>14}"
-                    f"   lost before {count(hop.lost_packets)}"
-                )
-            lines.append(f"    unplaced {count(stream.unplaced_packets)}")
+            rows = ledger_rows(stream, PICTURE_COLUMNS)
+            lines += ["    " + "".join(text for text, _ in row).rstrip() for row in rows]
+        if record.influences:
+            lines.append("  what else went on")
+            lines += [f"    {influence_line(entry)}" for entry in record.influences]
     lines.append(f"  {record.verdict.status}" + ("" if saved else "; NOT SAVED"))
     lines += [f"    {reason.code}: {reason.detail}" for reason in record.verdict.reasons]
     return lines
@@ -76,6 +79,11 @@ def note_lines(note: RunNote | None) -> list[str]:
 def plain(text: str) -> str:
     """Words that people typed, or that came with an import, without what a terminal would obey."""
     return "".join(char if char.isprintable() else "·" for char in text)
+
+
+def influence_line(entry: dict[str, Any]) -> str:
+    """One influence: where, what kind, and its sentence."""
+    return f"{entry.get('node') or 'console':<8} {entry.get('kind', '')}: {entry.get('detail', '')}"
 
 
 def run_row(record: RunRecord) -> str:
