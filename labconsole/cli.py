@@ -59,6 +59,19 @@ def build_parser() -> argparse.ArgumentParser:
     replay.add_argument("plan", type=Path, help="a plan file, such as plans/sanity.yaml")
     replay.add_argument("--dry-run", action="store_true", help="list the points and the time they take; touch nothing")
     _add_calibrate(commands, [common, testbed, stored, machine])
+    check = commands.add_parser(
+        "check", help="is the testbed fit to measure on: every check with evidence and a hint",
+        parents=[common, testbed, stored, machine],
+        description="Check every node, cable and platform path. Sends a few marked frames down every cable and a small "
+        "flow through the unit under test; keeps no run. Exit status: 0 no check failed; 1 some did; 2 bad usage or "
+        "bad file; 3 no node could be reached.",
+    )  # fmt: skip
+    check.add_argument(
+        "--plan", type=Path, metavar="FILE",
+        help="also whether this plan can be carried out: rates, calibration, disk, time, its platforms",
+    )  # fmt: skip
+    check.add_argument("--fix", action="store_true", help="put right what is safe to; undone at the end unless it says")
+    check.add_argument("--brief", action="store_true", help="print only what is not a pass")
     runs = commands.add_parser("runs", help="saved runs", parents=[common, stored, machine])
     runs.add_argument("action", nargs="?", choices=("list", "show", "note", "export", "import"), default="list")
     runs.add_argument(
@@ -121,6 +134,9 @@ def _add_calibrate(commands: Any, parents: list[argparse.ArgumentParser]) -> Non
         "back by itself, on any other testbed this says what to connect and checks that it is so.",
     )  # fmt: skip
     calibrate.add_argument("--show", action="store_true", help="print the last calibration; touch nothing")
+    calibrate.add_argument(
+        "--wired", action="store_true", help="the UUT is out of the way already: rewire and ask nothing"
+    )
     calibrate.add_argument(
         "--frame-size", type=int, action="append", metavar="BYTES",
         help="may be given again (default: the plan's, else 64, 500, 1000 and 1500)",
@@ -234,6 +250,10 @@ def _dispatch(args: argparse.Namespace) -> int:
         from labconsole import headless
 
         return headless.run(args)
+    if command == "check":
+        from labconsole import check_command
+
+        return check_command.check(args)
     if command == "calibrate":
         from labconsole import calibrate_commands
 

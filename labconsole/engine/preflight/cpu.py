@@ -74,7 +74,7 @@ async def load(bench: Bench, node: str) -> Finding:
     found, cpus = (await bench.survey(node))["load"], bench.facts(node).get("cpus")
     if not found or not cpus:
         return skipped("the kernel does not say")
-    evidence = f"load {found[0]:.2f} on {cpus} CPUs over the last minute"
+    evidence = f"{found[0]:.2f} on {cpus} CPUs over the last minute"
     if found[0] / cpus > BUSY_RATIO:
         return warned(evidence, f"see what runs on {node} (top), and measure when it has ended", load=found, cpus=cpus)
     return passed(evidence, load=found, cpus=cpus)

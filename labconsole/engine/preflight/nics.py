@@ -51,7 +51,7 @@ async def present(bench: Bench, node: str) -> Finding:
             f"correct stream {streams} in hosts.yaml",
             missing=missing,
         )
-    return passed(", ".join(f"{name} {link['mac']}" for name, link in links.items()))
+    return passed(", ".join(f"{name} {link['mac']}" for name, link in sorted(links.items())))
 
 
 async def up(bench: Bench, node: str) -> Finding:

@@ -58,8 +58,20 @@ TITLES = {
     "cable.out": "cable from the UUT",
     "capacity.capture": "capture at top rate",
 }
+FLOW = "flow."
 Place = tuple[str, str | None]
 """A check's id and its node."""
+
+
+def catalogue() -> dict[str, str]:
+    """Every check's id and title in the order in which people read them; ``flow.`` stands for one per platform."""
+    ids = {check.id: check.title for wave in WAVES for check in wave}
+    return {**ids, **TITLES, FLOW: "flow through a platform"}
+
+
+def family(name: str) -> str:
+    """The catalogue's id of a result's."""
+    return FLOW if name.startswith(FLOW) else name
 
 
 async def preflight(
@@ -82,20 +94,28 @@ class Preflight:
         self._results: list[CheckResult] = []
 
     async def run(self) -> list[CheckResult]:
-        """All results, in the order in which they came."""
+        """All results, in the order of the catalogue; on_result had them as they came."""
         await self._session.connect()
         async with self._session.exclusive():
             try:
-                for wave in WAVES[:-1]:
-                    await self._node_checks(wave)
-                await asyncio.gather(self._node_checks(WAVES[-1]), self._whole_checks())
-                # From here on frames are sent: one thing after the other, and nothing else meanwhile.
-                await self._cables()
-                await self._flows()
-                await self._captures()
+                for step in self._steps():
+                    if self._session.stopping:
+                        break
+                    await step()
             finally:
                 await self._let_go()
-        return self._results
+        order = list(catalogue())
+        return sorted(self._results, key=lambda result: order.index(family(result.id)))
+
+    def _steps(self) -> list[Callable[[], Awaitable[None]]]:
+        """What is done one after the other; abort() ends it between two of them."""
+
+        async def look() -> None:
+            await asyncio.gather(self._node_checks(WAVES[-1]), self._whole_checks())
+
+        waves = [functools.partial(self._node_checks, wave) for wave in WAVES[:-1]]
+        # From the cables on frames are sent, and nothing else is done meanwhile.
+        return [*waves, look, self._cables, self._flows, self._captures]
 
     async def _node_checks(self, checks: Iterable[Check]) -> None:
         jobs = [
@@ -145,7 +165,7 @@ class Preflight:
     async def _flows(self) -> None:
         node = self._bench.inventory.uut
         for platform in self._bench.platforms():
-            name, title = f"flow.{platform}", f"flow through {platform}"
+            name, title = f"{FLOW}{platform}", f"flow through {platform}"
             await self._bounded(name, node, title, functools.partial(flows.flow_of, self._bench, platform), FLOW_S)
 
     async def _captures(self) -> None:

@@ -17,7 +17,7 @@ async def capture(bench: Bench, node: str) -> Finding:
     version = bench.facts(node).get("tcpdump")
     if version is None:
         return failed("no tcpdump", f"install it on {node}: apt install tcpdump")
-    return passed(f"tcpdump {version}", tcpdump=version)
+    return passed(f"version {version}", tcpdump=version)
 
 
 async def generator(bench: Bench, node: str) -> Finding:
