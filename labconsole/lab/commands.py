@@ -229,6 +229,11 @@ def kill_node(name: str, node: str) -> None:
     control.request(_existing(name), "kill_node", node=node)
 
 
+def revive_node(name: str, node: str) -> None:
+    """Bring back a node that was ended, as after a reboot: same address and keys, nothing of what it had in memory."""
+    control.request(_existing(name), "revive_node", wait_s=60.0, node=node)
+
+
 def _existing(name: str) -> Path:
     directory = lab_directory(name)
     known = LabFile.read(directory)
@@ -392,6 +397,7 @@ __all__ = [
     "kill_node",
     "names",
     "of_inventory",
+    "revive_node",
     "status",
     "truth",
     "up",

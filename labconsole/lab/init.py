@@ -19,6 +19,7 @@ from typing import Any
 from labconsole.errors import LabSetupError
 from labconsole.lab import control, kernel, network, node
 from labconsole.lab.layout import Layout, Link, bypass_links
+from labconsole.lab.listeners import Outside
 from labconsole.lab.spec import LabSpec
 
 SETUP_STEP_S = 60.0
@@ -51,6 +52,7 @@ class Lab:
     """The nodes of a lab, seen from process 1."""
 
     def __init__(self, blueprint: Blueprint) -> None:
+        self._outside = Outside()
         self._blueprint = blueprint
         self._nodes: dict[str, _Running] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -65,8 +67,8 @@ class Lab:
         # The children share these pages until they write to them; a collector that walks them would copy them all.
         gc.collect()
         gc.freeze()
-        for name in self._blueprint.listeners:
-            self._fork_node(name)
+        for name, opened in self._blueprint.listeners.items():
+            self._nodes[name] = self._fork_node(name, opened)
         self._await_state("namespaces")
         network.make_links(self._blueprint.layout, {name: n.pid for name, n in self._nodes.items()})
         self._tell_all("links")
@@ -76,7 +78,7 @@ class Lab:
         for listener in self._blueprint.listeners.values():
             listener.close()
 
-    def _fork_node(self, name: str) -> None:
+    def _fork_node(self, name: str, listener: socket.socket) -> _Running:
         blueprint = self._blueprint
         ours, theirs = socket.socketpair()
         own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -84,10 +86,14 @@ class Lab:
         kernel.unshare(kernel.CLONE_NEWPID)
         pid = os.fork()
         if pid == 0:
+            # A node that is brought back is forked by a process with an event loop; the copy of that is not to run.
+            asyncio._set_running_loop(None)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             setup = node.NodeSetup(
                 node=blueprint.layout.node(name),
                 spec=blueprint.spec,
-                listener=blueprint.listeners[name],
+                listener=listener,
                 host_key=blueprint.host_keys[name],
                 client_key=blueprint.client_key,
                 user=blueprint.user,
@@ -97,14 +103,14 @@ class Lab:
         os.close(own_pids)
         theirs.close()
         ours.settimeout(SETUP_STEP_S)
-        self._nodes[name] = _Running(pid, ours)
+        return _Running(pid, ours)
 
     def _tell_all(self, state: str) -> None:
         for running in self._nodes.values():
             control.send(running.channel, {"state": state})
 
-    def _await_state(self, state: str) -> None:
-        for name, running in self._nodes.items():
+    def _await_state(self, state: str, nodes: Mapping[str, _Running] | None = None) -> None:
+        for name, running in (self._nodes if nodes is None else nodes).items():
             try:
                 message = control.json_line(running.channel)
             except TimeoutError:
@@ -135,10 +141,15 @@ class Lab:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._find(str(message["node"])).pid, signal.SIGKILL)
             return {}
+        if op == "revive_node":
+            await self._revive(str(message["node"]))
+            return {}
         if op == "stop":
             asyncio.get_running_loop().call_later(0.05, os._exit, 0)
             return {}
-        raise control.Refused(f"unknown request {op!r}; allowed: status, truth, exec, wire, kill_node, stop")
+        raise control.Refused(
+            f"unknown request {op!r}; allowed: status, truth, exec, wire, kill_node, revive_node, stop"
+        )
 
     def _find(self, name: str) -> _Running:
         if name not in self._nodes:
@@ -176,9 +187,53 @@ class Lab:
             await self._each({name: running for name, running in alive.items() if name not in without}, "carrier")
             self._wired = how
 
-    async def _each(self, nodes: Mapping[str, _Running], op: str) -> None:
+    async def _revive(self, name: str) -> None:
+        """Bring a node back that has ended: empty, as after a reboot, at the same address, with new cables."""
+        blueprint, layout = self._blueprint, self._blueprint.layout
+        if blueprint.spec.loss:
+            raise control.Refused("a lab that injects loss cannot bring a node back: its counters would start anew")
+        async with self._wiring:
+            if self._alive(self._find(name)):
+                raise control.Refused(f"node {name} is alive")
+            if self._wired != "through":
+                raise control.Refused("a node can only be brought back while the lab is wired through the UUT")
+            alive = {other: running for other, running in self._nodes.items() if self._alive(running)}
+            links = [link for link in layout.links if name in (link.near[0], link.far[0])]
+            ends = [end for link in links for end in link if end[0] in alive]
+            plugs = {other: [i for node_name, i in ends if node_name == other] for other, _ in ends}
+            peers = {other: alive[other] for other in plugs}
+            await self._each(peers, "unplug", plugs)
+            try:
+                with self._outside.listen(layout.node(name).address) as listener:
+                    running = self._fork_node(name, listener)
+                new = {name: running}
+                self._await_state("namespaces", new)
+                there = {**peers, **new}
+                network.make_links(
+                    layout,
+                    {other: each.pid for other, each in there.items()},
+                    _with_dead_ends_parked(links, there),
+                )
+                control.send(running.channel, {"state": "links"})
+                self._await_state("configured", new)
+                await self._each(peers, "plug", plugs)
+                control.send(running.channel, {"state": "configured"})
+                self._await_state("ready", new)
+            except (LabSetupError, OSError) as exc:
+                raise control.Refused(f"node {name} does not come back: {exc}") from exc
+            await self._each(peers, "carrier", plugs)
+            self._nodes[name] = running
+            await self._talk(running)
+
+    async def _each(
+        self, nodes: Mapping[str, _Running], op: str, only: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
         answers = await asyncio.gather(
-            *(self._peer(running).ask(op, SETUP_STEP_S) for running in nodes.values()), return_exceptions=True
+            *(
+                self._peer(running).ask(op, SETUP_STEP_S, only=None if only is None else only[name])
+                for name, running in nodes.items()
+            ),
+            return_exceptions=True,
         )
         for name, answer in zip(nodes, answers, strict=True):
             if isinstance(answer, BaseException):
@@ -202,8 +257,11 @@ class Lab:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, _reap_all)
         for running in self._nodes.values():
-            running.peer = await control.peer_on(running.channel, None)
-            self._tasks.append(loop.create_task(running.peer.serve()))
+            await self._talk(running)
+
+    async def _talk(self, running: _Running) -> None:
+        running.peer = await control.peer_on(running.channel, None)
+        self._tasks.append(asyncio.get_running_loop().create_task(running.peer.serve()))
 
 
 def _with_dead_ends_parked(links: Sequence[Link], alive: Mapping[str, object]) -> tuple[Link, ...]:

@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -189,9 +189,14 @@ class _Cables:
         self._setup = setup
         self._counted: dict[str, dict[str, int]] | None = None
 
-    async def answer(self, op: str) -> dict[str, Any]:
-        """One step; the lab's first process takes each with all nodes before the next. Raises control.Refused."""
+    async def answer(self, op: str, only: list[str] | None) -> dict[str, Any]:
+        """One step; the lab's first process takes each with all nodes before the next. Raises control.Refused.
+
+        ``only`` some of the interfaces, when the node at their other end comes back.
+        """
         node, spec = self._setup.node, self._setup.spec
+        if only is not None:
+            node = replace(node, interfaces=tuple(i for i in node.interfaces if i.name in only))
         try:
             if op == "unplug":
                 if self._counted is None and node.role == "uut" and spec.loss:
@@ -209,7 +214,7 @@ class _Cables:
 
 async def _answer(message: dict[str, Any], settings: ServerSettings, cables: _Cables) -> dict[str, Any]:
     if message["op"] in ("unplug", "plug", "carrier"):
-        return await cables.answer(message["op"])
+        return await cables.answer(message["op"], message.get("only"))
     if message["op"] != "exec":
         raise control.Refused(f"a node does not know {message['op']!r}")
     argv = [str(word) for word in message["argv"]]

@@ -20,12 +20,12 @@ from typing import TextIO
 from labconsole.errors import LabError, LabSetupError
 from labconsole.lab import control, kernel
 from labconsole.lab.layout import HIGHEST_INDEX, OWNER_NUMBER, SSH_PORT, Layout, address_of, lay_out
+from labconsole.lab.listeners import listen
 from labconsole.lab.prerequisites import namespace_refusal
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import LabFile, ProcessIdentity
 
 DEFAULT_NAME = "local"
-_BACKLOG = 64
 
 
 def main(arguments: list[str]) -> int:
@@ -76,11 +76,11 @@ def claim(spec: LabSpec) -> tuple[int, socket.socket, dict[str, socket.socket]]:
     for index in [0] if spec.name == DEFAULT_NAME else range(1, HIGHEST_INDEX + 1):
         opened: list[socket.socket] = []
         try:
-            owner = _listen(address_of(index, OWNER_NUMBER))
+            owner = listen(address_of(index, OWNER_NUMBER))
             opened.append(owner)
             listeners = {}
             for node in lay_out(spec, index).nodes:
-                listeners[node.name] = _listen(node.address)
+                listeners[node.name] = listen(node.address)
                 opened.append(listeners[node.name])
             return index, owner, listeners
         except OSError as exc:
@@ -94,18 +94,6 @@ def claim(spec: LabSpec) -> tuple[int, socket.socket, dict[str, socket.socket]]:
             f"port {SSH_PORT} of all addresses; give this lab another name, such as --name mine"
         )
     raise LabSetupError(f"port {SSH_PORT} is in use on each of 127.18.1-{HIGHEST_INDEX}.0/24")
-
-
-def _listen(address: str) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((address, SSH_PORT))
-        listener.listen(_BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 def _hold(spec: LabSpec, directory: Path, ready: TextIO, lock: int) -> int:

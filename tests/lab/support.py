@@ -15,8 +15,8 @@ COMMAND = [sys.executable, "-m", "labconsole"]
 STATE = """
 running=$(ps -eo args=)
 echo "$running" | grep -v -e 'ps -eo' -e '^sh -c' -e 'labconsole.lab' | sort
-ip -o link | sed 's/NO-CARRIER,//; s/ state [A-Z]*//; s/@[^:]*//' | cut -d' ' -f2,3,4,5
-ip route; ip neigh | grep PERMANENT; ip netns
+ip -o link | sed 's/NO-CARRIER,//; s/ state [A-Z]*//; s/@[^:]*//' | cut -d' ' -f2,3,4,5 | sort
+ip route | sort; ip neigh | grep PERMANENT | sort; ip netns
 for f in /proc/sys/net/ipv4/conf/*/forwarding; do echo $f $(cat $f); done
 ls -A /tmp /var/tmp
 """

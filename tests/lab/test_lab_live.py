@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from conftest import missing, require, require_namespaces
+from support import lab_state, wait_until
 
 from labconsole import lab
 from labconsole.errors import LabSetupError
@@ -211,6 +212,20 @@ def test_a_dead_node_is_reported_and_the_others_live(state: Path, name: str) -> 
         lab.exec(name, "snk1", ["true"])
     with pytest.raises(LabSetupError, match="src1, uut, snk1"):
         lab.exec(name, "nosuch", ["true"])
+
+
+@pytest.mark.parametrize("node", ["src1", "uut"])
+def test_a_dead_node_comes_back_as_after_a_reboot(state: Path, name: str, node: str) -> None:
+    status = lab.up(lab.LabSpec(name=name, sources=1))
+    before = lab_state(name)
+    shell(name, node, "touch /tmp/lost")
+    lab.kill_node(name, node)
+    wait_until(lambda: not all(n.alive for n in lab.status(name).nodes), timeout_s=10, what="the node lives")  # type: ignore[union-attr]
+    lab.revive_node(name, node)
+    assert lab_state(name) == before
+    assert ssh(status, node, "hostname").stdout.decode() == f"{node}\n"
+    with pytest.raises(LabSetupError, match="is alive"):
+        lab.revive_node(name, node)
 
 
 def test_openssh_client_gets_streams_status_and_signals(state: Path, name: str) -> None:
