@@ -46,6 +46,7 @@ class Grid:
         self.plan = plan
         self.revision = 0
         self._cells: dict[tuple[int, int], Cell] = {}
+        self._failing: set[tuple[int, int]] = set()
         self._counts: Counter[TrialState] = Counter({TrialState.PENDING: plan.trials})
 
     def __getitem__(self, trial: tuple[int, int]) -> Cell:
@@ -57,13 +58,12 @@ class Grid:
 
     def failing(self) -> list[tuple[tuple[int, int], Cell]]:
         """Trials that did not simply come out valid, or took more than one attempt, in the order of points."""
-        return sorted(
-            (trial, cell) for trial, cell in self._cells.items()
-            if cell.redone or cell.why or cell.state in (TrialState.INVALID, TrialState.SUSPECT)
-        )  # fmt: skip
+        return [(trial, self._cells[trial]) for trial in sorted(self._failing)]
 
     def stored(self, trials: list[StoredTrial]) -> None:
-        """Take what the store holds of this plan."""
+        """Take what the store holds of this plan, in place of what it held before."""
+        for trial_at in [at for at, cell in self._cells.items() if cell.state is TrialState.STORED]:
+            self._put(trial_at, PENDING)
         for trial in trials:
             self._put(
                 (trial.point, trial.repetition),
@@ -100,4 +100,8 @@ class Grid:
         self._counts[self[trial].state] -= 1
         self._counts[cell.state] += 1
         self._cells[trial] = cell
+        if cell.redone or cell.why or cell.state in (TrialState.INVALID, TrialState.SUSPECT):
+            self._failing.add(trial)
+        else:
+            self._failing.discard(trial)
         self.revision += 1

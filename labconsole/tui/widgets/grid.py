@@ -1,0 +1,244 @@
+"""A plan's points down, its repetitions across, one cell per trial that fills as it is measured.
+
+A cell is a glyph between two places: brackets where the cursor stands, a prime behind what was redone. So neither the
+state nor the cursor depends on colour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from labconsole.engine.campaign import Campaign
+from labconsole.engine.grid import Cell, TrialState
+from labconsole.tui.text import safe
+from labconsole.tui.widgets.lines import Lines, Span
+from labconsole.tui.widgets.table import Column, LineTable
+from labconsole.units import format_target
+
+CELL = 3
+NUMBER_CELLS = 5
+"""Room for a repetition's number above every fifth column."""
+
+LOOKS = {
+    TrialState.PENDING: ("·", "muted"),
+    TrialState.RUNNING: ("▶", "accent"),
+    TrialState.VALID: ("✓", "good"),
+    TrialState.SUSPECT: ("?", "warn"),
+    TrialState.INVALID: ("✗", "bad"),
+    TrialState.STORED: ("■", "good"),
+}
+STORED_SUSPECT = ("□", "warn")
+
+
+def look(cell: Cell) -> tuple[str, str]:
+    """Glyph and tone of a trial."""
+    return STORED_SUSPECT if cell.state is TrialState.STORED and cell.verdict == "suspect" else LOOKS[cell.state]
+
+
+class GridTable(LineTable):
+    """One row per point. ``repetition`` and the row's key are the cell under the cursor."""
+
+    EMPTY = "choose a plan on the left"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "repetition(-1)", "Repetition back", show=False),
+        Binding("right", "repetition(1)", "Next repetition", show=False),
+        Binding("enter", "open", "Run", id="plan-cell", tooltip="Show the run under the cursor among the runs."),
+    ]
+    POINT: ClassVar[tuple[Column, ...]] = (
+        Column("index", "#", 4, rank=3),
+        Column("platform", "platform", 9, right=False),
+        Column("size", "B", 5),
+        Column("sources", "src", 3),
+        Column("target", "target", 9),
+    )
+    BACKGROUND = Column("background", "backgr.", 13, right=False, rank=2)
+    DURATION = Column("duration", "s", 6, rank=2)
+
+    @dataclass
+    class Opened(Message):
+        """Enter on a trial that has a run."""
+
+        run_id: str
+
+    def __init__(self) -> None:
+        super().__init__(id="grid")
+        self._campaign: Campaign | None = None
+        self._chosen_columns: tuple[Column, ...] = ()
+        self.repetition = 1
+        self._first = 1
+        self.border_title = "Points and repetitions"
+
+    def show(self, campaign: Campaign | None) -> None:
+        """Take a plan's execution, begun or not. The cursor goes home when it is another plan's."""
+        before = self._campaign
+        self._campaign = campaign
+        if before is None or campaign is None or before.plan != campaign.plan:
+            self.repetition = self._first = 1
+            self._steered = False
+            self._chosen_columns = self._columns_for(campaign)
+            self._keys = []
+        self._cells.clear()
+        self.paint()
+
+    def _columns_for(self, campaign: Campaign | None) -> tuple[Column, ...]:
+        if campaign is None:
+            return ()
+        plan = campaign.plan
+        columns = list(self.POINT)
+        longest = max(len(name) for name in plan.platforms)
+        columns[1] = replace(columns[1], width=min(14, max(8, longest)))
+        if plan.backgrounds != ("none",):
+            columns.append(self.BACKGROUND)
+        if len({point.request.duration_s for point in plan.points[:1000]}) > 1:
+            columns.append(self.DURATION)
+        width = CELL * plan.repetitions
+        return (*columns, Column("trials", "repetitions", min(width, CELL * 4), right=False, grow_to=width))
+
+    def columns(self) -> tuple[Column, ...]:
+        return self._chosen_columns
+
+    def keys(self) -> list[int]:
+        return list(range(len(self._campaign.plan.points))) if self._campaign is not None else []
+
+    @property
+    def trial(self) -> tuple[int, int] | None:
+        """The trial under the cursor."""
+        if self._campaign is None or self.cursor_key not in range(len(self._campaign.plan.points)):
+            return None
+        return self.cursor_key, min(self.repetition, self._campaign.plan.repetitions_of(self.cursor_key))
+
+    @property
+    def cell(self) -> Cell | None:
+        """What is known of it."""
+        return self._campaign.grid[self.trial] if self._campaign is not None and self.trial is not None else None
+
+    def header_title(self, column: Column, width: int) -> str:
+        if column.name != "trials" or self._campaign is None:
+            return column.title
+        text = ""
+        for number in self._visible(width):
+            if number == self._first or number % NUMBER_CELLS == 0:
+                text = text.ljust((number - self._first) * CELL) + f" {number}"
+        return text[:width]
+
+    def prepare(self) -> None:
+        """Say which repetitions are in sight where not all are."""
+        self.border_subtitle = ""
+        if self._campaign is not None and self._layout:
+            seen, most = self._visible(self._layout[-1][1]), self._campaign.plan.repetitions
+            if len(seen) < most:
+                self.border_subtitle = f"repetitions {seen.start} to {seen.stop - 1} of {most}, ← → scroll"
+
+    def _visible(self, width: int) -> range:
+        assert self._campaign is not None
+        return range(self._first, min(self._campaign.plan.repetitions, self._first + max(1, width // CELL) - 1) + 1)
+
+    def _row(self, key: int) -> list[Span]:
+        row = super()._row(key)
+        column, width = self._layout[-1]
+        if column.name == "trials":
+            row[-1:] = self._trials(key, width)
+        return row
+
+    def _trials(self, key: int, width: int) -> list[Span]:
+        assert self._campaign is not None
+        grid, most, here = self._campaign.grid, self._campaign.plan.repetitions_of(key), self.trial
+        spans: list[Span] = []
+        for repetition in self._visible(width):
+            if repetition > most:
+                spans.append((" " * CELL, ""))
+                continue
+            cell = grid[key, repetition]
+            glyph, tone = look(cell)
+            if here == (key, repetition):
+                spans += [("[", "accent"), (glyph, tone), ("]", "accent")]
+            else:
+                spans.append((f" {glyph}{'′' if cell.redone else ' '}", tone))
+        return spans
+
+    def cell_index(self, key: int, width: int) -> Span:
+        return str(key), "muted"
+
+    def cell_platform(self, key: int, width: int) -> Span:
+        return safe(self._request(key).platform, width), ""
+
+    def cell_size(self, key: int, width: int) -> Span:
+        return str(self._request(key).frame_size_bytes), ""
+
+    def cell_sources(self, key: int, width: int) -> Span:
+        return str(self._request(key).sources), ""
+
+    def cell_target(self, key: int, width: int) -> Span:
+        return format_target(self._request(key).target_bps), ""
+
+    def cell_background(self, key: int, width: int) -> Span:
+        return safe(self._request(key).background, width), "muted"
+
+    def cell_duration(self, key: int, width: int) -> Span:
+        return f"{self._request(key).duration_s:g}", "muted"
+
+    def cell_trials(self, key: int, width: int) -> Span:
+        return "", ""
+
+    def _request(self, key: int):  # type: ignore[no-untyped-def]
+        assert self._campaign is not None
+        return self._campaign.plan.points[key].request
+
+    def move_to_trial(self, trial: tuple[int, int]) -> None:
+        """Put the cursor on a trial and bring it into view."""
+        self.repetition = trial[1]
+        self.move_to(trial[0])
+        self._reveal()
+
+    def action_repetition(self, by: int) -> None:
+        if self._campaign is None or self.trial is None:
+            return
+        most = self._campaign.plan.repetitions_of(self.trial[0])
+        self.repetition = min(most, max(1, self.trial[1] + by))
+        self._reveal()
+
+    def _reveal(self) -> None:
+        if self._layout:
+            room = max(1, self._layout[-1][1] // CELL)
+            if not self._first <= self.repetition < self._first + room:
+                self._first = max(1, self.repetition if self.repetition < self._first else self.repetition - room + 1)
+        self._cells.clear()
+        self.refresh()
+        self.post_message(self.Chosen(self, self.cursor_key))
+
+    def _put_cursor(self, key: int) -> None:
+        super()._put_cursor(key)
+        self._cells.clear()  # the brackets move with it
+
+    def action_open(self) -> None:
+        cell = self.cell
+        if cell is not None and cell.run_id is not None:
+            self.post_message(self.Opened(cell.run_id))
+
+
+class GridLegend(Lines):
+    """What the glyphs mean."""
+
+    def lines(self, width: int) -> list[list[Span]]:
+        entries = [
+            (LOOKS[TrialState.PENDING], "to do"),
+            (LOOKS[TrialState.RUNNING], "running"),
+            (LOOKS[TrialState.VALID], "valid"),
+            (LOOKS[TrialState.SUSPECT], "suspect"),
+            (LOOKS[TrialState.INVALID], "invalid"),
+            (LOOKS[TrialState.STORED], "stored"),
+            (STORED_SUSPECT, "stored, suspect"),
+            (("′", "muted"), "redone"),
+        ]
+        spans: list[Span] = [(" ", "")]
+        used = 1
+        for (glyph, tone), word in entries:
+            if used + len(word) + 4 > width:
+                break
+            spans += [(glyph, tone), (f" {word}  ", "muted")]
+            used += len(word) + 4
+        return [spans]

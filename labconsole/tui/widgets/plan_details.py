@@ -1,0 +1,176 @@
+"""A plan in words: what it asks for, how long that takes, how far it is, and the trial under the cursor."""
+
+from __future__ import annotations
+
+import textwrap
+
+from labconsole.engine.campaign import ENDED, Campaign, CampaignStatus
+from labconsole.engine.grid import Cell, TrialState
+from labconsole.model.inventory import Inventory
+from labconsole.tui.plan_files import PlanEntry, largest_capture_bytes
+from labconsole.tui.text import count, safe, span
+from labconsole.tui.widgets.grid import LOOKS, look
+from labconsole.tui.widgets.lines import Lines, Span
+from labconsole.tui.widgets.plans_table import STANDING, STATUS_LOOKS
+from labconsole.units import format_target
+
+LABEL_CELLS = 10
+FAILING_SHOWN = 8
+
+
+def field(label: str, text: str, width: int, tone: str = "", rows: int = 4) -> list[list[Span]]:
+    """A label and a text that goes on beneath itself."""
+    room = max(8, width - LABEL_CELLS - 1)
+    wrapped = textwrap.wrap(safe(text, 2000), room) or [""]
+    if len(wrapped) > rows:
+        wrapped = [*wrapped[: rows - 1], safe(wrapped[rows - 1] + " " + "…" * room, room)]
+    return [[(f" {label if i == 0 else '':<{LABEL_CELLS}}", "head"), (row, tone)] for i, row in enumerate(wrapped)]
+
+
+def megabytes(size_bytes: int) -> str:
+    """A size for people."""
+    return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"
+
+
+class PlanDetails(Lines):
+    """``show`` takes the file under the cursor, its execution and the trial chosen in the grid."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        super().__init__(id="plan-details")
+        self._inventory = inventory
+        self._entry: PlanEntry | None = None
+        self._campaign: Campaign | None = None
+        self._trial: tuple[int, int] | None = None
+        self._capture_bytes: tuple[PlanEntry, int] | None = None
+
+    def show(self, entry: PlanEntry | None, campaign: Campaign | None, trial: tuple[int, int] | None) -> None:
+        """Show these."""
+        self._entry, self._campaign, self._trial = entry, campaign, trial
+        self.paint()
+
+    def lines(self, width: int) -> list[list[Span]]:
+        entry = self._entry
+        if entry is None:
+            words = (
+                "A plan is a matrix of design points in a YAML file (docs/plans.md). The files in plans/ beneath the "
+                "directory in which the console was started are listed here. s makes a plan of what was done so far."
+            )
+            return [[(" " + line, "muted")] for line in textwrap.wrap(words, max(20, width - 2))]
+        if entry.plan is None:
+            return [
+                *field("file", str(entry.path), width, "strong"),
+                *field("error", entry.problem, width, "bad", rows=8),
+                *field("", "Correct the file; it is read again by itself.", width, "muted"),
+            ]
+        campaign = self._campaign
+        rows = self._progress(campaign, width) if campaign is not None and campaign.status is not _READY else []
+        if campaign is not None and self._trial is not None:
+            rows += self._cell(campaign, self._trial, width)
+        if campaign is not None:
+            rows += self._failing(campaign, width)
+        return rows + self._plan(entry, campaign, width)
+
+    def _plan(self, entry: PlanEntry, campaign: Campaign | None, width: int) -> list[list[Span]]:
+        plan = entry.plan
+        assert plan is not None
+        if self._capture_bytes is None or self._capture_bytes[0] is not entry:
+            self._capture_bytes = (entry, largest_capture_bytes(plan, self._inventory))
+        kind = "listed" if plan.listed else "a full matrix"
+        rows = field("plan", f"{plan.name}, {entry.path}", width, "strong")
+        rows += field(
+            "asks for",
+            f"{count(len(plan.points))} points ({kind}), {plan.repetitions} repetitions"
+            f"{' at most' if plan.listed else ''}: {count(plan.trials)} trials of {plan.duration_s:g} s",
+            width,
+        )
+        rows += field("platforms", ", ".join(plan.platforms), width)
+        rows += field("sizes", ", ".join(str(size) for size in plan.frame_sizes_bytes) + " B", width, "muted")
+        rows += field("targets", ", ".join(format_target(target) for target in plan.targets_bps), width, "muted")
+        rows += field("sources", ", ".join(str(number) for number in plan.sources), width, "muted")
+        if plan.backgrounds != ("none",):
+            rows += field("background", ", ".join(plan.backgrounds), width, "muted")
+        rows += field("order", f"{plan.order}, seed {plan.seed}", width, "muted")
+        if campaign is not None and campaign.estimate is not None and campaign.status is _READY:
+            stored, time = campaign.outcome.skipped, campaign.estimate
+            if stored:
+                rows += field("stored", f"{count(stored)} trials, which are not measured again", width, "good")
+            text = f"{span(time.total_s)} for {count(time.trials)} trials" if time.trials else "nothing is left to do"
+            rows += field("takes", text, width, "strong")
+        rows += field("disk", f"up to {megabytes(self._capture_bytes[1])} on a sink while a trial runs", width, "muted")
+        return rows
+
+    def _progress(self, campaign: Campaign, width: int) -> list[list[Span]]:
+        glyph, tone = STATUS_LOOKS[campaign.status]
+        text = f"{glyph} {campaign.status.value}"
+        rows = field("state", text, width, tone)
+        if campaign.status is CampaignStatus.PAUSING:
+            rows += field("", "the running trial ends first", width, "muted")
+        if campaign.status is CampaignStatus.PAUSED:
+            rows += field("", "testbed and platform are kept; a lets them go", width, "muted")
+        if campaign.detail:
+            rows += field("", campaign.detail, width, "bad" if campaign.status is CampaignStatus.FAILED else "warn")
+        grid, total = campaign.grid, campaign.plan.trials
+        done = grid.count(*STANDING, TrialState.INVALID)
+        cells = max(4, min(30, width - LABEL_CELLS - 20))
+        filled = cells * done // total
+        rows.append(
+            [
+                (f" {'done':<{LABEL_CELLS}}", "head"),
+                ("━" * filled, "accent"),
+                ("─" * (cells - filled), "muted"),
+                (f" {count(done)} of {count(total)}", "strong"),
+            ]
+        )
+        spans: list[Span] = [(f" {'':<{LABEL_CELLS}}", "head")]
+        for state in (TrialState.STORED, TrialState.VALID, TrialState.SUSPECT, TrialState.INVALID, TrialState.PENDING):
+            if grid.count(state):
+                spans += [(LOOKS[state][0], LOOKS[state][1]), (f" {count(grid.count(state))}  ", "")]
+        if campaign.outcome.redone:
+            spans.append((f"redone {campaign.outcome.redone}", "warn"))
+        rows.append(spans)
+        rate = campaign.trials_per_s
+        if rate is not None:
+            rows += field("rate", f"{rate * 60:.1f} trials a minute", width)
+        left_s = campaign.left_s
+        if left_s is not None:
+            rows += field("left", f"about {span(left_s)}", width, "strong")
+        elif campaign.status in ENDED:
+            rows += field("took", span(campaign.spent_s), width)
+        return [*rows, []]
+
+    def _cell(self, campaign: Campaign, trial: tuple[int, int], width: int) -> list[list[Span]]:
+        cell = campaign.grid[trial]
+        if cell.state is TrialState.PENDING and not cell.why:
+            return []
+        glyph, tone = look(cell)
+        words = f"{glyph} point {trial[0]}, repetition {trial[1]}: {cell.state.value}"
+        rows = field("trial", words + (f", {cell.verdict}" if cell.state is TrialState.STORED else ""), width, tone)
+        if cell.redone:
+            rows += field("", f"taken {cell.redone + 1} times", width, "warn")
+        for why in cell.why[:4]:
+            rows += field("", why, width, tone if cell.state is not TrialState.PENDING else "warn")
+        if cell.run_id is not None:
+            rows += field("run", f"{cell.run_id}  (enter opens it)", width, "muted", rows=2)
+        return [*rows, []]
+
+    def _failing(self, campaign: Campaign, width: int) -> list[list[Span]]:
+        failing = campaign.grid.failing()
+        if not failing:
+            return []
+        rows: list[list[Span]] = [
+            [(f" {count(len(failing))} not simply valid", "warn"), ("   f goes on to the next", "muted")]
+        ]
+        for trial, cell in failing[:FAILING_SHOWN]:
+            glyph, tone = look(cell)
+            rows.append(
+                [(f"  {glyph} ", tone), (safe(f"point {trial[0]}, rep. {trial[1]}: {_why(cell)}", width - 4), "")]
+            )
+        return [*rows, []]
+
+
+_READY = CampaignStatus.READY
+
+
+def _why(cell: Cell) -> str:
+    redone = f"redone {cell.redone} times" if cell.redone > 1 else "redone once" if cell.redone else ""
+    return "; ".join([*cell.why, *([redone] if redone else [])])

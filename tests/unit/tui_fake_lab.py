@@ -1,0 +1,179 @@
+"""A scripted session on which plans run, checks answer and nodes can be looked at.
+
+Trials end when the test says so (``FakeSession.release``); ``verdicts`` says how, in order, then all come out valid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tui_fake import FakeSession, FakeStore, make_record
+
+from labconsole.engine.campaign import Campaign
+from labconsole.engine.events import Phase, PhaseChanged, TrialFinished, TrialStarted
+from labconsole.engine.inspection import Inspection
+from labconsole.engine.ports import StoredTrial
+from labconsole.engine.preflight.result import CheckResult, CheckStatus, OnResult
+from labconsole.errors import LabError, MeasurementError, NodeUnreachable
+from labconsole.model.plan import Plan
+from labconsole.model.record import PlanRef, RunRecord
+from labconsole.model.request import TrialRequest
+
+
+class LabStore(FakeStore):
+    """Knows which trials of a plan it holds."""
+
+    def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> list[StoredTrial]:
+        self._check_readable()
+        newest: dict[tuple[int, int], StoredTrial] = {}
+        for record in reversed(self.records):
+            ref, status = record.plan, record.verdict.status
+            if ref is not None and ref.hash == plan_hash and status != "invalid":
+                newest[ref.point, ref.repetition] = StoredTrial(ref.point, ref.repetition, record.run_id, status)
+        return list(newest.values())
+
+    def _check_readable(self) -> None:
+        self.list(limit=1)
+
+
+def result(check: str, node: str | None, status: str, evidence: str, **more: Any) -> CheckResult:
+    return CheckResult(
+        id=check, node=node, title=check.replace("-", " "), status=CheckStatus(status), evidence=evidence, **more
+    )
+
+
+RESULTS = [
+    result("agent", "src1", "pass", "the agent answers, round trip 0.41 ms", took_s=0.02),
+    result("pktgen", "src1", "warn", "pktgen is not loaded", hint="modprobe pktgen on src1", fixable=True, took_s=0.01),
+    result("agent", "uut", "pass", "the agent answers, round trip 0.44 ms", took_s=0.02),
+    result(
+        "mtu", "uut", "fail", "eth5 carries 1400 bytes, the plan sends frames of 1500",
+        hint="ip link set eth5 mtu 1500", took_s=0.01,
+    ),
+    result("tcpdump", "snk1", "skipped", "snk1 is not connected"),
+    result("disk", None, "pass", "12.1 GB free where captures go, 0.4 GB needed"),
+]  # fmt: skip
+
+
+class LabSession(FakeSession):
+    """FakeSession with everything that Plans, Check and Nodes need."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.store = LabStore()
+        self.verdicts: list[str] = []
+        self.results = list(RESULTS)
+        self.checks: list[tuple[Plan | None, bool]] = []
+        self.check_step: Callable[[], Any] | None = None
+        self.reconnected: list[str] = []
+        self.shell_refusal: LabError | None = None
+        self._stop = asyncio.Event()
+
+    # What a campaign needs
+
+    def campaign(self, plan: Plan) -> Campaign:
+        return Campaign(plan, self)
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    def settings(self, *, drain_s: float | None = None) -> Any:
+        return None
+
+    async def renew_lease(self, left_s: float | None) -> None:
+        return
+
+    def nodes_of(self, request: TrialRequest) -> list[str]:
+        return list(self.inventory.nodes)
+
+    @asynccontextmanager
+    async def batch(self, request: TrialRequest, **_: object) -> AsyncIterator[Callable[..., Any]]:
+        self._stop.clear()
+        self.running, self.aborted = True, False
+        try:
+            yield self._take
+        finally:
+            self.running = False
+
+    async def _take(
+        self, request: TrialRequest, ref: PlanRef, repetition: int, repetitions: int, *_: object
+    ) -> RunRecord:
+        run_id = f"20260302T0915{len(self.store.records):02d}-{request.platform}"
+        self.say(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))
+        self.begin_streams(request)
+        self.say(PhaseChanged(run_id=run_id, phase=Phase.SENDING, expected_s=request.duration_s))
+        await self.traffic(request)
+        status = "invalid" if self.aborted else self.verdicts.pop(0) if self.verdicts else "valid"
+        record = make_record(request, run_id, status=status).model_copy(update={"plan": ref})
+        self.store.records.insert(0, record)
+        self.say(TrialFinished(record=record, saved=True))
+        return record
+
+    async def settle(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    async def wait_connected(self, nodes: Iterable[str], *, within_s: float) -> None:
+        return
+
+    async def wait_stopping(self) -> None:
+        await self._stop.wait()
+
+    async def abort(self) -> None:
+        self._stop.set()
+        await super().abort()
+
+    # Checks and nodes
+
+    async def check(
+        self, *, plan: Plan | None = None, fix: bool = False, on_result: OnResult | None = None
+    ) -> list[CheckResult]:
+        if self.refusal is not None:
+            raise self.refusal
+        self.checks.append((plan, fix))
+        for each in self.results:
+            if self.check_step is not None:
+                await self.check_step()
+            if on_result is not None:
+                on_result(each)
+        return self.results
+
+    def reconnect(self, node: str) -> bool:
+        self.reconnected.append(node)
+        return self.telemetry.nodes[node].retry_at_s is not None
+
+    async def inspect(self, node: str) -> Inspection:
+        if self.running:
+            raise MeasurementError("a trial is under way, and looking at a node would be part of what it measures")
+        nic = {
+            "driver": "igb", "driver_version": "6.1", "firmware": "3.25", "mac": "02:00:00:00:00:01", "mtu": 1500,
+            "up": True, "speed_mbps": 1000, "duplex": "full", "pause": {"autoneg": True, "rx": True, "tx": False},
+            "offloads": {"tso": True, "gso": True, "gro": False, "lro": None}, "rings": {"rx": 256, "tx": 256},
+            "queues": {"combined": 4},
+        }  # fmt: skip
+        return Inspection(
+            at_wall_s=1_772_442_890.0,
+            facts={
+                "hostname": node, "kernel": "6.1.0-21-amd64", "cpus": 8, "cpu_model": "Xeon E3-1230", "load": [0.2, 0.1, 0],
+                "memory_bytes": 16_000_000_000, "os": "Debian GNU/Linux 12", "uptime_s": 93_784.0, "tcpdump": "4.99.3",
+                "pktgen": "2.75", "logins": [{"user": "eve", "line": "pts/3", "host": "10.0.0.7", "since_wall_s": 1.77e9}],
+                "governors": {"performance": 8},
+            },
+            settings={"interfaces": {"eth1": nic, "eth5": {**nic, "pause": None, "speed_mbps": None}}},
+            surroundings={
+                "logins": [], "load": [0.2, 0.1, 0.0], "cpus": 8, "guests": [{"name": "deb12", "pid": 4242}], "sessions": [],
+                "window": {"elapsed_s": 12.0, "cpu": {"busy_ratio": 0.31}, "processes": [
+                    {"pid": 77, "name": "cc1plus", "whose": "other", "cpu_s": 3.1}]},
+            },
+            holder={"owner": "eve@desk", "purpose": "raw, 64 B", "since_wall_ns": 1_772_442_000_000_000_000},
+        )  # fmt: skip
+
+    def shell_argv(self, node: str) -> list[str]:
+        if self.shell_refusal is not None:
+            raise self.shell_refusal
+        if node == "uut":
+            raise NodeUnreachable(node, "the SSH configuration cannot be used", operation="connect")
+        return ["ssh", "-p", "2201", "--", self.inventory.nodes[node].address]
