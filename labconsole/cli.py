@@ -53,6 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     demo.add_argument("--sources", type=int, default=3, metavar="N", help="sources of the lab (default: 3)")
     _add_lab(commands, common, machine)
     _add_run(commands, [common, testbed, stored, machine, taking])
+    _add_search(commands, [common, testbed, stored, machine])
     replay = commands.add_parser(
         "replay", help="execute or resume a plan headless", parents=[common, testbed, stored, machine, taking]
     )
@@ -174,6 +175,27 @@ def _add_run(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     )
 
 
+def _add_search(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
+    search = commands.add_parser("search", help="find the highest load that meets a loss goal", parents=parents)
+    search.add_argument("--platform", help="one of the inventory's (default: its first)")
+    search.add_argument("--frame-size", type=int, default=64, metavar="BYTES", help="without FCS (default: 64)")
+    search.add_argument("--includes-fcs", action="store_true", help="the frame size includes the FCS, as in RFC 2544")
+    search.add_argument("--sources", type=int, default=1, metavar="N")
+    search.add_argument(
+        "--goals", type=_names, default=["ndr"], metavar="A,B",
+        help="ndr, pdr-X%% such as pdr-0.5%%, rfc2544, tst009 (default: ndr)",
+    )  # fmt: skip
+    search.add_argument("--trial-duration", type=float, metavar="S", help="of one trial (default: the goal's)")
+    search.add_argument(
+        "--duration-sum", type=float, metavar="S", help="trial time that decides on one load (default: the goal's)"
+    )
+    search.add_argument("--width", type=float, metavar="RATIO", help="how close the bounds must come (default: 0.005)")
+    search.add_argument("--generator", choices=("auto", "pktgen", "afpacket"), help="default: the inventory's")
+    search.add_argument("--observe", choices=("quiet", "live"), help="default: the inventory's")
+    search.add_argument("--take-over", action="store_true", help="take the testbed from the operator who has it")
+    search.set_defaults(background="none", target="max", duration=1.0, repetitions=1)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     args = build_parser().parse_args(argv)
@@ -258,6 +280,10 @@ def _dispatch(args: argparse.Namespace) -> int:
         from labconsole import calibrate_commands
 
         return calibrate_commands.run(args)
+    if command == "search":
+        from labconsole import search_command
+
+        return search_command.search(args)
     if command == "replay":
         from labconsole import headless
 
