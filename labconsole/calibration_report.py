@@ -17,7 +17,8 @@ def envelope_lines(envelope: Envelope, now: datetime | None = None) -> list[str]
         + (" (emulated)" if envelope.emulated else ""),
         f"fingerprint  {envelope.testbed_fingerprint}; labconsole {envelope.labconsole_version}, {envelope.operator}",
         f"trials       {sum(len(p.trials) for p in envelope.points)} of {envelope.duration_s:g} s, capture buffer "
-        f"{envelope.capture_buffer_kib} KiB" + ("; cut short by the time limit" if envelope.cut_short else ""),
+        f"{envelope.capture_buffer_kib} KiB"
+        + ("; bounds not as close as wanted, for lack of time" if envelope.cut_short else ""),
     ]
     for name, node in sorted(envelope.nodes.items()):
         drivers = ", ".join(f"{nic} {driver or '?'}" for nic, driver in sorted(node.drivers.items()))

@@ -26,6 +26,10 @@ STAMP_BYTES = 12
 MAX_ARRIVALS = 1 << 18
 """Arrivals that spacing looks at, from the first on: 2 MiB, a tenth of a second to evaluate."""
 
+BACK_TO_BACK_RATIO = 0.9
+"""Frames that follow each other in less than this share of the usual gap belong to one burst: a generator that catches
+up sends as fast as it can, which at nine tenths of its maximum is hardly faster than it should."""
+
 WINDOWS_NS = {"1": 1_000_000, "10": 10_000_000, "100": 100_000_000}
 
 PERMILLES = (("p50", 500), ("p99", 990), ("p999", 999))
@@ -149,7 +153,7 @@ class Arrivals:
             return None
         ordered = sorted(gaps)
         middle = quantiles(ordered)
-        limit_ns = (usual_gap_ns or middle["p50"]) / 2
+        limit_ns = (usual_gap_ns or middle["p50"]) * BACK_TO_BACK_RATIO
         return {
             "packets": len(times),
             "gap_ns": {

@@ -46,7 +46,7 @@ RATE_SHARES = (0.1, 0.5, 0.9)
 """Of the generator's maximum: where its rate error is taken."""
 
 MAXIMUM_TRIALS = 2
-MAX_SEARCH_TRIALS = 6
+MAX_SEARCH_TRIALS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,9 @@ class _Calibration:
         async def one(target_bps: TargetBps, purpose: Purpose) -> None:
             plural = "source" if sources == 1 else "sources"
             at = "max" if target_bps == "max" else format_rate_bps(target_bps)
-            self._tell(f"{frame_size} B, {sources} {plural} at {at} each")
+            self._tell(
+                f"{'closer bounds: ' if purpose == 'search' else ''}{frame_size} B, {sources} {plural} at {at} each"
+            )
             request = self._wanted.trial(frame_size, sources, target_bps)
             record = await take(request, settings=self._settings, keep=False)
             if self._session.stopping:
@@ -228,7 +230,7 @@ class _Calibration:
         for _ in range(MAX_SEARCH_TRIALS):
             witnesses = [w for index in range(sources) for w in witnesses_of(taken, index)]
             target: TargetBps | None = None
-            doubtful = [target for trials in witnesses for target in unverified(trials)]
+            doubtful = [found for found in map(unverified, witnesses) if found is not None]
             if doubtful:
                 target = doubtful[0]  # type: ignore[assignment]
             else:
@@ -272,7 +274,7 @@ class _Calibration:
                 done=self._done,
                 expected=self._mandatory + self._searched,
                 elapsed_s=time.monotonic() - self._began_s,
-                left_s=left * self._per_trial_s() if self._done else None,
+                left_s=left * self._per_trial_s() if self._done and left else None,
                 doing=doing,
             )
         )

@@ -21,7 +21,10 @@ from labconsole.model.inventory import Stream
 from labconsole.model.record import RunRecord, StreamRecord
 
 PACE_KEPT_PACKETS = 2
-"""Two frames closer than half a gap may be one that was late; more than two in a row are a burst."""
+"""Two frames closer than they should be may be one that was late; more than two in a row are a burst."""
+
+PEAK_RATIO = 1.05
+"""What a window may hold beyond the intended rate, and one packet, before the pace counts as lost."""
 
 Purpose = Literal["maximum", "rate", "search"]
 
@@ -36,9 +39,20 @@ class TakenTrial:
 
 
 def honest_pps(stream: StreamRecord) -> float | None:
-    """What really left: a generator on a virtual device may count what the device then refused."""
+    """What really left: the lowest of what the generator says, its NIC counted and the sink saw come.
+
+    A generator on a virtual device may count what the device then refused, and one that is held back by a queue counts
+    what still stands in that queue when its time ends; the sink's time stamps know neither.
+    """
     sent = [count for count in (stream.offered_packets, stream.counters.get("source_tx_packets")) if count is not None]
-    return min(sent) / stream.offered_duration_s if sent and stream.offered_duration_s else None
+    if not sent or not stream.offered_duration_s:
+        return None
+    rates = [min(sent) / stream.offered_duration_s]
+    if stream.spacing is not None and stream.spacing.arrival_pps is not None and stream.capture is not None:
+        # A capture that dropped saw the same time with fewer frames in it.
+        seen, came = stream.capture.captured_packets, stream.counters.get("sink_rx_packets") or 0
+        rates.append(stream.spacing.arrival_pps * max(came, seen) / seen if seen else stream.spacing.arrival_pps)
+    return min(rates)
 
 
 def _confirmed(stream: StreamRecord) -> bool:
@@ -111,13 +125,19 @@ def _spacing(target_bps: TargetBps, stream: StreamRecord) -> Spacing | None:
     found = stream.spacing
     if found is None:
         return None
+
+    def even(window_ms: int) -> bool:
+        packets = found.peak_packets.get(str(window_ms))
+        return packets is None or packets <= (stream.intended_pps or 0) * window_ms / 1000 * PEAK_RATIO + 1
+
     peaks: dict[str, float | None] = {}
     for window_ms in PEAK_WINDOWS_MS:
         packets = found.peak_packets.get(str(window_ms))
         peaks[str(window_ms)] = None if packets is None else packets * 1000 / window_ms
     verdict: Literal["constant rate", "microbursts"] | None = None
     if target_bps != "max":
-        verdict = "constant rate" if found.burst_packets <= PACE_KEPT_PACKETS else "microbursts"
+        kept = found.burst_packets <= PACE_KEPT_PACKETS and all(map(even, PEAK_WINDOWS_MS))
+        verdict = "constant rate" if kept else "microbursts"
     return Spacing(
         target_bps=target_bps,
         intended_gap_ns=stream.delay_ns or None,

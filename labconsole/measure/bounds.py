@@ -40,10 +40,10 @@ class LossBounds:
 
     @property
     def next_pps(self) -> float | None:
-        """The rate to try next: halfway in ratio; half of what lost when nothing was clean yet. None: not needed."""
+        """The rate to try next: halfway in ratio; a quarter of what lost while nothing was clean. None: not needed."""
         if not self.wide or self.lossy_pps is None:
             return None
-        return self.lossy_pps / 2 if self.clean_pps is None else math.sqrt(self.clean_pps * self.lossy_pps)
+        return self.lossy_pps / 4 if self.clean_pps is None else math.sqrt(self.clean_pps * self.lossy_pps)
 
 
 def loss_bounds(trials: Iterable[LossTrial]) -> LossBounds:
@@ -61,9 +61,11 @@ def loss_bounds(trials: Iterable[LossTrial]) -> LossBounds:
     return LossBounds(max(below, default=None), lossy_pps)
 
 
-def unverified(trials: Sequence[LossTrial]) -> list[Hashable]:
-    """Targets at which the only trial so far lost something."""
-    by_target: dict[Hashable, list[bool]] = defaultdict(list)
+def unverified(trials: Sequence[LossTrial]) -> Hashable | None:
+    """The target that sets the lossy bound, if only one trial was taken there; None where nothing is to be verified."""
+    lossy_pps = loss_bounds(trials).lossy_pps
     for trial in trials:
-        by_target[trial.target].append(trial.clean)
-    return [target for target, clean in by_target.items() if clean == [False]]
+        if trial.offered_pps == lossy_pps and not trial.clean:
+            alone = sum(other.target == trial.target for other in trials) == 1
+            return trial.target if alone else None
+    return None

@@ -38,7 +38,7 @@ class Gaps(_Part):
 
 
 class Spacing(_Part):
-    """How evenly frames came. ``burst_packets``: the longest row of frames less than half the usual gap apart.
+    """How evenly frames came. ``burst_packets``: the longest row of frames less than 0.9 of the intended gap apart.
 
     ``peak_pps``: the highest rate in any window of 1, 10 and 100 ms; None where the traffic was shorter. ``packets``
     frames were looked at, from the first on. ``verdict`` is None where there is no pace to hold (target max).
