@@ -140,7 +140,8 @@ def search(
     }
     config = Config()
     config.goals = theirs.values()
-    config.max_load, config.min_load = maximum_pps, minimum_pps
+    config.min_load = minimum_pps  # first: it must lie below the maximum at every moment
+    config.max_load = maximum_pps
     config.search_duration_max, config.warmup_duration = within_s, 0.0
     try:
         bounds = MultipleLossRatioSearch(config=config).search(Measurer(), debug=lambda _text: None)

@@ -112,6 +112,13 @@ def test_rare_bursts_of_loss_are_forgiven_by_a_goal_that_allows_half_of_the_tria
     assert unforgiving.lower_bound_pps is None or unforgiving.lower_bound_pps <= forgiving.lower_bound_pps
 
 
+@pytest.mark.parametrize("line_pps", [800.0, 8_202.0, 14_880_952.0, 2e9])
+def test_any_line_rate_can_be_searched(line_pps: float) -> None:
+    measure = simulated(step(line_pps / 3), generator_pps=line_pps)
+    (found,) = search(measure, [NDR], minimum_pps=line_pps / 1000, maximum_pps=line_pps, within_s=100_000).goals
+    assert found.lower_bound_pps == pytest.approx(line_pps / 3, rel=0.01)
+
+
 def test_every_trial_is_listed_with_its_run() -> None:
     result = find(simulated(step(100_000)))
     assert [trial.run_id for trial in result.trials] == [f"run-{i}" for i in range(1, len(result.trials) + 1)]
