@@ -114,7 +114,7 @@ def parse_qdiscs(parts: List[bytes]) -> List[Tuple[int, str, Dict[str, int]]]:
                 break  # the end of the dump
             _, _, _, index, _, parent, _ = _TCMSG.unpack_from(part, position + 16)
             name, queue = "", None
-            for attribute, start, end in _attributes(part, position + 36, position + length):
+            for attribute, start, end in _attributes(part, position + 36, min(position + length, len(part))):
                 if attribute == TCA_KIND:
                     name = part[start:end].rstrip(b"\0").decode("ascii", "replace")
                 elif attribute == TCA_STATS2:

@@ -1,0 +1,163 @@
+"""What the agent reads around a trial: drop counters and processes, from texts and messages made up by hand and real ones."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import time
+
+import pytest
+
+from labconsole.agent import drops, surroundings
+from labconsole.agent.surroundings import Belonging, Process, Surroundings, parse_cpu, parse_stat, used_between
+
+
+def stat_line(name: str, *, pid: int = 7, parent: int = 1, flags: int = 0, used: int = 30, waited: int = 4) -> str:
+    middle = f"{parent} {pid} {pid} 0 -1 {flags} 0 0 0 0 {used - 10} 10 {waited} 0 20 0 1 0 999"
+    return f"{pid} ({name}) S {middle} 0 0 0"
+
+
+@pytest.mark.parametrize("name", ["make", "a b", "x) R 1 (y", "(sd-pam)"])
+def test_a_process_is_read_whatever_its_name(name: str):
+    assert parse_stat(stat_line(name)) == Process(7, name, 1, False, 999, 30, 4)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "7 (make", "7 make) S", "x (make) S 1 2 3", stat_line("make").replace("999", "?")]
+)
+def test_what_is_no_process_line_is_none(line: str):
+    assert parse_stat(line) is None
+
+
+def test_a_kernel_thread_is_known_by_its_flag():
+    assert parse_stat(stat_line("kworker/0:1", flags=0x00200040)).kernel
+
+
+def test_processor_times_are_by_kind_and_processor():
+    cpu = parse_cpu("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1 1 1 1 1 1 1 1 0 0\nintr 5\ncpu9 1\n")
+    assert cpu["cpu"]["softirq"] == 7 and cpu["cpu"]["steal"] == 8 and list(cpu) == ["cpu", "cpu0"]
+
+
+class Moment:
+    def __init__(self, *processes: Process) -> None:
+        self.processes = {process.pid: process for process in processes}
+
+
+def process(pid: int, *, parent: int = 1, started: int = 5, used: int = 0, waited: int = 0, name: str = "x") -> Process:
+    return Process(pid, name, parent, False, started, used, waited)
+
+
+def test_a_child_that_came_and_went_is_its_parents_use():
+    first, last = Moment(process(10, used=5)), Moment(process(10, used=6, waited=40))
+    assert used_between(first, last) == {10: 41}
+
+
+def test_what_a_child_had_used_before_the_window_is_nobodys_use_in_it():
+    first = Moment(process(10), process(11, parent=10, used=1000))
+    assert used_between(first, Moment(process(10, waited=1003))) == {10: 3}
+    # Its parent does not wait for it: then nothing arrives, and nothing may be taken off.
+    assert used_between(first, Moment(process(10, used=2))) == {10: 2}
+
+
+def test_a_number_that_another_process_has_now_is_another_process():
+    first, last = Moment(process(10, used=500)), Moment(process(10, used=7, started=9))
+    assert used_between(first, last) == {10: 7}
+
+
+def test_a_busy_process_of_somebody_else_is_found_and_named():
+    watch = Surroundings()
+    assert watch.read(True)["window"] is None
+    # Beside us, not below us: our own children are ours.
+    busy = subprocess.Popen(["sh", "-c", "sh -c 'while :; do :; done' & echo $!"], stdout=subprocess.PIPE, text=True)
+    pid = int(busy.stdout.readline())
+    try:
+        deadline = time.monotonic() + 10
+        while surroundings.processes()[pid].used < 20:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        window = watch.read(False)["window"]
+    finally:
+        subprocess.run(["kill", "-9", str(pid)], check=True)
+        busy.communicate()
+    assert window["used_s"]["ours"] + window["used_s"].get("other", 0) > 0.1
+    assert any(entry["pid"] == pid for entry in window["processes"])
+    assert watch.read(False)["window"] is None  # the window is closed
+
+
+def test_whose_a_process_is(monkeypatch):
+    lines = {30: b"python3\0-c\0x labconsole-agent y", 31: b"python3\0-c\0x labconsole-agent y", 40: b"python3\0x.py"}
+    monkeypatch.setattr(surroundings.os, "getppid", lambda: 21)
+    monkeypatch.setattr(surroundings, "command_line", lambda pid: lines.get(pid, b""))
+    seen = [
+        process(1, parent=0, name="systemd"), process(20, name="sshd"), process(21, parent=20, name="python3"),
+        process(22, parent=21, name="tcpdump"), process(30, name="python3"), process(31, parent=30, name="python3"),
+        process(32, parent=31, name="tcpdump"), process(40, name="python3"), process(50, name="qemu-system-x86"),
+        Process(2, "kthreadd", 0, True, 1, 0, 0),
+    ]  # fmt: skip
+    belonging = Belonging({each.pid: each for each in seen})
+    whose = {each.pid: belonging.of(each) for each in seen}
+    assert whose == {
+        1: "ours", 20: "ours", 21: "ours", 22: "ours", 30: "labconsole", 31: "labconsole", 32: "labconsole",
+        40: "other", 50: "guest", 2: "kernel",
+    }  # fmt: skip
+    assert belonging.agents == {30}
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (b"qemu-system-x86_64\0-name\0guest=deb12,debug-threads=on\0-m\0512", "deb12"),
+        (b"qemu-system-x86_64\0-name\0win7", "win7"),
+        (b"VBoxHeadless\0--comment\0ubuntu\0--startvm\0x", "ubuntu"),
+        (b"qemu-system-x86_64\0-m\0512", None),
+    ],
+)
+def test_a_virtual_machine_is_called_what_its_command_line_calls_it(monkeypatch, line: bytes, name: str | None):
+    monkeypatch.setattr(surroundings, "command_line", lambda pid: line)
+    assert surroundings.guest_name(5) == name
+
+
+def test_of_a_drivers_statistics_only_trouble_that_happened_is_kept():
+    names = ["rx_packets", "rx_missed_errors", "tx_busy", "rx_interrupts", "rx_flow_control_xoff", "rx_no_buffer_count"]
+    raw = b"".join(name.encode().ljust(drops.NAME_BYTES, b"\0") for name in names)
+    assert drops.keep_trouble(raw, (5, 4, 0, 9, 3, 2)) == {
+        "rx_missed_errors": 4, "rx_flow_control_xoff": 3, "rx_no_buffer_count": 2
+    }  # fmt: skip
+
+
+def attribute(kind: int, data: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(data), kind) + data + b"\0" * (-len(data) % 4)
+
+
+def qdisc(index: int, kind: str, parent: int, dropped: int) -> bytes:
+    queue = attribute(drops.TCA_STATS_QUEUE, struct.pack("=IIIII", 1, 2, dropped, 3, 4))
+    body = struct.pack("=BBHiIII", 0, 0, 0, index, 0x10000, parent, 2)
+    body += attribute(drops.TCA_KIND, kind.encode() + b"\0") + attribute(drops.TCA_STATS2, queue)
+    return struct.pack("=IHHII", 16 + len(body), drops.RTM_NEWQDISC, 0, 1, 0) + body
+
+
+def test_only_root_and_ingress_disciplines_count_because_a_root_holds_its_children():
+    part = (
+        qdisc(3, "tbf", drops.TC_H_ROOT, 9) + qdisc(3, "bfifo", 0x10001, 9) + qdisc(4, "clsact", drops.TC_H_INGRESS, 2)
+    )
+    assert drops.parse_qdiscs([part]) == [
+        (3, "tbf", {"drops": 9, "requeues": 3, "overlimits": 4}),
+        (4, "clsact", {"drops": 2, "requeues": 3, "overlimits": 4}),
+    ]
+
+
+def test_damaged_messages_end_the_reading():
+    part = qdisc(3, "tbf", drops.TC_H_ROOT, 9)
+    for size in range(len(part)):
+        assert drops.parse_qdiscs([part[:size]]) in ([], [(3, "tbf", {"drops": 9, "requeues": 3, "overlimits": 4})])
+
+
+def test_ip_counters_are_read_by_name():
+    text = "Ip: Forwarding InDiscards OutNoRoutes\nIp: 1 7 8\nIcmp: InMsgs\nIcmp: 5\nIpExt: InNoRoutes\nIpExt: 3\n"
+    assert drops.parse_snmp(text) == {"InDiscards": 7, "OutNoRoutes": 8, "InNoRoutes": 3}
+
+
+def test_this_machine_can_be_read():
+    found = drops.read_namespace(["lo", "no-such"])
+    assert found["driver"] == {"lo": None} and isinstance(found["qdiscs"], list) and "InDiscards" in found["ip"]
+    assert all(len(row) == 4 for row in drops.softnet())
