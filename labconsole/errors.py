@@ -54,6 +54,8 @@ class ConfigError(LabError):
             value,
             allowed,
         )
+        if key and len(key) > SHOWN_CHARACTERS:
+            key = f"{key[: SHOWN_CHARACTERS - 1]}…"
         where = f"{file}:{line}: " if file and line else f"{file}: " if file else ""
         text = where + (f"{key}: " if key else "") + message
         if value is not None:
