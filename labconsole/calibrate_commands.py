@@ -21,6 +21,7 @@ from labconsole.model.envelope import Envelope, parse_envelope
 from labconsole.model.inventory import Inventory, Platform
 from labconsole.model.plan import load_plan
 from labconsole.store import RunStore
+from labconsole.terminal import undisguised
 from labconsole.testbed import hosts_path, load_testbed, open_session
 
 PAPER_FRAME_SIZES = (64, 500, 1000, 1500)
@@ -43,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
         async def work(session: Session[RunStore]) -> int:
             envelope = await calibrate(session, wanted, inventory.fingerprint(), how, _progress(args))
             store.save_calibration(envelope.to_json())
+            if sys.stderr.isatty():
+                sys.stderr.write("\n")
             _print(envelope, as_json=args.json)
             return 0
 
@@ -81,6 +84,7 @@ def _request(args: argparse.Namespace, inventory: Inventory, platform: str) -> C
         duration_s=args.duration,
         generator=args.generator or inventory.defaults.generator,
         time_limit_s=args.time_limit,
+        take_over=args.take_over,
     )
 
 
@@ -115,14 +119,13 @@ def _bypassed(
 def _progress(args: argparse.Namespace) -> Callable[[CalibrationProgress], None]:
     """One line per trial on stderr; on a terminal, one that is written over."""
     over = sys.stderr.isatty() and not args.verbose
+    stream = undisguised(sys.stderr)  # what is written here is ours
 
     def tell(progress: CalibrationProgress) -> None:
         left = f", about {progress.left_s:.0f} s left" if progress.left_s is not None else ""
         text = f"{progress.done + 1}/{max(progress.expected, progress.done + 1)} {progress.doing}{left}"
-        sys.stderr.write(f"\r\x1b[K{text}" if over else f"{text}\n")
-        sys.stderr.flush()
-        if over and progress.done + 1 >= progress.expected:
-            sys.stderr.write("\n")
+        stream.write(f"\r\x1b[K{text}" if over else f"{text}\n")
+        stream.flush()
 
     return tell
 

@@ -73,6 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     check.add_argument("--fix", action="store_true", help="put right what is safe to; undone at the end unless it says")
     check.add_argument("--brief", action="store_true", help="print only what is not a pass")
+    _add_observer_effect(check)
     runs = commands.add_parser("runs", help="saved runs", parents=[common, stored, machine])
     runs.add_argument("action", nargs="?", choices=("list", "show", "note", "export", "import"), default="list")
     runs.add_argument(
@@ -128,6 +129,21 @@ def _add_lab(commands: Any, common: argparse.ArgumentParser, machine: argparse.A
         sub.add_argument("--name", default=None if action == "status" else "local")
 
 
+def _add_observer_effect(check: argparse.ArgumentParser) -> None:
+    group = check.add_argument_group("the observer effect, instead of the checks")
+    group.add_argument(
+        "--observer-effect", type=int, nargs="?", const=5, metavar="PAIRS",
+        help="take runs with the UUT watched quietly and live, in pairs (default: 5), and compare; none is stored",
+    )  # fmt: skip
+    group.add_argument("--platform", help="one of the inventory's (default: its first)")
+    group.add_argument("--frame-size", type=int, default=64, metavar="BYTES", help="without FCS (default: 64)")
+    group.add_argument("--includes-fcs", action="store_true", help="the frame size includes the FCS")
+    group.add_argument("--sources", type=int, default=1, metavar="N", help="(default: 1)")
+    group.add_argument("--target", default="100Mbit", metavar="RATE", help="per source, or max (default: 100Mbit)")
+    group.add_argument("--duration", type=float, default=1.0, metavar="S", help="of each run (default: 1)")
+    group.add_argument("--take-over", action="store_true", help="take the testbed from the operator who has it")
+
+
 def _add_calibrate(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     calibrate = commands.add_parser(
         "calibrate", help="what generators, sinks and captures can do, with the UUT bypassed", parents=parents,
@@ -154,6 +170,7 @@ def _add_calibrate(commands: Any, parents: list[argparse.ArgumentParser]) -> Non
         help="no search for closer bounds beyond this (default: 120)",
     )  # fmt: skip
     calibrate.add_argument("--generator", choices=("auto", "pktgen", "afpacket"), help="default: the inventory's")
+    calibrate.add_argument("--take-over", action="store_true", help="take the testbed from the operator who has it")
 
 
 def _add_run(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
@@ -272,6 +289,10 @@ def _dispatch(args: argparse.Namespace) -> int:
         from labconsole import headless
 
         return headless.run(args)
+    if command == "check" and args.observer_effect is not None:
+        from labconsole import observer_command
+
+        return observer_command.observe(args)
     if command == "check":
         from labconsole import check_command
 

@@ -60,6 +60,7 @@ class CalibrationRequest:
     duration_s: float
     generator: str
     time_limit_s: float
+    take_over: bool = False
 
     def trial(self, frame_size: int, sources: int, target_bps: TargetBps) -> TrialRequest:
         """The request of one trial."""
@@ -131,7 +132,13 @@ class _Calibration:
         started_at = utc_now()
         first = self._wanted.trial(self._wanted.frame_sizes[0], max(self._wanted.source_counts), "max")
         self._tell("looking whether the UUT is bypassed")
-        async with self._session.batch(first) as take:
+        trial_s = self._wanted.duration_s + self._settings.drain_s
+        async with self._session.batch(
+            first,
+            purpose="calibration, unit under test bypassed",
+            take_over=self._wanted.take_over,
+            left_s=self._mandatory * trial_s,
+        ) as take:
             proof = await self._prove()
             self._trials_began_s = time.monotonic()
             points = [await self._point(take, size, count) for size, count in self._combinations]

@@ -120,7 +120,7 @@ def held_against(
     void = None
     if envelope is not None:
         now = versions_of(telemetry, facts, inventory.streams[: request.sources])
-        void = envelope.void_reason(inventory.fingerprint(), now)
+        void = envelope.void_reason(inventory.fingerprint(), now, inventory.defaults.capture_buffer_kib)
     said = calibration_facts(envelope, void, datetime.now(UTC))
     return (envelope if void is None else None), said
 

@@ -95,6 +95,7 @@ async def observer_effect(
     on_progress: Callable[[ObserverProgress], None],
     *,
     seed: int | None = None,
+    take_over: bool = False,
 ) -> ObserverEffect:
     """Take ``pairs`` runs of each kind and compare them. ``seed`` None: drawn, and told in the result.
 
@@ -108,7 +109,10 @@ async def observer_effect(
     draw = random.Random(seed)
     runs: list[ObserverRun] = []
     on_progress(ObserverProgress(done=0, total=2 * pairs, last=None))
-    async with session.batch(request) as take:
+    trial_s = request.duration_s + session.settings().drain_s + session.inventory.defaults.settle_s
+    async with session.batch(
+        request, purpose=f"observer effect: {request.describe()}", take_over=take_over, left_s=2 * pairs * trial_s
+    ) as take:
         for pair in range(1, pairs + 1):
             for kind in draw.sample(KINDS, k=len(KINDS)):
                 record = await take(replace(request, observe=kind), None, pair, pairs, keep=False)

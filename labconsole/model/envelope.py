@@ -176,8 +176,10 @@ class Envelope(_Part):
         """As plain JSON types."""
         return self.model_dump(mode="json")
 
-    def void_reason(self, fingerprint: str, nodes: Mapping[str, NodeVersions]) -> str | None:
-        """Why this calibration does not hold for a testbed as it is now; None when it does."""
+    def void_reason(
+        self, fingerprint: str, nodes: Mapping[str, NodeVersions], capture_buffer_kib: int | None = None
+    ) -> str | None:
+        """Why this calibration does not hold for a testbed as it is now; None when it does, as far as was given."""
         if fingerprint != self.testbed_fingerprint:
             return f"hosts.yaml has changed: fingerprint {fingerprint}, calibrated {self.testbed_fingerprint}"
         for name, now in nodes.items():
@@ -189,6 +191,8 @@ class Envelope(_Part):
             for interface, driver in then.drivers.items():
                 if interface in now.drivers and now.drivers[interface] != driver:
                     return f"the driver of {name}/{interface} is {now.drivers[interface]}, calibrated with {driver}"
+        if capture_buffer_kib is not None and capture_buffer_kib != self.capture_buffer_kib:
+            return f"the capture buffer is {capture_buffer_kib} KiB, calibrated with {self.capture_buffer_kib}"
         return None
 
     def point_for(self, frame_bytes: int, sources: int) -> EnvelopePoint | None:
