@@ -24,7 +24,7 @@ from textual.widgets import Static
 from textual.worker import WorkerFailed
 
 from labconsole.engine.events import Event, Notice, TrialFinished
-from labconsole.errors import LabError
+from labconsole.errors import LabError, LeaseHeld
 from labconsole.model.request import TrialRequest
 from labconsole.tui import clock, theme
 from labconsole.tui.screens import SCREENS, ScreenEntry
@@ -174,9 +174,14 @@ class ConsoleApp(App[int]):
         self._run(self.session, request, repetitions)
 
     @work(group="trial")
-    async def _run(self, session: SessionLike, request: TrialRequest, repetitions: int) -> None:
+    async def _run(
+        self, session: SessionLike, request: TrialRequest, repetitions: int, take_over: bool = False
+    ) -> None:
+        held: LeaseHeld | None = None
         try:
-            await session.run(request, repetitions)
+            await session.run(request, repetitions, take_over=take_over)
+        except LeaseHeld as exc:
+            held = exc
         except LabError as exc:
             self.tell(str(exc), "error")
         finally:
@@ -190,6 +195,20 @@ class ConsoleApp(App[int]):
             return
         if await self.push_screen_wait(Confirm("Abort the trial?", "Traffic stops; what was measured is kept.")):
             await self._stop_traffic(self.session)
+        if held is not None and not take_over:
+            self._ask_take_over(held, request, repetitions)
+        elif held is not None:
+            self.tell(str(held), "error")
+
+    @work(group="ask", exclusive=True)
+    async def _ask_take_over(self, held: LeaseHeld, request: TrialRequest, repetitions: int) -> None:
+        """Somebody else has the testbed: say who, and take it only if the operator says so."""
+        self.state.note(clock.wall_s(), str(held), "warning")
+        question = Confirm("The testbed is held. Take it over?", f"{held}. Their run ends, and the records say so.")
+        if await self.push_screen_wait(question) and self.session is not None and not self._trial_runs():
+            self.state.asked = True
+            self.state.revision += 1
+            self._run(self.session, request, repetitions, True)
 
     async def _stop_traffic(self, session: SessionLike) -> None:
         if not (self.state.asked or session.running):

@@ -7,13 +7,17 @@ logic. Everything that blocks (the store) is called through ``asyncio.to_thread`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from labconsole.engine.events import Listener
 from labconsole.engine.telemetry import Telemetry
 from labconsole.model.inventory import Inventory
 from labconsole.model.record import RunRecord
 from labconsole.model.request import Target, TrialRequest
+
+if TYPE_CHECKING:
+    from labconsole.engine.inspection import Inspection
+    from labconsole.engine.leases import LeaseHolder
 
 
 class RunSummaryLike(Protocol):
@@ -83,8 +87,15 @@ class SessionLike(Protocol):
         """Connect all nodes; a node that cannot be reached is a NodeChanged event, never an exception."""
         ...
 
-    async def run(self, request: TrialRequest, repetitions: int = 1) -> list[RunRecord]:
-        """Run trials one after the other. Raises LabError."""
+    @property
+    def read_only(self) -> bool: ...
+
+    def lease_holders(self) -> dict[str, LeaseHolder]:
+        """Who else holds which of the connected nodes now; asks nobody."""
+        ...
+
+    async def run(self, request: TrialRequest, repetitions: int = 1, *, take_over: bool = False) -> list[RunRecord]:
+        """Run trials one after the other. Raises LabError, LeaseHeld where ``take_over`` would help."""
         ...
 
     async def abort(self) -> None:
@@ -95,9 +106,13 @@ class SessionLike(Protocol):
         """Let go of all nodes."""
         ...
 
+    async def inspect(self, node: str) -> Inspection:
+        """Look at a node. Raises LabError; never while a trial is under way."""
+        ...
+
 
 SessionFactory = Callable[[], SessionLike]
-ViewName = Literal["interfaces", "chart", "nodes"]
+ViewName = Literal["interfaces", "chart", "nodes", "repetitions"]
 
 
 def store_location(store: RunsStore) -> str | None:

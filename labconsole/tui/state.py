@@ -23,6 +23,7 @@ from labconsole.model.plan_writer import request_of
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest
 from labconsole.tui.journal import Journal
+from labconsole.tui.repetitions import Repetitions
 from labconsole.tui.text import span
 
 PHASE_WORDS = {
@@ -92,6 +93,7 @@ class ConsoleState:
 
     def note(
         self, at_wall_s: float, text: str, severity: str = "information", node: str = "", joint: str = ": "
+    repetitions: Repetitions = field(default_factory=Repetitions)
     ) -> None:
         """Add a line to the event line and to the log."""
         self.notes.append(Note(at_wall_s, severity, f"{node}{joint}{text}" if node else text))
@@ -123,12 +125,14 @@ class ConsoleState:
         which = f" ({event.repetition} of {event.repetitions})" if event.repetitions > 1 else ""
         self.note(wall_s, f"trial {event.run_id}{which}: {event.request.describe()}")
 
+        self.repetitions.begin(event.request, event.repetition, event.repetitions)
     def _finish(self, event: TrialFinished, wall_s: float) -> None:
         record = event.record
         self.last = record
         verdict = record.verdict
         request = request_of(record)
         self.done[request] = self.done.get(request, 0) + (verdict.status != "invalid")
+        self.repetitions.add(record)
         why = f": {verdict.reasons[0].detail}" if verdict.reasons else ""
         if event.saved:
             self.saved_run_ids.append(record.run_id)

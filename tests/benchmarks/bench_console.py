@@ -65,7 +65,8 @@ class Terminal:
         try:
             chunk = os.read(self._master, 1 << 20)
         except OSError:
-            raise EOFError("the program ended") from None
+            last = re.sub(rb"\x1b\[[^a-zA-Z]*[a-zA-Z]", b"", self._tail)[-600:].decode(errors="replace")
+            raise EOFError(f"the program ended: {last}") from None
         self.bytes += len(chunk)
         self.writes += 1
         data = self._tail + chunk

@@ -25,8 +25,11 @@ from labconsole.engine.events import (
     TrialFinished,
     TrialStarted,
 )
+from labconsole.engine.inspection import Inspection
+from labconsole.engine.leases import LeaseHolder
+from labconsole.engine.ports import Series
 from labconsole.engine.telemetry import NodeLive, StreamLive, Telemetry
-from labconsole.errors import ConfigError, LabError, StoreError
+from labconsole.errors import ConfigError, LabError, LeaseHeld, StoreError
 from labconsole.model.inventory import Inventory
 from labconsole.model.record import (
     Capture,
@@ -232,6 +235,11 @@ class FakeSession:
     def advance(self, seconds: float = 0.1) -> None:
         """Let time pass on every node: counters move by ``rate_pps`` on test interfaces, streams get a sample."""
         self._clock_ns += round(seconds * 1e9)
+        self.operator = "op@console"
+        self.read_only = False
+        self.holders: dict[str, LeaseHolder] = {}
+        self.taken_over = False
+        self.looks: list[str] = []
         wobble = 1 + 0.03 * math.sin(self._clock_ns / 7e8)
         for key, live in self.telemetry.interfaces.items():
             values = self._totals.setdefault(key, [0] * len(STAT_NAMES))
@@ -247,6 +255,9 @@ class FakeSession:
                 values[STAT_NAMES.index("tx_dropped")] += round(packets * self.loss)
             self.telemetry.add_counters(key[0], {
                 "monotonic_ns": self._clock_ns, "namespaces": {"": [(live.link["index"], list(values))]},
+    def lease_holders(self) -> dict[str, LeaseHolder]:
+        return self.holders
+
             })  # fmt: skip
         for number, stream in enumerate(self.telemetry.streams.values()):
             offered = self.rate_pps * wobble
@@ -270,9 +281,10 @@ class FakeSession:
             )
         self.telemetry.revision += 1
 
-    async def run(self, request: TrialRequest, repetitions: int = 1) -> list[RunRecord]:
+    async def run(self, request: TrialRequest, repetitions: int = 1, *, take_over: bool = False) -> list[RunRecord]:
         self.requests.append((request, repetitions))
-        if self.refusal is not None:
+        self.taken_over = take_over
+        if self.refusal is not None and not (take_over and isinstance(self.refusal, LeaseHeld)):
             raise self.refusal
         self.running, self.aborted = True, False
         done = []
@@ -338,3 +350,9 @@ if __name__ == "__main__":
     from labconsole.tui.app import run_console
 
     raise SystemExit(run_console(lambda: MovingSession(loss=0.07)))
+    async def inspect(self, node: str) -> Inspection:
+        """What a look at an idle node finds."""
+        self.looks.append(node)
+        surroundings = {"load": [0.07, 0.1, 0.1], "cpus": 4, "guests": [], "sessions": [], "logins": [], "window": None}
+        return Inspection(at_wall_s=0.0, facts=None, settings=None, surroundings=surroundings, holder=None)
+

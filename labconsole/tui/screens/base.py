@@ -67,7 +67,9 @@ class ConsoleScreen(Screen[None]):
 
     def top_bar(self) -> TopBar:
         """The first line of every screen."""
-        return TopBar(self.WHERE, self.session.inventory, self.session.telemetry, self.state)
+        bar = TopBar(self.WHERE, self.session.inventory, self.session.telemetry, self.state)
+        bar.read_only = self.session.read_only
+        return bar
 
     def tick(self) -> None:
         """Paint if this screen is in sight and something moved."""

@@ -10,6 +10,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from labconsole.tui.text import safe
+
 
 class Confirm(ModalScreen[bool]):
     """Dismisses with True for yes. Esc, n and q mean no."""
@@ -25,8 +27,8 @@ class Confirm(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="confirm-box"):
-            yield Static(self._question, id="confirm-question", markup=False)
-            yield Static(self._consequence, markup=False)
+            yield Static(safe(self._question, 200), id="confirm-question", markup=False)
+            yield Static(safe(self._consequence, 400), markup=False)
             yield Static("y or enter: yes      n or esc: no", id="confirm-keys", markup=False)
 
     def action_answer(self, yes: bool) -> None:

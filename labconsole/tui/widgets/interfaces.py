@@ -23,6 +23,22 @@ Key = tuple[str, str, str]
 SCALE_WINDOW = 60
 """Samples that decide the common scale."""
 
+REORDER_S = 1.0
+"""How often rows sorted by a moving number may change places: more often nobody can read them."""
+
+SORTS: dict[str, str] = {
+    "place": "as in the inventory",
+    "rx": "rx pps",
+    "tx": "tx pps",
+    "drops": "drops",
+    "errors": "errors",
+    "name": "interface",
+}
+"""What rows can be sorted by, in the order in which the key goes through them."""
+
+_SORT_STATS = {"rx": ("rx_packets",), "tx": ("tx_packets",)}
+_TOTALS = {"drops": ("rx_dropped", "tx_dropped"), "errors": ("rx_errors", "tx_errors")}
+
 
 def _natural(text: str) -> list[tuple[int, str]]:
     return [
@@ -33,7 +49,7 @@ def _natural(text: str) -> list[tuple[int, str]]:
 class InterfacesTable(LineTable):
     """One row per interface. The cursor stays on its interface when others come and go."""
 
-    EMPTY = "no interfaces yet: nodes are being connected"
+    EMPTY = "nothing to show: no node is connected yet, or the filter lets none through"
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("node", "node", 7, right=False, grow_to=12),
         Column("name", "interface", 9, right=False, grow_to=16),
@@ -61,13 +77,91 @@ class InterfacesTable(LineTable):
         self._known: set[Key] = set()
         self._top = 1.0
         self._largest, self._searched_s = 0.0, -math.inf
+        self._shown: list[Key] = []
+        self._ordered_s = -math.inf
+        self._words: tuple[str, ...] = ()
+        self.sort, self.reverse = "place", False
         self.border_title = "Interfaces"
 
     def keys(self) -> list[Key]:
+        now_s = clock.monotonic_s()
         if self._known != self._telemetry.interfaces.keys():
             self._known = set(self._telemetry.interfaces)
             self._sorted = sorted(self._known, key=self._rank)
-        return self._sorted
+            self._ordered_s = -math.inf
+        moves = self.sort != "place" or bool(self._words)
+        if self._ordered_s == -math.inf or (moves and now_s - self._ordered_s >= REORDER_S):
+            self._ordered_s = now_s
+            self._shown = self._order_now()
+            self._name_title()
+        return self._shown
+
+    def _order_now(self) -> list[Key]:
+        rows = [key for key in self._sorted if self._wanted(key)] if self._words else self._sorted
+        if self.sort == "name":
+            return sorted(rows, key=lambda key: (_natural(key[2]), self._rank(key)), reverse=self.reverse)
+        if self.sort == "place":
+            return list(reversed(rows)) if self.reverse else rows
+        # Largest first unless reversed; what is not known comes last either way, equals stay in the inventory's order.
+        values = {key: self._sort_value(key) for key in rows}
+        known = [key for key in rows if values[key] is not None]
+        known.sort(key=lambda key: values[key] or 0.0, reverse=not self.reverse)
+        return [*known, *(key for key in rows if values[key] is None)]
+
+    def _sort_value(self, key: Key) -> float | None:
+        live = self._live(key)
+        if live is None or live.last is None:
+            return None
+        if self.sort in _TOTALS:
+            return float(sum(stat(live.last.values, name) or 0 for name in _TOTALS[self.sort]))
+        return self._rate(key, _SORT_STATS[self.sort][0])
+
+    def _wanted(self, key: Key) -> bool:
+        live = self._live(key)
+        link = live.link if live is not None else {}
+        text = (
+            f"{key[0]}/{live.label if live else key[2]} {link.get('driver')} {self.cell_state(key, 20)[0]}".casefold()
+        )
+        return all(word in text for word in self._words)
+
+    def set_filter(self, text: str) -> None:
+        """Show only rows that have all of these words in their node, name, driver or state."""
+        self._words = tuple(text.casefold().split())
+        self._ordered_s = -math.inf
+        self.paint()
+
+    def set_sort(self, name: str, *, reverse: bool) -> None:
+        """Sort by one of SORTS; numbers begin with the largest, ``reverse`` turns any order round."""
+        self.sort, self.reverse = name, reverse
+        self._ordered_s = -math.inf
+        self._cells.clear()
+        self.paint()
+        self.refresh()
+
+    def next_sort(self) -> None:
+        """The next of SORTS."""
+        names = list(SORTS)
+        self.set_sort(names[(names.index(self.sort) + 1) % len(names)], reverse=False)
+
+    def go_to_node(self, node: str) -> bool:
+        """Put the cursor on a node's first interface in sight. False when it shows none."""
+        key = next((key for key in self.keys() if key[0] == node), None)
+        if key is not None:
+            self.paint()
+            self.move_to(key)
+        return key is not None
+
+    def _name_title(self) -> None:
+        title = "Interfaces"
+        if self._words:
+            title += f" · {len(self._shown)} of {len(self._sorted)} with {safe(' '.join(self._words), 24)}"
+        if self.sort != "place" or self.reverse:
+            title += f" · by {SORTS[self.sort]}{', reversed' if self.reverse else ''}"
+        self.border_title = title
+
+    def header_title(self, column: Column, width: int) -> str:
+        mark = "▲" if (self.sort == "name") != self.reverse else "▼"
+        return column.title + mark if column.name == self.sort else column.title
 
     def _rank(self, key: Key) -> tuple[object, ...]:
         """Nodes as in the inventory; on each, what streams pass first, then its other interfaces by name."""
@@ -156,14 +250,14 @@ class InterfacesTable(LineTable):
         if live is None or live.last is None:
             return UNKNOWN, "muted"
         total = sum(stat(live.last.values, name) or 0 for name in names)
-        rising = any((self._rate(key, name) or 0) > 0 for name in names)
+        rising = total > 0 and any((self._rate(key, name) or 0) > 0 for name in names)
         return (f"▲ {count(total)}", "bad") if rising else (count(total), "warn" if total else "muted")
 
     def cell_drops(self, key: Key, width: int) -> Span:
-        return self._total(key, ("rx_dropped", "tx_dropped"))
+        return self._total(key, _TOTALS["drops"])
 
     def cell_errors(self, key: Key, width: int) -> Span:
-        return self._total(key, ("rx_errors", "tx_errors"))
+        return self._total(key, _TOTALS["errors"])
 
     def _spark(self, key: Key, width: int, name: str) -> str:
         live = self._live(key)

@@ -49,11 +49,16 @@ class Tones(Widget):
 
     def strip_of(self, spans: list[Span], width: int, *, under: Style | None = None) -> Strip:
         """Spans as one strip of exactly ``width`` cells, over an optional style (the cursor's background)."""
-        segments, used = [], 0
+        segments: list[Segment] = []
+        used, last = 0, None
         for text, name in spans:
+            used += len(text) if text.isascii() else cell_len(text)
+            if name == last:  # a change of colour is forty bytes on the line, more than most cells
+                segments[-1] = Segment(segments[-1].text + text, segments[-1].style)
+                continue
             style = self.tone(name)
             segments.append(Segment(text, style + under if under is not None else style))
-            used += len(text) if text.isascii() else cell_len(text)
+            last = name
         base = self.own_style() + under if under is not None else self.own_style()
         return Strip(segments, used).adjust_cell_length(width, base)
 

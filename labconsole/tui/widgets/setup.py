@@ -58,6 +58,24 @@ class SetupWords(Lines):
         return [[(safe(row, width), self.tone_name)] for row in rows[:3]]
 
 
+class UutNow(Lines):
+    """What is running on the unit under test before anybody presses Run."""
+
+    def __init__(self) -> None:
+        super().__init__(id="uut-now")
+        self.wordings: tuple[str, ...] = ("not looked at yet",)
+        self.tone_name = "muted"
+
+    def show(self, wordings: tuple[str, ...], tone: str) -> None:
+        """Longest wording first."""
+        self.wordings, self.tone_name = wordings, tone
+        self.paint()
+
+    def lines(self, width: int) -> list[list[Span]]:
+        fitting = next((w for w in self.wordings if len(w) <= width), self.wordings[-1])
+        return [[(safe(fitting, width), self.tone_name)]]
+
+
 class SetupPanel(Vertical):
     """The fields. ``reading`` is what they mean at present."""
 
@@ -92,6 +110,9 @@ class SetupPanel(Vertical):
                 yield Static(LABELS[name], classes="setup-label", markup=False)
                 yield widget
                 yield Hint(id=f"hint-{name}")
+        with Horizontal(classes="setup-row"):
+            yield Static("UUT now", classes="setup-label", markup=False)
+            yield UutNow()
         with Horizontal(id="setup-run"):
             run, abort = Button("Run [r]", id="run", compact=True), Button("Abort [a]", id="abort", compact=True)
             for button, label in ((run, "Run  r"), (abort, "Abort  a")):

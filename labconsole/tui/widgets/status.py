@@ -34,6 +34,7 @@ class TopBar(Lines):
         super().__init__(classes="top-bar")
         self._where, self._inventory, self._telemetry, self._state = where, inventory, telemetry, state
         self.paused_since_s: float | None = None
+        self.read_only = False
 
     def lines(self, width: int) -> list[list[Span]]:
         nodes = self._telemetry.nodes
@@ -50,6 +51,8 @@ class TopBar(Lines):
         if self._inventory.emulated:
             left.append((" · emulated", "muted"))
         right: list[Span] = []
+        if self.read_only:
+            right.append((" READ-ONLY ", "warn"))
         if self.paused_since_s is not None:
             right.append((f" PAUSED {span(clock.monotonic_s() - self.paused_since_s)} ", "warn"))
         tone = "good" if up == total else "bad" if broken else "warn"

@@ -132,10 +132,14 @@ class LineTable(ScrollView, Tones, can_focus=True):
         resized = self._keys != keys or self._room != self._room_for(len(keys))
         resized = resized or self._columns is not self.columns()
         if resized:
+            line = self._cursor_line()
             self._keys = keys
             if keys and (self.cursor_key not in keys or not self._steered):
                 self._put_cursor(keys[0])
             self._choose_columns()
+            if line is not None and self.cursor_key in keys and self._steered:
+                # Rows moved: the one under the cursor stays where the eye is, the others move around it.
+                self.scroll_to(y=max(0, self.cursor_index - line), animate=False)
         self.prepare()
         changed = [0]
         for y in range(1, self.size.height):
@@ -151,6 +155,13 @@ class LineTable(ScrollView, Tones, can_focus=True):
             return
         for y in changed:
             self.refresh(Region(0, y, self.size.width, 1))
+
+    def _cursor_line(self) -> int | None:
+        """The line of the cursor's row below the header, None while it is out of sight."""
+        if self.cursor_key not in self._keys:
+            return None
+        line = self.cursor_index - self.scroll_offset.y
+        return line if 0 <= line < self.size.height - 1 else None
 
     def _key_at(self, y: int) -> Any:
         index = y - 1 + self.scroll_offset.y

@@ -1,0 +1,72 @@
+"""The line that `/` opens: what is typed narrows a table at once. Enter keeps it, esc drops it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Input, Static
+
+MOST_CHARACTERS = 100
+
+
+class _Typed(Input):
+    """Enter and the arrows keep what was typed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave(False)", "Drop the filter", id="filter-drop", show=False),
+        Binding("enter,up,down", "leave(True)", "Keep the filter", id="filter-keep", show=False),
+    ]
+
+    @dataclass
+    class Left(Message):
+        """Typing is over."""
+
+        keep: bool
+
+    def action_leave(self, keep: bool) -> None:
+        self.post_message(self.Left(keep))
+
+
+class QuickFilter(Horizontal):
+    """Hidden until opened. Tells Changed with every key and Left at the end."""
+
+    @dataclass
+    class Changed(Message):
+        """Narrow to this."""
+
+        text: str
+
+    class Left(Message):
+        """The table has the focus again."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(" / ", markup=False)
+        yield _Typed(compact=True, max_length=MOST_CHARACTERS, select_on_focus=False)
+        yield Static("words that a row must have · enter keeps, esc drops", classes="quick-help", markup=False)
+
+    def on_mount(self) -> None:
+        self.display = False
+
+    def open(self) -> None:
+        """Begin, or go on, typing."""
+        self.display = True
+        self.query_one(_Typed).focus()
+
+    @on(Input.Changed)
+    def narrow(self, event: Input.Changed) -> None:
+        event.stop()
+        self.post_message(self.Changed(event.value))
+
+    @on(_Typed.Left)
+    def leave(self, event: _Typed.Left) -> None:
+        event.stop()
+        if not event.keep:
+            self.query_one(_Typed).value = ""
+        self.display = event.keep and bool(self.query_one(_Typed).value)
+        self.post_message(self.Left())
