@@ -1,0 +1,71 @@
+"""A load search on a real testbed whose bottleneck the test has set itself: the result brackets it, every trial is saved."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from support import labconsole
+
+from labconsole import lab
+
+BOTTLENECK_BPS = 40_000_000
+BUFFER_BYTES = 100_000
+
+
+@pytest.fixture
+def narrow_lab(lab_home: Path):
+    """The UUT sends at most BOTTLENECK_BPS towards the sink, on links of 100 Mbit/s."""
+    name = f"narrow{os.getpid()}"
+    status = lab.up(lab.LabSpec(name=name, sources=1, link_speed_bps=100_000_000))
+    rate = ["rate", f"{BOTTLENECK_BPS}bit", "burst", "20000", "limit", str(BUFFER_BYTES)]
+    done = lab.exec(name, "uut", ["tc", "qdisc", "change", "dev", "eth5", "root", "tbf", *rate])
+    assert done.status == 0, done.stderr
+    yield status
+    lab.down(name)
+
+
+def test_a_search_brackets_a_bottleneck_and_blames_the_unit_under_test(narrow_lab, lab_home: Path) -> None:
+    store = lab_home / "search.sqlite"
+    hosts = lab_home / "quick.yaml"
+    text = narrow_lab.hosts_file.read_text()
+    hosts.write_text(text.replace("drain_s: 1", "drain_s: 0.2"))
+    done = labconsole(
+        "search", "--frame-size", "1500", "--goals", "pdr-5%", "--trial-duration", "0.5", "--duration-sum", "1",
+        "--width", "0.05", "--json", hosts=hosts, store=store,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    *runs, result = [json.loads(line) for line in done.stdout.splitlines()]
+    (found,) = result["goals"]
+    # tbf counts a frame without preamble, gap and FCS, and its buffer carries a little more for half a second.
+    wire = 8 * 1524
+    capacity_pps = BOTTLENECK_BPS / (8 * 1500)
+    buffered_pps = 2 * BUFFER_BYTES / 1500
+    assert found["limited_by"] == "uut"
+    # A busy machine may lose a few packets of a burst at any load, so the goal allows 5 % and no more.
+    assert found["lower_bound_pps"] <= (capacity_pps + buffered_pps) / 0.95
+    assert found["upper_bound_pps"] >= BOTTLENECK_BPS / wire * 0.95
+    assert found["upper_bound_pps"] / found["lower_bound_pps"] < 1.07
+    assert {trial["run_id"] for trial in result["trials"]} <= {run["run_id"] for run in runs}
+    listed = labconsole("runs", "list", "--json", store=store)
+    assert {json.loads(line)["run_id"] for line in listed.stdout.splitlines()} == {run["run_id"] for run in runs}
+
+
+def test_what_is_no_goal_is_refused_before_anything_is_touched(lab_home: Path) -> None:
+    hosts = lab_home / "hosts.yaml"
+    hosts.write_text(
+        "testbed: t\nnodes:\n  a: {address: 198.51.100.1, roles: [source, sink]}\n  u: {address: 198.51.100.2, roles: [uut]}\n"
+        "streams:\n  - {name: s, source: a/e1, uut_in: e1, uut_out: e2, sink: a/e2, source_ip: 198.18.1.1, sink_ip: 198.19.1.1}\n"
+        "platforms: {raw: {driver: raw}}\n"
+    )
+    for words, complaint in (
+        (["--goals", "best"], "pdr-X%"),
+        (["--trial-duration", "0"], "--trial-duration"),
+        (["--trial-duration", "5", "--duration-sum", "2"], "--duration-sum"),
+        (["--width", "1"], "--width"),
+    ):
+        done = labconsole("search", *words, hosts=hosts, store=lab_home / "s.sqlite")
+        assert done.returncode == 2
+        assert complaint in done.stderr
