@@ -22,6 +22,9 @@ MAX_RECORD_BYTES = 256 * 1024 * 1024
 MAX_INTERFACES = 4096
 """Interfaces of one section. Each is remembered, and a file of nothing else would fill the memory."""
 
+MAX_TIME_NS = 1 << 62
+"""Before or after 1970, the year 2116: a stamp beyond is damage. Sums and differences of two of them fit 64 bits."""
+
 PKTGEN_MAGIC = b"\xbe\x9b\xe9\x55"
 
 LINK_NULL, LINK_ETHERNET, LINK_RAW_BSD, LINK_RAW, LINK_LOOP = 0, 1, 12, 101, 108
@@ -211,6 +214,8 @@ class CaptureReader:
         self.captured_bytes = captured
         self.original_bytes = original
         self.at_ns = self.interface.to_ns(high << 32 | low)
+        if not -MAX_TIME_NS < self.at_ns < MAX_TIME_NS:
+            self.at_ns = self.layout = None
         return True
 
     def _simple_packet(self, buffer: Buffer, start: int, length: int) -> bool:
@@ -250,7 +255,8 @@ class CaptureReader:
             position += 4 + (size + 3) // 4 * 4
         interface = Interface(link_type, snap_bytes, units_per_s, offset_s * 1_000_000_000)
         if interface.unit_ns:
-            constant = tuple(range(12)) + tuple(range(20, 28))
+            # With the upper half of the time stamp, so that what holds of one record's time holds of the next ones'.
+            constant = tuple(range(16)) + tuple(range(20, 28))
             unit_ns, base_ns = interface.unit_ns, interface.offset_ns
             interface.layout = RecordLayout(28, constant, 12, 16, order == "<", unit_ns << 32, unit_ns, base_ns)
         self._interfaces.append(interface)
