@@ -28,6 +28,11 @@ SNIFFERS = ("tcpdump", "dumpcap", "tshark", "wireshark", "netsniff-ng", "suricat
 SENDERS = ("trafgen", "iperf", "iperf3", "netperf", "nuttcp", "stress-ng", "stress", "mausezahn", "mz")
 GUESTS = re.compile(r"qemu-|VBoxHeadless|VirtualBoxVM|vmware-vmx|firecracker|lxc-start|cloud-hyperviso|xl\Z|linux.uml")
 COMMAND_CHARACTERS = 300
+_SECRET = re.compile(
+    r"((?:pass(?:word|wd|phrase)?|secret|token|credentials?|data|(?:api-?|auth-?|private-?)?key)[\w-]*[=: ])[^\s,]+",
+    re.IGNORECASE,
+)
+"""QEMU's ``-object secret,data=...``, ``--password ...`` and the like."""
 ABANDONED_S = 3600.0
 MAX_PROCESSES = 200
 MAX_LEFTOVERS = 200
@@ -104,6 +109,11 @@ def heat() -> Dict[str, Optional[int]]:
     return {"throttled": sum(known) if known else None, "hottest_millidegrees": max(hot) if hot else None}
 
 
+def without_secrets(command: str) -> str:
+    """A command line as a report may show it: what stands behind a word for a secret is left out."""
+    return _SECRET.sub(r"\1***", command)
+
+
 def _process(pid: str) -> Optional[Tuple[str, str]]:
     """(kind, name) of a process that a measurement should know of."""
     name = text_of("/proc/%s/comm" % pid) or ""
@@ -124,7 +134,7 @@ def processes() -> List[Dict[str, Any]]:
         known = _process(pid)
         if known is None or len(found) >= MAX_PROCESSES:
             continue
-        command = (text_of("/proc/%s/cmdline" % pid) or "").replace("\0", " ")[:COMMAND_CHARACTERS]
+        command = without_secrets((text_of("/proc/%s/cmdline" % pid) or "").replace("\0", " "))[:COMMAND_CHARACTERS]
         try:
             here: Optional[bool] = os.stat("/proc/%s/ns/net" % pid).st_ino == own
         except FileNotFoundError:
