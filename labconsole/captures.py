@@ -103,9 +103,28 @@ def _format_stream(stream: dict[str, Any]) -> list[str]:
         names = ("min", "mean", "p50", "p99", "max")
         about = "" if stream["gaps_exact"] else " (p50 and p99 within 0.4 %)"
         lines.append("  gaps (µs)  " + ", ".join(f"{name} {gap_ns[name] / 1000:.3f}" for name in names) + about)
+    lines += _format_delay(stream)
     if stream["backward_steps"]:
         lines.append(f"  clock      stepped back {_thin(stream['backward_steps'])} times; those are in no gap")
     return lines
+
+
+def _format_delay(stream: dict[str, Any]) -> list[str]:
+    delay = stream["delay"]
+    if delay is None:
+        return [f"  delay      unknown: {stream['delay_error']}"]
+    every = delay["pair_every_packets"]
+    of = "all packets" if every == 2 else f"a sample of {_thin(delay['packets'])}, a pair in every {_thin(every)}"
+    lines = [f"  delay (µs) {_micros(delay['raw_ns'])}; {of}; only as good as both clocks agree"]
+    lines.append(f"  PDV (µs)   {_micros(delay['pdv_ns'])}; over the shortest delay")
+    if delay["ipdv_ns"] is not None:
+        lines.append(f"  IPDV (µs)  {_micros(delay['ipdv_ns'])}; between neighbours, absolute")
+    return lines
+
+
+def _micros(figures: dict[str, Any]) -> str:
+    names = ("min", "mean", "p50", "p99", "p999", "max")
+    return ", ".join(f"{name.replace('p999', 'p99.9')} {figures[name] / 1000:.3f}" for name in names if name in figures)
 
 
 def _runs(lost_runs: dict[str, int]) -> str:

@@ -220,7 +220,7 @@ class CaptureAnalysis:
             number_at = layout.header_bytes + seen.sequence_offset
             span = self._runs.count_stream(buffer, start, stride, records, layout, number_at, stream)
             if stream.delays is not None and self._stamped(seen):
-                stream.delays.add_run(buffer, start, stride, records, layout, number_at)
+                stream.delays.add_run(self._runs.delays, buffer, start, stride, records, layout, number_at)
             if stream.arrivals is not None:
                 stream.arrivals.add(RecordRuns.times(buffer, start, stride, records, layout))
         self._seen_between(span[0], span[1])

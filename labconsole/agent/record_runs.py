@@ -15,6 +15,7 @@ from typing import Any, List, Tuple
 
 from labconsole.agent.pcap import Buffer, RecordLayout
 from labconsole.agent.sequence import SequenceTracker, StreamCounts
+from labconsole.agent.timing import delays_of
 
 FEW_RECORDS = 8
 """Fewer alike records than this are counted one by one: setting up the columns costs as much."""
@@ -117,6 +118,8 @@ class RecordRuns:
         stream.seen_between(earliest, latest)
         stream.previous_at_ns = times[-1]
         return earliest, latest
+
+    delays = staticmethod(delays_of)
 
     def span(self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> Tuple[int, int]:
         """(earliest, latest) time stamp of alike records, in ns."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from labconsole.agent.pcap import Buffer, RecordLayout
 
@@ -49,16 +49,40 @@ def words(buffer: Buffer, start: int, stop: int, step: int, *, little: bool) -> 
     return found
 
 
+def delays_of(
+    buffer: Buffer, start: int, count: int, step: int, layout: RecordLayout, number_at: int
+) -> Tuple[bytes, int]:
+    """(delays in ns of ``count`` frames as 64-bit numbers of this machine, how many of them have no usable time)."""
+    stop = start + (count - 1) * step + number_at + STAMP_BYTES
+    high = words(buffer, start + layout.time_high, stop, step, little=layout.little)
+    low = words(buffer, start + layout.time_low, stop, step, little=layout.little)
+    seconds = words(buffer, start + number_at + 4, stop, step, little=False)
+    microseconds = words(buffer, start + number_at + 8, stop, step, little=False)
+    base_ns, high_ns, low_ns = layout.base_ns, layout.high_ns, layout.low_ns
+    delays = [
+        base_ns + a * high_ns + b * low_ns - c * 1_000_000_000 - d * 1000
+        for a, b, c, d in zip(high, low, seconds, microseconds)
+    ]
+    try:
+        return array("q", delays).tobytes(), seconds.count(0) if 0 in seconds else 0
+    except OverflowError:  # times that no clock has, in a damaged or a made-up capture
+        return bytes(8 * count), count
+
+
+Reckon = Callable[[Buffer, int, int, int, RecordLayout, int], Tuple[bytes, int]]
+"""``delays_of``, or something faster with the same result."""
+
+
 class DelaySamples:
     """The delays of a sample of one stream's frames."""
 
-    __slots__ = ("_first", "_second", "every", "seen", "unstamped")
+    __slots__ = ("_first", "_second", "every", "seen", "unusable")
 
     def __init__(self) -> None:
         self.seen = 0
         self.every = 2
         """One pair is taken in so many packets: 2 is all of them."""
-        self.unstamped = 0
+        self.unusable = 0
         self._first = array("q")
         self._second = array("q")
 
@@ -68,38 +92,33 @@ class DelaySamples:
         self.seen += 1
         if place < 2:
             seconds, microseconds = int.from_bytes(stamp[:4], "big"), int.from_bytes(stamp[4:8], "big")
-            self.unstamped += not seconds
-            into = self._second if place else self._first
-            into.append(at_ns - seconds * 1_000_000_000 - microseconds * 1000)
+            delay_ns = at_ns - seconds * 1_000_000_000 - microseconds * 1000
+            usable = bool(seconds) and abs(delay_ns) < 1 << 63
+            self.unusable += not usable
+            (self._second if place else self._first).append(delay_ns if usable else 0)
             self._thin_out()
 
     def add_run(
-        self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout, number_at: int
+        self,
+        reckon: Reckon,
+        buffer: Buffer,
+        start: int,
+        stride: int,
+        records: int,
+        layout: RecordLayout,
+        number_at: int,
     ) -> None:
         """Frames in records of one length, ``stride`` bytes apart; their sequence numbers are ``number_at`` in each."""
-        stop = start + records * stride
         for place, into in ((0, self._first), (1, self._second)):
             skipped = (place - self.seen) % self.every
             if skipped < records:
+                count = (records - skipped - 1) // self.every + 1
                 at = start + skipped * stride
-                into.extend(self._delays(buffer, at, stop, stride * self.every, layout, number_at))
+                delays, unusable = reckon(buffer, at, count, stride * self.every, layout, number_at)
+                into.frombytes(delays)
+                self.unusable += unusable
         self.seen += records
         self._thin_out()
-
-    def _delays(
-        self, buffer: Buffer, start: int, stop: int, step: int, layout: RecordLayout, number_at: int
-    ) -> List[int]:
-        high = words(buffer, start + layout.time_high, stop, step, little=layout.little)
-        low = words(buffer, start + layout.time_low, stop, step, little=layout.little)
-        seconds = words(buffer, start + number_at + 4, stop, step, little=False)
-        microseconds = words(buffer, start + number_at + 8, stop, step, little=False)
-        if 0 in seconds:
-            self.unstamped += seconds.count(0)
-        base_ns, high_ns, low_ns = layout.base_ns, layout.high_ns, layout.low_ns
-        return [
-            base_ns + a * high_ns + b * low_ns - c * 1_000_000_000 - d * 1000
-            for a, b, c, d in zip(high, low, seconds, microseconds)
-        ]
 
     def _thin_out(self) -> None:
         while len(self._first) > MAX_PAIRS:
@@ -110,8 +129,8 @@ class DelaySamples:
         """(the figures, None), or (None, why there are none)."""
         if not self._first:
             return None, "no frame has a time stamp of its sender and one of its arrival"
-        if self.unstamped:
-            return None, "the generator wrote no time stamps"
+        if self.unusable:
+            return None, "frames came without a time stamp of their sender, or with impossible times"
         delays = sorted([*self._first, *self._second])
         shortest = delays[0]
         between = sorted(abs(b - a) for a, b in zip(self._first, self._second))
@@ -143,7 +162,7 @@ class Arrivals:
     def add(self, times: Sequence[int]) -> None:
         room = MAX_ARRIVALS - len(self._times)
         if room > 0:
-            self._times.extend(times[:room])
+            self._times.extend(time for time in times[:room] if time < 1 << 63)
 
     def report(self, usual_gap_ns: int) -> Optional[Dict[str, Any]]:
         """``usual_gap_ns`` 0: the median of the gaps is the usual one. None with fewer than two arrivals."""

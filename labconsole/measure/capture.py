@@ -91,6 +91,25 @@ class NumpyRuns:
         stream.previous_at_ns = last_ns
         return earliest, latest
 
+    @staticmethod
+    def delays(
+        buffer: bytes, start: int, count: int, step: int, layout: RecordLayout, number_at: int
+    ) -> tuple[bytes, int]:
+        """As ``agent.timing.delays_of``."""
+        order = "<" if layout.little else ">"
+
+        def words(offset: int, kind: str) -> npt.NDArray[np.int64]:
+            return _column(buffer, start + offset, step, count, kind).astype(np.int64)
+
+        high = words(layout.time_high, order + "u4")
+        if abs(int(high.max()) * layout.high_ns + layout.base_ns) >= 1 << 62:  # times that no clock has
+            return bytes(8 * count), count
+        delays = high * layout.high_ns + layout.base_ns
+        delays += words(layout.time_low, order + "u4") * layout.low_ns
+        seconds = words(number_at + 4, ">u4")
+        delays -= seconds * 1_000_000_000 + words(number_at + 8, ">u4") * 1000
+        return delays.tobytes(), count - int(np.count_nonzero(seconds))
+
     def span(self, buffer: bytes, start: int, stride: int, records: int, layout: RecordLayout) -> tuple[int, int]:
         """(earliest, latest) time stamp of alike records, in ns."""
         units = self._units(buffer, start, stride, records, layout)

@@ -1,0 +1,145 @@
+"""Delay, delay variation and spacing from captures: against a naive reckoning, and when delay may be called one-way."""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+
+import pytest
+
+from labconsole.agent.analysis import CaptureAnalysis
+from labconsole.agent.frames import FrameTemplate
+from labconsole.agent.timing import MAX_PAIRS
+from labconsole.captures import analyze_buffer
+from labconsole.measure.timing import build_delay, clock_bound_ns
+
+SENT_NS = 1_700_000_000_000_000_000
+
+
+HEAD = FrameTemplate(bytes(6), bytes(6), "198.18.1.1", "198.19.1.1", 9, 9, 64).frame(1, 0)[:46]
+
+
+def pcap(frames: list[tuple[int, int, int]]) -> bytes:
+    """A capture in ns of frames (arrived, number, sent or 0 for no stamp), 64 bytes each."""
+    parts = [struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 64, 1)]
+    for at_ns, number, sent_ns in frames:
+        parts.append(struct.pack("<IIII", *divmod(at_ns, 10**9), 64, 64) + HEAD)
+        parts.append(struct.pack(">III", number, sent_ns // 10**9, sent_ns % 10**9 // 1000) + bytes(6))
+    return b"".join(parts)
+
+
+def capture(delays_ns: list[int], *, gap_ns: int = 10_000, stamped: bool = True) -> bytes:
+    """A capture of frames sent ``gap_ns`` apart (stamped to the microsecond), each arriving after its delay."""
+    sent = [SENT_NS + number * gap_ns for number in range(len(delays_ns))]
+    return pcap(
+        [(at + delay, n + 1, at if stamped else 0) for n, (at, delay) in enumerate(zip(sent, delays_ns, strict=True))]
+    )
+
+
+def nearest_rank(values: list[int], share: float) -> int:
+    return sorted(values)[math.ceil(len(values) * share - 1e-9) - 1]
+
+
+def delay_of(data: bytes, **options) -> dict:
+    (stream,) = analyze_buffer(data, **options)["streams"]
+    assert stream["delay_error"] is None
+    return stream["delay"]
+
+
+@pytest.mark.parametrize("numpy", [False, True])
+def test_few_packets_are_all_looked_at(numpy):
+    draw = random.Random(1)
+    delays = [1000 * draw.randrange(20, 500) for _ in range(5000)]
+    found = delay_of(capture(delays), use_numpy=numpy)
+    assert (found["packets"], found["pair_every_packets"]) == (5000, 2)
+    raw = found["raw_ns"]
+    assert (raw["min"], raw["max"]) == (min(delays), max(delays))
+    assert raw["mean"] == pytest.approx(sum(delays) / len(delays))
+    assert raw["p999"] == nearest_rank(delays, 0.999)
+    assert found["pdv_ns"]["p99"] == nearest_rank([d - min(delays) for d in delays], 0.99)
+    neighbours = [abs(b - a) for a, b in zip(delays[::2], delays[1::2], strict=True)]
+    assert found["ipdv_ns"]["max"] == max(neighbours)
+    assert found["ipdv_ns"]["mean"] == pytest.approx(sum(neighbours) / len(neighbours))
+
+
+@pytest.mark.parametrize("cut", [70_000, 1_000_003])
+def test_many_packets_are_sampled_alike_however_they_come(cut):
+    """The sample depends on the packets' numbers only: not on numpy, nor on how the file was cut into pieces."""
+    draw = random.Random(2)
+    packets = 3 * MAX_PAIRS * 2 + 17
+    delays = [1000 * draw.randrange(20, 500) for _ in range(packets)]
+    data = capture(delays)
+    pieces = [data[at : at + cut] for at in range(0, len(data), cut)]
+    found = [delay_of(data, use_numpy=True), delay_of(data, use_numpy=False), delay_of(pieces, use_numpy=False)]
+    assert found[0] == found[1] == found[2]
+    every = found[0]["pair_every_packets"]
+    assert every == 8
+    sample = [delays[at] for at in range(packets) if at % every < 2]
+    assert found[0]["packets"] == len(sample)
+    assert found[0]["raw_ns"]["p50"] == nearest_rank(sample, 0.5)
+
+
+def test_frames_without_time_stamps_have_no_delay_and_say_why():
+    (stream,) = analyze_buffer(capture([50_000] * 100, stamped=False))["streams"]
+    assert stream["delay"] is None
+    assert "without a time stamp" in stream["delay_error"]
+
+
+def spacing_of(arrivals_ns: list[int], gap_ns: int) -> dict:
+    analysis = CaptureAnalysis(spacing_gap_ns=gap_ns)
+    analysis.feed(pcap([(SENT_NS + at, number + 1, SENT_NS) for number, at in enumerate(arrivals_ns)]))
+    (stream,) = analysis.report()["streams"]
+    return stream["spacing"]
+
+
+def test_a_stall_and_what_catches_up_after_it_is_a_burst_and_a_peak():
+    even = [number * 10_000 for number in range(20_000)]
+    steady = spacing_of(even, 10_000)
+    assert steady["burst_packets"] == 1
+    assert steady["peak_packets"] == {"1": 100, "10": 1000, "100": 10_000}
+    # Nothing for 3 ms after the 5000th, then 1 µs apart until it has caught up.
+    late = [max(at, 53_000_000 + 1_000 * (number - 5000)) if number >= 5000 else at for number, at in enumerate(even)]
+    caught = spacing_of(late, 10_000)
+    assert 300 <= caught["burst_packets"] <= 340
+    assert 390 <= caught["peak_packets"]["1"] <= 440
+    assert caught["gap_ns"]["max"] == 3_010_000
+
+
+def test_what_is_shorter_than_a_window_has_no_peak_in_it():
+    assert spacing_of([0, 100_000, 500_000], 0)["peak_packets"] == {"1": None, "10": None, "100": None}
+
+
+COUNTED = {
+    "packets": 100,
+    "pair_every_packets": 2,
+    "raw_ns": {"min": 40_000, "mean": 60_000.0, "p50": 60_000, "p99": 80_000, "p999": 90_000, "max": 95_000},
+    "pdv_ns": {"p50": 20_000, "p99": 40_000, "p999": 50_000, "max": 55_000},
+    "ipdv_ns": None,
+}
+
+
+def test_delay_is_one_way_only_where_the_clocks_agree_far_better_than_it_is_long():
+    assert build_delay(COUNTED, clocks_ns=0, stamp_lead_ns=0).one_way
+    assert build_delay(COUNTED, clocks_ns=6_000, stamp_lead_ns=0).one_way_ns.p50 == 60_000
+    coarse = build_delay(COUNTED, clocks_ns=6_001, stamp_lead_ns=0)
+    assert (coarse.one_way, coarse.one_way_ns) == (False, None)
+    assert "clocks" in coarse.reason
+    assert coarse.pdv_ns.p99 == 40_000  # variation needs no clocks that agree
+    unknown = build_delay(COUNTED, clocks_ns=None, stamp_lead_ns=0)
+    assert (unknown.one_way, unknown.clock_bound_ns) == (False, None)
+    assert build_delay(None, clocks_ns=0, stamp_lead_ns=0) is None
+
+
+def test_a_generator_that_stamps_before_it_waits_blurs_the_delay():
+    slow = build_delay(COUNTED, clocks_ns=0, stamp_lead_ns=70_000)
+    assert not slow.one_way
+    assert "stamps frames" in slow.reason
+
+
+def test_nodes_of_one_boot_share_a_clock_and_others_are_as_far_apart_as_they_may_be():
+    one = {"facts": {"boot_id": "a"}, "clock_offset_ns": 900, "clock_error_ns": 100}
+    assert clock_bound_ns(one, {**one, "clock_offset_ns": -5}) == 0
+    other = {"facts": {"boot_id": "b"}, "clock_offset_ns": -100, "clock_error_ns": 50}
+    assert clock_bound_ns(one, other) == 1000 + 150
+    assert clock_bound_ns(one, {"facts": {}, "clock_offset_ns": None, "clock_error_ns": 50}) is None
