@@ -94,7 +94,11 @@ def build_parser() -> argparse.ArgumentParser:
         "verify", help="recompute every derived number of the saved runs", parents=[common, stored, machine]
     )
     schema = commands.add_parser("schema", help="JSON Schema of a file, for editors", parents=[common])
-    schema.add_argument("file", choices=("hosts", "plan"))
+    schema.add_argument("file", choices=("hosts", "plan", "settings"))
+    settings = commands.add_parser(
+        "settings", help="the console's settings file: where it is, what it can hold", parents=[common, machine]
+    )
+    settings.add_argument("--keys", action="store_true", help="list every key with the name that a keymap uses")
     analyze = commands.add_parser("analyze", help="count a capture the way a trial does", parents=[common, machine])
     analyze.add_argument("file", type=Path, help="pcap or pcapng")
     return parser
@@ -277,6 +281,10 @@ def _dispatch(args: argparse.Namespace) -> int:
         from labconsole import verification
 
         return verification.verify(args)
+    if command == "settings":
+        from labconsole import settings_command
+
+        return settings_command.settings(args)
     if command == "lab":
         from labconsole import lab_commands
 
@@ -317,10 +325,14 @@ def _dispatch(args: argparse.Namespace) -> int:
 def _schema(args: argparse.Namespace) -> int:
     import json
 
+    from pydantic import BaseModel
+
     from labconsole.model.inventory import Inventory
     from labconsole.model.plan_file import PlanFile
+    from labconsole.tui.settings import Settings
 
-    model = Inventory if args.file == "hosts" else PlanFile
+    models: dict[str, type[BaseModel]] = {"hosts": Inventory, "plan": PlanFile, "settings": Settings}
+    model = models[args.file]
     sys.stdout.write(json.dumps(model.model_json_schema(), indent=2) + "\n")
     return 0
 

@@ -27,11 +27,13 @@ from labconsole.engine.events import Event, Notice, TrialFinished
 from labconsole.errors import LabError, LeaseHeld
 from labconsole.model.request import TrialRequest
 from labconsole.tui import clock, theme
+from labconsole.tui.memory import Memory
 from labconsole.tui.screens import SCREENS, ScreenEntry
 from labconsole.tui.screens.base import ConsoleScreen
 from labconsole.tui.screens.confirm import Confirm
 from labconsole.tui.screens.help import Help, key_rows
 from labconsole.tui.session import RunSummaryLike, SessionFactory, SessionLike, store_location
+from labconsole.tui.settings import Settings, load_settings, memory_path
 from labconsole.tui.state import ConsoleState
 from labconsole.tui.terminal import HangUpDriver, detach, terminal_is_gone
 from labconsole.tui.text import safe
@@ -67,8 +69,12 @@ class ConsoleApp(App[int]):
         Binding("ctrl+q", "quit", "Quit", show=False, priority=True, id="quit-always", tooltip="Leave, from anywhere."),
     ]
 
-    def __init__(self, session_factory: SessionFactory) -> None:
+    def __init__(
+        self, session_factory: SessionFactory, settings: Settings | None = None, memory: Memory | None = None
+    ) -> None:
         super().__init__(driver_class=HangUpDriver)
+        self.settings = settings or Settings()
+        self.memory = memory or Memory(None)
         self._factory = session_factory
         self.session: SessionLike | None = None
         self.state = ConsoleState()
@@ -79,7 +85,8 @@ class ConsoleApp(App[int]):
         self.hung_up = False
         for each in (theme.DARK, theme.LIGHT):
             self.register_theme(each)
-        self.theme = theme.DARK.name
+        self.theme = self.settings.theme
+        self.set_keymap(self.settings.keymap)
 
     def compose(self) -> ComposeResult:
         yield Static(" labconsole   opening the testbed …", id="opening", markup=False)
@@ -186,15 +193,6 @@ class ConsoleApp(App[int]):
             self.tell(str(exc), "error")
         finally:
             self.state.run_ended()
-
-    @work(group="ask", exclusive=True)
-    async def ask_abort(self) -> None:
-        """Ask once, then stop."""
-        if self.session is None or not (self.state.asked or self.session.running):
-            self.tell("Nothing is running.")
-            return
-        if await self.push_screen_wait(Confirm("Abort the trial?", "Traffic stops; what was measured is kept.")):
-            await self._stop_traffic(self.session)
         if held is not None and not take_over:
             self._ask_take_over(held, request, repetitions)
         elif held is not None:
@@ -209,6 +207,15 @@ class ConsoleApp(App[int]):
             self.state.asked = True
             self.state.revision += 1
             self._run(self.session, request, repetitions, True)
+
+    @work(group="ask", exclusive=True)
+    async def ask_abort(self) -> None:
+        """Ask once, then stop."""
+        if self.session is None or not (self.state.asked or self.session.running):
+            self.tell("Nothing is running.")
+            return
+        if await self.push_screen_wait(Confirm("Abort the trial?", "Traffic stops; what was measured is kept.")):
+            await self._stop_traffic(self.session)
 
     async def _stop_traffic(self, session: SessionLike) -> None:
         if not (self.state.asked or session.running):
@@ -312,8 +319,9 @@ class ConsoleApp(App[int]):
             ("↑ ↓", "in the set-up: step through usual values (← → too where words are chosen)"),
             ("^p", "command palette: everything by name, themes"),
         ]
-        keys = [("Everywhere", key_rows(declared(ConsoleApp))), ("In tables and fields", tables)]
-        return [(title, key_rows(declared(*here))), *keys] if here else keys
+        keymap = self.settings.keymap
+        keys = [("Everywhere", key_rows(declared(ConsoleApp), keymap)), ("In tables and fields", tables)]
+        return [(title, key_rows(declared(*here), keymap)), *keys] if here else keys
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Everything that has a key is in the palette too."""
@@ -333,8 +341,16 @@ class ConsoleApp(App[int]):
 
 
 def run_console(session_factory: SessionFactory) -> int:
-    """Run the console until it is left; print what was saved and where. Returns the exit status."""
-    app = ConsoleApp(session_factory)
+    """Run the console until it is left; print what was saved and where. Returns the exit status.
+
+    Raises ConfigError when the settings file is wrong.
+    """
+    settings = load_settings()
+    if settings != Settings():
+        from labconsole.tui.keymap import check_settings  # imports every screen
+
+        check_settings(settings, ConsoleApp)
+    app = ConsoleApp(session_factory, settings, Memory(memory_path() if settings.remember_set_up else None))
     status = app.run()
     if app.failure is not None:
         print(f"labconsole: {app.failure}", file=sys.stderr)

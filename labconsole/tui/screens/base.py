@@ -12,16 +12,12 @@ from textual.screen import ModalScreen, Screen
 from labconsole.engine.events import Event
 from labconsole.tui import clock
 from labconsole.tui.session import RunSummaryLike, SessionLike
+from labconsole.tui.settings import Settings
 from labconsole.tui.state import ConsoleState
 from labconsole.tui.widgets.status import TopBar
 
 if TYPE_CHECKING:
     from labconsole.tui.app import ConsoleApp
-
-LOCAL_FPS = 10
-REMOTE_FPS = 5
-"""Through SSH or tmux every frame is bytes on somebody's line."""
-
 
 PAUSE = Binding(
     "space",
@@ -33,9 +29,10 @@ PAUSE = Binding(
 )
 
 
-def frames_per_second() -> int:
-    """How often to look for something new to paint."""
-    return REMOTE_FPS if os.environ.get("SSH_CONNECTION") or os.environ.get("TMUX") else LOCAL_FPS
+def frames_per_second(settings: Settings) -> float:
+    """How often to look for something new to paint: through SSH or tmux every frame is bytes on somebody's line."""
+    remote = os.environ.get("SSH_CONNECTION") or os.environ.get("TMUX")
+    return settings.remote_frames_per_second if remote else settings.frames_per_second
 
 
 class ConsoleScreen(Screen[None]):
@@ -59,7 +56,7 @@ class ConsoleScreen(Screen[None]):
         return self.app
 
     def on_mount(self) -> None:
-        self.set_interval(1 / frames_per_second(), self.tick)
+        self.set_interval(1 / frames_per_second(self.console_app.settings), self.tick)
 
     def on_screen_resume(self) -> None:
         self._seen = ()

@@ -15,6 +15,7 @@ from textual.widgets import Button, Footer
 from labconsole.engine.events import Event, NodeState, TrialStarted
 from labconsole.errors import LabError
 from labconsole.tui import clock
+from labconsole.tui.form import FormValues
 from labconsole.tui.screens.base import PAUSE, ConsoleScreen
 from labconsole.tui.screens.pick import Pick
 from labconsole.tui.session import RunSummaryLike, SessionLike, ViewName
@@ -88,7 +89,7 @@ class BenchScreen(ConsoleScreen):
         yield PhaseBar(self.state)
         with Container(id="upper"):
             with Container(id="left"):
-                yield SetupPanel(inventory)
+                yield SetupPanel(inventory, self.console_app.memory.recall(inventory.testbed))
                 yield NodesTable(inventory, telemetry)
             with Container(id="right"):
                 yield StreamsTable(inventory, telemetry, self.state)
@@ -104,6 +105,8 @@ class BenchScreen(ConsoleScreen):
     def on_mount(self) -> None:
         super().on_mount()
         self.query_one("#recent-runs", RunsTable).border_title = "Last runs"
+        settings = self.console_app.settings
+        self.query_one(InterfacesTable).set_sort(settings.sort, reverse=settings.sort_reversed)
         self.show_runs(self.console_app.runs)
         self.call_after_refresh(self.console_app.bench_is_painted)
 
@@ -184,13 +187,19 @@ class BenchScreen(ConsoleScreen):
 
     @on(Button.Pressed, "#run")
     def action_run(self) -> None:
-        reading = self.query_one(SetupPanel).reading
+        panel = self.query_one(SetupPanel)
+        reading = panel.reading
         if reading.request is None:
             field, problem = next(iter(reading.problems.items()))
             self.query_one(f"#{field}" if field in LABELS else "#platform").focus()
             self.console_app.tell(problem.sentence, "error")
             return
+        self._remember(panel.values())
         self.console_app.start_run(reading.request, reading.repetitions)
+
+    @work(thread=True, exclusive=True, group="memory")
+    def _remember(self, values: FormValues) -> None:
+        self.console_app.memory.keep(self.session.inventory.testbed, values)
 
     @on(Button.Pressed, "#abort")
     def press_abort(self) -> None:

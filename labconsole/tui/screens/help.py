@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -42,12 +43,13 @@ CONVENTIONS = (
 )
 
 
-def key_rows(bindings: list[Binding]) -> list[tuple[str, str]]:
-    """(keys, words) of bindings, the tooltip where there is one."""
+def key_rows(bindings: list[Binding], keymap: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+    """(keys, words) of bindings, the tooltip where there is one; keys as the operator's keymap has them."""
     rows = []
     for binding in bindings:
+        effective = (keymap or {}).get(binding.id or "", binding.key)
         keys = " ".join(
-            KEY_NAMES.get(k, k.upper() if k.startswith("f") and k[1:].isdigit() else k) for k in binding.key.split(",")
+            KEY_NAMES.get(k, k.upper() if k.startswith("f") and k[1:].isdigit() else k) for k in effective.split(",")
         )
         rows.append((keys.replace("ctrl+", "^"), binding.tooltip or binding.description))
     return rows

@@ -82,10 +82,13 @@ class SetupPanel(Vertical):
     class Edited(Message):
         """The form means something else now."""
 
-    def __init__(self, inventory: Inventory) -> None:
+    def __init__(self, inventory: Inventory, remembered: form.FormValues | None = None) -> None:
         super().__init__(id="setup")
         self._inventory = inventory
         self._initial = form.initial_values(inventory)
+        # The testbed may have changed since; a set-up that is wrong now is none to begin with.
+        if remembered is not None and form.read_form(remembered, inventory).request is not None:
+            self._initial = remembered
         self.reading = form.read_form(self._initial, inventory)
         self.border_title = "Set-up"
 

@@ -1,0 +1,88 @@
+"""Which key does what where, with the operator's changes; and whether those changes can be.
+
+A place is a screen with what works everywhere: two bindings of one place must not share a key, bindings of two screens
+may. Importing this imports every screen, so it is imported only where there is a keymap or somebody asks for the list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from textual.app import App
+from textual.binding import Binding
+from textual.keys import Keys, key_to_character
+from textual.theme import BUILTIN_THEMES
+
+from labconsole.tui import theme
+from labconsole.tui.screens import SCREENS
+from labconsole.tui.screens.base import ConsoleScreen
+from labconsole.tui.settings import Settings
+
+UNDELIVERED = re.compile(r"ctrl\+(m|i|j|h|b|\[|left_square_bracket)$|alt\+|ctrl\+enter|shift\+enter|ctrl\+shift\+")
+"""Keys that terminals send as something else, or that tmux keeps for itself."""
+
+_NAMED = {key.value for key in Keys}
+EVERYWHERE = "everywhere"
+
+
+def bindings_of(cls: type) -> Iterator[Binding]:
+    """The bindings that a class itself declares."""
+    yield from (binding for binding in cls.__dict__.get("BINDINGS", []) if isinstance(binding, Binding))
+
+
+def places(app: type[App[int]]) -> dict[str, list[Binding]]:
+    """Bindings by where they work: EVERYWHERE, and each screen by its title."""
+    found = {EVERYWHERE: list(bindings_of(app))}
+    for entry in SCREENS:
+        classes = [cls for cls in entry.load().__mro__ if issubclass(cls, ConsoleScreen)]
+        found[entry.title] = [binding for cls in classes for binding in bindings_of(cls)]
+    return found
+
+
+def effective(binding: Binding, keymap: Mapping[str, str]) -> list[str]:
+    """The keys of a binding after the operator's changes."""
+    text = keymap.get(binding.id, binding.key) if binding.id else binding.key
+    return [key.strip() for key in text.split(",") if key.strip()]
+
+
+def themes() -> list[str]:
+    """Names of all themes."""
+    return [theme.DARK.name, theme.LIGHT.name, *BUILTIN_THEMES]
+
+
+def check_settings(settings: Settings, app: type[App[int]]) -> None:
+    """Raises ConfigError for a theme that does not exist, or a keymap that is not unambiguous everywhere."""
+    if settings.theme not in themes():
+        raise settings.complaint(("theme",), "is not a theme", settings.theme, ", ".join(themes()))
+    if not settings.keymap:
+        return
+    found = places(app)
+    known = {binding.id for bindings in found.values() for binding in bindings if binding.id}
+    for name, keys in settings.keymap.items():
+        if name not in known:
+            raise settings.complaint(("keymap", name), "is not a binding", name, ", ".join(sorted(known)))
+        wanted = [key.strip() for key in keys.split(",")]
+        for key in wanted:
+            if not _is_key(key):
+                allowed = "a character, or a name such as f9, space, enter, ctrl+t; several separated by commas"
+                raise settings.complaint(("keymap", name), "is not a key", key, allowed)
+            if UNDELIVERED.search(key):
+                words = "does not reach the console from every terminal"
+                raise settings.complaint(("keymap", name), words, key, "letters, digits, f1 to f12, ctrl with a letter")
+    for place, bindings in found.items():
+        taken: dict[str, str] = {}
+        for binding in [*bindings, *(found[EVERYWHERE] if place != EVERYWHERE else ())]:
+            for key in effective(binding, settings.keymap):
+                other = taken.setdefault(key, binding.id or binding.action)
+                if other != (binding.id or binding.action):
+                    name = binding.id if binding.id in settings.keymap else other
+                    words = f"means {other} and {binding.id} at once on the screen {place}"
+                    raise settings.complaint(("keymap", name), words, key, "a key that means one thing")
+
+
+def _is_key(key: str) -> bool:
+    base = key.removeprefix("ctrl+").removeprefix("shift+")
+    return (
+        key in _NAMED or base in _NAMED or (len(base) == 1 and base.isprintable()) or key_to_character(base) is not None
+    )

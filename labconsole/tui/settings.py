@@ -1,0 +1,96 @@
+"""The operator's settings file, $XDG_CONFIG_HOME/labconsole/settings.yaml: looks, pace and keys of the console.
+
+Everything in it has a default, and nothing in it changes what is measured. What can only be checked with the console's
+screens at hand (themes, keys) is checked by ``keymap.check_settings``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from labconsole.errors import ConfigError
+from labconsole.model.yaml_file import key_text, line_of, load_yaml, register_keys, validate
+
+LOCAL_FPS, REMOTE_FPS = 10.0, 5.0
+
+
+class Settings(BaseModel):
+    """What an operator may set. Every field's description is its documentation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    theme: str = Field(
+        default="labconsole-dark",
+        description="Colours: labconsole-dark, labconsole-light, ansi-dark, ansi-light (the terminal's own), or any of "
+        "the palette's list.",
+    )
+    frames_per_second: float = Field(
+        default=LOCAL_FPS,
+        ge=0.5,
+        le=30,
+        description="How often the console paints at most, on this machine's terminal.",
+    )
+    remote_frames_per_second: float = Field(
+        default=REMOTE_FPS,
+        ge=0.5,
+        le=30,
+        description="The same over SSH and in tmux, where every frame is bytes on a line.",
+    )
+    sort: Literal["place", "rx", "tx", "drops", "errors", "name"] = Field(
+        default="place",
+        description="What the interfaces of the bench are sorted by at first; place: as in the inventory.",
+    )
+    sort_reversed: bool = Field(default=False, description="Begin with that order turned round.")
+    remember_set_up: bool = Field(
+        default=True, description="Begin with the set-up that was run last on the same testbed."
+    )
+    keymap: dict[str, str] = Field(
+        default_factory=dict,
+        description="Keys by binding: `run: f9`, several separated by commas. `labconsole settings --keys` lists them.",
+    )
+    _file: Path | None = PrivateAttr(default=None)
+    _lines: Any = PrivateAttr(default=None)
+
+    def complaint(
+        self, location: tuple[str | int, ...], message: str, value: object = None, allowed: str | None = None
+    ) -> ConfigError:
+        """A ConfigError about one place of the file these settings were read from."""
+        return ConfigError(
+            message, file=str(self._file) if self._file else None,
+            line=line_of(self._lines, location) if self._lines is not None else None,
+            key=key_text(location), value=value, allowed=allowed,
+        )  # fmt: skip
+
+
+register_keys("Settings", None, Settings)
+
+
+def _base(variable: str, *default: str) -> Path:
+    given = Path(os.environ.get(variable, ""))
+    # What the XDG base directory specification says about relative paths: as if they were not set.
+    return (given if given.is_absolute() else Path.home().joinpath(*default)) / "labconsole"
+
+
+def settings_path() -> Path:
+    """Where the settings are read from."""
+    return _base("XDG_CONFIG_HOME", ".config") / "settings.yaml"
+
+
+def memory_path() -> Path:
+    """Where the last set-ups are remembered: state, not settings, because nobody writes it by hand."""
+    return _base("XDG_STATE_HOME", ".local", "state") / "set-ups.json"
+
+
+def load_settings(path: Path | None = None) -> Settings:
+    """The settings file; its absence means the defaults. Raises ConfigError naming file, line, key and value."""
+    path = path or settings_path()
+    if not path.exists():
+        return Settings()
+    data = load_yaml(path)
+    settings = validate(Settings, data, path)
+    settings._file, settings._lines = path, data
+    return settings
