@@ -28,6 +28,7 @@ from labconsole.errors import LabError, LeaseHeld
 from labconsole.model.request import TrialRequest
 from labconsole.tui import clock, theme
 from labconsole.tui.memory import Memory
+from labconsole.tui.journal import JournalHandler
 from labconsole.tui.screens import SCREENS, ScreenEntry
 from labconsole.tui.screens.base import ConsoleScreen
 from labconsole.tui.screens.confirm import Confirm
@@ -78,6 +79,7 @@ class ConsoleApp(App[int]):
         self._factory = session_factory
         self.session: SessionLike | None = None
         self.state = ConsoleState()
+        self._journal = JournalHandler(self.state.journal)
         self.runs: Sequence[RunSummaryLike] = ()
         self.failure: LabError | None = None
         self._leaving = False
@@ -92,11 +94,15 @@ class ConsoleApp(App[int]):
         yield Static(" labconsole   opening the testbed …", id="opening", markup=False)
 
     def on_mount(self) -> None:
+        self._journal.attach()
         for number, handler in ((signal.SIGTERM, self.leave), (signal.SIGHUP, self.hang_up)):
             # Not every host of the app lets signals be set (tests run it in other threads).
             with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
                 asyncio.get_running_loop().add_signal_handler(number, handler)
         self.call_after_refresh(self._open)
+
+    def on_unmount(self) -> None:
+        self._journal.detach()
 
     def _open(self) -> None:
         try:

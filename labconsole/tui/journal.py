@@ -16,6 +16,7 @@ KEPT = 5000
 WORDS = 2000
 """Characters kept of one entry: a node may say more than anybody reads."""
 
+LOGGER = "labconsole"
 SEVERITIES = ("debug", "information", "warning", "error")
 
 
@@ -56,6 +57,20 @@ class JournalHandler(logging.Handler):
     def __init__(self, journal: Journal) -> None:
         super().__init__()
         self._journal = journal
+        self._level = logging.NOTSET
+
+    def attach(self) -> None:
+        """Begin: from debug on, because what one needs afterwards is what nobody asked for before."""
+        logger = logging.getLogger(LOGGER)
+        self._level = logger.level
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(self)
+
+    def detach(self) -> None:
+        """End, and leave the loggers as they were found."""
+        logger = logging.getLogger(LOGGER)
+        logger.removeHandler(self)
+        logger.setLevel(self._level)
 
     def emit(self, record: logging.LogRecord) -> None:
         """One record; an exception's last line is part of it."""

@@ -16,7 +16,10 @@ from labconsole.model.record import RunRecord
 from labconsole.model.request import Target, TrialRequest
 
 if TYPE_CHECKING:
+    from labconsole.engine.campaign import Campaign
     from labconsole.engine.inspection import Inspection
+    from labconsole.engine.preflight.result import CheckResult, OnResult
+    from labconsole.model.plan import Plan
     from labconsole.engine.leases import LeaseHolder
 
 
@@ -104,6 +107,24 @@ class SessionLike(Protocol):
 
     async def close(self) -> None:
         """Let go of all nodes."""
+        ...
+
+    def campaign(self, plan: Plan) -> Campaign:
+        """An execution of a plan that is resolved for this testbed, not begun yet."""
+        ...
+
+    async def check(
+        self, *, plan: Plan | None = None, fix: bool = False, on_result: OnResult | None = None
+    ) -> list[CheckResult]:
+        """Preflight, told result by result. Raises LabError when it cannot be done now."""
+        ...
+
+    def reconnect(self, node: str) -> bool:
+        """Try a lost node again now. False when it is not being waited for."""
+        ...
+
+    def shell_argv(self, node: str) -> list[str]:
+        """The command line that opens a shell on a node. Blocking. Raises LabError."""
         ...
 
     async def inspect(self, node: str) -> Inspection:

@@ -88,6 +88,9 @@ class ConsoleState:
     campaign: Campaign | None = None
     """The plan that runs or ran last."""
 
+    wanted_run: str | None = None
+    """The run that another screen wants shown; whoever shows it sets this to None."""
+
     saved_run_ids: list[str] = field(default_factory=list)
     trial_took_s: float | None = None
 
