@@ -152,8 +152,10 @@ class Belonging:
 
     def __init__(self, seen: Dict[int, Process]) -> None:
         keeper = os.getppid()
-        # What we run, and what carries our link: the shell and the SSH server above us.
-        self.ours = _subtree({keeper}, seen) | _ancestors(keeper, seen)
+        own = _subtree({keeper}, seen)
+        # What carries our link: the shell and the SSH server above us, and whatever started those.
+        self.above = _ancestors(keeper, seen) - own
+        self.ours = own | self.above
         agents = {
             pid
             for pid, process in seen.items()
@@ -205,22 +207,22 @@ class Surroundings:
         }
 
 
-def used_between(first: Snapshot, last: Snapshot) -> Dict[int, int]:
-    """Ticks that each process used, with those of children which it waited for and which began within the window."""
+def used_between(first: Snapshot, last: Snapshot) -> Dict[int, Tuple[int, int]]:
+    """Ticks that each process used within the window: itself, and its children that ended in it."""
     ended: Dict[int, int] = {}
     for pid, process in first.processes.items():
         now = last.processes.get(pid)
         if now is None or now.started != process.started:
             ended[process.parent] = ended.get(process.parent, 0) + process.used + process.waited
-    found: Dict[int, int] = {}
+    found: Dict[int, Tuple[int, int]] = {}
     for pid, process in last.processes.items():
         before = first.processes.get(pid)
         if before is None or before.started != process.started:
-            found[pid] = process.used + process.waited
+            found[pid] = process.used, process.waited
             continue
         # What its children had used before the window began comes in one piece when they end.
         waited = process.waited - before.waited - ended.get(pid, 0)
-        found[pid] = process.used - before.used + (waited if waited > 0 else 0)
+        found[pid] = process.used - before.used, waited if waited > 0 else 0
     return found
 
 
@@ -249,12 +251,16 @@ def compare(first: Snapshot, last: Snapshot, belonging: Belonging) -> Dict[str, 
     tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
     sums: Dict[str, float] = {}
     busy: List[Tuple[float, Process, str]] = []
-    for pid, ticks in used_between(first, last).items():
+    for pid, (own, ended) in used_between(first, last).items():
         process = last.processes[pid]
-        whose = belonging.of(process)
-        sums[whose] = sums.get(whose, 0.0) + ticks * tick_s
-        if ticks * tick_s >= LEAST_SHARE * elapsed_s:
-            busy.append((ticks * tick_s, process, whose))
+        parts = [(own + ended, process, belonging.of(process))]
+        if pid in belonging.above:
+            # The SSH server and init are on our way, but what they have waited for was somebody else's.
+            parts = [(own, process, "ours"), (ended, process._replace(name="ended below " + process.name), "other")]
+        for ticks, part, whose in parts:
+            sums[whose] = sums.get(whose, 0.0) + ticks * tick_s
+            if ticks * tick_s >= LEAST_SHARE * elapsed_s:
+                busy.append((ticks * tick_s, part, whose))
     busy.sort(key=lambda item: -item[0])
     every = {
         name: shares

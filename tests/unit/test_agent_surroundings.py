@@ -49,19 +49,19 @@ def process(pid: int, *, parent: int = 1, started: int = 5, used: int = 0, waite
 
 def test_a_child_that_came_and_went_is_its_parents_use():
     first, last = Moment(process(10, used=5)), Moment(process(10, used=6, waited=40))
-    assert used_between(first, last) == {10: 41}
+    assert used_between(first, last) == {10: (1, 40)}
 
 
 def test_what_a_child_had_used_before_the_window_is_nobodys_use_in_it():
     first = Moment(process(10), process(11, parent=10, used=1000))
-    assert used_between(first, Moment(process(10, waited=1003))) == {10: 3}
+    assert used_between(first, Moment(process(10, waited=1003))) == {10: (0, 3)}
     # Its parent does not wait for it: then nothing arrives, and nothing may be taken off.
-    assert used_between(first, Moment(process(10, used=2))) == {10: 2}
+    assert used_between(first, Moment(process(10, used=2))) == {10: (2, 0)}
 
 
 def test_a_number_that_another_process_has_now_is_another_process():
     first, last = Moment(process(10, used=500)), Moment(process(10, used=7, started=9))
-    assert used_between(first, last) == {10: 7}
+    assert used_between(first, last) == {10: (7, 0)}
 
 
 def test_a_busy_process_of_somebody_else_is_found_and_named():
@@ -101,6 +101,7 @@ def test_whose_a_process_is(monkeypatch):
         40: "other", 50: "guest", 2: "kernel",
     }  # fmt: skip
     assert belonging.agents == {30}
+    assert belonging.above == {20, 1}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,50 @@
+"""A session in the test's own process, for what must happen in the middle of a batch or of a trial."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from labconsole.engine.events import Phase, PhaseChanged
+from labconsole.engine.session import Session
+from labconsole.model.inventory import load_inventory
+from labconsole.model.record import RunRecord
+from labconsole.model.request import TrialRequest
+from labconsole.store import open_store
+from labconsole.testbed import open_session
+
+
+@asynccontextmanager
+async def connected(hosts: Path, store: Path) -> AsyncIterator[Session]:
+    """A session with all nodes connected."""
+    with open_store(str(store)) as opened:
+        session = open_session(load_inventory(hosts), opened)
+        try:
+            await session.connect()
+            yield session
+        finally:
+            await session.close()
+
+
+async def take_while(
+    session: Session, take: Callable[..., Awaitable[RunRecord]], request: TrialRequest, meanwhile: Callable[[], Any]
+) -> RunRecord:
+    """One trial; ``meanwhile`` runs in a thread once its traffic does."""
+    sending = asyncio.Event()
+
+    def listen(event: object) -> None:
+        if isinstance(event, PhaseChanged) and event.phase is Phase.SENDING:
+            sending.set()
+
+    unsubscribe = session.subscribe(listen)
+    trial = asyncio.create_task(take(request))
+    try:
+        await sending.wait()
+        await asyncio.sleep(0.2)  # into the traffic: the word is given a little ahead
+        await asyncio.to_thread(meanwhile)
+        return await trial
+    finally:
+        unsubscribe()

@@ -1,0 +1,120 @@
+"""Loss put in turn at each place of each platform: the ledger names the hop, to the packet, and the counter if one knows.
+
+The truth is the drop counter of whatever was made to drop; nothing here reads labconsole's output as its expectation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from session_support import connected
+
+from labconsole import lab
+from labconsole.engine.session import Session
+from labconsole.lab.injection import Queue, Rule, drop_by_queue, drop_share
+from labconsole.model.record import RunRecord
+from labconsole.model.request import TrialRequest
+
+DURATION_S = 0.5
+RATIO = 0.1
+SLOW_BPS = 5_000_000
+
+# platform: (what drops, where, how, inside the guest?) -> the hop before which the ledger must show it
+PLACES = {
+    "raw": {
+        ("rule", "uut", "eth1", "ingress", False): "uut_out",
+        ("rule", "uut", "eth5", "egress", False): "uut_out",
+        ("queue", "src1", "eth1", "", False): "source_nic",
+        ("queue", "uut", "eth5", "", False): "uut_out",
+    },
+    "raw-bridge": {
+        ("rule", "uut", "eth1", "ingress", False): "uut_out",
+        ("rule", "uut", "eth5", "egress", False): "uut_out",
+    },
+    "container": {
+        ("rule", "uut", "eth1", "ingress", False): "to_guest",
+        ("rule", "uut", "lcvi1", "egress", False): "to_guest",
+        ("rule", "uut", "eth0", "ingress", True): "guest_out",
+        ("rule", "uut", "eth1", "egress", True): "guest_out",
+        ("rule", "uut", "lcvo1", "ingress", False): "uut_out",
+        ("rule", "uut", "eth5", "egress", False): "uut_out",
+        ("queue", "uut", "lcvi1", "", False): "to_guest",
+    },
+}
+CASES = [(platform, *place) for platform, places in PLACES.items() for place in places]
+Case = tuple[str, str, str, str, str, bool]
+
+
+def request(platform: str) -> TrialRequest:
+    return TrialRequest(
+        platform=platform,
+        frame_size_bytes=500,
+        sources=1,
+        target_bps=10**7,
+        duration_s=DURATION_S,
+        generator="afpacket",
+    )
+
+
+def make_lossy(name: str, case: Case) -> Rule | Queue:
+    _, what, node, interface, hook, in_guest = case
+    if what == "queue":
+        return drop_by_queue(name, node, interface, SLOW_BPS, limit_packets=10)
+    assert hook in ("ingress", "egress")
+    return drop_share(name, node, interface, hook, RATIO, in_guest=in_guest)
+
+
+async def measure(session: Session, name: str, platform: str) -> dict[Case, tuple[RunRecord, int]]:
+    """Every case of one platform: the record, and how many frames were dropped."""
+    found = {}
+    async with session.batch(request(platform)) as take:
+        await take(request(platform))  # sets the platform up: learning frames must not meet the loss
+        for case in [case for case in CASES if case[0] == platform]:
+            loss = await asyncio.to_thread(make_lossy, name, case)
+            record = await take(request(platform))
+            found[case] = (record, await asyncio.to_thread(loss.dropped))
+            await asyncio.to_thread(loss.remove)
+    return found
+
+
+@pytest.fixture(scope="module")
+def measured(lab_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Case, tuple[RunRecord, int]]]:
+    name = f"places{os.getpid()}"
+    testbed = lab.up(lab.LabSpec(name=name, sources=1, link_speed_bps=None))
+
+    async def every_case() -> dict[Case, tuple[RunRecord, int]]:
+        store = tmp_path_factory.mktemp("places") / "s.sqlite"
+        found: dict[Case, tuple[RunRecord, int]] = {}
+        async with connected(Path(testbed.hosts_file), store) as session:
+            for platform in PLACES:
+                found |= await measure(session, name, platform)
+        return found
+
+    try:
+        yield asyncio.run(every_case())
+    finally:
+        lab.down(name)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(str(word) for word in case if word is not False))
+def test_the_ledger_names_the_hop_to_the_packet(measured, case: Case):
+    record, truth = measured[case]
+    (stream,) = record.streams
+    hop = PLACES[case[0]][case[1:]]
+    lost = {each.hop: each.lost_packets for each in stream.ledger if each.lost_packets}
+    assert lost == {hop: truth}
+    assert (stream.loss_packets, stream.unplaced_packets) == (truth, 0)
+    assert truth > 0
+    known = next(each.drops for each in stream.ledger if each.hop == hop)
+    # A queue counts what it drops, and the ledger says so; a rule of a firewall is no counter of the interface.
+    assert known.get("qdisc_tbf") == (truth if case[1] == "queue" else None)
+
+
+def test_loss_inside_the_source_is_not_blamed_on_the_unit_under_test(measured):
+    for case, (record, _) in measured.items():
+        codes = {reason.code for reason in record.verdict.reasons} - {"samples_missed", "duration_stretched"}
+        assert codes == ({"lost_at_source"} if case[2] == "src1" else set())

@@ -1,0 +1,171 @@
+"""What can go wrong with a testbed in the middle of a run, done to a real one: each time the verdict says what it was."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import require
+from session_support import connected, take_while
+
+from labconsole import lab
+from labconsole.model.record import Reason, RunRecord
+from labconsole.model.request import TrialRequest
+
+BUFFER_KIB = 512
+FOREIGN = (
+    "import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(('eth1', 0)); "
+    "[s.send(b'\\xff' * 12 + b'\\x88\\xb5' + bytes(46)) for _ in range(3)]"
+)
+STOPPED = "for p in $(pgrep -x tcpdump); do kill -STOP $p; done; sleep 0.6; for p in $(pgrep -x tcpdump); do kill -CONT $p; done"
+
+REQUEST = TrialRequest(
+    platform="raw", frame_size_bytes=64, sources=1, target_bps=20_000_000, duration_s=1.2, generator="afpacket"
+)
+SCENARIOS: dict[str, tuple[str, list[str], list[str]]] = {
+    # name: the node, what is done in the middle of the run, what puts it back afterwards
+    "nothing": ("src1", ["true"], ["true"]),
+    "settings": ("src1", ["ethtool", "-K", "eth1", "tso", "off"], ["ethtool", "-K", "eth1", "tso", "on"]),
+    "foreign": ("snk1", [sys.executable, "-c", FOREIGN], ["true"]),
+    "busy": ("src1", ["timeout", "0.8", "sh", "-c", "while :; do :; done"], ["true"]),
+    "still busy": (
+        "src1",
+        ["sh", "-c", "(while :; do :; done) >/dev/null 2>&1 & echo $! > /tmp/busy"],
+        ["sh", "-c", "kill -9 $(cat /tmp/busy); rm /tmp/busy"],
+    ),
+    "shaper": (
+        "src1",
+        ["tc", "qdisc", "replace", "dev", "eth1", "root", "tbf", "rate", "2mbit", "burst", "3000", "limit", "1000000"],
+        ["tc", "qdisc", "del", "dev", "eth1", "root"],
+    ),
+    "capture": ("snk1", ["sh", "-c", STOPPED], ["true"]),
+    "forwarding": ("uut", ["sysctl", "-wq", "net.ipv4.conf.eth1.forwarding=0"], ["true"]),
+    "mtu": ("snk1", ["ip", "link", "set", "eth1", "mtu", "1400"], ["ip", "link", "set", "eth1", "mtu", "1500"]),
+    "carrier": ("snk1", ["sh", "-c", "ip link set eth1 down; ip link set eth1 up"], ["true"]),
+}
+BEFORE = ("shaper",)
+"""Done before the run begins: a queue that is put in place in the middle is a changed setting."""
+
+
+def doing(name: str, node: str, argv: list[str]) -> Callable[[], None]:
+    def run() -> None:
+        done = lab.exec(name, node, argv)
+        assert done.status in (0, 124), done.stderr  # 124: timeout(1) has ended it
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def runs(lab_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunRecord]]:
+    require("ethtool")
+    name = f"provoke{os.getpid()}"
+    testbed = lab.up(lab.LabSpec(name=name, sources=1, link_speed_bps=None))
+    directory = tmp_path_factory.mktemp("provoked")
+    hosts = directory / "hosts.yaml"
+    hosts.write_text(Path(testbed.hosts_file).read_text() + f"  capture_buffer_kib: {BUFFER_KIB}\n")
+
+    async def every_scenario() -> dict[str, RunRecord]:
+        found = {}
+        async with connected(hosts, directory / "s.sqlite") as session:
+            for scenario, (node, deed, back) in SCENARIOS.items():
+                async with session.batch(REQUEST) as take:
+                    if scenario in BEFORE:
+                        await asyncio.to_thread(doing(name, node, deed))
+                        found[scenario] = await take(REQUEST)
+                    else:
+                        found[scenario] = await take_while(session, take, REQUEST, doing(name, node, deed))
+                    await asyncio.to_thread(doing(name, node, back))
+        return found
+
+    try:
+        yield asyncio.run(every_scenario())
+    finally:
+        lab.down(name)
+
+
+def codes(run: RunRecord) -> set[str]:
+    # A busy machine misses samples, sends late and finds its own tests beside it.
+    return {reason.code for reason in run.verdict.reasons} - {"samples_missed", "duration_stretched"}
+
+
+def reason(run: RunRecord, code: str) -> Reason:
+    return next(each for each in run.verdict.reasons if each.code == code)
+
+
+def test_an_undisturbed_run_is_not_doubted(runs):
+    assert codes(runs["nothing"]) == set()
+    assert {entry["node"] for entry in runs["nothing"].influences if entry["kind"] == "cpu"} == {"src1", "uut", "snk1"}
+
+
+def test_an_offload_that_was_switched_is_named_with_both_values(runs):
+    assert codes(runs["settings"]) == {"settings_changed"}
+    changed = reason(runs["settings"], "settings_changed").evidence
+    assert {"setting": "eth1 offloads.tso", "before": True, "after": False} in changed["changes"]
+    assert changed["node"] == "src1"
+
+
+def test_frames_of_somebody_else_are_counted_at_both_ends_of_the_cable(runs):
+    assert codes(runs["foreign"]) == {"foreign_frames"}
+    found = [each.evidence for each in runs["foreign"].verdict.reasons if each.code == "foreign_frames"]
+    assert found == [
+        {"node": "uut", "interface": "eth5", "direction": "in", "packets": 3},
+        {"node": "snk1", "interface": "eth1", "direction": "out", "packets": 3},
+    ]
+    assert runs["foreign"].total.loss_packets == 0
+
+
+@pytest.mark.parametrize("scenario", ["busy", "still busy"])
+def test_a_process_that_takes_the_processor_is_named_whether_it_still_runs_or_not(runs, scenario: str):
+    run = runs[scenario]
+    assert "other_cpu" in codes(run)
+    evidence = reason(run, "other_cpu").evidence
+    (name,) = {process["name"] for process in evidence["processes"][:1]}
+    assert evidence["node"] == "src1"
+    assert name == "sh" if scenario == "still busy" else name.startswith("ended below ")
+    assert any(entry["kind"] == "process" and entry["name"] == name for entry in run.influences)
+
+
+def test_a_source_that_is_held_back_by_a_shaper_says_so(runs):
+    assert "offered_short" in codes(runs["shaper"])
+    causes = reason(runs["shaper"], "offered_short").evidence["causes"]
+    assert {"cause": "shaper", "qdisc": "tbf"}.items() <= causes[0].items()
+    assert runs["shaper"].total.loss_packets == 0
+
+
+def test_what_a_stopped_capture_missed_is_its_own_loss_and_nobody_elses(runs):
+    run = runs["capture"]
+    (stream,) = run.streams
+    assert codes(run) == {"capture_incomplete"}
+    assert (stream.measured_from, stream.loss_packets, stream.unplaced_packets) == ("counters", 0, 0)
+    hop = stream.ledger[-1]
+    missed = stream.measured_packets - stream.capture.captured_packets
+    assert (hop.hop, hop.packets, hop.lost_packets, hop.drops) == ("capture", None, None, {"capture_buffer": missed})
+
+
+def test_a_platform_that_stops_forwarding_is_not_as_attested(runs):
+    run = runs["forwarding"]
+    assert (run.verdict.status, "guest_changed" in codes(run)) == ("invalid", True)
+    assert "interfaces.eth1.forwarding was 1 and is 0" in reason(run, "guest_changed").detail
+    lost = {hop.hop: hop.lost_packets for hop in run.streams[0].ledger if hop.lost_packets}
+    assert lost == {"uut_out": run.total.loss_packets}
+
+
+def test_another_mtu_voids_the_run(runs):
+    assert runs["mtu"].verdict.status == "invalid"
+    assert reason(runs["mtu"], "mtu_changed").evidence == {
+        "node": "snk1", "interface": "eth1", "before": 1500, "after": 1400
+    }  # fmt: skip
+
+
+def test_a_cable_that_was_pulled_and_put_back_voids_the_run(runs):
+    assert runs["carrier"].verdict.status == "invalid"
+    ends = {
+        (each.evidence["node"], each.evidence["interface"])
+        for each in runs["carrier"].verdict.reasons
+        if each.code == "carrier_changed"
+    }
+    assert ("uut", "eth5") in ends
