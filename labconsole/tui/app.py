@@ -27,8 +27,8 @@ from labconsole.engine.events import Event, Notice, TrialFinished
 from labconsole.errors import LabError, LeaseHeld
 from labconsole.model.request import TrialRequest
 from labconsole.tui import clock, theme
-from labconsole.tui.memory import Memory
 from labconsole.tui.journal import JournalHandler
+from labconsole.tui.memory import Memory
 from labconsole.tui.screens import SCREENS, ScreenEntry
 from labconsole.tui.screens.base import ConsoleScreen
 from labconsole.tui.screens.confirm import Confirm

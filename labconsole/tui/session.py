@@ -18,9 +18,9 @@ from labconsole.model.request import Target, TrialRequest
 if TYPE_CHECKING:
     from labconsole.engine.campaign import Campaign
     from labconsole.engine.inspection import Inspection
+    from labconsole.engine.leases import LeaseHolder
     from labconsole.engine.preflight.result import CheckResult, OnResult
     from labconsole.model.plan import Plan
-    from labconsole.engine.leases import LeaseHolder
 
 
 class RunSummaryLike(Protocol):

@@ -93,10 +93,10 @@ class ConsoleState:
 
     saved_run_ids: list[str] = field(default_factory=list)
     trial_took_s: float | None = None
+    repetitions: Repetitions = field(default_factory=Repetitions)
 
     def note(
         self, at_wall_s: float, text: str, severity: str = "information", node: str = "", joint: str = ": "
-    repetitions: Repetitions = field(default_factory=Repetitions)
     ) -> None:
         """Add a line to the event line and to the log."""
         self.notes.append(Note(at_wall_s, severity, f"{node}{joint}{text}" if node else text))
@@ -125,17 +125,17 @@ class ConsoleState:
         if self.trial is not None and event.repetition > 1:
             self.trial_took_s = now_s - self.trial.started_s
         self.trial = TrialView(event.run_id, event.request, event.repetition, event.repetitions, now_s)
+        self.repetitions.begin(event.request, event.repetition, event.repetitions)
         which = f" ({event.repetition} of {event.repetitions})" if event.repetitions > 1 else ""
         self.note(wall_s, f"trial {event.run_id}{which}: {event.request.describe()}")
 
-        self.repetitions.begin(event.request, event.repetition, event.repetitions)
     def _finish(self, event: TrialFinished, wall_s: float) -> None:
         record = event.record
         self.last = record
+        self.repetitions.add(record)
         verdict = record.verdict
         request = request_of(record)
         self.done[request] = self.done.get(request, 0) + (verdict.status != "invalid")
-        self.repetitions.add(record)
         why = f": {verdict.reasons[0].detail}" if verdict.reasons else ""
         if event.saved:
             self.saved_run_ids.append(record.run_id)

@@ -211,6 +211,9 @@ class FakeSession:
         for name, node in self.inventory.nodes.items():
             self.telemetry.nodes[name] = NodeLive(name, node.roles)
 
+    def lease_holders(self) -> dict[str, LeaseHolder]:
+        return self.holders
+
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
