@@ -1,0 +1,257 @@
+"""Calibration without a lab: bounds out of trials, what an envelope covers, what is doubted, and what voids it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from store_samples import sample_record
+
+from labconsole.calibration_report import envelope_lines
+from labconsole.engine.instrument import doubted, instrument_reasons
+from labconsole.engine.observer import ObserverRun, compare
+from labconsole.errors import StoreError
+from labconsole.measure.bounds import LossTrial, loss_bounds, unverified
+from labconsole.model.envelope import (
+    Bounds,
+    Envelope,
+    EnvelopePoint,
+    Gaps,
+    NodeVersions,
+    RatePoint,
+    Spacing,
+    StreamEnvelope,
+    parse_envelope,
+)
+from labconsole.model.record import Verdict
+from labconsole.model.request import TrialRequest
+
+# Bounds
+
+
+def trials(*taken: tuple[float, bool]) -> list[LossTrial]:
+    return [LossTrial(pps, float(pps), clean) for pps, clean in taken]
+
+
+def test_bounds_are_the_highest_clean_rate_below_the_lowest_lossy_one():
+    found = loss_bounds(trials((10, True), (50, True), (70, False), (70, False), (90, False)))
+    assert (found.clean_pps, found.lossy_pps) == (50, 70)
+    assert loss_bounds(trials((10, True), (90, True))).lossy_pps is None
+    assert loss_bounds(trials((10, False))).clean_pps is None
+    assert loss_bounds([]).next_pps is None
+
+
+def test_a_loss_that_the_second_trial_does_not_have_is_not_believed():
+    found = loss_bounds(trials((10, True), (50, False), (50, True), (90, False)))
+    assert (found.clean_pps, found.lossy_pps) == (50, 90)
+
+
+def test_only_the_loss_that_sets_the_bound_is_verified():
+    assert unverified(trials((10, True), (50, False), (90, False))) == 50
+    assert unverified(trials((10, True), (50, False), (50, False), (90, False))) is None
+    assert unverified(trials((10, True))) is None
+
+
+@given(st.floats(1e3, 1e6), st.floats(0.05, 0.95))
+def test_a_search_by_bounds_closes_in_on_a_sharp_limit(top, share):
+    limit, taken = share * top, []
+
+    def trial(pps):
+        taken.append(LossTrial(pps, pps, pps <= limit))
+
+    trial(top)
+    trial(top)
+    for _ in range(40):
+        found = loss_bounds(taken)
+        if (target := unverified(taken) or found.next_pps) is None:
+            break
+        trial(target)
+    found = loss_bounds(taken)
+    assert not found.wide
+    assert found.clean_pps <= limit < found.lossy_pps
+
+
+# Envelopes
+
+SPACING = Spacing(
+    target_bps=10**8,
+    intended_gap_ns=7040,
+    packets=1000,
+    gap_ns=Gaps(min=2000, mean=7040.0, p50=7000, p99=9000, max=500_000),
+    burst_packets=40,
+    peak_pps={"1": 300_000.0, "10": 200_000.0, "100": None},
+    verdict="microbursts",
+)
+
+
+def stream(name="s1", *, maximum=100_000.0, generator="afpacket", capture=(None, None), counters=(None, None)):
+    return StreamEnvelope(
+        stream=name,
+        source="src1/eth1",
+        sink="snk1/eth1",
+        generator=generator,
+        generator_version="1",
+        maximum_pps=maximum,
+        maximum_confirmed=True,
+        rates=(
+            RatePoint(
+                target_bps=10**8, intended_pps=142045.45, offered_pps=142045.45, offered_error_ratio=0.0,
+                arrival_pps=142000.0, arrival_error_ratio=-0.00032,
+            ),
+        ),
+        counters=Bounds(clean_pps=counters[0], lossy_pps=counters[1]),
+        capture=Bounds(clean_pps=capture[0], lossy_pps=capture[1]),
+        spacing=(SPACING,),
+    )  # fmt: skip
+
+
+def point(size=64, sources=1, **options) -> EnvelopePoint:
+    return EnvelopePoint(
+        frame_size_bytes=size, frame_size_includes_fcs=False, sources=sources, streams=(stream(**options),), trials=()
+    )
+
+
+VERSIONS = NodeVersions(kernel="6.1", os="Debian", tcpdump="4.99", cpus=2, drivers={"eth1": "ixgbe"})
+
+
+def envelope(*points: EnvelopePoint) -> Envelope:
+    return Envelope(
+        calibration_id="20261121T024501Z-7f3a9c",
+        started_at="2026-11-21T02:45:01.000Z",
+        finished_at="2026-11-21T02:46:01.000Z",
+        testbed="t",
+        testbed_fingerprint="f",
+        emulated=True,
+        operator="op@console",
+        labconsole_version="0.1.0",
+        bypass="lab",
+        proof=(),
+        generator="auto",
+        duration_s=0.5,
+        capture_buffer_kib=65536,
+        cut_short=False,
+        nodes={"src1": VERSIONS},
+        points=points or (point(),),
+    )
+
+
+REQUEST = TrialRequest(
+    platform="raw", frame_size_bytes=64, sources=1, target_bps=10**8, duration_s=5.0, generator="auto"
+)
+
+
+def reasons(found: Envelope | None, request: TrialRequest = REQUEST, **changes):
+    (record,) = sample_record().streams
+    record = record.model_copy(update={"generator": "afpacket", "intended_pps": request.intended_pps, **changes})
+    return instrument_reasons(found, request, (record,))
+
+
+def test_an_envelope_survives_the_store_and_a_newer_one_is_refused():
+    found = envelope()
+    assert parse_envelope(found.to_json()) == found
+    with pytest.raises(StoreError, match="format 9.*up to 1"):
+        parse_envelope({**found.to_json(), "format": 9})
+    with pytest.raises(StoreError, match="points.0.sources"):
+        parse_envelope({**found.to_json(), "points": [{**point().model_dump(), "sources": "many"}]})
+
+
+def test_between_calibrated_sizes_and_numbers_the_next_larger_counts():
+    found = envelope(point(64, 1), point(64, 3), point(500, 1), point(500, 3))
+    assert (found.point_for(64, 1).frame_size_bytes, found.point_for(64, 1).sources) == (64, 1)
+    assert (found.point_for(65, 2).frame_size_bytes, found.point_for(65, 2).sources) == (500, 3)
+    assert found.point_for(501, 1) is None
+    assert found.point_for(64, 4) is None
+
+
+def test_without_an_envelope_nothing_is_doubted():
+    assert reasons(None) == ()
+
+
+def test_a_rate_above_the_generators_maximum_is_doubted_with_both_figures():
+    (reason,) = reasons(envelope(point(maximum=100_000.0)))
+    assert reason.code == "instrument_limited"
+    assert "142045 packets/s" in reason.detail
+    assert "src1/eth1" in reason.detail
+    assert reason.evidence["calibrated_pps"] == 100_000.0
+    assert reason.evidence["calibration"] == "20261121T024501Z-7f3a9c"
+    assert reasons(envelope(point(maximum=150_000.0))) == ()
+
+
+def test_a_rate_above_the_captures_bound_is_doubted_and_a_bound_not_reached_is_none():
+    assert len(reasons(envelope(point(maximum=1e6, capture=(50_000.0, 60_000.0))))) == 1
+    assert reasons(envelope(point(maximum=1e6, capture=(50_000.0, None)))) == ()
+    assert "up to 0 " in reasons(envelope(point(maximum=1e6, capture=(None, 60_000.0))))[0].detail
+
+
+def test_at_target_max_what_was_offered_is_held_against_the_sink_not_against_the_generator():
+    flat_out = replace(REQUEST, target_bps="max")
+    assert reasons(envelope(point(maximum=1.0)), flat_out, offered_pps=90_000.0) == ()
+    (reason,) = reasons(envelope(point(maximum=1.0, capture=(50_000.0, 60_000.0))), flat_out, offered_pps=90_000.0)
+    assert "offered 90000" in reason.detail
+
+
+def test_what_was_not_calibrated_at_all_is_doubted():
+    assert "not calibrated" in reasons(envelope(), replace(REQUEST, frame_size_bytes=1500))[0].detail
+    assert "pktgen" in reasons(envelope(point(generator="pktgen")))[0].detail
+    assert "not calibrated" in reasons(envelope(point(name="s9")))[0].detail
+
+
+def test_a_doubt_makes_a_valid_run_suspect_and_leaves_an_invalid_one_invalid():
+    found = reasons(envelope())
+    assert doubted(Verdict(status="valid"), found).status == "suspect"
+    assert doubted(Verdict(status="invalid"), found).status == "invalid"
+    assert doubted(Verdict(status="valid"), ()) == Verdict(status="valid")
+
+
+def test_another_fingerprint_kernel_driver_or_buffer_voids_a_calibration():
+    found = envelope()
+    assert found.void_reason("f", {"src1": VERSIONS}, 65536) is None
+    assert "fingerprint" in found.void_reason("g", {})
+    assert "kernel of src1" in found.void_reason("f", {"src1": VERSIONS.model_copy(update={"kernel": "6.2"})})
+    other = VERSIONS.model_copy(update={"drivers": {"eth1": "e1000"}})
+    assert "driver of src1/eth1" in found.void_reason("f", {"src1": other})
+    assert "64 KiB" in found.void_reason("f", {}, 64)
+
+
+def test_the_report_says_bounds_bursts_and_errors_in_words():
+    text = "\n".join(envelope_lines(envelope(point(capture=(50_000.0, 60_000.0)))))
+    for words in ("100\u2009000 packets/s", "no loss up to 50\u2009000", "microbursts up to 40 packets", "-320 ppm"):
+        assert words in text
+
+
+# The observer effect
+
+
+def runs(quiet: list[float], live: list[float], status: str = "valid") -> list[ObserverRun]:
+    made = []
+    for kind, losses in (("quiet", quiet), ("live", live)):
+        for pair, loss in enumerate(losses, start=1):
+            made.append(
+                ObserverRun(
+                    pair=pair, observe=kind, status=status, reasons=(), loss_ratio=loss, measured_pps=1e5 * (1 - loss)
+                )
+            )
+    return made
+
+
+def test_an_effect_that_is_there_is_told_with_its_interval():
+    effect = compare(runs([0.01, 0.011, 0.009, 0.01], [0.05, 0.051, 0.049, 0.05]), request="r", seed=1)
+    assert effect.loss_ratio.detectable
+    assert effect.loss_ratio.mean == pytest.approx(0.04)
+    assert effect.sentence.startswith("watching live changes loss and the measured rate (4 quiet and 4 live runs)")
+    assert "95% CI" in effect.sentence
+
+
+def test_no_effect_is_no_detectable_difference():
+    effect = compare(runs([0.01, 0.02, 0.03], [0.02, 0.01, 0.031]), request="r", seed=1)
+    assert effect.sentence.startswith("no detectable difference between 3 quiet and 3 live runs")
+    nothing = compare(runs([0.0] * 3, [0.0] * 3), request="r", seed=1)
+    assert nothing.sentence.startswith("no detectable difference")
+
+
+def test_invalid_runs_enter_no_mean_and_too_few_are_no_answer():
+    effect = compare(runs([0.0] * 3, [0.5] * 3, status="invalid"), request="r", seed=1)
+    assert (effect.left_out, effect.loss_ratio) == (6, None)
+    assert effect.sentence.startswith("too few valid runs")
