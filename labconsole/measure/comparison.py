@@ -14,8 +14,14 @@ from labconsole.model.record import RunRecord, StreamRecord
 
 Kind = Literal["text", "packets", "pps", "bps", "ratio", "seconds", "bytes", "count"]
 
-VOLATILE = frozenset({"load", "uptime_s", "clock_error_ns", "clock_offset_ns", "round_trip_s", "network_namespace"})
+VOLATILE = frozenset(
+    {"load", "uptime_s", "clock_error_ns", "clock_offset_ns", "round_trip_s", "network_namespace", "learning"}
+)
 """Of a node's facts: what is another number every time. Told, but no difference between two set-ups."""
+
+
+NOT_COMPARED = ("series_interfaces", "series_rows_not_kept")
+"""What only the file of time series needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +52,11 @@ def compare(left: RunRecord, right: RunRecord) -> list[Pair]:
     """What two runs have in common and where they differ, section by section."""
     pairs = [*_asked(left, right), *_result(left, right)]
     pairs += _streams(left, right)
+    environments = [{k: v for k, v in r.environment.items() if k not in NOT_COMPARED} for r in (left, right)]
     for section, a, b in (
         ("Background load", left.background, right.background),
-        ("Influences", list(left.influences), list(right.influences)),
-        ("Environment", left.environment, right.environment),
+        ("Influences", list(left.influences) or None, list(right.influences) or None),
+        ("Environment", environments[0], environments[1]),
     ):
         pairs += _different(section, a, b)
     return pairs
@@ -121,21 +128,25 @@ def _lost_where(section: str, a: StreamRecord, b: StreamRecord) -> Iterator[Pair
         yield Pair(section, "lost, unplaced", a.unplaced_packets, b.unplaced_packets, "packets")
 
 
-def _different(section: str, left: Any, right: Any) -> Iterator[Pair]:
-    ours, theirs = dict(_flat(left)), dict(_flat(right))
-    for path in [*ours, *(path for path in theirs if path not in ours)]:
-        pair = Pair(section, path, ours.get(path), theirs.get(path), expected=path.split(".")[-1] in VOLATILE)
-        if pair.differs:
-            yield pair
+def _different(section: str, left: Any, right: Any, path: str = "") -> Iterator[Pair]:
+    """Where two pieces of JSON differ. What one of them lacks altogether is one difference, not one a leaf."""
+    left, right = _keyed(left), _keyed(right)
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in [*left, *(key for key in right if key not in left)]:
+            yield from _different(section, left.get(key), right.get(key), f"{path}.{key}" if path else str(key))
+        return
+    if left != right:
+        shown = ["there" if isinstance(value, dict) else value for value in (left, right)]
+        name = path or "all"
+        yield Pair(section, name, _plain(shown[0]), _plain(shown[1]), expected=bool(VOLATILE & set(name.split("."))))
 
 
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted path, value) of everything in nested JSON; a list of plain values is one value."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _flat(inner, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list | tuple) and any(isinstance(inner, dict | list) for inner in value):
-        for index, inner in enumerate(value):
-            yield from _flat(inner, f"{path}.{index}" if path else str(index))
-    elif value is not None:
-        yield path or "all", ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+def _keyed(value: Any) -> Any:
+    """A list of objects as an object by number, so that both are gone through alike."""
+    if isinstance(value, list | tuple) and any(isinstance(inner, dict | list) for inner in value):
+        return {str(index): inner for index, inner in enumerate(value)}
+    return value
+
+
+def _plain(value: Any) -> Any:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value

@@ -107,6 +107,24 @@ def parse_query(text: str) -> Query:
     return Query(text, tuple(_term(token) for token in _TOKEN.findall(text)))
 
 
+def parse_typing(text: str) -> tuple[Query, str]:
+    """What makes sense of a text that is still being typed, and what is wrong with the rest of it, "" when nothing is.
+
+    A last word that begins the name of a field is not looked for yet: with ``=`` after it, it will be that field.
+    """
+    tokens = _TOKEN.findall(text)
+    if tokens and not text[-1:].isspace() and any(name.startswith(tokens[-1].lower()) for name in FIELDS):
+        tokens.pop()
+    tests: list[Test] = []
+    problem = ""
+    for token in tokens:
+        try:
+            tests.append(_term(token))
+        except QueryError as exc:
+            problem = problem or str(exc)
+    return Query(text, tuple(tests)), problem
+
+
 def _term(token: str) -> Test:
     match = _TERM.fullmatch(token)
     if match is None:

@@ -29,6 +29,7 @@ from labconsole.model.request import TrialRequest
 from labconsole.tui import clock, theme
 from labconsole.tui.journal import JournalHandler
 from labconsole.tui.memory import Memory
+from labconsole.tui.saved_runs import SavedRuns
 from labconsole.tui.screens import SCREENS, ScreenEntry
 from labconsole.tui.screens.base import ConsoleScreen
 from labconsole.tui.screens.confirm import Confirm
@@ -81,6 +82,7 @@ class ConsoleApp(App[int]):
         self.state = ConsoleState()
         self._journal = JournalHandler(self.state.journal)
         self.runs: Sequence[RunSummaryLike] = ()
+        self.saved: SavedRuns | None = None
         self.failure: LabError | None = None
         self._leaving = False
         self._connecting = False
@@ -112,6 +114,7 @@ class ConsoleApp(App[int]):
             self.exit(exc.exit_code)
             return
         self.session = session
+        self.saved = SavedRuns(session.store)
         defaults = session.inventory.defaults
         self.state.wait_per_trial_s = defaults.drain_s + defaults.settle_s
         session.subscribe(self._on_event)

@@ -10,10 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from labconsole.engine.events import Listener
+from labconsole.engine.ports import Series
 from labconsole.engine.telemetry import Telemetry
 from labconsole.model.inventory import Inventory
+from labconsole.model.note import RunNote
 from labconsole.model.record import RunRecord
 from labconsole.model.request import Target, TrialRequest
+from labconsole.store.summary import Page
 
 if TYPE_CHECKING:
     from labconsole.engine.campaign import Campaign
@@ -59,14 +62,34 @@ class RunSummaryLike(Protocol):
 
 
 class RunsStore(Protocol):
-    """Saved runs. Both methods block."""
+    """Saved runs. Every method blocks, and raises StoreError in one sentence."""
 
     def list(self, *, limit: int | None = None) -> Sequence[RunSummaryLike]:
         """Newest first."""
         ...
 
+    def page(self, *, before: int | None = None, after: int | None = None, limit: int) -> Page:
+        """Runs in the order of saving, the last first: from the end, before a place, or after one."""
+        ...
+
+    def count(self) -> int:
+        """How many there are."""
+        ...
+
     def get(self, run_id: str) -> RunRecord | None:
         """One whole record."""
+        ...
+
+    def series(self, run_id: str) -> Series | None:
+        """The time series of a run, None when none were kept."""
+        ...
+
+    def note(self, run_id: str) -> RunNote | None:
+        """What somebody wrote on a run."""
+        ...
+
+    def set_note(self, run_id: str, text: str | None, *, author: str) -> None:
+        """Write it, or remove it."""
         ...
 
 
@@ -81,6 +104,8 @@ class SessionLike(Protocol):
     def store(self) -> RunsStore: ...
     @property
     def running(self) -> bool: ...
+    @property
+    def operator(self) -> str: ...
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call ``listener`` on the event loop with every event; the result unsubscribes."""
@@ -123,12 +148,12 @@ class SessionLike(Protocol):
         """Try a lost node again now. False when it is not being waited for."""
         ...
 
-    def shell_argv(self, node: str) -> list[str]:
-        """The command line that opens a shell on a node. Blocking. Raises LabError."""
-        ...
-
     async def inspect(self, node: str) -> Inspection:
         """Look at a node. Raises LabError; never while a trial is under way."""
+        ...
+
+    def shell_argv(self, node: str) -> list[str]:
+        """The command line that opens a shell on a node. Blocking. Raises LabError."""
         ...
 
 

@@ -36,7 +36,7 @@ def test_of_the_environment_only_what_differs_is_told_by_its_place():
     assert differing(a, b) == {
         "Environment: nodes.uut.kernel": ("6.1", "6.2"),
         "Environment: nodes.uut.guests.0.cpu": (1, 2),
-        "Environment: nodes.s.x": (None, 1),
+        "Environment: nodes.s": (None, "there"),
     }
     (load,) = [p for p in compare(a, b) if p.label == "nodes.uut.load"]
     assert load.differs

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labconsole.model.run_query import FIELDS, QueryError, parse_query
+from labconsole.model.run_query import FIELDS, QueryError, parse_query, parse_typing
 from labconsole.store.summary import RunSummary
 
 RUN = RunSummary(
@@ -108,6 +108,26 @@ def test_a_word_that_makes_no_sense_is_told_with_what_is_allowed(text: str, sent
     with pytest.raises(QueryError) as told:
         parse_query(text)
     assert str(told.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("text", "matches", "problem"),
+    [
+        ("kvm", False, ""),
+        ("platf", True, ""),  # the beginning of platform=
+        ("platf ", False, ""),
+        ("platfrom=raw", True, "there is no field 'platfrom'"),
+        ("size=64 platfrom=raw", True, "there is no field 'platfrom'"),
+        ("size=500 platfrom=raw", False, "there is no field 'platfrom'"),
+        ("size=", False, ""),
+        ("size>", True, "size> needs a value"),
+    ],
+)
+def test_a_text_that_is_still_being_typed_counts_as_far_as_it_makes_sense(text: str, matches: bool, problem: str):
+    query, told = parse_typing(text)
+    assert query.matches(RUN) is matches
+    assert told.startswith(problem)
+    assert bool(told) is bool(problem)
 
 
 def test_every_column_of_the_list_can_be_asked_for():

@@ -78,21 +78,3 @@ def test_bench_with_a_refused_choice(snap_compare: Any) -> None:
         await paint(app, pilot)
 
     assert snap_compare(app, terminal_size=(120, 40), run_before=drive)
-
-
-def test_runs_with_one_in_full(snap_compare: Any) -> None:
-    app, made = make_console()
-
-    async def drive(pilot: Pilot[int]) -> None:
-        await ready(app, pilot, made)
-        made[0].release.set()
-        await pilot.press("r")
-        while app.state.last is None or app.state.asked or not app.runs:
-            await pilot.pause(0.01)
-        await pilot.press("f3")
-        await app.workers.wait_for_complete()
-        await pilot.pause(0.2)
-        await app.workers.wait_for_complete()
-        await paint(app, pilot)
-
-    assert snap_compare(app, terminal_size=(120, 40), run_before=drive)

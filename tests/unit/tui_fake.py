@@ -31,6 +31,7 @@ from labconsole.engine.ports import Series
 from labconsole.engine.telemetry import NodeLive, StreamLive, Telemetry
 from labconsole.errors import ConfigError, LabError, LeaseHeld, StoreError
 from labconsole.model.inventory import Inventory
+from labconsole.model.note import RunNote
 from labconsole.model.record import (
     Capture,
     Hop,
@@ -43,6 +44,7 @@ from labconsole.model.record import (
     Verdict,
 )
 from labconsole.model.request import TrialRequest
+from labconsole.store.summary import Page, RunSummary
 
 INVENTORY: dict[str, Any] = {
     "testbed": "wuerzburg",
@@ -142,50 +144,87 @@ def make_record(request: TrialRequest, run_id: str, *, loss: float = 0.0, status
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Summary:
-    """One row of the fake store."""
-
-    run_id: str
-    started_at: str
-    platform: str
-    frame_size_bytes: int
-    sources: int
-    target_bps: int | None
-    background: str
-    duration_s: float
-    verdict: str
-    offered_pps: float | None
-    measured_pps: float | None
-    loss_ratio: float | None
-    testbed: str
-    emulated: bool
-    generator: str
+def summary_of_record(record: RunRecord, note: str | None = None, *, has_series: bool = False) -> RunSummary:
+    """What the store's list says of a record."""
+    requested, total, plan = record.requested, record.total, record.plan
+    return RunSummary(
+        run_id=record.run_id, started_at=record.started_at, testbed=record.testbed,
+        testbed_fingerprint=record.testbed_fingerprint, emulated=record.emulated, generator="afpacket",
+        platform=requested.platform, frame_size_bytes=requested.frame_size_bytes,
+        frame_size_includes_fcs=requested.frame_size_includes_fcs, sources=requested.sources,
+        target_bps=requested.target_bps, background=requested.background, duration_s=requested.duration_s,
+        plan_name=plan.name if plan else None, plan_hash=plan.hash if plan else None,
+        plan_point=plan.point if plan else None, repetition=plan.repetition if plan else None,
+        verdict=record.verdict.status, reason_codes=tuple(reason.code for reason in record.verdict.reasons),
+        offered_pps=total.offered_pps, offered_bps=total.offered_bps, measured_pps=total.measured_pps,
+        measured_bps=total.measured_bps, loss_packets=total.loss_packets, loss_ratio=total.loss_ratio,
+        has_series=has_series, note=note,
+    )  # fmt: skip
 
 
 @dataclass
 class FakeStore:
-    """Records in memory, newest first."""
+    """Records in memory, newest first. ``broken``: nothing can be read; ``locked``: nothing can be written."""
 
     records: list[RunRecord] = field(default_factory=list)
     broken: bool = False
+    locked: bool = False
     location: str = "sqlite:///memory"
+    notes: dict[str, RunNote] = field(default_factory=dict)
+    kept_series: dict[str, Series] = field(default_factory=dict)
+    damaged: set[str] = field(default_factory=set)
 
-    def list(self, *, limit: int | None = None) -> list[Summary]:
+    def _check(self) -> None:
         if self.broken:
             raise StoreError("the run store cannot be read")
-        return [
-            Summary(
-                r.run_id, r.started_at, r.requested.platform, r.requested.frame_size_bytes, r.requested.sources,
-                None if r.requested.target_bps == "max" else r.requested.target_bps, r.requested.background,
-                r.requested.duration_s, r.verdict.status, r.total.offered_pps, r.total.measured_pps, r.total.loss_ratio,
-                r.testbed, r.emulated, "afpacket",
-            )
-            for r in self.records[:limit]
-        ]  # fmt: skip
+
+    def _summary(self, record: RunRecord) -> RunSummary:
+        note = self.notes.get(record.run_id)
+        return summary_of_record(record, note.text if note else None, has_series=record.run_id in self.kept_series)
+
+    def list(self, *, limit: int | None = None) -> list[RunSummary]:
+        self._check()
+        return [self._summary(record) for record in self.records[:limit]]
+
+    def page(self, *, before: int | None = None, after: int | None = None, limit: int) -> Page:
+        self._check()
+        places = list(range(len(self.records), 0, -1))  # the last of the list was saved first and has place 1
+        if before is not None:
+            places = [place for place in places if place < before]
+        if after is not None:
+            places = [place for place in places if place > after][-limit:]
+        places = places[:limit]
+        if not places:
+            return Page([], before or 0, after or 0)
+        runs = [self._summary(self.records[len(self.records) - place]) for place in places]
+        return Page(runs, places[-1], places[0])
+
+    def count(self) -> int:
+        self._check()
+        return len(self.records)
 
     def get(self, run_id: str) -> RunRecord | None:
+        self._check()
+        if run_id in self.damaged:
+            raise StoreError(f"run {run_id}: not valid JSON: Expecting value: line 1 column 1 (char 0)")
         return next((r for r in self.records if r.run_id == run_id), None)
+
+    def series(self, run_id: str) -> Series | None:
+        self._check()
+        return self.kept_series.get(run_id)
+
+    def note(self, run_id: str) -> RunNote | None:
+        self._check()
+        return self.notes.get(run_id)
+
+    def set_note(self, run_id: str, text: str | None, *, author: str) -> None:
+        if self.locked:
+            raise StoreError("runs.sqlite: cannot note the run: another process has held it locked for 10 s")
+        words = (text or "").strip()
+        if words:
+            self.notes[run_id] = RunNote(words, author, "2026-03-02T09:20:00.000000Z")
+        else:
+            self.notes.pop(run_id, None)
 
 
 class FakeSession:
@@ -196,6 +235,11 @@ class FakeSession:
         self.telemetry = Telemetry()
         self.store = FakeStore()
         self.running = False
+        self.operator = "op@console"
+        self.read_only = False
+        self.holders: dict[str, LeaseHolder] = {}
+        self.taken_over = False
+        self.looks: list[str] = []
         self.requests: list[tuple[TrialRequest, int]] = []
         self.closed = self.aborted = False
         self.refusal: LabError | None = None
@@ -238,11 +282,6 @@ class FakeSession:
     def advance(self, seconds: float = 0.1) -> None:
         """Let time pass on every node: counters move by ``rate_pps`` on test interfaces, streams get a sample."""
         self._clock_ns += round(seconds * 1e9)
-        self.operator = "op@console"
-        self.read_only = False
-        self.holders: dict[str, LeaseHolder] = {}
-        self.taken_over = False
-        self.looks: list[str] = []
         wobble = 1 + 0.03 * math.sin(self._clock_ns / 7e8)
         for key, live in self.telemetry.interfaces.items():
             values = self._totals.setdefault(key, [0] * len(STAT_NAMES))
@@ -258,9 +297,6 @@ class FakeSession:
                 values[STAT_NAMES.index("tx_dropped")] += round(packets * self.loss)
             self.telemetry.add_counters(key[0], {
                 "monotonic_ns": self._clock_ns, "namespaces": {"": [(live.link["index"], list(values))]},
-    def lease_holders(self) -> dict[str, LeaseHolder]:
-        return self.holders
-
             })  # fmt: skip
         for number, stream in enumerate(self.telemetry.streams.values()):
             offered = self.rate_pps * wobble
@@ -316,6 +352,12 @@ class FakeSession:
         """What happens while frames would be sent: nothing, until released."""
         await self.release.wait()
 
+    async def inspect(self, node: str) -> Inspection:
+        """What a look at an idle node finds."""
+        self.looks.append(node)
+        surroundings = {"load": [0.07, 0.1, 0.1], "cpus": 4, "guests": [], "sessions": [], "logins": [], "window": None}
+        return Inspection(at_wall_s=0.0, facts=None, settings=None, surroundings=surroundings, holder=None)
+
     async def abort(self) -> None:
         self.aborted = True
         self.release.set()
@@ -353,9 +395,3 @@ if __name__ == "__main__":
     from labconsole.tui.app import run_console
 
     raise SystemExit(run_console(lambda: MovingSession(loss=0.07)))
-    async def inspect(self, node: str) -> Inspection:
-        """What a look at an idle node finds."""
-        self.looks.append(node)
-        surroundings = {"load": [0.07, 0.1, 0.1], "cpus": 4, "guests": [], "sessions": [], "logins": [], "window": None}
-        return Inspection(at_wall_s=0.0, facts=None, settings=None, surroundings=surroundings, holder=None)
-

@@ -1,104 +1,171 @@
-"""One run in full: verdict with reasons, what was asked, per stream the numbers and where the packets went."""
+"""One run in full, a page at a time: verdict, packets, over time, nodes; and, once two are chosen, both of them."""
 
 from __future__ import annotations
 
-import textwrap
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
-from labconsole.model.record import RunRecord, StreamRecord
-from labconsole.tui.state import VERDICT_GLYPHS
-from labconsole.tui.text import UNKNOWN, count, mbit, percent, safe
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.message import Message
+
+from labconsole.engine.ports import Series
+from labconsole.measure.comparison import Pair
+from labconsole.model.note import RunNote
+from labconsole.model.record import RunRecord
+from labconsole.tui import chart, run_pages
+from labconsole.tui.run_series import stream_rates
+from labconsole.tui.text import safe
 from labconsole.tui.widgets.lines import Lines, Span
-from labconsole.tui.widgets.status import VERDICT_TONE
-from labconsole.units import format_target
+from labconsole.tui.widgets.rate_chart import tinted
 
-LABEL_CELLS = 12
+PageName = Literal["verdict", "packets", "chart", "nodes", "compare"]
+PAGES: dict[PageName, str] = {
+    "verdict": "Verdict",
+    "packets": "Packets",
+    "chart": "Over time",
+    "nodes": "Nodes",
+    "compare": "Compare",
+}
+CHART_ROWS = 9
+"""Fewest lines in which a chart with axes says anything."""
 
 
-def _field(label: str, text: str, width: int, tone: str = "") -> list[list[Span]]:
-    room = max(10, width - LABEL_CELLS)
-    rows = textwrap.wrap(safe(text, 2000), room) or [""]
-    return [[((label if i == 0 else "").ljust(LABEL_CELLS), "head"), (row, tone)] for i, row in enumerate(rows[:6])]
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two whole runs and what they have in common."""
+
+    left: RunRecord
+    right: RunRecord
+    pairs: list[Pair]
 
 
-def _stream(part: StreamRecord, width: int) -> list[list[Span]]:
-    rows: list[list[Span]] = [[("", "")], [(f"Stream {safe(part.name, 20)}", "strong")]]
-    rows += _field("generator", f"{part.generator}, delay {count(part.delay_ns)} ns", width, "muted")
-    for label, packets, pps, bps in (
-        ("intended", part.intended_packets, part.intended_pps, None),
-        ("offered", part.offered_packets, part.offered_pps, part.offered_bps),
-        ("measured", part.measured_packets, part.measured_pps, part.measured_bps),
-    ):
-        tail = f"  {mbit(bps):>9} Mbit/s" if bps is not None else ""
-        rows += [
-            [(label.ljust(LABEL_CELLS), "head"), (f"{count(packets):>13} packets  {count(pps):>10} pps{tail}", "")]
-        ]
-    loss_tone = "" if not part.loss_packets else "warn" if part.loss_packets > 0 else "bad"
-    loss = f"{count(part.loss_packets):>13} packets  {percent(part.loss_ratio):>10} %"
-    rows.append([("lost".ljust(LABEL_CELLS), "head"), (loss, loss_tone)])
-    rows += _field("measured by", part.measured_from or UNKNOWN, width, "muted")
-    if part.sequence is not None:
-        s = part.sequence
-        runs = sum(s.lost_runs.values())
-        rows += _field(
-            "sequence",
-            f"{count(runs)} gaps, {count(s.reordered_packets)} reordered, {count(s.duplicate_packets)} twice",
-            width,
-        )
-    for i, hop in enumerate(part.ledger):
-        where = safe(f"{hop.hop} {hop.node}/{hop.interface}", max(8, width - LABEL_CELLS - 36))
-        lost = f"  ▼ {count(hop.lost_packets)} lost" if hop.lost_packets else ""
-        rows.append(
-            [
-                (("path" if i == 0 else "").ljust(LABEL_CELLS), "head"),
-                (f"{count(hop.packets):>13}  {where}", ""),
-                (lost, "warn"),
-            ]
-        )
-    if part.unplaced_packets:
-        rows += _field("", f"{count(part.unplaced_packets)} packets lost at a place that is not known", width, "warn")
-    return rows
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """What is known of the chosen run. ``problem`` says why there is no record; ``series`` is None until read."""
+
+    record: RunRecord | None = None
+    note: RunNote | None = None
+    series: Series | None = None
+    series_words: str = "reading …"
+    problem: str = "no run chosen"
+    comparison: Comparison | None = field(default=None)
+
+
+class PageTabs(Lines):
+    """The pages by name; the one in sight stands out."""
+
+    @dataclass
+    class Clicked(Message):
+        """A page was chosen with the mouse."""
+
+        page: PageName
+
+    def __init__(self) -> None:
+        super().__init__(classes="page-tabs")
+        self.page: PageName = "verdict"
+        self.comparing = False
+
+    @property
+    def offered(self) -> list[PageName]:
+        """The pages that there are now."""
+        return [name for name in PAGES if name != "compare" or self.comparing]
+
+    def lines(self, width: int) -> list[list[Span]]:
+        row: list[Span] = []
+        for name in self.offered:
+            row.append((f" {PAGES[name]} ", "tab" if name == self.page else "muted"))
+        return [[*row, ("  ← →" if width >= 60 else "", "muted")]]
+
+    def on_click(self, event: events.Click) -> None:
+        """Go to the page under the mouse."""
+        left = 0
+        for name in self.offered:
+            left += len(PAGES[name]) + 2
+            if event.x < left:
+                self.post_message(self.Clicked(name))
+                return
+
+
+class DetailsScroll(VerticalScroll):
+    """Where the page scrolls. Left and right turn pages instead of scrolling sideways."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right", "screen.part(1)", "Next part", show=False),
+        Binding("left", "screen.part(-1)", "Part before", show=False),
+    ]
 
 
 class RunDetails(Lines):
-    """The run under the cursor of the list; scrolls inside its container."""
+    """The page itself. Lines are made once per content and width: asking for the height makes them too."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._record: RunRecord | None = None
-        self._words = "no run chosen"
+        self.view = RunView()
+        self.page: PageName = "verdict"
+        self._made: tuple[tuple[object, ...], list[list[Span]]] | None = None
 
-    def show(self, record: RunRecord | None, words: str = "") -> None:
-        """Show a record, or a sentence why there is none."""
-        self._record, self._words = record, words
+    def show(self, view: RunView, page: PageName) -> None:
+        """Show a page of a run."""
+        if view is self.view and page == self.page:
+            return
+        self.view, self.page = view, page
         self._painted_width = -1
         self.refresh(layout=True)
 
+    def on_resize(self) -> None:
+        """The chart follows the height of its place."""
+        if self.page == "chart":
+            self._painted_width = -1
+            self.refresh(layout=True)
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._painted_width = -1
+
     def lines(self, width: int) -> list[list[Span]]:
-        record = self._record
+        room = self.parent.size.height if isinstance(self.parent, DetailsScroll) else 0
+        wanted = (self.view, self.page, width, room if self.page == "chart" else 0)
+        if self._made is None or self._made[0][1:] != wanted[1:] or self._made[0][0] is not self.view:
+            self._made = (wanted, self._page_rows(width, room))
+        return self._made[1]
+
+    def _page_rows(self, width: int, room: int) -> list[list[Span]]:
+        view = self.view
+        if self.page == "compare" and view.comparison is not None:
+            both = view.comparison
+            return run_pages.compare_page(both.left, both.right, both.pairs, width)
+        record = view.record
         if record is None:
-            return [[(safe(self._words, width), "muted")]]
-        v, r = record.verdict, record.requested
-        rows = _field("run", record.run_id, width, "strong")
-        rows += _field("verdict", f"{VERDICT_GLYPHS[v.status]} {v.status}", width, VERDICT_TONE[v.status])
-        for reason in v.reasons:
-            rows += _field("", f"{reason.code}: {reason.detail}", width, VERDICT_TONE[v.status])
-        if record.failure is not None:
-            rows += _field("failure", record.failure.message, width, "bad")
-        fcs = "with" if r.frame_size_includes_fcs else "without"
-        rows += _field(
-            "asked",
-            f"{r.platform}, {r.frame_size_bytes} B {fcs} FCS, {r.sources} x {format_target(r.target_bps)}, "
-            f"background {r.background}, {r.duration_s:g} s, generator {r.generator}, observe {r.observe}",
-            width,
-        )
-        emulated = " (emulated)" if record.emulated else ""
-        rows += _field("testbed", f"{record.testbed}{emulated}, by {record.operator}", width, "muted")
-        rows += _field("time", f"{record.started_at} to {record.finished_at}", width, "muted")
-        t = record.total
-        rows += _field(
-            "total", f"offered {count(t.offered_pps)} pps, measured {count(t.measured_pps)} pps, "
-            f"lost {count(t.loss_packets)} ({percent(t.loss_ratio)} %)", width, "strong",
+            return [[(text, "muted")] for text in _wrapped(view.problem, width)]
+        if self.page == "packets":
+            return run_pages.packets_page(record, width)
+        if self.page == "chart":
+            return _chart_rows(record, view, width, room)
+        if self.page == "nodes":
+            return run_pages.nodes_page(record, width)
+        return run_pages.verdict_page(record, view.note, width)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return [row[1][0] for row in run_pages.field("", text, width + run_pages.LABEL_CELLS)] or [""]
+
+
+def _chart_rows(record: RunRecord, view: RunView, width: int, room: int) -> list[list[Span]]:
+    """A chart per stream, as high as there is room for all of them, but never too low to read."""
+    if view.series is None:
+        return [[(text, "muted")] for text in _wrapped(view.series_words, width)]
+    rows: list[list[Span]] = []
+    height = max(CHART_ROWS, room // max(1, len(record.streams)) - 1)
+    for index, stream in enumerate(record.streams):
+        rates = stream_rates(view.series, index)
+        rows.append(
+            [(f"Stream {safe(stream.name, 16)}", "strong"), (f"  {chart.OFFERED_MARK} offered", "warn"),
+             ("  ⠒ measured", "accent"), ("  packets/s over s", "muted")]
         )  # fmt: skip
-        for part in record.streams:
-            rows += _stream(part, width)
-        return rows
+        if rates is None:
+            rows.append([("  too few samples of this stream were kept", "muted")])
+            continue
+        rows += [tinted(line) for line in chart.draw_rates(rates, width, height)]
+    return rows
