@@ -63,7 +63,7 @@ from labconsole.store.schema import (
     summary_of,
 )
 from labconsole.store.series import load_series, publish_series, stage_series
-from labconsole.store.summary import EVERYTHING, RunFilter, RunSummary
+from labconsole.store.summary import EVERYTHING, Page, RunFilter, RunSummary
 
 PAGE_RUNS = 200
 """Records read at a time while streaming: a slow consumer then holds no snapshot that keeps the WAL from shrinking."""
@@ -82,15 +82,6 @@ class ImportResult:
     added: int
     present: int
     notes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Some runs, the last saved first. ``first`` and ``last`` are places in the order of saving."""
-
-    runs: list[RunSummary]
-    first: int
-    last: int
 
 
 class RunStore:

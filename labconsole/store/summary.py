@@ -40,6 +40,15 @@ class RunSummary:
     note: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some runs, the last saved first. ``first`` and ``last`` are places in the order of saving."""
+
+    runs: list[RunSummary]
+    first: int
+    last: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
     """Which runs are meant: every field that is not None must match one of its values.
