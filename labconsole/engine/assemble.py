@@ -72,7 +72,7 @@ def build_record(
             judge(seen, streams, request, tolerances, inventory=inventory, stood_still=stood_still),
             instrument_reasons(envelope, request, streams),
         ),
-        influences=tuple(influences(seen, inventory.uut)),
+        influences=tuple(influences(seen, streams, inventory.uut)),
         environment={**environment, "platform": seen.attestation},
         timeline=dict(seen.timeline),
         failure=seen.failure,

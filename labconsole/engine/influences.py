@@ -26,7 +26,7 @@ OTHERS = ("other", "labconsole", "guest")
 Influence = dict[str, Any]
 
 
-def influences(seen: TrialSeen, uut: str) -> list[Influence]:
+def influences(seen: TrialSeen, streams: tuple[StreamRecord, ...], uut: str) -> list[Influence]:
     """Every entry of the record's ``influences``: node, kind, a sentence, figures."""
     found: list[Influence] = list(seen.notes)
     for node in seen.end:
@@ -35,7 +35,11 @@ def influences(seen: TrialSeen, uut: str) -> list[Influence]:
         found += _processes(node, last, _attested(seen, node, uut))
         found += _people(node, first, last)
         found += _lists(node, first, last, _attested(seen, node, uut))
-    for raw in seen.streams:
+    for raw, record in zip(seen.streams, streams, strict=True):
+        for port in foreign(seen, raw, record, uut):
+            detail = f"{port.interface} {port.verb} {port.packets} packets that are not the stream's"
+            figures = {"interface": port.interface, "direction": port.direction, "packets": port.packets}
+            found.append(_entry(port.node, "foreign_packets", detail, **figures))
         for node, interface in data_ports(raw, uut):
             paused = pauses(seen, node, interface)
             if paused:

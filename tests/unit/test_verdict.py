@@ -69,7 +69,7 @@ def inventory(tmp_path: Path):
     return load_inventory(path)
 
 
-def record(inventory, seen: TrialSeen, target="10Mbit") -> RunRecord:
+def record(inventory, seen: TrialSeen, target="10Mbit", tolerances: Tolerances | None = None) -> RunRecord:
     request = TrialRequest(
         platform="raw",
         frame_size_bytes=64,
@@ -79,7 +79,7 @@ def record(inventory, seen: TrialSeen, target="10Mbit") -> RunRecord:
     )
     return build_record(
         seen, inventory=inventory, request=request, operator="t", plan=None, environment={},
-        finished_at="2026-11-21T00:00:01.000Z", tolerances=Tolerances(),
+        finished_at="2026-11-21T00:00:01.000Z", tolerances=tolerances or Tolerances(),
     )  # fmt: skip
 
 

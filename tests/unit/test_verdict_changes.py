@@ -11,6 +11,7 @@ from labconsole.engine.codes import WEIGHT, reason
 from labconsole.engine.observations import NodeReading, TrialSeen
 from labconsole.measure.rates import CounterSample
 from labconsole.model.record import RunRecord
+from labconsole.model.tolerances import Tolerances
 
 __all__ = ["inventory"]  # a fixture
 
@@ -203,6 +204,14 @@ def test_frames_that_are_not_ours_are_seen_on_every_port_and_both_ways(inventory
     assert found(run, "foreign_frames").evidence == {
         "node": node, "interface": interface, "direction": direction, "packets": 3
     }  # fmt: skip
+
+
+def test_frames_within_the_tolerance_are_told_and_not_doubted(inventory):
+    seen = undisturbed(inventory)
+    seen.after["src1"][("", "eth1")] = counters(rx=8, tx=7 + SENT)
+    run = record(inventory, seen, tolerances=Tolerances(foreign_packets=3))
+    assert codes(run) == set()
+    assert [entry["packets"] for entry in run.influences if entry["kind"] == "foreign_packets"] == [3]
 
 
 def test_processes_that_are_not_ours_are_named_and_doubted_beyond_the_tolerance(inventory):
