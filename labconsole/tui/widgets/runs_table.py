@@ -250,12 +250,13 @@ class SavedRunsTable(RunsTable):
 
     def on_click(self, event: events.Click) -> None:
         """On the header: sort by that column."""
-        if event.y > 0:
+        at = event.get_content_offset(self)
+        if at is None or at.y > 0:
             super().on_click(event)
             return
         left = GUTTER
         for column, width in self._layout:
-            if left <= event.x < left + width and column.name in SORTS:
+            if left <= at.x < left + width and column.name in SORTS:
                 self.post_message(self.HeaderClicked(column.name))
             left += width + 1
 

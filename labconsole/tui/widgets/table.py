@@ -232,8 +232,9 @@ class LineTable(ScrollView, Tones, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor where the mouse is."""
-        key = self._key_at(event.y)
-        if event.y > 0 and key is not None:
+        at = event.get_content_offset(self)  # the event counts from the border
+        key = self._key_at(at.y) if at is not None and at.y > 0 else None
+        if key is not None:
             self.move_to(key)
 
     def move_to(self, key: Any) -> None:
