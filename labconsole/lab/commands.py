@@ -24,6 +24,7 @@ from labconsole.errors import ConfigError, LabSetupError
 from labconsole.lab import control
 from labconsole.lab.files import alias
 from labconsole.lab.layout import SSH_PORT, lay_out
+from labconsole.lab.platforms import needs_guest
 from labconsole.lab.prerequisites import check_tools
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import LabFile, ProcessIdentity, lab_directory, labs_directory, locked
@@ -99,7 +100,7 @@ class LabStatus:
 
 def up(spec: LabSpec) -> LabStatus:
     """Bring the lab up, or find it up with the same options. Raises LabSetupError, leaving nothing behind."""
-    check_tools(openssh=spec.ssh_server == "openssh", machine=spec.generator == "pktgen")
+    check_tools(openssh=spec.ssh_server == "openssh", machine=spec.generator == "pktgen" or needs_guest(spec.platforms))
     _check_options(spec)
     directory = lab_directory(spec.name)
     with locked(directory, create=True) as lock:
@@ -199,11 +200,11 @@ def wire(name: str, how: str) -> None:
 @contextlib.contextmanager
 def bypassed(name: str) -> Iterator[None]:
     """Wired direct as long as the block runs. The lab itself wires back when this process's connection ends, so that
-    it does also when the process is killed. Raises LabSetupError."""
+    it does also when the process is killed. Raises LabSetupError, also when it is wired direct already."""
     directory = _existing(name)
     back = {"op": "wire", "how": "through"}
     with control.connected(directory, WIRE_S) as connection:
-        control.ask(connection, directory.name, "wire", wait_s=WIRE_S, how="direct", afterwards=back)
+        control.ask(connection, directory.name, "wire", wait_s=WIRE_S, how="direct", alone=True, afterwards=back)
         try:
             yield
         finally:

@@ -128,7 +128,7 @@ class Peer:
         self._tasks: set[asyncio.Task[None]] = set()
         self.closed = False
         self.afterwards: dict[str, Any] | None = None
-        """A request that the other side wants carried out once it is gone, whatever ends it."""
+        """What the other side, having had a request granted, wants carried out once it is gone, whatever ends it."""
 
     async def ask(self, op: str, wait_s: float, **arguments: Any) -> dict[str, Any]:
         """Raises Refused, or TimeoutError."""
@@ -160,7 +160,6 @@ class Peer:
             while line := await self._reader.readline():
                 message = parsed(line)
                 if "op" in message:
-                    self.afterwards = message.pop("afterwards", self.afterwards)
                     task = asyncio.get_running_loop().create_task(self._answer(message))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
@@ -175,11 +174,17 @@ class Peer:
                     future.set_result({"error": "it is gone"})
             self._writer.close()
 
+    async def finish(self) -> None:
+        """Let requests that are under way come to their end, although nobody waits for the answer any more."""
+        await asyncio.gather(*self._tasks)
+
     async def _answer(self, message: dict[str, Any]) -> None:
         if self._handler is None:
             return
+        afterwards = message.pop("afterwards", None)
         try:
             answer = {"id": message.get("id"), "ok": await self._handler(message)}
+            self.afterwards = afterwards or self.afterwards
         except Refused as exc:
             answer = {"id": message.get("id"), "error": str(exc)}
         except TimeoutError:
@@ -211,6 +216,7 @@ async def serve_on(listener: socket.socket, handler: Handler) -> asyncio.Server:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(reader, writer, handler)
         await peer.serve()
+        await peer.finish()
         if peer.afterwards is not None:
             try:
                 await handler(dict(peer.afterwards))

@@ -127,7 +127,7 @@ class Lab:
             nodes = {name: {"alive": self._alive(n), "pid": n.pid} for name, n in self._nodes.items()}
             return {"nodes": nodes, "wired": self._wired}
         if op == "wire":
-            await self._wire(str(message["how"]))
+            await self._wire(str(message["how"]), unless_done=bool(message.get("alone")))
             return {"wired": self._wired}
         if op == "truth":
             return {"interfaces": await self._truth()}
@@ -166,13 +166,18 @@ class Lab:
     def _alive(running: _Running) -> bool:
         return running.peer is not None and not running.peer.closed
 
-    async def _wire(self, how: str) -> None:
-        """``through`` the UUT, as built, or ``direct`` from source to sink. All cables are pulled and put in anew."""
+    async def _wire(self, how: str, *, unless_done: bool) -> None:
+        """``through`` the UUT, as built, or ``direct`` from source to sink. All cables are pulled and put in anew.
+
+        ``unless_done``: refused where it is so already, because somebody else then counts on it.
+        """
         if how not in ("through", "direct"):
             raise control.Refused(f"a lab cannot be wired {how!r}; allowed: through, direct")
         layout = self._blueprint.layout
         async with self._wiring:
             if how == self._wired:
+                if unless_done:
+                    raise control.Refused(f"it is wired {how} already, by somebody else or by hand")
                 return
             alive = {name: running for name, running in self._nodes.items() if self._alive(running)}
             links = _with_dead_ends_parked(bypass_links(layout) if how == "direct" else layout.links, alive)
