@@ -230,8 +230,7 @@ class Agent:
     async def _clean(self, args: Args) -> Dict[str, Any]:
         from labconsole.agent import survey
 
-        directory = field(args, "capture_directory", str, optional=True)
-        return await self._in_namespace({}, lambda: {"removed": survey.clean(directory)})
+        return await self._in_namespace({}, lambda: {"removed": survey.clean()})
 
     async def _listen_start(self, args: Args) -> Dict[str, Any]:
         from labconsole.agent.listen import Listening

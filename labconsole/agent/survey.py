@@ -7,16 +7,16 @@ started. What cannot be known is null.
 from __future__ import annotations
 
 import ctypes
+import functools
 import glob
 import os
 import re
 import shutil
 import socket
-import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from labconsole.agent import children, facts, undo
-from labconsole.agent.pktgen_files import ProcFiles
+from labconsole.agent import children, facts, spool, undo
+from labconsole.agent.pktgen_files import ProcFiles, cleanup_ours
 from labconsole.agent.settings import number_of, text_of
 
 CLOCK_UNSYNCHRONISED = 5
@@ -33,13 +33,10 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 """QEMU's ``-object secret,data=...``, ``--password ...`` and the like."""
-ABANDONED_S = 3600.0
 MAX_PROCESSES = 200
 MAX_LEFTOVERS = 200
 OURS = re.compile(r"lc[bv][io]?\d+\Z")
 """What the platform drivers call the bridges and veths that they make."""
-
-SPOOL = re.compile(r"labconsole-[0-9a-f]{16}\Z")
 
 
 class _Timex(ctypes.Structure):
@@ -69,11 +66,6 @@ def clock() -> Optional[Dict[str, Any]]:
         "max_error_us": timex.maxerror,
         "estimated_error_us": timex.esterror,
     }
-
-
-def capture_directory(given: Optional[str]) -> str:
-    """Where captures go, by the rule of capture.py."""
-    return given or os.environ.get("TMPDIR") or "/var/tmp"
 
 
 def disk(directory: str) -> Dict[str, Any]:
@@ -212,50 +204,11 @@ def tools(names: List[str]) -> Dict[str, Optional[str]]:
     return {name: shutil.which(name, path=children.SEARCH_PATH) for name in names}
 
 
-def leftovers(directory: str) -> List[Dict[str, Any]]:
-    """What a labconsole session that ended badly has left: nothing that a living process still holds."""
-    found = [{"kind": "capture", "name": path} for path in spools(directory)]
-    found += [{"kind": "pktgen", "name": device} for device in pktgen_devices() if _abandoned(device)]
+def leftovers() -> List[Dict[str, str]]:
+    """What a labconsole session that ended badly has left. Directories of captures are swept by spool.py itself."""
+    found = [{"kind": "pktgen", "name": device} for device in pktgen_devices() if _abandoned(device)]
     found += [{"kind": "link", "name": name} for _, name in socket.if_nameindex() if OURS.match(name)]
     return found[:MAX_LEFTOVERS]
-
-
-def spools(directory: str) -> List[str]:
-    """Capture directories of ours that nobody has written to for long, and in which no process has a file open.
-
-    Both, because a process in another PID namespace (a lab's node) cannot be seen from here.
-    """
-    try:
-        names = [name for name in os.listdir(directory) if SPOOL.match(name)]
-    except OSError:
-        return []
-    paths = [os.path.join(directory, name) for name in sorted(names)]
-    mine = [path for path in paths if _is_old(path)]
-    if not mine:
-        return []
-    held = _open_files()
-    return [path for path in mine if not any(name.startswith(path + "/") for name in held)]
-
-
-def _is_old(path: str) -> bool:
-    """Whether a directory is the agent's user's, and it and all in it have been left alone for ABANDONED_S."""
-    try:
-        if not os.path.isdir(path) or os.lstat(path).st_uid != os.geteuid():
-            return False
-        changed = [os.lstat(each).st_mtime for each in [path, *glob.glob(path + "/*")]]
-    except OSError:
-        return False  # it has just gone
-    return time.time() - max(changed) > ABANDONED_S
-
-
-def _open_files() -> List[str]:
-    found: List[str] = []
-    for path in glob.glob("/proc/[0-9]*/fd/*"):
-        try:
-            found.append(os.readlink(path))
-        except OSError:
-            continue  # closed meanwhile, or another user's
-    return found
 
 
 def _abandoned(device: str) -> bool:
@@ -273,15 +226,14 @@ def named_namespaces() -> List[str]:
 
 def read(directory: Optional[str], wanted: List[str]) -> Dict[str, Any]:
     """Everything. Call it in the node's own namespace."""
-    place = capture_directory(directory)
     return {
         "clock": clock(),
         "conntrack": conntrack(),
-        "disk": disk(place),
+        "disk": disk(directory or spool.default_directory()),
         "heat": heat(),
         "icmp": icmp(),
         "iptables": (text_of("/proc/self/net/ip_tables_names") or "").split(),
-        "leftovers": leftovers(place),
+        "leftovers": leftovers(),
         "load": facts.load(),
         "management": management(),
         "memory": memory(),
@@ -292,23 +244,18 @@ def read(directory: Optional[str], wanted: List[str]) -> Dict[str, Any]:
     }
 
 
-def clean(directory: Optional[str]) -> List[str]:
+def clean() -> List[str]:
     """Remove what ``leftovers`` names; returns a sentence for each. For good: there is nothing to give back."""
-    from labconsole.agent.pktgen_files import cleanup_ours
-
     removed = []
-    for left in leftovers(capture_directory(directory)):
-        kind, name = left["kind"], left["name"]
-        if kind == "capture":
-            shutil.rmtree(name, ignore_errors=True)
-            removed.append("removed the directory %s" % name)
-        elif kind == "pktgen":
+    for left in leftovers():
+        name = left["name"]
+        if left["kind"] == "pktgen":
             kept = cleanup_ours([name])
             removed.append(kept[0] if kept else "removed %s from pktgen" % name)
-        else:
-            with undo.open_route() as route:
-                index = undo.link_index(route, name)
-                if index is not None:  # a veth's other end has taken it along
-                    undo.quietly(lambda found=index: route.link("del", index=found))  # type: ignore[misc]
-            removed.append("removed the interface %s" % name)
+            continue
+        with undo.open_route() as route:
+            index = undo.link_index(route, name)
+            if index is not None:  # else a veth's other end has taken it along
+                undo.quietly(functools.partial(route.link, "del", index=index))
+        removed.append("removed the interface %s" % name)
     return removed

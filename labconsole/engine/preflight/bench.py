@@ -93,12 +93,27 @@ class Bench:
         there = self.inventory.platforms
         return [name for name in named if name in there and there[name].driver != "bypass"]
 
-    def whole_streams(self) -> list[Stream]:
-        """Those whose nodes are all connected."""
-        needed = self.links
-        if self.inventory.uut not in needed:
-            return []
-        return [s for s in self.streams() if s.source.node in needed and s.sink.node in needed]
+    def usable(self) -> tuple[list[Stream], list[str]]:
+        """The streams over which frames can be sent now, and why each of the others cannot."""
+        usable, reasons = [], []
+        for stream in self.streams():
+            reason = next((r for r in (self.blocked(*place) for place in self.hops(stream)) if r is not None), None)
+            if reason is None:
+                usable.append(stream)
+            else:
+                reasons.append(f"{stream.name}: {reason}")
+        return usable, reasons
+
+    def blocked(self, node: str, interface: str) -> str | None:
+        """Why no frame of ours can pass a port; None when it can."""
+        if node not in self.links:
+            return f"{node} is not connected"
+        if node not in self.leased:
+            return f"the lease of {node} is not ours"
+        live = self.session.telemetry.interfaces.get((node, "", interface))
+        if live is None:
+            return f"{node} has no {interface}"
+        return None if live.link.get("up") and live.link.get("carrier") else f"{node}/{interface} has no carrier"
 
     def ports(self, node: str) -> dict[str, list[Stream]]:
         """The node's data interfaces, and the streams that pass them."""

@@ -9,10 +9,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from labconsole.engine.ports import AgentLink
 from labconsole.engine.preflight.bench import Bench
 from labconsole.engine.preflight.result import Finding, failed, passed, skipped
 from labconsole.engine.stream_setup import UDP_SOURCE_PORT
-from labconsole.errors import LabError, NodeError
+from labconsole.errors import AgentError, LabError, NodeError
 from labconsole.model.request import MIN_PKT_SIZE_BYTES
 
 MARKED_FRAMES = 5
@@ -155,15 +156,24 @@ async def _send(bench: Bench, node: str, ready: list[Cable]) -> str | None:
         )
     link = bench.link(node)
     try:
-        await link.request("generator.prepare", {"streams": specs}, timeout_s=10)
         try:
+            await link.request("generator.prepare", {"streams": specs}, timeout_s=10)
             await link.request("generator.start", {"at_monotonic_ns": None, "progress_interval_s": 1.0})
             await link.request("generator.wait", {}, timeout_s=10)
         finally:
-            await link.request("generator.close", {})
+            await close_generator(link)
     except LabError as exc:
         return str(exc)
     return None
+
+
+async def close_generator(link: AgentLink) -> None:
+    """Leave no generator armed, whether it was prepared or not."""
+    try:
+        await link.request("generator.close", {})
+    except AgentError as exc:
+        if exc.code != "not_prepared":
+            raise
 
 
 Heard = dict[int, dict[tuple[str, str], int]]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labconsole.engine.preflight.bench import Bench, Check
+from labconsole.engine.preflight.cabling import close_generator
 from labconsole.engine.preflight.result import Finding, failed, passed, skipped, warned
 from labconsole.engine.stream_setup import SNAP_BYTES, capture_args, generator_spec, most_packets
 from labconsole.model.inventory import Stream
@@ -112,7 +113,8 @@ async def capture(bench: Bench) -> dict[str, Finding]:
     ready: dict[str, list[tuple[int, Stream]]] = {}
     findings: dict[str, Finding] = {}
     for node, streams in by_sink.items():
-        reason = _not_ready(bench, node, [stream for _, stream in streams])
+        places = [place for _, stream in streams for place in bench.hops(stream)[2:]]
+        reason = next((r for r in (bench.blocked(*place) for place in places) if r is not None), None)
         if reason is None:
             ready[node] = streams
         else:
@@ -130,20 +132,6 @@ def top_request(bench: Bench) -> TrialRequest:
         (point.request for point in bench.plan.points),
         key=lambda request: request.intended_pps or request.line_rate_pps(stream),
     )
-
-
-def _not_ready(bench: Bench, node: str, streams: list[Stream]) -> str | None:
-    for each in (node, bench.inventory.uut):
-        if each not in bench.links:
-            return f"{each} is not connected"
-        if each not in bench.leased:
-            return f"the lease of {each} is not ours"
-    for stream in streams:
-        for place in bench.hops(stream)[2:]:
-            live = bench.session.telemetry.interfaces.get((place[0], "", place[1]))
-            if live is None or not live.link.get("carrier"):
-                return f"{'/'.join(place)} has no carrier"
-    return None
 
 
 async def _self_test(
@@ -170,12 +158,12 @@ async def _self_test(
             )
             await bench.link(node).request("capture.start", {**args, "capture": f"check.{stream.name}"})
             started.append((node, stream))
-        await uut.request("generator.prepare", {"streams": specs}, timeout_s=10)
         try:
+            await uut.request("generator.prepare", {"streams": specs}, timeout_s=10)
             await uut.request("generator.start", {"at_monotonic_ns": None, "progress_interval_s": 1.0})
             results = (await uut.request("generator.wait", {}, timeout_s=20))["streams"]
         finally:
-            await uut.request("generator.close", {})
+            await close_generator(uut)
     finally:
         replies = await asyncio.gather(
             *(

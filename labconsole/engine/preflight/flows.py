@@ -8,7 +8,6 @@ from labconsole.engine.preflight.bench import Bench
 from labconsole.engine.preflight.rehearsal import rehearse
 from labconsole.engine.preflight.result import Finding, failed, passed, skipped, warned
 from labconsole.errors import LabError
-from labconsole.model.inventory import Stream
 from labconsole.model.record import RunRecord, StreamRecord
 from labconsole.model.request import TrialRequest
 
@@ -21,10 +20,9 @@ FIREWALL_HINT = "see uut.firewall, uut.routes and the cables above"
 
 async def flow(bench: Bench, platform: str) -> Finding:
     """Every source's flow through one platform at 1 % of the line."""
-    streams = bench.whole_streams()
-    reason = _not_ready(bench, streams)
-    if reason is not None:
-        return skipped(reason)
+    streams, blocked = bench.usable()
+    if not streams:
+        return skipped("; ".join(dict.fromkeys(reason.partition(": ")[2] for reason in blocked)))
     slowest_bps = min(stream.link_speed_bps for stream in streams)
     request = TrialRequest(
         platform=platform,
@@ -38,21 +36,7 @@ async def flow(bench: Bench, platform: str) -> Finding:
     record, dark = await rehearse(bench, request, streams)
     after = await _refusals(bench)
     refused = after - before if before is not None and after is not None else None
-    return judge(record, dark, refused, left_out=len(bench.streams()) - len(streams))
-
-
-def _not_ready(bench: Bench, streams: list[Stream]) -> str | None:
-    if not streams:
-        return "no stream has all of its nodes connected"
-    needed = {node for stream in streams for node, _ in bench.hops(stream)}
-    held = sorted(needed - set(bench.leased))
-    if held:
-        return f"the lease of {', '.join(held)} is not ours"
-    for stream in streams:
-        for node, interface in bench.hops(stream):
-            if (node, "", interface) not in bench.session.telemetry.interfaces:
-                return f"{node} has no {interface}"
-    return None
+    return judge(record, dark, refused, left_out=blocked)
 
 
 async def _refusals(bench: Bench) -> int | None:
@@ -62,7 +46,7 @@ async def _refusals(bench: Bench) -> int | None:
     return None if icmp["sent_unreachable"] is None else int(icmp["sent_unreachable"])
 
 
-def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out: int) -> Finding:
+def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out: list[str]) -> Finding:
     """The finding on one rehearsal: what each stream lost and where, what came twice or out of order."""
     complaints: list[tuple[str, str]] = []
     words = []
@@ -97,8 +81,8 @@ def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out:
         return warned(f"{evidence}: {reasons}", "a run like this would be suspect for the same reason", **values)
     if left_out:
         return warned(
-            f"{evidence}; {left_out} of {left_out + len(record.streams)} streams left out: a node is not connected",
-            "see ssh.login above, then check again",
+            f"{evidence}; left out: {'; '.join(left_out)}",
+            "see why above (SSH session, lease, links up), then check again",
             **values,
         )
     return passed(f"{evidence}: none lost, reordered or doubled", **values)

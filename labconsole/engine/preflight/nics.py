@@ -25,6 +25,8 @@ _GENERATION = re.compile(r"([\d.]+) GT/s")
 async def _links(bench: Bench, node: str) -> dict[str, dict[str, Any]]:
     """The node's data ports that exist, by name."""
     reply = await bench.link(node).request("links", timeout_s=8)
+    # What the node tells by itself comes a moment later, and later checks go by it.
+    bench.session.telemetry.set_links(node, reply["links"])
     found = {link["name"]: link for link in reply["links"] if link["namespace"] == ""}
     return {name: found[name] for name in bench.ports(node) if name in found}
 
@@ -58,11 +60,12 @@ async def up(bench: Bench, node: str) -> Finding:
     """Every data port is up and has a carrier."""
     links = await _links(bench, node)
     down = [name for name, link in links.items() if not link["up"]]
-    if down and bench.fix and node in bench.leased:
-        changes = [{"do": "link_up", "interface": name, "namespace": ""} for name in down]
-        await bench.link(node).request("net.apply", {"token": FIX_TOKEN, "changes": changes})
-        links = await _wait_carrier(bench, node)
-        if all(link["carrier"] for link in links.values()):
+    if bench.fix and node in bench.leased and not all(link["carrier"] for link in links.values()):
+        if down:
+            changes = [{"do": "link_up", "interface": name, "namespace": ""} for name in down]
+            await bench.link(node).request("net.apply", {"token": FIX_TOKEN, "changes": changes})
+        links = await _wait_carrier(bench, node)  # the port at the other end may have been set up just now, too
+        if down and all(link["carrier"] for link in links.values()):
             return mended(
                 f"{', '.join(down)} was down and has been set up: until this session ends, then it is down again; "
                 f"for good: ip link set {down[0]} up on {node}",

@@ -99,8 +99,7 @@ async def leftovers(bench: Bench, node: str) -> Finding:
     if len(found) > MAX_NAMED:
         evidence += f" and {len(found) - MAX_NAMED} more"
     if bench.fix and node in bench.leased:
-        directory = bench.inventory.nodes[node].capture_dir
-        removed = (await bench.link(node).request("clean", {"capture_directory": directory}, timeout_s=20))["removed"]
+        removed = (await bench.link(node).request("clean", timeout_s=20))["removed"]
         bench.forget(node)
         if not (await bench.survey(node))["leftovers"]:
             return mended("for good: " + "; ".join(removed[:MAX_NAMED]), removed=removed)

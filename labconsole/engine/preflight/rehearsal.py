@@ -15,7 +15,7 @@ from labconsole.engine.preflight.bench import Bench
 from labconsole.engine.telemetry import Telemetry
 from labconsole.engine.trial import Trial, TrialSettings
 from labconsole.engine.wiring import wiring_of
-from labconsole.errors import NodeError
+from labconsole.errors import Aborted, NodeError
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest
@@ -51,17 +51,18 @@ async def rehearse(bench: Bench, request: TrialRequest, streams: Sequence[Stream
 
 
 async def _learn(bench: Bench, inventory: Inventory, prepared: Prepared, request: TrialRequest) -> str | None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + LEARN_S
+
+    def enough() -> bool:
+        # Asked to stop, it closes what it opened; cancelled, it might leave a generator armed.
+        return bench.session.stopping or loop.time() > deadline
+
     try:
-        async with asyncio.timeout(LEARN_S):
-            await wait_forwarding(
-                inventory,
-                bench.links,
-                prepared,
-                inventory.streams,
-                generator=request.generator,
-                stopping=lambda: bench.session.stopping,
-            )
-    except TimeoutError:
+        await wait_forwarding(
+            inventory, bench.links, prepared, inventory.streams, generator=request.generator, stopping=enough
+        )
+    except Aborted:
         return f"not every stream came through within {LEARN_S:g} s"
     except NodeError as exc:
         return exc.message
