@@ -51,8 +51,9 @@ class RepetitionsTable(LineTable):
             v for name, q in reps.quantities.items() if name != TOTAL for v in (*q.offered_pps, *q.measured_pps)
         )
         left_out = f" · {reps.invalid} invalid left out" if reps.invalid else ""
-        self.border_title = f"Repetitions {reps.done} of {reps.planned} · mean ± 95 % interval{left_out}"
-        self.border_subtitle = "Student's t, from 3 runs on" if reps.done - reps.invalid < 3 else "Student's t"
+        self.border_title = f"Repetitions {reps.done} of {reps.planned}{left_out}"
+        few = ", from 3 runs on" if reps.done - reps.invalid < 3 else ""
+        self.border_subtitle = f"mean ± 95 % interval (Student's t{few})"
 
     def _of(self, key: str) -> Quantities:
         return self._state.repetitions.quantities.get(key) or Quantities()
