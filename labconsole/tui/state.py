@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from labconsole.engine.campaign import Campaign
+from labconsole.engine.campaign import Campaign, CampaignStatus
 from labconsole.engine.events import (
     Event,
     NodeChanged,
@@ -150,13 +150,18 @@ class ConsoleState:
 
     def phase_progress(self, now_s: float) -> tuple[float, float] | None:
         """Seconds spent and expected in the present phase, or None where its length is not known."""
-        if self.trial is None or self.trial.phase is None or not self.trial.expected_s:
+        held = self.campaign is not None and self.campaign.status in (CampaignStatus.PAUSED, CampaignStatus.WAITING)
+        if held or self.trial is None or self.trial.phase is None or not self.trial.expected_s:
             return None
         return now_s - self.trial.phase_started_s, self.trial.expected_s
 
     def phase_words(self, now_s: float) -> str:
         """The present step in words with the time left, as far as that is known."""
         trial = self.trial
+        if self.campaign is not None and self.campaign.status is CampaignStatus.PAUSED:
+            return "paused between two trials; the testbed is kept"
+        if self.campaign is not None and self.campaign.status is CampaignStatus.WAITING:
+            return f"waiting for a lost node: {self.campaign.detail}"
         if trial is None:
             return "stopping" if self.stopping else "starting" if self.asked else "ready"
         words = "stopping traffic" if self.stopping else PHASE_WORDS[trial.phase] if trial.phase else "starting"

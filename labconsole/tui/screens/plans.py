@@ -106,9 +106,13 @@ class PlansScreen(ConsoleScreen):
 
     def action_rescan(self) -> None:
         for path, campaign in list(self._campaigns.items()):
-            if not campaign.running:
+            if not self._in_use(campaign):
                 del self._campaigns[path]
         self.rescan()
+
+    def _in_use(self, campaign: Campaign) -> bool:
+        """It runs, or was just asked to."""
+        return campaign.running or (self.state.asked and campaign is self.state.campaign)
 
     @work(exclusive=True, group="plan-files")
     async def rescan(self) -> None:
@@ -120,7 +124,7 @@ class PlansScreen(ConsoleScreen):
             return
         changed = [e for e in found if e.plan is not None and self._is_new(e)]
         self._entries = {entry.path: entry for entry in found}
-        for path in [p for p, c in self._campaigns.items() if p not in self._entries and not c.running]:
+        for path in [p for p, c in self._campaigns.items() if p not in self._entries and not self._in_use(c)]:
             del self._campaigns[path]
         for entry in changed:
             assert entry.plan is not None
@@ -130,7 +134,8 @@ class PlansScreen(ConsoleScreen):
             except LabError as exc:
                 self._complain(str(exc))
                 break
-            self._campaigns[entry.path] = campaign
+            if self._is_new(entry):  # still: it may have been started while the store was asked
+                self._campaigns[entry.path] = campaign
         else:
             self._complaint = ""
         self._painted = ()
@@ -139,7 +144,7 @@ class PlansScreen(ConsoleScreen):
     def _is_new(self, entry: PlanEntry) -> bool:
         campaign = self._campaigns.get(entry.path)
         # A plan that runs is shown as it was when it began, whatever happens to its file.
-        return campaign is None or (campaign.plan != entry.plan and not campaign.running)
+        return campaign is None or (campaign.plan != entry.plan and not self._in_use(campaign))
 
     def _complain(self, sentence: str) -> None:
         """Say it once, not at every look."""
@@ -149,7 +154,7 @@ class PlansScreen(ConsoleScreen):
 
     def show_runs(self, runs: Sequence[RunSummaryLike]) -> None:
         """Runs were saved: what plans have stored may have changed, unless a plan runs and tells it itself."""
-        if self.state.campaign is None or not self.state.campaign.running:
+        if self.state.campaign is None or not self._in_use(self.state.campaign):
             for path in [p for p, c in self._campaigns.items() if c.status is CampaignStatus.READY]:
                 del self._campaigns[path]
             self.rescan()
@@ -180,7 +185,6 @@ class PlansScreen(ConsoleScreen):
         self._painted = seen
         self.query_one(PlansTable).show(list(self._entries.values()), self._campaigns)
         self._show_chosen()
-        self.refresh_bindings()
 
     @on(LineTable.Chosen, "#plans")
     def _show_chosen(self) -> None:

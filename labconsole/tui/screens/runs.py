@@ -162,6 +162,23 @@ class RunsScreen(ConsoleScreen):
         self._show_found()
         if not order:
             self._show_view(RunView(problem=table.empty))
+        self._go_to_wanted()
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self._go_to_wanted()
+
+    def _go_to_wanted(self) -> None:
+        """Another screen wants a run shown: put the cursor on it, once it is known and nothing hides it."""
+        wanted = self.state.wanted_run
+        if wanted is None:
+            return
+        if wanted in self.table.order:
+            self.state.wanted_run = None
+            self.table.move_to(wanted)
+            self.table.focus()
+        elif self.query_one(FilterLine).text and any(run.run_id == wanted for run in self.saved.runs):
+            self.query_one(FilterLine).clear_text()
 
     def _show_found(self) -> None:
         line, table = self.query_one(FilterLine), self.table

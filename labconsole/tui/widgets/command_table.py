@@ -17,7 +17,7 @@ class CommandTable(LineTable):
     EMPTY = "nothing was asked of this node yet"
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("time", "time UTC", 12, right=False),
-        Column("op", "asked", 10, right=False, grow_to=17),
+        Column("op", "asked", 16, right=False),
         Column("took", "ms", 7),
         Column("outcome", "outcome", 8, right=False, grow_to=20),
         Column("words", "with", 12, right=False, grow_to=400),

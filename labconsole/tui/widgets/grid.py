@@ -46,7 +46,7 @@ class GridTable(LineTable):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "repetition(-1)", "Repetition back", show=False),
         Binding("right", "repetition(1)", "Next repetition", show=False),
-        Binding("enter", "open", "Run", id="plan-cell", tooltip="Show the run under the cursor among the runs."),
+        Binding("enter", "open", "Open", id="plan-cell", tooltip="Show the run under the cursor among the runs."),
     ]
     POINT: ClassVar[tuple[Column, ...]] = (
         Column("index", "#", 4, rank=3),

@@ -76,12 +76,7 @@ class PhaseBar(Lines):
             return [self._idle(width)]
         words = state.phase_words(now_s)
         left: list[Span] = [(" ▶ ", "accent"), (safe(words, max(20, width - 36)), "strong")]
-        right: list[Span] = []
-        if trial is not None and trial.repetitions > 1:
-            right.append((f"trial {trial.repetition} of {trial.repetitions} ", ""))
-        left_s = state.all_left_s(now_s)
-        if left_s is not None and trial is not None and trial.repetitions > 1 and width >= 100:
-            right.append((f"· about {span(left_s)} in all ", "muted"))
+        right = self._of_a_plan(width) or self._of_a_point(now_s, width)
         progress = state.phase_progress(now_s)
         room = width - _cells(left) - _cells(right) - 4
         if progress is not None and room >= 8:
@@ -89,6 +84,26 @@ class PhaseBar(Lines):
             filled = round(cells * min(1.0, progress[0] / progress[1]))
             left += [("  ", ""), ("━" * filled, "accent"), ("─" * (cells - filled), "muted")]
         return [_justified(left, right, width)]
+
+    def _of_a_plan(self, width: int) -> list[Span]:
+        campaign = self._state.campaign
+        if campaign is None or not campaign.running:
+            return []
+        done = campaign.outcome.taken + campaign.outcome.skipped
+        right: list[Span] = [(f"plan {safe(campaign.plan.name, 20)}, {done} of {campaign.plan.trials} ", "")]
+        if campaign.left_s is not None and width >= 100:
+            right.append((f"· about {span(campaign.left_s)} left ", "muted"))
+        return right
+
+    def _of_a_point(self, now_s: float, width: int) -> list[Span]:
+        state = self._state
+        trial, left_s = state.trial, state.all_left_s(now_s)
+        if trial is None or trial.repetitions == 1:
+            return []
+        right: list[Span] = [(f"trial {trial.repetition} of {trial.repetitions} ", "")]
+        if left_s is not None and width >= 100:
+            right.append((f"· about {span(left_s)} in all ", "muted"))
+        return right
 
     def _idle(self, width: int) -> list[Span]:
         last = self._state.last
