@@ -33,7 +33,7 @@ RECORD_HEADER_BYTES = 16
 MAX_FILTER_CHARACTERS = 4000
 
 _FILTER = re.compile(r"[\x20-\x7e]*\Z")
-_COUNT = re.compile(r"(\d+) packets? (captured|received by filter|dropped by kernel|dropped by interface)")
+_COUNT = re.compile(r"(?<!\d)(\d{1,20}) packets? (captured|received by filter|dropped by kernel|dropped by interface)")
 _ERRORS = (
     ("no_permission", re.compile(r"permission|not permitted", re.IGNORECASE)),
     ("no_such_interface", re.compile(r"no such device|doesn't exist|no such interface", re.IGNORECASE)),
