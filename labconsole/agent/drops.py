@@ -1,4 +1,4 @@
-"""Where the kernel says it dropped packets: softnet, IP, queueing disciplines, the driver's own counters.
+"""Where the kernel says it dropped packets: softnet, IP, firewall, queueing disciplines, the driver's own counters.
 
 Read before and after a trial and never in between: a driver may need milliseconds for its statistics. Of those only
 what tells of trouble is kept, by its name, because no two drivers agree on names; what stands at 0 is left out.
@@ -16,7 +16,7 @@ import struct
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from labconsole.agent import linux
+from labconsole.agent import filters, linux
 from labconsole.agent.complaints import complain
 from labconsole.agent.counters import NLM_F_REQUEST_DUMP, StatsSocket
 from labconsole.agent.namespaces import Namespaces
@@ -192,6 +192,7 @@ def read_namespace(interfaces: List[str]) -> Dict[str, Any]:
         there = set(names.values())
         return {
             "ip": internet(),
+            "filters": filters.read(),
             "qdiscs": [
                 [names[index], kind, counts]
                 for index, kind, counts in parse_qdiscs(opened.dump(_QDISC_REQUEST))

@@ -145,6 +145,8 @@ def _port_drops(seen: TrialSeen, place: Place, previous: Place | None) -> Iterat
         if dropped:
             yield "tx_dropped", dropped
         yield from _qdisc_drops(seen, place, ingress=False)
+        for chain, packets in _filtered(seen, place, place.interface, "egress").items():
+            yield f"nft.{chain}", packets
     if previous is not None and previous.node == place.node and previous.statistic.startswith("rx"):
         # Received and counted there, then dropped before it was handed on: the backlog, or a hook on ingress.
         dropped = growth(seen, previous.node, previous.namespace, previous.interface, "rx_dropped")
@@ -152,6 +154,8 @@ def _port_drops(seen: TrialSeen, place: Place, previous: Place | None) -> Iterat
             yield f"{previous.interface}.rx_dropped", dropped
         for name, packets in _qdisc_drops(seen, previous, ingress=True):
             yield f"{previous.interface}.{name}", packets
+        for chain, packets in _filtered(seen, previous, previous.interface, "ingress").items():
+            yield f"{previous.interface}.nft.{chain}", packets
     for name, packets in driver_growth(seen, place.node, place.namespace, place.interface).items():
         if DROP.search(name.lower()) and name not in STAT_NAMES and _direction(name) in (receiving, None):
             yield f"driver.{name}", packets
@@ -172,10 +176,32 @@ def _node_drops(seen: TrialSeen, place: Place, previous: Place | None) -> dict[s
     squeezed = _softnet(first, last)
     if squeezed:
         found["node.softnet_dropped"] = squeezed
+    for chain, packets in _filtered(seen, place, None, None).items():
+        found[f"node.nft.{chain}"] = packets
     before, after = (_namespace(reading, place.namespace).get("ip") or {} for reading in (first, last))
     for name, packets in after.items():
         if name in before and packets > before[name]:
             found[f"node.ip.{name}"] = packets - before[name]
+    return found
+
+
+def _filtered(seen: TrialSeen, place: Place, interface: str | None, hook: str | None) -> dict[str, int]:
+    """Packets that a firewall's rules counted and dropped, by table and chain; ``interface`` None: those on none."""
+    before, after = (
+        {
+            (rule["family"], rule["table"], rule["chain"], rule["handle"]): rule["packets"]
+            for rule in _namespace(_drops(readings, place.node), place.namespace).get("filters") or ()
+            if (rule["interface"], rule["hook"]) == (interface, hook)
+        }
+        for readings in (seen.begin, seen.end)
+    )
+    found: dict[str, int] = {}
+    for key, packets in after.items():
+        # A handle is never given twice while a table stands; a rule that was not there before began at nothing.
+        moved = packets - before.get(key, 0)
+        if moved > 0:
+            chain = f"{key[1]}.{key[2]}"
+            found[chain] = found.get(chain, 0) + moved
     return found
 
 

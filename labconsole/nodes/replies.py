@@ -47,6 +47,7 @@ MAX_IDLE_STATES = 100
 MAX_CAPTURED_STREAMS = 1024
 """As many as an agent counts each for itself."""
 MAX_DRIVER_STATISTICS = 512
+MAX_FILTERS = 1000
 MAX_IP_STATISTICS = 100
 MAX_OWNERS = 20
 MAX_PROCESSES = 1000
@@ -323,8 +324,20 @@ def _qdisc_row(value: Any, where: str) -> list[Any]:
 
 
 _DRIVER = mapping(printable, maybe(mapping(printable, unsigned, MAX_DRIVER_STATISTICS)), MAX_INTERFACES)
+_FILTER = fields(
+    {
+        "family": name,
+        "table": name,
+        "chain": name,
+        "handle": unsigned,
+        "interface": maybe(name),
+        "hook": maybe(name),
+        "packets": unsigned,
+    }
+)
 _DROPS = fields(
     {
+        "filters": maybe(listed(_FILTER, MAX_FILTERS)),
         "ip": maybe(mapping(printable, count, MAX_IP_STATISTICS)),
         "qdiscs": listed(_qdisc_row, MAX_INTERFACES),
         "driver": _DRIVER,

@@ -15,7 +15,7 @@ from session_support import connected
 
 from labconsole import lab
 from labconsole.engine.session import Session
-from labconsole.lab.injection import Queue, Rule, drop_by_queue, drop_share
+from labconsole.lab.injection import TABLE, Queue, Rule, drop_by_queue, drop_share
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest
 
@@ -104,14 +104,20 @@ def measured(lab_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def test_the_ledger_names_the_hop_to_the_packet(measured, case: Case):
     record, truth = measured[case]
     (stream,) = record.streams
-    hop = PLACES[case[0]][case[1:]]
+    hop, hook, interface = hop_of(case), case[4], case[3]
     lost = {each.hop: each.lost_packets for each in stream.ledger if each.lost_packets}
     assert lost == {hop: truth}
     assert (stream.loss_packets, stream.unplaced_packets) == (truth, 0)
     assert truth > 0
-    known = next(each.drops for each in stream.ledger if each.hop == hop)
-    # A queue counts what it drops, and the ledger says so; a rule of a firewall is no counter of the interface.
-    assert known.get("qdisc_tbf") == (truth if case[1] == "queue" else None)
+    # Whatever dropped counts what it drops, and the ledger says so.
+    (known,) = (each.drops for each in stream.ledger if each.hop == hop)
+    names = {"ingress": f"{interface}.nft.{TABLE}.loss", "egress": f"nft.{TABLE}.loss", "": "qdisc_tbf"}
+    assert known[names[hook]] == truth
+    assert not any(each.drops for each in stream.ledger if each.hop != hop)
+
+
+def hop_of(case: Case) -> str:
+    return PLACES[case[0]][case[1:]]
 
 
 def test_loss_inside_the_source_is_not_blamed_on_the_unit_under_test(measured):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from labconsole.agent import drops, surroundings
+from labconsole.agent import drops, filters, surroundings
 from labconsole.agent.surroundings import Belonging, Process, Surroundings, parse_cpu, parse_stat, used_between
 
 
@@ -162,3 +162,52 @@ def test_this_machine_can_be_read():
     found = drops.read_namespace(["lo", "no-such"])
     assert found["driver"] == {"lo": None} and isinstance(found["qdiscs"], list) and "InDiscards" in found["ip"]
     assert all(len(row) == 4 for row in drops.softnet())
+
+
+def nested(*parts: tuple[int, bytes]) -> bytes:
+    return b"".join(attribute(kind, data) for kind, data in parts)
+
+
+def expression(name: bytes, *parts: tuple[int, bytes]) -> tuple[int, bytes]:
+    return 1, nested((1, name + b"\0"), (2, nested(*parts)))
+
+
+def four(number: int) -> bytes:
+    return number.to_bytes(4, "big")
+
+
+DROPPING = expression(b"immediate", (1, four(0)), (2, nested((2, nested((1, four(0)))))))
+ACCEPTING = expression(b"immediate", (1, four(0)), (2, nested((2, nested((1, four(1)))))))
+COUNTING = expression(b"counter", (1, bytes(8)), (2, (7).to_bytes(8, "big")))
+NAMED = expression(b"objref", (1, four(1)), (2, b"dd\0"))
+OBJECTS = [(5, nested((1, b"t\0"), (2, b"dd\0"), (3, four(1)), (4, nested((2, (9).to_bytes(8, "big"))))))]
+CHAINS = [(5, nested((1, b"t\0"), (3, b"in\0"), (4, nested((1, four(0)), (3, b"eth1\0")))))]
+
+
+def rules(*expressions: tuple[int, bytes]) -> list[tuple[int, bytes]]:
+    return [(5, nested((1, b"t\0"), (2, b"in\0"), (3, (4).to_bytes(8, "big")), (4, nested(*expressions))))]
+
+
+@pytest.mark.parametrize(
+    ("expressions", "packets"),
+    [
+        ([COUNTING, DROPPING], 7),
+        ([NAMED, DROPPING], 9),
+        ([COUNTING, expression(b"reject")], 7),
+        ([COUNTING, ACCEPTING], None),
+        ([DROPPING, COUNTING], None),
+        ([COUNTING], None),
+        ([DROPPING], None),
+    ],
+)
+def test_only_a_rule_that_counts_and_then_drops_tells_of_drops(expressions, packets):
+    found = filters.parse_rules(rules(*expressions), CHAINS, OBJECTS)
+    assert [each["packets"] for each in found] == ([] if packets is None else [packets])
+    for each in found:
+        assert (each["family"], each["interface"], each["hook"]) == ("netdev", "eth1", "ingress")
+
+
+def test_damaged_rules_are_none():
+    (_, data), *_ = rules(COUNTING, DROPPING)
+    for size in range(len(data)):
+        assert filters.parse_rules([(5, data[:size])], CHAINS, OBJECTS) == []

@@ -18,8 +18,28 @@ DROPS = {
             "ip": {"InDiscards": 0, "OutNoRoutes": 3},
             "qdiscs": [["eth1", "tbf", {"drops": 553, "requeues": 0, "overlimits": 12}]],
             "driver": {"eth1": {"rx_no_buffer_count": 2**64 - 1}, "eth5": None},
+            "filters": [
+                {
+                    "family": "netdev",
+                    "table": "t",
+                    "chain": "c",
+                    "handle": 3,
+                    "interface": "eth1",
+                    "hook": "ingress",
+                    "packets": 130,
+                },
+                {
+                    "family": "ip",
+                    "table": "t",
+                    "chain": "f",
+                    "handle": 2,
+                    "interface": None,
+                    "hook": None,
+                    "packets": 5,
+                },
+            ],
         },
-        "guest": {"ip": None, "qdiscs": [], "driver": {}},
+        "guest": {"ip": None, "qdiscs": [], "driver": {}, "filters": None},
     },
 }
 SURROUNDINGS = {
@@ -75,6 +95,8 @@ def bent(ok: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any
         ("drops.read", DROPS, (*N, "qdiscs", 0, 2, "drops"), None),
         ("drops.read", DROPS, (*N, "driver", "eth1"), {"x": 2**64}),
         ("drops.read", DROPS, (*N, "driver", "eth1"), {str(k): 1 for k in range(600)}),
+        ("drops.read", DROPS, (*N, "filters", 0, "packets"), -1),
+        ("drops.read", DROPS, (*N, "filters", 0), {}),
         ("surroundings", SURROUNDINGS, ("logins", 0, "user"), "x" * 300),
         ("surroundings", SURROUNDINGS, ("load",), [1, 2, 3, 4]),
         ("surroundings", SURROUNDINGS, ("guests",), [{"name": "x", "pid": 1}] * 300),

@@ -337,6 +337,25 @@ def test_counters_of_a_whole_node_speak_only_where_the_stream_lost_something(inv
     assert drops(record(inventory, seen)) == {}
 
 
+def rule(chain: str, packets: int, *, interface: str | None = None, hook: str | None = None) -> dict:
+    return {
+        "family": "netdev", "table": "fw", "chain": chain, "handle": 4, "interface": interface, "hook": hook,
+        "packets": packets,
+    }  # fmt: skip
+
+
+def test_a_firewall_that_counts_what_it_drops_explains_the_loss(inventory):
+    seen = undisturbed(inventory, uut_out=SENT - 100)
+    seen.begin["uut"].drops["namespaces"][""]["filters"] = [rule("in", 5, interface="eth1", hook="ingress")]
+    seen.end["uut"].drops["namespaces"][""]["filters"] = [
+        rule("in", 45, interface="eth1", hook="ingress"), rule("out", 35, interface="eth5", hook="egress"),
+        rule("forward", 25), rule("elsewhere", 9, interface="eth9", hook="ingress"),
+    ]  # fmt: skip
+    assert drops(record(inventory, seen)) == {
+        "uut_out": {"nft.fw.out": 35, "eth1.nft.fw.in": 40, "node.nft.fw.forward": 25}
+    }
+
+
 def test_a_replaced_queue_or_another_number_of_processors_is_no_count(inventory):
     seen = undisturbed(inventory, uut_out=SENT - 100)
     seen.end["uut"].drops["namespaces"][""]["qdiscs"][1] = ["eth5", "tbf", {"drops": 0, "requeues": 0, "overlimits": 0}]

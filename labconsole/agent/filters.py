@@ -1,0 +1,153 @@
+"""Rules of nftables that count and drop: the only way in which a firewall tells of a packet that is gone.
+
+Read by netlink: ``nft -j list ruleset`` would be a program to start and, with many rules, megabytes of text. Rules that
+iptables writes through nftables are such rules too. A rule that drops without counting tells nothing.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+NETLINK_NETFILTER = 12
+SUBSYSTEM = 10 << 8
+GET_CHAIN, GET_RULE, GET_OBJECT = SUBSYSTEM | 4, SUBSYSTEM | 7, SUBSYSTEM | 19
+REQUEST_DUMP = 0x301
+DONE, ERROR = 3, 2
+TIMEOUT_S = 2.0
+MAX_RULES = 1000
+"""Kept, of those that drop and count."""
+
+FAMILIES = {1: "inet", 2: "ip", 5: "netdev", 7: "bridge", 10: "ip6"}
+HOOKS = {0: "ingress", 1: "egress"}
+"""Of the family netdev, the only one whose hooks belong to an interface."""
+COUNTER_OBJECT = 1
+VERDICT_REGISTER, DROP = 0, 0
+
+_HEADER = struct.Struct("=IHHII")
+_ATTRIBUTE = struct.Struct("=HH")
+
+Attributes = List[Tuple[int, bytes]]
+
+
+def attributes(data: bytes) -> Iterator[Tuple[int, bytes]]:
+    """(type, content) of each attribute; ends at the first that does not fit."""
+    at = 0
+    while at + 4 <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, at)
+        if length < 4 or at + length > len(data):
+            return
+        yield kind & 0x3FFF, data[at + 4 : at + length]
+        at += (length + 3) & ~3
+
+
+def _number(data: Optional[bytes]) -> Optional[int]:
+    return int.from_bytes(data, "big") if data is not None and len(data) in (4, 8) else None
+
+
+def _text(data: Optional[bytes]) -> str:
+    return (data or b"").rstrip(b"\0").decode("utf-8", "replace")
+
+
+def dump(opened: socket.socket, request: int) -> List[Tuple[int, bytes]]:
+    """(family, attributes) of every message of the kernel's answer. Raises OSError."""
+    opened.send(_HEADER.pack(20, request, REQUEST_DUMP, 1, 0) + bytes(4))
+    found: List[Tuple[int, bytes]] = []
+    while True:
+        part = opened.recv(1 << 17)
+        at = 0
+        while at + 16 <= len(part):
+            length, kind = _HEADER.unpack_from(part, at)[:2]
+            if length < 16:
+                return found
+            if kind == ERROR:
+                number = -struct.unpack_from("=i", part, at + 16)[0]
+                raise OSError(number, "the kernel refused to list rules")
+            if kind == DONE:
+                return found
+            found.append((part[at + 16], part[at + 20 : at + length]))
+            at += (length + 3) & ~3
+
+
+def parse_hooks(chains: List[Tuple[int, bytes]]) -> Dict[Tuple[int, str, str], Tuple[str, str]]:
+    """(family, table, chain) to (device, hook) of the chains that hang on one interface."""
+    found = {}
+    for family, data in chains:
+        fields = dict(attributes(data))
+        hook = dict(attributes(fields.get(4, b"")))
+        place = HOOKS.get(_number(hook.get(1)) or 0)
+        if FAMILIES.get(family) == "netdev" and 3 in hook and place is not None:
+            found[(family, _text(fields.get(1)), _text(fields.get(3)))] = (_text(hook[3]), place)
+    return found
+
+
+def parse_counters(objects: List[Tuple[int, bytes]]) -> Dict[Tuple[int, str, str], int]:
+    """(family, table, name) to packets of the named counters."""
+    found = {}
+    for family, data in objects:
+        fields = dict(attributes(data))
+        packets = _number(dict(attributes(fields.get(4, b""))).get(2))
+        if _number(fields.get(3)) == COUNTER_OBJECT and packets is not None:
+            found[(family, _text(fields.get(1)), _text(fields.get(2)))] = packets
+    return found
+
+
+def _dropped(family: int, table: str, rule: bytes, named: Dict[Tuple[int, str, str], int]) -> Optional[int]:
+    """Packets that a rule has counted and then dropped; None for a rule that does not do both, in this order."""
+    packets: Optional[int] = None
+    for _, element in attributes(rule):
+        fields = dict(attributes(element))
+        name, data = _text(fields.get(1)), dict(attributes(fields.get(2, b"")))
+        if name == "counter":
+            packets = _number(data.get(2))
+        elif name == "objref" and _number(data.get(1)) == COUNTER_OBJECT:
+            packets = named.get((family, table, _text(data.get(2))))
+        elif name == "reject":
+            return packets
+        elif name == "immediate" and _number(data.get(1)) == VERDICT_REGISTER:
+            verdict = dict(attributes(dict(attributes(data.get(2, b""))).get(2, b"")))
+            return packets if _number(verdict.get(1)) == DROP else None
+    return None
+
+
+def parse_rules(
+    rules: List[Tuple[int, bytes]], chains: List[Tuple[int, bytes]], objects: List[Tuple[int, bytes]]
+) -> List[Dict[str, Any]]:
+    """The rules that drop and count, each with the interface and hook that it hangs on, if it does on one."""
+    hooks, named = parse_hooks(chains), parse_counters(objects)
+    found: List[Dict[str, Any]] = []
+    for family, data in rules:
+        fields = dict(attributes(data))
+        table, chain = _text(fields.get(1)), _text(fields.get(2))
+        packets = _dropped(family, table, fields.get(4, b""), named)
+        handle = _number(fields.get(3))
+        if packets is None or handle is None or len(found) >= MAX_RULES:
+            continue
+        device, hook = hooks.get((family, table, chain), (None, None))
+        found.append(
+            {
+                "family": FAMILIES.get(family, str(family)),
+                "table": table,
+                "chain": chain,
+                "handle": handle,
+                "interface": device,
+                "hook": hook,
+                "packets": packets,
+            }
+        )
+    return found
+
+
+def read() -> Optional[List[Dict[str, Any]]]:
+    """Of the calling thread's namespace. None where the kernel has no nftables or we may not ask."""
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER) as opened:
+            opened.settimeout(TIMEOUT_S)
+            opened.bind((0, 0))
+            rules = dump(opened, GET_RULE)
+            if not rules:
+                return []
+            return parse_rules(rules, dump(opened, GET_CHAIN), dump(opened, GET_OBJECT))
+    except OSError:
+        return None
