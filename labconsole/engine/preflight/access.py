@@ -9,6 +9,9 @@ from labconsole.errors import AgentError
 SLOW_S = 0.05
 """A round trip from which on starting sources together and following them live suffers."""
 
+LEASE_S = 30.0
+"""How long a check holds a testbed, as it tells who waits."""
+
 NEEDED = {"source": ("net_admin", "net_raw"), "uut": ("net_admin",), "sink": ("net_raw",)}
 """Capabilities without which a node cannot do its part."""
 
@@ -111,10 +114,11 @@ async def lease(bench: Bench, node: str) -> Finding:
     """Nobody else measures here now. Held from here to the end of the check."""
     if bench.session.read_only:
         return skipped("this console only watches, so checks that send frames are left out")
+    args = {"owner": bench.session.operator, "purpose": "a check", "left_s": LEASE_S}
     try:
-        await bench.link(node).request("lease.take", {"owner": bench.session.operator, "purpose": "a check"})
+        await bench.link(node).request("lease.take", args)
     except AgentError as exc:
-        if exc.code != "lease_held":
+        if exc.code not in ("lease_held", "lease_stuck", "lease_lost"):
             raise
         return failed(
             exc.message,

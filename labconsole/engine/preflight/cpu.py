@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from labconsole.engine.preflight.bench import Bench, Check
 from labconsole.engine.preflight.result import Finding, failed, passed, skipped, warned
 
+_CPUS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 DEEP_IDLE_US = 200
 """An idle state that takes longer to leave delays the first frames after a pause."""
 
@@ -134,10 +137,10 @@ def cpu_list(text: str | None) -> set[int] | None:
     """``"0-3,8"`` to {0, 1, 2, 3, 8}; None for what is no list of processors."""
     found: set[int] = set()
     for part in (text or "").split(","):
-        first, _, last = part.partition("-")
-        if not first.isascii() or not first.isdigit() or (last and not (last.isascii() and last.isdigit())):
+        match = _CPUS.fullmatch(part)
+        if match is None:
             return None
-        low, high = int(first), int(last or first)
+        low, high = int(match[1]), int(match[2] or match[1])
         if high - low > 65536:
             return None
         found.update(range(low, high + 1))

@@ -1,0 +1,207 @@
+"""What checks conclude from what nodes say, how it is printed, and that docs/check.md knows every check."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labconsole.agent.wire import WireError
+from labconsole.check_command import report_lines
+from labconsole.engine.preflight import CheckResult, CheckStatus, catalogue
+from labconsole.engine.preflight.bench import alike
+from labconsole.engine.preflight.cpu import cpu_list
+from labconsole.engine.preflight.nics import slot_bps
+from labconsole.engine.preflight.runner import FLOW
+from labconsole.engine.preflight.uut import read_rules
+from labconsole.nodes.replies import check_reply
+
+DOCS = Path(__file__).parents[2] / "docs" / "check.md"
+
+INTERFACE = {
+    "driver": "ixgbe", "driver_version": "6.1", "firmware": "0x800004cf", "mac": "a0:36:9f:00:00:01", "mtu": 1500,
+    "up": True, "carrier_changes": 2, "queue_length": 1000, "qdisc": "mq", "speed_mbps": 10000, "duplex": "full",
+    "autoneg": True, "pause": {"autoneg": False, "rx": True, "tx": True},
+    "offloads": {"rx_checksum": True, "gro": True, "lro": None},
+    "rings": {"rx": 512, "tx": 512, "rx_max": 4096, "tx_max": 4096},
+    "coalesce": {"rx_usecs": 1, "rx_frames": 0, "tx_usecs": 0, "tx_frames": 0, "adaptive_rx": 1, "adaptive_tx": 0},
+    "queues": {"rx": 0, "tx": 0, "combined": 8},
+    "bus": {
+        "address": "0000:03:00.0", "kind": "pci", "link_speed": "5.0 GT/s PCIe", "link_width": 8, "numa_node": -1,
+    },
+    "irqs": {"41": "0-7", "42": None}, "sysctls": {"forwarding": "0", "rp_filter": "1"},
+}  # fmt: skip
+UNKNOWN = {
+    **dict.fromkeys(INTERFACE), "up": False, "offloads": {}, "irqs": {}, "sysctls": {},
+}  # fmt: skip
+SETTINGS = {
+    "interfaces": {"eth1": INTERFACE, "eth2": UNKNOWN}, "governors": {"performance": 8}, "turbo": None,
+    "idle_states": [{"name": "C6", "exit_latency_us": 133, "disabled": False}], "irqbalance": False,
+    "isolated_cpus": "2-7", "online_cpus": "0-7", "smt": "off", "sysctls": {"net/ipv4/ip_forward": "0", "x": None},
+}  # fmt: skip
+SURVEY = {
+    "clock": {"synchronised": True, "offset_ns": -1234, "max_error_us": 2000, "estimated_error_us": 10},
+    "conntrack": {"entries": None, "limit": None},
+    "disk": {"directory": "/var/tmp", "error": None, "free_bytes": 5, "total_bytes": 9},
+    "heat": {"throttled": 0, "hottest_millidegrees": 54000},
+    "icmp": {"sent_unreachable": 0, "sent_redirects": None}, "iptables": ["filter"],
+    "leftovers": [{"kind": "link", "name": "lcb1"}], "load": [0.5, 1.0, 2],
+    "management": {"address": "10.0.0.2", "interface": "eth0", "addresses": {"eth0": ["10.0.0.2"]}},
+    "memory": {"total_bytes": 9, "available_bytes": None}, "namespaces": ["a"], "pktgen_devices": ["eth1@lc17-0"],
+    "processes": [
+        {"pid": 7, "kind": "sniffer", "name": "tcpdump", "command": "tcpdump -i eth1", "same_network": None},
+    ],
+    "tools": {"nft": "/usr/sbin/nft", "virsh": None}, "watchdog": {"armed": True, "heard_before_s": 0.1},
+}  # fmt: skip
+HEARD = {
+    "heard": [
+        {"interface": "eth1", "source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_sink_port": 41000, "packets": 5}
+    ]
+}
+
+
+def checked(op: str, ok: Any) -> Any:
+    message = {"id": 1, "ok": copy.deepcopy(ok)}
+    check_reply(op, message)
+    return message["ok"]
+
+
+@pytest.mark.parametrize(
+    ("op", "ok"),
+    [("settings", SETTINGS), ("survey", SURVEY), ("listen.stop", HEARD), ("clean", {"removed": ["removed lcb1"]})],
+)
+def test_what_a_node_says_of_itself_passes_as_it_is(op: str, ok: dict[str, Any]) -> None:
+    assert checked(op, ok) == ok
+    for key in ok:
+        with pytest.raises(WireError, match=f"^{op}: .* has no {key}$"):
+            checked(op, {name: value for name, value in ok.items() if name != key})
+
+
+@pytest.mark.parametrize(
+    ("op", "ok", "path", "value"),
+    [
+        ("settings", SETTINGS, ("interfaces", "eth1", "up"), 1),
+        ("settings", SETTINGS, ("interfaces", "eth1", "irqs", "x"), "0"),
+        ("settings", SETTINGS, ("interfaces", "eth1", "rings", "rx"), -1),
+        ("settings", SETTINGS, ("interfaces", "a\x1bb"), INTERFACE),
+        ("settings", SETTINGS, ("governors", "performance"), True),
+        ("survey", SURVEY, ("disk", "free_bytes"), -5),
+        ("survey", SURVEY, ("load",), [0.1, float("nan"), 1.0]),
+        ("survey", SURVEY, ("processes", 0, "pid"), "7"),
+        ("survey", SURVEY, ("leftovers",), [{"kind": "link", "name": "x"}] * 1000),
+        ("listen.stop", HEARD, ("heard", 0, "udp_sink_port"), 70000),
+    ],
+)
+def test_what_is_not_as_described_is_refused(op: str, ok: dict[str, Any], path: tuple[Any, ...], value: Any) -> None:
+    changed = copy.deepcopy(ok)
+    place: Any = changed
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(WireError, match=f"^{op}: "):
+        checked(op, changed)
+
+
+def ruleset(*entries: dict[str, Any]) -> str:
+    return json.dumps({"nftables": [{"metainfo": {"version": "1.0.6"}}, *entries]})
+
+
+def chain(hook: str | None, table: str = "filter", **more: Any) -> dict[str, Any]:
+    hooked = {} if hook is None else {"type": "filter", "hook": hook, "prio": 0}
+    return {"chain": {"family": "ip", "table": table, "name": "c", **hooked, **more}}
+
+
+def rule(*expressions: Any, table: str = "filter") -> dict[str, Any]:
+    return {"rule": {"family": "ip", "table": table, "chain": "c", "handle": 4, "expr": list(expressions)}}
+
+
+def test_rules_that_a_forwarded_frame_meets_are_told_from_those_it_does_not() -> None:
+    assert read_rules(ruleset()).count == 0
+    own = read_rules(ruleset(chain("input", policy="drop"), rule({"drop": None})))
+    assert (own.count, own.stopping) == (0, [])
+    passing = read_rules(ruleset(chain("forward", policy="accept"), rule({"counter": {}}, {"accept": None})))
+    assert (passing.count, passing.stopping, passing.tables) == (1, [], {"ip filter"})
+    stopping = read_rules(ruleset(chain("forward", policy="drop"), chain(None), rule({"match": {}}, {"drop": None})))
+    assert stopping.stopping == ["chain ip filter c has policy drop", "rule 4 of ip filter c has drop"]
+    assert read_rules(ruleset(chain("forward"), rule({"drop": None}, table="other"))).count == 0
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
+def test_whatever_nft_says_is_rules_or_not_known(said: Any) -> None:
+    for text in (json.dumps(said), json.dumps({"nftables": said}), json.dumps({"nftables": [{"rule": said}]})):
+        read_rules(text)
+    assert read_rules(str(said)) is None or isinstance(said, dict)
+
+
+def test_lists_of_processors_are_read_as_the_kernel_writes_them() -> None:
+    assert cpu_list("0-3,8") == {0, 1, 2, 3, 8}
+    assert cpu_list("5") == {5}
+    for text in (None, "", "a", "1-", "-1", "0-9999999999", "1,,2", "²"):
+        assert cpu_list(text) is None
+
+
+def test_a_slot_carries_what_its_line_code_leaves() -> None:
+    assert slot_bps("2.5 GT/s PCIe", 1) == pytest.approx(2e9)
+    assert slot_bps("8.0 GT/s PCIe", 4) == pytest.approx(31.5e9, rel=0.001)
+    assert slot_bps("Unknown", 4) is None
+    assert slot_bps(None, 1) is None
+
+
+def test_ports_that_say_the_same_are_said_together() -> None:
+    assert alike({"eth2": "up", "eth1": "up", "eth3": "down"}) == "eth1, eth2 up; eth3 down"
+
+
+def result(**changes: Any) -> CheckResult:
+    given = {
+        "id": "nic.up", "node": "src1", "title": "links up", "status": CheckStatus.PASS, "evidence": "eth1 up",
+    }  # fmt: skip
+    return CheckResult(**{**given, **changes})
+
+
+def test_people_see_glyph_word_evidence_and_below_it_what_to_do() -> None:
+    results = [
+        result(),
+        result(title="a longer title", status=CheckStatus.FAIL, evidence="eth1 down", hint="set it up"),
+        result(node=None, status=CheckStatus.SKIPPED, evidence="no plan"),
+    ]
+    assert report_lines(results, ["src1"]) == [
+        "src1: 1 pass, 1 fail",
+        "  ✓ pass    links up        eth1 up",
+        "  ✗ fail    a longer title  eth1 down",
+        "                            → set it up",
+        "",
+        "testbed: 1 skipped",
+        "  - skipped links up        no plan",
+    ]
+    brief = report_lines(results, ["src1"], brief=True, ascii_only=True)
+    assert brief[1] == "  x fail    a longer title  eth1 down"
+    assert not any("pass  " in line for line in brief)
+
+
+def test_long_words_are_folded_under_themselves_and_colour_is_never_alone() -> None:
+    lines = report_lines([result(evidence="word " * 30)], ["src1"], width=60, colour=True)
+    assert "\x1b[32m✓ pass   \x1b[0m" in lines[1]
+    assert all(len(re.sub(r"\x1b\[[\d;]*m", "", line)) <= 60 for line in lines)
+    assert all(line.startswith(" " * 22) for line in lines[2:])
+
+
+def test_every_check_is_in_the_documentation() -> None:
+    text = DOCS.read_text()
+    missing = [name for name in catalogue() if f"`{name}`" not in text and name != FLOW]
+    assert missing == []
+    assert "`flow.PLATFORM`" in text
+
+
+def test_documentation_names_no_check_that_there_is_not() -> None:
+    named = set(re.findall(r"`((?:ssh|nic|clock|cpu|quiet|tools|capacity|cable|uut|plan)\.[a-z_]+)`", DOCS.read_text()))
+    assert named <= set(catalogue())
