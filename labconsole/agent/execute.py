@@ -7,20 +7,11 @@ import subprocess
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from labconsole.agent import children
-from labconsole.agent.wire import WireError
+from labconsole.agent.wire import WireError, encodable
 
 OUTPUT_BYTES = 1024 * 1024
 AFTER_EXIT_S = 0.5
 """How long a program's own children may go on writing to its output after it has ended."""
-
-
-def encodable(text: str) -> bool:
-    """Whether the text has no half of a surrogate pair, but for those that stand for bytes."""
-    try:
-        text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 async def _collect(stream: asyncio.StreamReader) -> Tuple[bytes, bool]:

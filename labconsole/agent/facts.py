@@ -41,7 +41,7 @@ def operating_system() -> Optional[str]:
 
 
 def memory_bytes() -> Optional[int]:
-    kib = _first_match(r"^MemTotal:\s+(\d+) kB", _text("/proc/meminfo"))
+    kib = _first_match(r"^MemTotal:\s+(\d{1,15}) kB", _text("/proc/meminfo"))
     return int(kib) * 1024 if kib else None
 
 
@@ -123,7 +123,7 @@ async def read() -> Dict[str, Any]:
     uname = os.uname()
     cpuinfo = _text("/proc/cpuinfo")
     version, loadable = pktgen()
-    uptime = _text("/proc/uptime")
+    uptime = _first_match(r"\A(\d{1,12}(?:\.\d{1,9})?)\s", _text("/proc/uptime"))
     return {
         "hostname": uname.nodename,
         "kernel": uname.release,
@@ -146,7 +146,7 @@ async def read() -> Dict[str, Any]:
         "capabilities": capabilities(),
         "euid": os.geteuid(),
         "clocksource": _text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        "uptime_s": float(uptime.split()[0]) if uptime else None,
+        "uptime_s": float(uptime) if uptime else None,
         # One kernel, one clock: by this two nodes are known to share it.
         "boot_id": _text("/proc/sys/kernel/random/boot_id"),
         "network_namespace": os.stat("/proc/self/ns/net").st_ino,

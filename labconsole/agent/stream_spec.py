@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, List, Optional, Tuple
 
 from labconsole.agent import frames
-from labconsole.agent.wire import WireError, field
+from labconsole.agent.wire import WireError, encodable, field
 
 GENERATORS = ("auto", "pktgen", "afpacket")
 MAX_DURATION_S = 7 * 86400.0
@@ -80,7 +80,7 @@ class StreamSpec:
     def _check(self) -> None:
         if not self.stream:
             raise WireError("bad_request", "a stream has an empty name")
-        if not 1 <= len(self.interface.encode()) <= 15 or set(self.interface) & set("/@ \t\r\n\0"):
+        if not 1 <= len(self.interface.encode("utf-8", "replace")) <= 15 or set(self.interface) & set("/@ \t\r\n\0") or not encodable(self.interface):
             self._refuse("interface", self.interface, "an interface name of 1 to 15 byte")
         if self.generator not in GENERATORS:
             self._refuse("generator", self.generator, " or ".join(GENERATORS))

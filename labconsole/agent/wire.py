@@ -93,6 +93,15 @@ def decode(line: bytes) -> dict[str, Any]:
     return message
 
 
+def encodable(text: str) -> bool:
+    """Whether the text has no half of a surrogate pair, but for those that stand for bytes."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 MAX_FLOAT = 1e300
 
 
