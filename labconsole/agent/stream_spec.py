@@ -80,7 +80,11 @@ class StreamSpec:
     def _check(self) -> None:
         if not self.stream:
             raise WireError("bad_request", "a stream has an empty name")
-        if not 1 <= len(self.interface.encode("utf-8", "replace")) <= 15 or set(self.interface) & set("/@ \t\r\n\0") or not encodable(self.interface):
+        if (
+            not 1 <= len(self.interface.encode("utf-8", "replace")) <= 15
+            or set(self.interface) & set("/@ \t\r\n\0")
+            or not encodable(self.interface)
+        ):
             self._refuse("interface", self.interface, "an interface name of 1 to 15 byte")
         if self.generator not in GENERATORS:
             self._refuse("generator", self.generator, " or ".join(GENERATORS))
