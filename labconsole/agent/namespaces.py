@@ -1,7 +1,8 @@
 """Network namespaces that the agent makes for guests, each held by a child process and by nothing else.
 
 No name in /run/netns and no bind mount: when the holder dies, and it dies with the agent, the kernel takes the
-namespace and all that is in it away.
+namespace and all that is in it away. The agent hears of a holder's death by the end of a pipe, and lets its own
+descriptors go: a guest that was killed is gone, and does not forward as if nothing had been.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from labconsole.agent import children, linux, wire
 
@@ -17,10 +18,10 @@ READY_TIMEOUT_S = 5.0
 
 
 class Holder:
-    """One namespace: its holding process and open descriptors of its network and mount namespace."""
+    """One namespace: its holding process, open descriptors of its network and mount namespace, the pipe of its life."""
 
-    def __init__(self, pid: int, private_mounts: bool) -> None:
-        self.pid = pid
+    def __init__(self, pid: int, private_mounts: bool, life: int) -> None:
+        self.pid, self.life = pid, life
         self.network = os.open("/proc/%d/ns/net" % pid, os.O_RDONLY | os.O_CLOEXEC)
         self.mounts: Optional[int] = None
         if private_mounts:
@@ -28,6 +29,8 @@ class Holder:
 
     def close(self) -> None:
         """End the holder and wait for it, so that the namespace is free to go when this returns."""
+        asyncio.get_running_loop().remove_reader(self.life)
+        os.close(self.life)
         os.close(self.network)
         if self.mounts is not None:
             os.close(self.mounts)
@@ -39,10 +42,14 @@ class Holder:
 
 
 class Namespaces:
-    """The namespaces made so far, by name; "" is the one that the agent runs in."""
+    """The namespaces made so far, by name; "" is the one that the agent runs in.
 
-    def __init__(self) -> None:
+    ``on_death`` is called with the name of one whose holder was killed, when it is gone.
+    """
+
+    def __init__(self, on_death: Callable[[str], None]) -> None:
         self._held: Dict[str, Holder] = {}
+        self._on_death = on_death
 
     def __contains__(self, name: str) -> bool:
         return name == "" or name in self._held
@@ -97,14 +104,19 @@ class Namespaces:
             word = b"no answer in %g s" % READY_TIMEOUT_S
         finally:
             loop.remove_reader(reading)
-            os.close(reading)
         if word not in (b"net", b"net+mnt"):
+            os.close(reading)
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             reason = word.decode("ascii", "replace") or "its process ended"
             raise wire.WireError("no_namespace", "cannot make the namespace %s: %s" % (name, reason))
-        self._held[name] = Holder(pid, word == b"net+mnt")
+        self._held[name] = Holder(pid, word == b"net+mnt", reading)
+        loop.add_reader(reading, self._died, name)
         return {"kind": "namespace", "name": name}
+
+    def _died(self, name: str) -> None:
+        self.remove(name)
+        self._on_death(name)
 
     def remove(self, name: str) -> None:
         holder = self._held.pop(name, None)
@@ -128,6 +140,5 @@ def _hold(writing: int) -> None:
     except OSError:
         word = b"net"
     os.write(writing, word)
-    os.close(writing)
     while True:
         signal.pause()

@@ -66,7 +66,7 @@ class Agent:
         self._journal = journal
         self._outlet = Outlet(1, self._end)
         self._outlet.send(hello())
-        self._namespaces = Namespaces()
+        self._namespaces = Namespaces(self._namespace_died)
         self._tuner = Tuner(journal, self._namespaces, self._namespaces_changed)
         self._counters = Counters(self._namespaces, self._outlet, self.notice)
         self._links = Links(self._namespaces, self._links_changed)
@@ -364,6 +364,10 @@ class Agent:
     def _namespaces_changed(self, leaving: Optional[str]) -> None:
         self._counters.follow_namespaces(leaving)
         self._links.follow_namespaces(leaving)
+
+    def _namespace_died(self, name: str) -> None:
+        self._namespaces_changed(name)
+        self.notice("namespace_gone", "the guest in namespace %s is gone: its process was killed" % name)
 
     def _links_changed(self, links: List[Dict[str, Any]]) -> None:
         if self._quiet or self._others_window:

@@ -429,6 +429,9 @@ class Session(Generic[StoreT]):
             envelope=envelope,
         )
         live.settle(record)
+        if record.verdict.status == "invalid":
+            # Whatever made it so may have broken the platform: the next one begins with one that is set up anew.
+            await self._platform.restore()
         if keep:
             await self._save(record, live)
         else:
