@@ -54,7 +54,11 @@ def _stream_lines(stream: StreamEnvelope, point: EnvelopePoint) -> Iterator[str]
         yield f"    rate       {asked}: offered {offered}, arrived {arrived} off the intended {_pps(rate.intended_pps)}"
     yield f"    counters   {_bounds(stream.counters)}"
     yield f"    capture    {_bounds(stream.capture)}"
+    flat_out = False
     for spacing in stream.spacing:
+        if spacing.target_bps == "max" and flat_out:
+            continue  # the second trial at max is in the JSON
+        flat_out |= spacing.target_bps == "max"
         yield f"    spacing    {_spacing(spacing)}"
 
 
@@ -69,18 +73,20 @@ def _bounds(bounds: Bounds) -> str:
 
 
 def _spacing(spacing: Spacing) -> str:
+    """One line: the verdict, the usual and the worst gaps, and by how much the rate rises over short windows."""
     gap = spacing.gap_ns
-    target = spacing.target_bps if spacing.target_bps == "max" else format_rate_bps(spacing.target_bps)
-    gaps = (
-        f"gaps (µs) min {gap.min / 1e3:.2f}, p50 {gap.p50 / 1e3:.2f}, p99 {gap.p99 / 1e3:.2f}, max {gap.max / 1e3:.1f}"
-    )
-    peaks = ", ".join(
-        f"{window} ms {'?' if peak is None else format_count(round(peak))}" for window, peak in spacing.peak_pps.items()
-    )
     word: str = spacing.verdict or "flat out"
     if spacing.verdict == "microbursts":
         word = f"microbursts up to {spacing.burst_packets} packets"
-    return f"{target}: {word}; {gaps}; peak packets/s over {peaks}"
+    target = spacing.target_bps if spacing.target_bps == "max" else format_rate_bps(spacing.target_bps)
+    usual_pps = 1e9 / (spacing.intended_gap_ns or gap.mean) if spacing.intended_gap_ns or gap.mean else None
+    peaks = [
+        f"{peak / usual_pps * 100 - 100:+.0f} % in {window} ms"
+        for window, peak in spacing.peak_pps.items()
+        if peak is not None and usual_pps
+    ]
+    gaps = f"gaps p50 {gap.p50 / 1e3:.3g}, p99 {gap.p99 / 1e3:.3g}, max {gap.max / 1e3:.0f} µs"
+    return f"{target}: {word}; {gaps}" + (f"; peaks {', '.join(peaks)}" if peaks else "")
 
 
 def _error(ratio: float | None) -> str:
