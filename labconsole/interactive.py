@@ -34,8 +34,17 @@ def demo(args: argparse.Namespace) -> int:
 
 
 def _open(hosts: Path, store_url: str | None, *, read_only: bool = False) -> int:
-    from labconsole.testbed import load_testbed, open_session
+    from labconsole.model.inventory import load_inventory
     from labconsole.tui.app import run_console
+    from labconsole.tui.session import SessionLike
 
-    inventory, store = load_testbed(hosts, store_url)
-    return run_console(lambda: open_session(inventory, store, read_only=read_only))
+    inventory = load_inventory(hosts)
+
+    def session() -> SessionLike:
+        # Called once the first frame is on screen: the engine and the database take longer to import than to use.
+        from labconsole.store import open_store
+        from labconsole.testbed import open_session
+
+        return open_session(inventory, open_store(store_url), read_only=read_only)
+
+    return run_console(session)
