@@ -26,6 +26,7 @@ X_FACTORS = ("sources", "size")
 
 LINES_BY: dict[str, tuple[Factor, ...]] = {
     "platform, size": ("platform", "size"),
+    "platform, sources": ("platform", "sources"),
     "platform": ("platform",),
     "size": ("size",),
     "sources": ("sources",),
@@ -202,9 +203,8 @@ class CurveData:
     def _pooled(self, spec: CurveSpec, x: X) -> dict[str, tuple[str, ...]]:
         """Factors that neither make the lines nor are drawn over, and that are not the same everywhere."""
         found: dict[str, tuple[str, ...]] = {}
-        over_rate = x not in X_FACTORS
         for name, of in _FACTORS.items():
-            if name in spec.lines_by or name == x or (name == "sources" and over_rate):
+            if name in spec.lines_by or name == x:
                 continue
             values = sorted({of(design) for design in self._points})
             if len(values) > 1:

@@ -1,14 +1,16 @@
-"""The one module that knows plotext: offered and measured over time, with axes, as plain lines of text.
+"""The one module that knows plotext: rates over time and curves with error bars, with axes, as plain lines of text.
 
 plotext keeps one global figure, so this runs on the event loop's thread only. It is imported at the first chart, since
 importing it costs 0.12 s. Colourless output is asked for and coloured by glyph afterwards: parsing plotext's escapes
-costs three times the drawing. The series differ by glyph, so the chart reads without colour.
+costs three times the drawing. The series differ by glyph, so the chart reads without colour. Curves that cross cannot
+be told apart by glyph in between their points: there the colour that plotext was given is read back as a number.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from labconsole.tui.text import count
@@ -94,3 +96,114 @@ def draw_rates(series: RateSeries, width: int, height: int, *, span_s: float | N
     drawn: str = figure.build().string(colorless=True)
     lines = drawn.splitlines()[:height]
     return lines + [""] * (height - len(lines))
+
+
+MARKERS = "●▲■◆○△□◇★✚"
+"""One per curve, told apart without colour; after ten curves letters follow."""
+
+_IDEAL = -1
+_FIRST_COLOUR = 16
+"""Curve n is drawn in colour n + 16 of the 256: never seen, only read back."""
+_SGR = re.compile("\x1b\\[([0-9;]*)m")
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePointMark:
+    """A point with the interval of its mean, None where there is none."""
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveAxes:
+    """``x_ticks``: where x is a factor, its values. ``ideal``: draw the line on which y is x."""
+
+    x_ticks: Sequence[float] = ()
+    x_words: Callable[[float], str] = str
+    y_words: Callable[[float], str] = str
+    ideal: bool = False
+
+
+CurveRow = list[tuple[str, int | None]]
+"""A line of text in parts, each with the number of its curve or None for axes and blanks."""
+
+
+def marker(index: int) -> str:
+    """The glyph of a curve's points."""
+    return MARKERS[index] if index < len(MARKERS) else chr(ord("a") + (index - len(MARKERS)) % 26)
+
+
+def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, width: int, height: int) -> list[CurveRow]:
+    """Exactly ``height`` lines of at most ``width`` cells, both axes from zero unless x is a factor."""
+    points = [point for curve in curves for point in curve]
+    if not points or width < 20 or height < 5:
+        return [[] for _ in range(height)]
+    import plotext
+
+    plotext.terminal.limit(False, False)
+    figure = plotext.figure
+    figure.clear.all()
+    figure.plot_size(width, height)
+    figure.theme("colorless")
+    top, y_steps = _scale(max(max(p.y, p.high or p.y) for p in points))
+    bottom = min(0.0, *(min(p.y, p.low if p.low is not None else p.y) for p in points))
+    left, right, x_ticks = _x_axis(points, axes, width)
+
+    def draw(xs: list[float], ys: list[float], glyph: str, number: int, *, joined: bool) -> None:
+        signal = figure.signal(xs, ys, marker=plotext.marker(glyph, _FIRST_COLOUR + number))
+        figure.draw(signal.lines(True) if joined and len(xs) > 1 else signal)
+
+    if axes.ideal:
+        end = min(right, top)
+        steps = max(2, width // 3)
+        draw([end * i / steps for i in range(steps + 1)], [end * i / steps for i in range(steps + 1)], "·", _IDEAL,
+             joined=False)  # fmt: skip
+    for number, curve in enumerate(curves):
+        draw([p.x for p in curve], [p.y for p in curve], "braille", number, joined=True)
+    for number, curve in enumerate(curves):
+        for p in curve:
+            if p.low is not None and p.high is not None:
+                draw([p.x, p.x], [p.low, p.high], "│", number, joined=True)
+    for number, curve in enumerate(curves):
+        draw([p.x for p in curve], [p.y for p in curve], marker(number), number, joined=False)
+    figure.ruler("y").lim(bottom, top)
+    if height < 12:
+        y_steps = 2 if y_steps % 2 == 0 else 1
+    y_ticks = [top * i / y_steps for i in range(y_steps + 1)]
+    figure.ruler("y").ticks(y_ticks, [axes.y_words(tick) for tick in y_ticks])
+    figure.ruler("x").lim(left, right)
+    figure.ruler("x").ticks(x_ticks, [axes.x_words(tick) for tick in x_ticks])
+    rows = [_numbered(line) for line in figure.build().string().splitlines()[:height]]
+    return rows + [[] for _ in range(height - len(rows))]
+
+
+def _x_axis(points: Sequence[CurvePointMark], axes: CurveAxes, width: int) -> tuple[float, float, list[float]]:
+    """(left, right, ticks): a factor's own values with some room beside them, else round numbers from zero."""
+    if axes.x_ticks:
+        ticks = sorted(set(axes.x_ticks))
+        room = (ticks[-1] - ticks[0]) * 0.04 or 0.5
+        fewest = max(1, math.ceil(len(ticks) * 9 / max(1, width - 10)))
+        return ticks[0] - room, ticks[-1] + room, ticks[::fewest]
+    right, steps = _scale(max(p.x for p in points))
+    return 0.0, right, [right * i / steps for i in range(steps + 1)]
+
+
+def _numbered(line: str) -> CurveRow:
+    """A line of plotext's with its colours turned into numbers of curves."""
+    row: CurveRow = []
+    number: int | None = None
+    start = 0
+    for match in _SGR.finditer(line):
+        if match.start() > start:
+            row.append((line[start : match.start()], number))
+        start = match.end()
+        codes = match[1].split(";")
+        known = codes[:2] == ["38", "5"] and len(codes) == 3
+        number = int(codes[2]) - _FIRST_COLOUR if known else None
+        number = None if number == _IDEAL else number
+    if start < len(line):
+        row.append((line[start:], number))
+    return row

@@ -22,7 +22,11 @@ _BY_START = attrgetter("started_at", "run_id")
 
 
 class SavedRuns:
-    """``runs`` newest first. ``problem`` is a sentence when the store could not be read the last time."""
+    """``runs`` newest first. ``problem`` is a sentence when the store could not be read the last time.
+
+    ``epoch`` moves when runs that were known changed, and not only others came. ``wanted_filter`` is what another
+    screen would like the list of runs to show.
+    """
 
     def __init__(self, store: RunsStore) -> None:
         self._store = store
@@ -34,12 +38,15 @@ class SavedRuns:
         self.in_store = 0
         self.complete = False
         self.problem = ""
+        self.epoch = 0
+        self.wanted_filter: str | None = None
 
     async def refresh(self, told: Callable[[], None], *, again: bool = False) -> None:
         """Read what is not known yet; ``again`` forgets everything first. ``told`` is called after every page."""
         async with self._lock:
             if again:
                 self._first, self._last, self.complete = None, 0, False
+                self.epoch += 1
             try:
                 await self._read(told, again)
                 self.problem = ""
@@ -76,6 +83,7 @@ class SavedRuns:
         """A note was put on a run from here."""
         self.runs = [replace(run, note=text) if run.run_id == run_id else run for run in self.runs]
         self.revision += 1
+        self.epoch += 1
 
     def words(self, noun: str = "runs") -> str:
         """How many there are, and whether all of them are known already."""

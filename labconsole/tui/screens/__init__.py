@@ -35,6 +35,7 @@ class ScreenEntry:
 SCREENS: tuple[ScreenEntry, ...] = (
     ScreenEntry("bench", "Bench", "1", "f2", "Set up, run, watch.", "bench", "BenchScreen"),
     ScreenEntry("runs", "Runs", "2", "f3", "Saved runs with their verdicts.", "runs", "RunsScreen"),
+    ScreenEntry("curves", "Curves", "3", "f4", "Curves over saved runs, with intervals.", "curves", "CurvesScreen"),
     ScreenEntry("plans", "Plans", "4", "f5", "Plan files: preview, run, watch the grid fill.", "plans", "PlansScreen"),
     ScreenEntry("check", "Check", "5", "f6", "Is the testbed fit to measure on?", "check", "CheckScreen"),
     ScreenEntry("nodes", "Nodes", "6", "f7", "Every node, and who else is there.", "nodes", "NodesScreen"),

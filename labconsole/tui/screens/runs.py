@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from typing import IO, ClassVar
@@ -26,11 +26,9 @@ from labconsole.model.record import RunRecord
 from labconsole.model.run_query import Query
 from labconsole.store.summary import RunSummary
 from labconsole.tui import clock, run_files
-from labconsole.tui.saved_runs import SavedRuns
 from labconsole.tui.screens.ask_text import AskText
-from labconsole.tui.screens.base import PAUSE, ConsoleScreen
-from labconsole.tui.session import RunSummaryLike, SessionLike
-from labconsole.tui.state import ConsoleState
+from labconsole.tui.screens.base import PAUSE
+from labconsole.tui.screens.following import FollowingScreen
 from labconsole.tui.text import safe
 from labconsole.tui.widgets.details import Comparison, DetailsScroll, PageName, PageTabs, RunDetails, RunView
 from labconsole.tui.widgets.filter_line import FilterInput, FilterLine
@@ -52,7 +50,7 @@ def choose(runs: list[RunSummary], query: Query, sorting: Sorting) -> Chosen:
     return {run.run_id: run for run in meant}, [run.run_id for run in meant]
 
 
-class RunsScreen(ConsoleScreen):
+class RunsScreen(FollowingScreen):
     """The list of runs with their verdicts, newest first, and the one under the cursor in full."""
 
     WHERE = "Runs"
@@ -85,12 +83,6 @@ class RunsScreen(ConsoleScreen):
     ]  # fmt: skip
     AUTO_FOCUS = "#runs"
 
-    def __init__(self, session: SessionLike, state: ConsoleState) -> None:
-        super().__init__(session, state)
-        self._wanted = self._done = 0
-        self._looking = False
-        self._seen_runs = -1
-
     def compose(self) -> ComposeResult:
         yield self.top_bar()
         yield PhaseBar(self.state)
@@ -111,43 +103,18 @@ class RunsScreen(ConsoleScreen):
         self.follow()
 
     @property
-    def saved(self) -> SavedRuns:
-        saved = self.console_app.saved
-        assert saved is not None  # a screen exists only once there is a session
-        return saved
-
-    @property
     def table(self) -> SavedRunsTable:
         return self.query_one(SavedRunsTable)
 
     # -- the list -----------------------------------------------------------------------------------------------------
 
-    def show_runs(self, runs: Sequence[RunSummaryLike]) -> None:
-        """Something was saved: read what came."""
-        self.follow()
-
-    @work(group="follow")
-    async def follow(self, *, again: bool = False) -> None:
-        """Read what is not known yet; every page is shown as it comes."""
-        await self.saved.refresh(self.look_again, again=again)
-
-    def look_again(self) -> None:
-        """Filter and sort anew. While that is under way, the next time waits for it and stands for all since."""
-        self._wanted += 1
-        if not self._looking and not self.paused and self.is_mounted:
-            self._looking = True
-            self._look()
-
-    @work(group="look")
-    async def _look(self) -> None:
-        try:
-            while self._done != self._wanted:
-                self._done = self._wanted
-                runs, query = self.saved.runs, self.query_one(FilterLine).meant
-                by_id, order = await asyncio.to_thread(choose, runs, query, self.table.sorting)
-                self._show(by_id, order)
-        finally:
-            self._looking = False
+    async def look(self) -> None:
+        """Filter and sort in a thread."""
+        if self.saved.wanted_filter is not None:
+            self.query_one(FilterLine).put(self.saved.wanted_filter)
+            self.saved.wanted_filter = None
+        runs, query = self.saved.runs, self.query_one(FilterLine).meant
+        self._show(*await asyncio.to_thread(choose, runs, query, self.table.sorting))
 
     def _show(self, by_id: dict[str, RunSummary], order: list[str]) -> None:
         saved, table = self.saved, self.table
@@ -158,7 +125,7 @@ class RunsScreen(ConsoleScreen):
         else:
             table.empty = NOTHING_FOUND if saved.runs else NOTHING_SAVED
         table.show_saved(by_id, order)
-        table.border_subtitle = f"✗ {safe(saved.problem, 100)}" if saved.problem and saved.runs else ""
+        self.query_one(FilterLine).set_trouble(saved.problem if saved.runs else "")
         self._show_found()
         if not order:
             self._show_view(RunView(problem=table.empty))
@@ -217,10 +184,6 @@ class RunsScreen(ConsoleScreen):
 
     def action_reload(self) -> None:
         self.follow(again=True)
-
-    def action_pause(self) -> None:
-        super().action_pause()
-        self.look_again()
 
     def action_back(self) -> None:
         """One step back."""

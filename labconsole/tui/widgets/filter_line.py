@@ -32,15 +32,25 @@ class _Found(Lines):
         return [[(" " * (width - cell_len(words)), ""), (words, "muted")]]
 
 
-class _Problem(Lines):
-    """Why it cannot be understood; takes no line while there is nothing to say."""
+class _Problems(Lines):
+    """Why it cannot be understood, and what else must be known of the runs; no line while there is nothing to say."""
 
     def __init__(self) -> None:
         super().__init__(classes="filter-problem")
         self.words = ""
+        self.trouble = ""
+        self.trouble_tone = "bad"
 
     def lines(self, width: int) -> list[list[Span]]:
-        return [[("  ✗ ", "bad"), (safe(self.words, width - 4), "bad")]]
+        told = [(self.words, "bad"), (self.trouble, self.trouble_tone)]
+        marks = {"bad": "✗", "warn": "!"}
+        return [[(f"  {marks[tone]} ", tone), (safe(text, width - 4), tone)] for text, tone in told if text]
+
+    def tell(self) -> None:
+        """Show what there is to say."""
+        self.display = bool(self.words or self.trouble)
+        self.refresh(layout=True)
+        self.paint()
 
 
 class FilterInput(Input):
@@ -66,7 +76,7 @@ class FilterLine(Vertical):
     FilterLine FilterInput { width: 1fr; background: $panel; height: 1; border: none; padding: 0 2; }
     FilterLine FilterInput:focus { background: $panel; border: none; text-style: bold; }
     FilterLine .filter-found { height: 1; width: auto; margin: 0 1; }
-    FilterLine .filter-problem { height: 1; }
+    FilterLine .filter-problem { height: auto; }
     """
 
     @dataclass
@@ -83,9 +93,9 @@ class FilterLine(Vertical):
         with Horizontal(classes="filter-row"):
             yield FilterInput(placeholder=f"/ {EXAMPLE}", compact=True, id="filter")
             yield _Found()
-        problem = _Problem()
-        problem.display = False
-        yield problem
+        problems = _Problems()
+        problems.display = False
+        yield problems
 
     @property
     def text(self) -> str:
@@ -94,6 +104,20 @@ class FilterLine(Vertical):
     def clear_text(self) -> None:
         """Mean all runs again."""
         self.query_one(FilterInput).value = ""
+
+    def put(self, text: str) -> None:
+        """Mean other runs, as if it had been typed."""
+        field = self.query_one(FilterInput)
+        with field.prevent(Input.Changed):
+            field.value = text
+        self.done_typing()
+
+    def set_trouble(self, words: str, tone: str = "bad") -> None:
+        """Say beneath what must be known of these runs ("bad": a store that cannot be read; "warn": a doubt)."""
+        problems = self.query_one(_Problems)
+        if (problems.trouble, problems.trouble_tone) != (words, tone):
+            problems.trouble, problems.trouble_tone = words, tone
+            problems.tell()
 
     def set_found(self, words: str) -> None:
         """Say what is found."""
@@ -111,10 +135,10 @@ class FilterLine(Vertical):
         self._take(query, words)
 
     def _take(self, query: Query, words: str) -> None:
-        problem = self.query_one(_Problem)
-        problem.words = words
-        problem.display = bool(words)
-        problem.paint()
+        problems = self.query_one(_Problems)
+        if problems.words != words:
+            problems.words = words
+            problems.tell()
         self.meant = query
         self.post_message(self.Changed(query))
 
