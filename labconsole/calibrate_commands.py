@@ -82,7 +82,7 @@ def _request(args: argparse.Namespace, inventory: Inventory, platform: str) -> C
         frame_size_includes_fcs=includes_fcs,
         source_counts=tuple(dict.fromkeys(counts)),
         duration_s=args.duration,
-        generator=args.generator or inventory.defaults.generator,
+        generator=args.generator or (requests[0].generator if requests else inventory.defaults.generator),
         time_limit_s=args.time_limit,
         take_over=args.take_over,
     )

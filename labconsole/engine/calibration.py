@@ -28,6 +28,7 @@ from labconsole.engine.instrument import versions_of
 from labconsole.engine.ports import RunSink
 from labconsole.engine.session import Session, utc_now
 from labconsole.engine.trial import TrialSettings
+from labconsole.engine.wiring import check_mtu
 from labconsole.errors import Aborted, MeasurementError
 from labconsole.measure.bounds import LossBounds, loss_bounds, unverified
 from labconsole.model.envelope import (
@@ -104,7 +105,9 @@ async def calibrate(
     """
     for frame_size in wanted.frame_sizes:
         for sources in wanted.source_counts:
-            check_request(wanted.trial(frame_size, sources, "max"), session.inventory)
+            request = wanted.trial(frame_size, sources, "max")
+            check_request(request, session.inventory)
+            check_mtu(request, session.inventory, session.telemetry)
     return await _Calibration(session, wanted, fingerprint, bypass, on_progress).run()
 
 

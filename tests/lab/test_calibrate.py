@@ -13,6 +13,7 @@ import pytest
 from support import COMMAND, labconsole, records, wait_until
 
 from labconsole import lab
+from labconsole.errors import LabSetupError
 from labconsole.units import bps_to_pps
 
 CAP_BPS = 20_000_000
@@ -155,11 +156,17 @@ def test_the_wiring_comes_back_when_the_console_is_killed(slow_lab, hosts: Path,
     assert run["environment"]["calibration"] is None
 
 
-def test_a_lab_is_wired_by_hand_and_says_so(slow_lab):
+def test_a_lab_is_wired_by_hand_says_so_and_is_left_alone(slow_lab):
     name = slow_lab.spec.name
+    before = lab.truth(name)
+    assert before["uut/eth1"]["seen_packets"] > 0
     assert labconsole("lab", "wire", "direct", "--name", name).returncode == 0
     assert "wired    direct" in labconsole("lab", "status", "--name", name).stdout
+    with pytest.raises(LabSetupError, match="wired direct already"), lab.bypassed(name):
+        pass
+    assert wired(name) == "direct"
     assert labconsole("lab", "wire", "through", "--name", name).returncode == 0
+    assert lab.truth(name) == before  # the counters of injected loss go on where they were
     assert "wired" not in labconsole("lab", "status", "--name", name).stdout
 
 
