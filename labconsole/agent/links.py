@@ -6,74 +6,32 @@ socket buffer) or one misunderstood cannot leave a wrong list behind.
 
 from __future__ import annotations
 
-import array
 import asyncio
-import errno
-import fcntl
 import socket
-import struct
+from contextlib import closing
 from typing import Any, Callable, Dict, List, Optional, Set
 
 from labconsole.agent import linux, undo
 from labconsole.agent.complaints import complain
+from labconsole.agent.ethtool import Ethtool
 from labconsole.agent.namespaces import Namespaces
 
-SIOCETHTOOL = 0x8946
-ETHTOOL_GSET = 0x01
-ETHTOOL_GDRVINFO = 0x03
-ETHTOOL_GPAUSEPARAM = 0x12
 RTNLGRP_LINK_MASK = 1
 SETTLE_S = 0.05
 """Making one veth pair is six events; the list is read once for all of them."""
-SPEED_UNKNOWN_MBIT_S = (0, 0xFFFF, 0xFFFFFFFF)
-
-
-def _ethtool(ioctl_socket: socket.socket, name: str, command: int, size: int) -> Optional[bytes]:
-    """The kernel's answer to an ethtool command; None when the driver has none."""
-    data = array.array("B", struct.pack("=I", command).ljust(size, b"\0"))
-    request = struct.pack("16sP", name.encode("utf-8"), data.buffer_info()[0]).ljust(40, b"\0")
-    try:
-        fcntl.ioctl(ioctl_socket.fileno(), SIOCETHTOOL, request)
-    except OSError as exc:
-        if exc.errno in (errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.EINVAL):
-            return None
-        raise
-    return data.tobytes()
-
-
-def _driver(ioctl_socket: socket.socket, name: str) -> Optional[str]:
-    answer = _ethtool(ioctl_socket, name, ETHTOOL_GDRVINFO, 196)
-    return answer[4:36].split(b"\0")[0].decode("ascii", "replace") or None if answer else None
-
-
-def _speed_bps(ioctl_socket: socket.socket, name: str) -> Optional[int]:
-    answer = _ethtool(ioctl_socket, name, ETHTOOL_GSET, 44)
-    if answer is None:
-        return None
-    low, high = struct.unpack_from("=H", answer, 12)[0], struct.unpack_from("=H", answer, 28)[0]
-    mbit_s = high << 16 | low
-    return None if mbit_s in SPEED_UNKNOWN_MBIT_S else mbit_s * 1000 * 1000
-
-
-def _pause(ioctl_socket: socket.socket, name: str) -> Optional[Dict[str, bool]]:
-    """Flow control as set: the library has no call for it."""
-    answer = _ethtool(ioctl_socket, name, ETHTOOL_GPAUSEPARAM, 16)
-    if answer is None:
-        return None
-    autoneg, rx, tx = struct.unpack_from("=III", answer, 4)
-    return {"autoneg": bool(autoneg), "rx": bool(rx), "tx": bool(tx)}
 
 
 def read_links(namespace: str) -> List[Dict[str, Any]]:
     """All interfaces of the calling thread's namespace, which is called ``namespace``."""
     links = []
-    with undo.open_route() as route, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ioctl_socket:
+    with undo.open_route() as route, closing(Ethtool()) as tool:
         messages = list(route.get_links())
         names = {message["index"]: message.get("IFLA_IFNAME") for message in messages}
         for message in messages:
             name = message.get("IFLA_IFNAME")
             carrier = message.get("IFLA_CARRIER")
             up = message["state"] == "up"
+            speed_mbps = tool.link(name)["speed_mbps"]
             links.append(
                 {
                     "namespace": namespace,
@@ -82,12 +40,12 @@ def read_links(namespace: str) -> List[Dict[str, Any]]:
                     "mac": message.get("IFLA_ADDRESS"),
                     "mtu": message.get("IFLA_MTU"),
                     "kind": message.get(("linkinfo", "kind")),
-                    "driver": _driver(ioctl_socket, name),
+                    "driver": tool.driver(name)["driver"],
                     "up": up,
                     # The kernel answers for an interface that is down too, but then it means nothing.
                     "carrier": bool(carrier) if carrier is not None and up else None,
-                    "speed_bps": _speed_bps(ioctl_socket, name),
-                    "pause": _pause(ioctl_socket, name),
+                    "speed_bps": None if speed_mbps is None else speed_mbps * 1000 * 1000,
+                    "pause": tool.pause(name),
                     "master": names.get(message.get("IFLA_MASTER")),
                 }
             )

@@ -7,28 +7,18 @@ reading costs a few milliseconds and starts no program, so it may be taken befor
 
 from __future__ import annotations
 
-import array
-import errno
-import fcntl
 import glob
 import os
 import re
-import socket
-import struct
 from typing import Any, Dict, List, Optional
 
 from labconsole.agent import facts, undo
+from labconsole.agent.ethtool import Ethtool
 
-SIOCETHTOOL = 0x8946
-GET_SETTINGS = 0x01
-GET_DRIVER = 0x03
 GET_COALESCE = 0x0E
 GET_RINGS = 0x10
-GET_PAUSE = 0x12
 GET_FLAGS = 0x25
 GET_CHANNELS = 0x3C
-UNKNOWN_SPEEDS = (0, 0xFFFF, 0xFFFFFFFF)
-UNANSWERED = (errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.EINVAL)
 FLAGS = {"lro": 1 << 15}
 """Features of ETHTOOL_GFLAGS; the others have a command each."""
 
@@ -67,50 +57,6 @@ def number_of(path: str) -> Optional[int]:
     return int(text) if text is not None and re.match(r"-?\d{1,18}\Z", text) else None
 
 
-class Ethtool:
-    """The questions of ethtool(8) by ioctl: older than netlink's, and answered by every driver that has an answer."""
-
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def ask(self, name: str, command: int, size: int) -> Optional[bytes]:
-        """The answer to one command; None when the driver has none."""
-        data = array.array("B", struct.pack("=I", command).ljust(size, b"\0"))
-        request = struct.pack("16sP", name.encode("utf-8"), data.buffer_info()[0]).ljust(40, b"\0")
-        try:
-            fcntl.ioctl(self._socket.fileno(), SIOCETHTOOL, request)
-        except OSError as exc:
-            if exc.errno in UNANSWERED:
-                return None
-            raise
-        return data.tobytes()
-
-    def number(self, name: str, command: int) -> Optional[int]:
-        answer = self.ask(name, command, 8)
-        return None if answer is None else int(struct.unpack_from("=I", answer, 4)[0])
-
-    def numbers(self, name: str, command: int, count: int) -> Optional[List[int]]:
-        answer = self.ask(name, command, 4 + 4 * count)
-        return None if answer is None else list(struct.unpack_from("=%dI" % count, answer, 4))
-
-
-def _link(tool: Ethtool, name: str) -> Dict[str, Any]:
-    """Speed, duplex and autonegotiation, as far as they are known."""
-    answer = tool.ask(name, GET_SETTINGS, 44)
-    if answer is None:
-        return {"speed_mbps": None, "duplex": None, "autoneg": None}
-    low, duplex, autoneg, high = struct.unpack_from("=12xHB3xB9xH", answer)
-    speed = high << 16 | low
-    return {
-        "speed_mbps": None if speed in UNKNOWN_SPEEDS else speed,
-        "duplex": {0: "half", 1: "full"}.get(duplex),
-        "autoneg": bool(autoneg),
-    }
-
-
 def _named(values: Optional[List[int]], places: Dict[str, int]) -> Optional[Dict[str, int]]:
     return None if values is None else {name: values[place] for name, place in places.items()}
 
@@ -124,11 +70,6 @@ def _offloads(tool: Ethtool, name: str) -> Dict[str, Optional[bool]]:
     for feature, bit in FLAGS.items():
         found[feature] = None if flags is None else bool(flags & bit)
     return found
-
-
-def _pause(tool: Ethtool, name: str) -> Optional[Dict[str, bool]]:
-    values = tool.numbers(name, GET_PAUSE, 3)
-    return None if values is None else dict(zip(("autoneg", "rx", "tx"), map(bool, values)))
 
 
 def bus_of(name: str) -> Optional[Dict[str, Any]]:
@@ -161,19 +102,16 @@ def irqs_of(name: str) -> Dict[str, Optional[str]]:
 
 def _interface(tool: Ethtool, message: Any) -> Dict[str, Any]:
     name = message.get("IFLA_IFNAME")
-    driver = tool.ask(name, GET_DRIVER, 196)
     return {
-        "driver": driver[4:36].split(b"\0")[0].decode("ascii", "replace") or None if driver else None,
-        "driver_version": driver[36:68].split(b"\0")[0].decode("ascii", "replace") or None if driver else None,
-        "firmware": driver[68:100].split(b"\0")[0].decode("ascii", "replace") or None if driver else None,
+        **tool.driver(name),
         "mac": message.get("IFLA_ADDRESS"),
         "mtu": message.get("IFLA_MTU"),
         "up": message["state"] == "up",
         "carrier_changes": message.get("IFLA_CARRIER_CHANGES"),
         "queue_length": message.get("IFLA_TXQLEN"),
         "qdisc": message.get("IFLA_QDISC"),
-        **_link(tool, name),
-        "pause": _pause(tool, name),
+        **tool.link(name),
+        "pause": tool.pause(name),
         "offloads": _offloads(tool, name),
         "rings": _named(tool.numbers(name, GET_RINGS, 8), {"rx_max": 0, "tx_max": 3, "rx": 4, "tx": 7}),
         "coalesce": _named(

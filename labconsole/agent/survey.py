@@ -118,8 +118,22 @@ def _process(pid: str) -> Optional[Tuple[str, str]]:
     return None
 
 
+def _is_ours(pid: str, command: str) -> bool:
+    """Whether this agent started it, or it only says its version, as agents ask of tcpdump."""
+    if command.rstrip().endswith(" --version"):
+        return True
+    for _ in range(4):
+        parent = re.search(r"^PPid:\s*(\d+)", text_of("/proc/%s/status" % pid) or "", re.MULTILINE)
+        if parent is None or parent.group(1) in ("0", "1"):
+            return False
+        pid = parent.group(1)
+        if int(pid) == os.getpid():
+            return True
+    return False
+
+
 def processes() -> List[Dict[str, Any]]:
-    """Programs that watch or load the network, and hypervisors' guests, that this agent can see."""
+    """Programs that watch or load the network, and hypervisors' guests, that this agent can see and did not start."""
     own = os.stat("/proc/self/ns/net").st_ino
     found: List[Dict[str, Any]] = []
     for pid in sorted((entry for entry in os.listdir("/proc") if entry.isdigit()), key=int):
@@ -127,6 +141,8 @@ def processes() -> List[Dict[str, Any]]:
         if known is None or len(found) >= MAX_PROCESSES:
             continue
         command = without_secrets((text_of("/proc/%s/cmdline" % pid) or "").replace("\0", " "))[:COMMAND_CHARACTERS]
+        if _is_ours(pid, command):
+            continue
         try:
             here: Optional[bool] = os.stat("/proc/%s/ns/net" % pid).st_ino == own
         except FileNotFoundError:

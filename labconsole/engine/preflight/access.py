@@ -44,7 +44,7 @@ async def host_key(bench: Bench, node: str) -> Finding:
 
 async def rights(bench: Bench, node: str) -> Finding:
     """The agent may do what the node's role needs, without anybody typing a password."""
-    facts, become = bench.facts(node), bench.inventory.nodes[node].become
+    facts, become = await bench.facts(node), bench.inventory.nodes[node].become
     way = "through sudo -n" if become else "by login"
     if facts.get("euid") == 0 and facts.get("capabilities") is None:
         return passed(f"root {way}")

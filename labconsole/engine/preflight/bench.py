@@ -74,9 +74,9 @@ class Bench:
         """Why a node is not connected, in its own words."""
         return self.session.telemetry.nodes[node].message or "is not connected"
 
-    def facts(self, node: str) -> dict[str, Any]:
-        """What the node said of itself when it was connected."""
-        return self.session.facts.get(node, {})
+    async def facts(self, node: str) -> dict[str, Any]:
+        """What the node says of itself now: since it was connected, somebody may have logged in or installed a tool."""
+        return await self.read(node, "facts")
 
     def roles(self, node: str) -> tuple[str, ...]:
         """Source, uut, sink."""

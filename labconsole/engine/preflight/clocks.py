@@ -46,7 +46,7 @@ async def discipline(bench: Bench, node: str) -> Finding:
 
 async def source(bench: Bench, node: str) -> Finding:
     """A generator reads the clock for every frame; some clocks take microseconds for that."""
-    name = bench.facts(node).get("clocksource")
+    name = (await bench.facts(node)).get("clocksource")
     if name is None:
         return skipped("the kernel does not say")
     if name not in FAST_SOURCES:

@@ -74,8 +74,8 @@ async def interrupts(bench: Bench, node: str) -> Finding:
 
 async def load(bench: Bench, node: str) -> Finding:
     """Work that is there already."""
-    found, cpus = (await bench.survey(node))["load"], bench.facts(node).get("cpus")
-    if not found or not cpus:
+    found, cpus = (await bench.survey(node))["load"], (await bench.facts(node)).get("cpus")
+    if not found or not isinstance(cpus, int) or cpus < 1:
         return skipped("the kernel does not say")
     evidence = f"{found[0]:.2f} on {cpus} CPUs over the last minute"
     if found[0] / cpus > BUSY_RATIO:
@@ -118,7 +118,7 @@ async def heat(bench: Bench, node: str) -> Finding:
 
 async def generator_cpus(bench: Bench, node: str) -> Finding:
     """The processors that hosts.yaml gives a generator are there."""
-    wanted, cpus = bench.inventory.nodes[node].generator_cpus, bench.facts(node).get("cpus")
+    wanted, cpus = bench.inventory.nodes[node].generator_cpus, (await bench.facts(node)).get("cpus")
     if not wanted:
         return passed("not pinned (generator_cpus in hosts.yaml)")
     online = cpu_list((await bench.settings(node))["online_cpus"])

@@ -43,7 +43,7 @@ async def calibration(bench: Bench) -> Finding:
             for key, live in bench.session.telemetry.interfaces.items()
             if key[0] == node and not key[1]
         }
-        nodes[node] = node_versions(bench.facts(node), links)
+        nodes[node] = node_versions(await bench.facts(node), links)
     reason = envelope.void_reason(bench.inventory.fingerprint(), nodes)
     if reason is not None:
         return failed(f"{envelope.calibration_id}: {reason}", "calibrate anew: labconsole calibrate")

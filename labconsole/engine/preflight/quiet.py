@@ -77,12 +77,14 @@ async def pktgen(bench: Bench, node: str) -> Finding:
 
 async def logins(bench: Bench, node: str) -> Finding:
     """People who are logged in may do anything at any time."""
-    found = bench.facts(node).get("logins")
-    if found is None:
+    found = (await bench.facts(node)).get("logins")
+    if not isinstance(found, list):
         return passed("the node keeps no list of logins")
-    words = [
-        f"{entry['user']} on {entry['line']}" + (f" from {entry['host']}" if entry["host"] else "") for entry in found
-    ]
+    words = []
+    for entry in found:
+        login = entry if isinstance(entry, dict) else {}
+        host = f" from {login['host']}" if login.get("host") else ""
+        words.append(f"{login.get('user')} on {login.get('line')}{host}")
     if words:
         return warned(", ".join(words[:MAX_NAMED]), "tell them that you measure", logins=len(words))
     return passed("nobody else is logged in")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from labconsole.engine.events import NodeState
 from labconsole.engine.preflight import (
     access,
     cabling,
@@ -42,6 +43,8 @@ WAVES: tuple[tuple[Check, ...], ...] = (
 )
 """Checks of single nodes. All of a wave on all nodes run side by side."""
 
+RETRY_S = 5.0
+RETRY_STEP_S = 0.05
 CABLES_S = 15.0
 FLOW_S = 60.0
 """A platform may have to boot guests."""
@@ -95,7 +98,7 @@ class Preflight:
 
     async def run(self) -> list[CheckResult]:
         """All results, in the order of the catalogue; on_result had them as they came."""
-        await self._session.connect()
+        await self._connect()
         async with self._session.exclusive():
             try:
                 for step in self._steps():
@@ -106,6 +109,18 @@ class Preflight:
                 await self._let_go()
         order = list(catalogue())
         return sorted(self._results, key=lambda result: order.index(family(result.id)))
+
+    async def _connect(self) -> None:
+        """Connect to all. A node that could not be reached before is tried now and not after its back-off."""
+        nodes, session = self._session.telemetry.nodes, self._session
+        before = [name for name, live in nodes.items() if live.state in (NodeState.FAILED, NodeState.LOST)]
+        await session.connect()
+        waiting = [name for name in before if name not in session.links and session.reconnect(name)]
+        deadline = time.monotonic() + RETRY_S
+        while waiting and time.monotonic() < deadline:
+            await asyncio.sleep(RETRY_STEP_S)
+            # It waits again, or never did: this attempt is over.
+            waiting = [name for name in waiting if name not in session.links and nodes[name].retry_at_s is None]
 
     def _steps(self) -> list[Callable[[], Awaitable[None]]]:
         """What is done one after the other; abort() ends it between two of them."""

@@ -14,7 +14,7 @@ DRIVER_TOOLS = {
 
 async def capture(bench: Bench, node: str) -> Finding:
     """A sink captures with tcpdump."""
-    version = bench.facts(node).get("tcpdump")
+    version = (await bench.facts(node)).get("tcpdump")
     if version is None:
         return failed("no tcpdump", f"install it on {node}: apt install tcpdump")
     return passed(f"version {version}", tcpdump=version)
@@ -22,7 +22,7 @@ async def capture(bench: Bench, node: str) -> Finding:
 
 async def generator(bench: Bench, node: str) -> Finding:
     """Which generator a source will send with."""
-    facts = bench.facts(node)
+    facts = await bench.facts(node)
     wanted = (bench.plan.generator if bench.plan is not None else None) or bench.inventory.defaults.generator
     version, loadable = facts.get("pktgen"), facts.get("pktgen_loadable")
     if version is not None or loadable:

@@ -1,0 +1,74 @@
+"""The questions of ethtool(8) that the agent asks of an interface, by ioctl."""
+
+from __future__ import annotations
+
+import array
+import errno
+import fcntl
+import socket
+import struct
+from typing import Any, Dict, List, Optional
+
+SIOCETHTOOL = 0x8946
+GET_SETTINGS = 0x01
+GET_DRIVER = 0x03
+GET_PAUSE = 0x12
+UNKNOWN_SPEEDS = (0, 0xFFFF, 0xFFFFFFFF)
+UNANSWERED = (errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.EINVAL)
+
+
+class Ethtool:
+    """The questions of ethtool(8) by ioctl: older than netlink's, and answered by every driver that has an answer."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def ask(self, name: str, command: int, size: int) -> Optional[bytes]:
+        """The answer to one command; None when the driver has none."""
+        data = array.array("B", struct.pack("=I", command).ljust(size, b"\0"))
+        request = struct.pack("16sP", name.encode("utf-8"), data.buffer_info()[0]).ljust(40, b"\0")
+        try:
+            fcntl.ioctl(self._socket.fileno(), SIOCETHTOOL, request)
+        except OSError as exc:
+            if exc.errno in UNANSWERED:
+                return None
+            raise
+        return data.tobytes()
+
+    def number(self, name: str, command: int) -> Optional[int]:
+        answer = self.ask(name, command, 8)
+        return None if answer is None else int(struct.unpack_from("=I", answer, 4)[0])
+
+    def numbers(self, name: str, command: int, count: int) -> Optional[List[int]]:
+        answer = self.ask(name, command, 4 + 4 * count)
+        return None if answer is None else list(struct.unpack_from("=%dI" % count, answer, 4))
+
+    def driver(self, name: str) -> Dict[str, Optional[str]]:
+        """The driver with its version, and the card's firmware."""
+        answer = self.ask(name, GET_DRIVER, 196)
+        found = {}
+        for key, start in (("driver", 4), ("driver_version", 36), ("firmware", 68)):
+            word = answer[start : start + 32].split(b"\0")[0] if answer is not None else b""
+            found[key] = word.decode("ascii", "replace") or None
+        return found
+
+    def link(self, name: str) -> Dict[str, Any]:
+        """Speed, duplex and autonegotiation, as far as they are known."""
+        answer = self.ask(name, GET_SETTINGS, 44)
+        if answer is None:
+            return {"speed_mbps": None, "duplex": None, "autoneg": None}
+        low, duplex, autoneg, high = struct.unpack_from("=12xHB3xB9xH", answer)
+        speed = high << 16 | low
+        return {
+            "speed_mbps": None if speed in UNKNOWN_SPEEDS else speed,
+            "duplex": {0: "half", 1: "full"}.get(duplex),
+            "autoneg": bool(autoneg),
+        }
+
+    def pause(self, name: str) -> Optional[Dict[str, bool]]:
+        """Flow control as set: the netlink library has no call for it."""
+        values = self.numbers(name, GET_PAUSE, 3)
+        return None if values is None else dict(zip(("autoneg", "rx", "tx"), map(bool, values)))
