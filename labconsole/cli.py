@@ -124,6 +124,11 @@ def _add_lab(commands: Any, common: argparse.ArgumentParser, machine: argparse.A
         help="pktgen: the whole lab inside a machine whose kernel has pktgen (needs qemu)",
     )  # fmt: skip
     up.add_argument("--ssh-server", choices=("builtin", "openssh"), default="builtin")
+    up.add_argument(
+        "--platforms", type=_names, default=["raw", "raw-bridge", "container"], metavar="A,B",
+        help="what the UUT offers: raw, raw-bridge, container, qemu-virtio, qemu-e1000, qemu-vmxnet3 "
+        "(default: the first three)",
+    )  # fmt: skip
     up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of that machine (default: tcg)")
     wire = actions.add_parser("wire", help="take the UUT out from between sources and sinks", parents=[common, machine])
     wire.add_argument("how", choices=("direct", "through"), help="direct: source to sink; through: the UUT, as built")

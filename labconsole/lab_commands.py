@@ -49,6 +49,7 @@ def _spec(args: argparse.Namespace) -> lab.LabSpec:
         generator=args.generator,
         ssh_server=args.ssh_server,
         accel=args.accel,
+        platforms=tuple(args.platforms),
     )
 
 

@@ -10,7 +10,7 @@ from labconsole.agent.lease_watch import LeaseWatch, shown
 from labconsole.agent.wire import WireError, field
 
 MAX_LEFT_S = 1e9
-CHANGING = ("generator.prepare", "generator.start", "net.apply", "capture.start", "exec")
+CHANGING = ("generator.prepare", "generator.start", "net.apply", "capture.start", "guest.start", "exec")
 """What a session may not do any more once its lease was taken over."""
 
 

@@ -21,6 +21,7 @@ from labconsole.agent.capture import Captures
 from labconsole.agent.counters import Counters
 from labconsole.agent.execute import Executor
 from labconsole.agent.generating import Generating
+from labconsole.agent.guests import Guests
 from labconsole.agent.keeper import Journal
 from labconsole.agent.leasing import Leasing
 from labconsole.agent.links import Links
@@ -72,6 +73,7 @@ class Agent:
         self._links = Links(self._namespaces, self._links_changed)
         self._captures = Captures(journal, self._capture_died)
         self._executor = Executor()
+        self._guests = Guests(self._outlet.send)
         self._listening: Any = None
         self._generating = Generating(journal, self._outlet.send, self._outlet.offer, time.monotonic_ns)
         self._leasing = Leasing(
@@ -124,6 +126,10 @@ class Agent:
             "net.apply": self._net_apply,
             "net.undo": self._net_undo,
             "net.read": self._net_read,
+            "guest.start": self._guests.start,
+            "guest.ask": self._guests.ask,
+            "guest.status": self._guests.status,
+            "guest.stop": self._guests.stop,
             "exec": self._exec,
             "watchdog": self._watchdog,
         }
@@ -427,6 +433,7 @@ class Agent:
             self._listening.close()
         self._captures.kill_all()
         self._executor.kill_all()
+        self._guests.kill_all()
         current = asyncio.current_task()
         for task in self._tasks:
             if task is not current:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import ipaddress
+import os
 import re
 import socket
+import struct
 from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent import linux, sysctl, undo
@@ -29,6 +32,10 @@ _SIMPLE_ROUTE = {
 }  # fmt: skip
 RTM_F_FIB_MATCH = 0x2000
 MAIN_TABLE = 254
+TUNSETIFF = 0x400454CA
+TUNSETPERSIST = 0x400454CB
+IFF_TAP = 0x0002
+IFF_NO_PI = 0x1000
 
 
 def name_field(change: Change, key: str) -> str:
@@ -220,6 +227,24 @@ def _veth(change: Change, promise: Promise, namespaces: Namespaces) -> None:
         linux.in_namespace(peer_descriptor, lambda: _silence(peer))
 
 
+def _tap(change: Change, promise: Promise, namespaces: Namespaces) -> None:
+    """A tap that lasts until it is deleted, for a guest's NIC. Made by ioctl: rtnetlink cannot."""
+    name = name_field(change, "name")
+    with undo.open_route() as route:
+        _must_be_free(route, name)
+    promise("link", name=name)
+    try:
+        descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
+    except OSError as exc:
+        raise WireError("not_supported", "no taps on this node: /dev/net/tun: %s" % exc.strerror) from exc
+    try:
+        fcntl.ioctl(descriptor, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
+        fcntl.ioctl(descriptor, TUNSETPERSIST, 1)
+    finally:
+        os.close(descriptor)
+    _silence(name)
+
+
 def _link_up(change: Change, promise: Promise, namespaces: Namespaces) -> None:
     interface = name_field(change, "interface")
     with undo.open_route() as route:
@@ -237,6 +262,7 @@ CHANGES: Dict[str, Callable[[Change, Promise, Namespaces], None]] = {
     "address": _address,
     "bridge": _bridge,
     "veth": _veth,
+    "tap": _tap,
     "link_up": _link_up,
 }
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from labconsole.lab.layout import SSH_PORT, Layout
+from labconsole.lab.platforms import GuestFiles, guest_files, inventory_lines
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import write_private
 from labconsole.units import format_target
@@ -67,7 +68,7 @@ def known_hosts(layout: Layout, host_keys: Mapping[str, str]) -> str:
     return "".join(f"[{node.address}]:{SSH_PORT} {host_keys[node.name].strip()}\n" for node in layout.nodes)
 
 
-def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str) -> str:
+def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str, guest: GuestFiles | None = None) -> str:
     """The lab as an inventory (design.md section 5). Unshaped links have no line rate; what is written then only bounds
     the targets that may be asked for, at more than a CPU can send."""
     speed = format_target(spec.link_speed_bps or UNSHAPED_BPS)
@@ -91,9 +92,7 @@ def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str) -> str:
         ]
     lines += [
         "platforms:",
-        "  raw: {driver: raw, forwarding: route}",
-        "  raw-bridge: {driver: raw, forwarding: bridge}",
-        "  container: {driver: container}",
+        *inventory_lines(spec.platforms, guest),
         "defaults:",
         "  generator: auto",
         "  observe: quiet",
@@ -119,4 +118,5 @@ def write_client_files(
     write_private(directory / "id_ed25519.pub", public_key)
     write_private(directory / "known_hosts", known_hosts(layout, host_keys))
     write_private(directory / "ssh_config", ssh_config(spec, layout, directory))
-    write_private(directory / "hosts.yaml", hosts_yaml(spec, layout, str(directory / "ssh_config")))
+    guest = guest_files(spec.platforms, directory)
+    write_private(directory / "hosts.yaml", hosts_yaml(spec, layout, str(directory / "ssh_config"), guest))

@@ -54,7 +54,7 @@ def write_initramfs(
     """Write the archive. Raises LabSetupError when the kernel lacks a module that is neither there nor built in."""
     ordered = in_loading_order(modules, wanted)
     environment = {**settings, "MODULES": " ".join(f"{name}.ko" for name, _ in ordered)}
-    archive = _Archive()
+    archive = Archive()
     archive.directory("bin")
     archive.file("bin/busybox", busybox.read_bytes(), executable=True)
     for applet in ("sh", "mount", "mkdir", "insmod", "ln", "ip", "switch_root", "echo"):
@@ -109,7 +109,7 @@ def _content(path: Path) -> bytes:
     raise LabSetupError(f"{path.name}: modules compressed in this way cannot be read")
 
 
-class _Archive:
+class Archive:
     """A cpio archive in the "new ASCII" format (Documentation/driver-api/early-userspace/buffer-format.rst)."""
 
     def __init__(self) -> None:

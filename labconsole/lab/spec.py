@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from labconsole.errors import ConfigError
+from labconsole.lab import platforms
 from labconsole.units import PREAMBLE_AND_GAP_BYTES
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
@@ -37,6 +38,7 @@ class LabSpec:
     mtu: int = 1500
     python: str | None = None
     accel: Literal["tcg", "kvm"] = "tcg"
+    platforms: tuple[str, ...] = platforms.DEFAULT
 
     def __post_init__(self) -> None:
         """Raises ConfigError for the first option that cannot be."""
@@ -59,6 +61,16 @@ class LabSpec:
             raise ConfigError(
                 "is not possible in a lab with pktgen", key="ssh_server", value=self.ssh_server, allowed="builtin"
             )
+        object.__setattr__(self, "platforms", tuple(self.platforms))  # JSON knows lists only
+        for name in self.platforms:
+            _word("platforms", name, platforms.KNOWN)
+        if not self.platforms or len(set(self.platforms)) != len(self.platforms):
+            raise ConfigError("must be named once each, and at least one", key="platforms", value=self.platforms)
+        if self.generator == "pktgen" and platforms.needs_guest(self.platforms):
+            raise ConfigError(
+                "is not possible in a lab with pktgen, which is in a machine itself", key="platforms",
+                value=", ".join(self.platforms), allowed=", ".join(platforms.DEFAULT),
+            )  # fmt: skip
         if not isinstance(self.loss, dict):
             raise ConfigError("is not a table of hops and ratios", key="loss", value=self.loss)
         for hop, ratio in self.loss.items():

@@ -196,6 +196,7 @@ _CHECKS: dict[str, Check] = {
     "generator": fields({"event": name, "monotonic_ns": count, "streams": _PROGRESS}),
     "generator.done": fields({"event": name, "streams": RESULTS}),
     "capture.died": fields({"event": name, "capture": name, "message": sentence}),
+    "guest.ended": fields({"event": name, "guest": name, "message": sentence}),
     "lease": fields({"event": name, "holder": maybe(fields(HOLDER)), "quiet": flag}),
     "lease_lost": fields({"event": name, "by": sentence, "purpose": sentence}),
     "notice": fields({"event": name, "code": name, "message": sentence}),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from labconsole.engine.driver import Driver
     from labconsole.model.inventory import Inventory
 
-DRIVERS = ("raw", "container", "bypass")
+DRIVERS = ("raw", "container", "qemu", "bypass")
 
 
 def driver_for(platform: str, inventory: Inventory) -> Driver:
@@ -24,6 +24,10 @@ def driver_for(platform: str, inventory: Inventory) -> Driver:
         from labconsole.platforms.container import ContainerDriver
 
         return ContainerDriver(platform, entry.options)
+    if entry.driver == "qemu":
+        from labconsole.platforms.qemu import QemuDriver
+
+        return QemuDriver(platform, entry.options)
     if entry.driver == "bypass":
         from labconsole.platforms.bypass import BypassDriver
 

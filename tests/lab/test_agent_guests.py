@@ -1,0 +1,105 @@
+"""Guests that are a program: spoken to on their console, and gone with the agent. A shell stands in for the guest."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from agent_harness import AgentProcess, Net, eventually
+
+SHELL = ["sh", "-c", 'sleep 1000 & echo hello; echo UP; while read -r line; do sh -c "$line"; echo "DONE $?"; done']
+
+
+@pytest.fixture
+def net() -> Iterator[Net]:
+    made = Net()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def agent(net: Net, tmp_path: Path) -> Iterator[AgentProcess]:
+    started = AgentProcess(net, directory=str(tmp_path))
+    yield started
+    started.close()
+
+
+def sleeping(net: Net) -> bool:
+    def comm(pid: int) -> str:
+        try:
+            return Path(f"/proc/{pid}/comm").read_text().strip()
+        except OSError:
+            return ""
+
+    return any(comm(pid) == "sleep" for pid in net.processes())
+
+
+def start(agent: AgentProcess) -> dict:
+    return agent.ok("guest.start", guest="one", argv=SHELL, ready="UP", timeout_s=10)
+
+
+def test_a_guest_is_started_asked_and_ended(net: Net, agent: AgentProcess) -> None:
+    started = start(agent)
+    assert started["console"].strip() == "hello"
+    asked = agent.ok("guest.ask", guest="one", line="echo 6 packets; exit 3", until="DONE", timeout_s=10)
+    assert asked["printed"] == "6 packets\n"
+    status = agent.ok("guest.status", guest="one")
+    assert (status["running"], status["pid"]) == (True, started["pid"])
+    assert agent.error("guest.start", guest="one", argv=SHELL, ready="UP", timeout_s=5)["code"] == "exists"
+    agent.ok("guest.stop", guest="one")
+    eventually(lambda: not sleeping(net), "the guest and what it started are gone")
+    assert agent.error("guest.status", guest="one")["code"] == "no_such_guest"
+
+
+@pytest.mark.parametrize("end", ["stdin", "agent killed", "agent terminated"])
+def test_a_guest_is_gone_with_the_agent_however_that_ends(net: Net, agent: AgentProcess, end: str) -> None:
+    start(agent)
+    ends: dict[str, Callable[[], None]] = {
+        "stdin": agent.stdin.close,
+        "agent killed": lambda: os.kill(agent.hello["pid"], signal.SIGKILL),
+        "agent terminated": lambda: os.kill(agent.popen.pid, signal.SIGTERM),
+    }
+    ends[end]()
+    eventually(lambda: not net.processes(), "everything is gone")
+
+
+def test_a_guest_that_does_not_come_up_is_told_with_its_last_words_and_is_gone(net: Net, agent: AgentProcess) -> None:
+    silent = ["sh", "-c", "echo cannot find the disk; sleep 1000"]
+    error = agent.error("guest.start", guest="one", argv=silent, ready="UP", timeout_s=0.3)
+    assert error["code"] == "guest_silent"
+    assert "cannot find the disk" in error["message"]
+    eventually(lambda: not sleeping(net), "it is gone")
+    ended = agent.error("guest.start", guest="one", argv=["sh", "-c", "echo panic; exit 1"], ready="UP", timeout_s=10)
+    assert ended["code"] == "guest_ended"
+    assert "status 1" in ended["message"]
+    assert "panic" in ended["message"]
+    missing = agent.error("guest.start", guest="one", argv=["no-such-hypervisor"], ready="UP", timeout_s=10)
+    assert missing["code"] == "command_missing"
+
+
+def test_a_guest_that_dies_by_itself_is_told_at_once(agent: AgentProcess) -> None:
+    started = start(agent)
+    os.killpg(started["pid"], signal.SIGKILL)
+    event = agent.event("guest.ended")
+    assert event["guest"] == "one"
+    assert "status -9" in event["message"]
+    assert agent.error("guest.ask", guest="one", line="true", until="DONE", timeout_s=1)["code"] == "no_such_guest"
+
+
+def test_a_console_that_prints_without_end_is_kept_in_bounds(agent: AgentProcess) -> None:
+    start(agent)
+    line = "head -c 5000000 /dev/zero | tr '\\0' x"
+    asked = agent.ok("guest.ask", guest="one", line=line, until="DONE", timeout_s=10)
+    assert len(asked["printed"]) <= 65536
+
+
+def test_what_is_no_line_or_no_name_is_refused(agent: AgentProcess) -> None:
+    start(agent)
+    bad = agent.error("guest.ask", guest="one", line="true\nfalse", until="DONE", timeout_s=1)
+    assert bad["code"] == "bad_request"
+    for name in ("", "../x", "a b", "x" * 40):
+        error = agent.error("guest.start", guest=name, argv=SHELL, ready="UP", timeout_s=1)
+        assert error["code"] == "bad_request"
