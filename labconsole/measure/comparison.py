@@ -15,7 +15,17 @@ from labconsole.model.record import RunRecord, StreamRecord
 Kind = Literal["text", "packets", "pps", "bps", "ratio", "seconds", "bytes", "count"]
 
 VOLATILE = frozenset(
-    {"load", "uptime_s", "clock_error_ns", "clock_offset_ns", "round_trip_s", "network_namespace", "learning"}
+    {
+        "load",
+        "uptime_s",
+        "clock_error_ns",
+        "clock_offset_ns",
+        "round_trip_s",
+        "network_namespace",
+        "boot_id",
+        "learning",
+        "age_s",
+    }
 )
 """Of a node's facts: what is another number every time. Told, but no difference between two set-ups."""
 
