@@ -8,6 +8,7 @@ from typing import Any
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.model.note import RunNote
 from labconsole.model.record import RunRecord, StreamRecord
+from labconsole.model.timing import Delay
 from labconsole.store.summary import RunSummary
 from labconsole.units import format_count, format_rate_bps, format_target
 
@@ -61,12 +62,26 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
             lines.append(f"  {stream.name}: packets by hop")
             rows = ledger_rows(stream, PICTURE_COLUMNS)
             lines += ["    " + "".join(text for text, _ in row).rstrip() for row in rows]
+            if stream.delay is not None:
+                lines.append(f"  {stream.name}: {delay_text(stream.delay)}")
         if record.influences:
             lines.append("  what else went on")
             lines += [f"    {influence_line(entry)}" for entry in record.influences]
     lines.append(f"  {record.verdict.status}" + ("" if saved else "; NOT SAVED"))
     lines += [f"    {reason.code}: {reason.detail}" for reason in record.verdict.reasons]
     return lines
+
+
+def delay_text(delay: Delay) -> str:
+    """Delay and its variation in microseconds; why there is no one-way delay where there is none."""
+    varies = f"variation over the shortest p50 {delay.pdv_ns.p50 / 1e3:.1f}, p99 {delay.pdv_ns.p99 / 1e3:.1f} µs"
+    if delay.ipdv_ns is not None:
+        varies += f", between neighbours p50 {delay.ipdv_ns.p50 / 1e3:.1f}, p99 {delay.ipdv_ns.p99 / 1e3:.1f} µs"
+    one = delay.one_way_ns
+    if one is None:
+        return f"no one-way delay: {delay.reason}; {varies}"
+    times = f"min {one.min / 1e3:.1f}, p50 {one.p50 / 1e3:.1f}, p99 {one.p99 / 1e3:.1f}, max {one.max / 1e3:.1f} µs"
+    return f"one-way delay {times} of {format_count(delay.packets)} packets; {varies}"
 
 
 def note_lines(note: RunNote | None) -> list[str]:
