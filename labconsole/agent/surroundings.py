@@ -101,6 +101,15 @@ def read_cpu() -> Dict[str, Dict[str, int]]:
         return {}
 
 
+def boot_id() -> Optional[str]:
+    """The same on all nodes that are namespaces of one machine, and on no others."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as source:
+            return source.read(64).strip()
+    except OSError:
+        return None
+
+
 def command_line(pid: int) -> bytes:
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as source:
@@ -195,6 +204,7 @@ class Surroundings:
         return {
             "monotonic_ns": now.monotonic_ns,
             "wall_ns": now.wall_ns,
+            "boot_id": boot_id(),
             "logins": facts.logins(),
             "load": facts.load(),
             "cpus": max(len(now.cpu) - 1, 0) or None,

@@ -29,9 +29,10 @@ Influence = dict[str, Any]
 def influences(seen: TrialSeen, streams: tuple[StreamRecord, ...], uut: str) -> list[Influence]:
     """Every entry of the record's ``influences``: node, kind, a sentence, figures."""
     found: list[Influence] = list(seen.notes)
+    for nodes in _machines(seen):
+        found += _cpu(nodes)
     for node in seen.end:
         first, last = ((side[node].surroundings if node in side else None) or {} for side in (seen.begin, seen.end))
-        found += _cpu(node, last)
         found += _processes(node, last, _attested(seen, node, uut))
         found += _people(node, first, last)
         found += _lists(node, first, last, _attested(seen, node, uut))
@@ -64,7 +65,17 @@ def _attested(seen: TrialSeen, node: str, uut: str) -> set[str]:
     return {str(name) for name in names}
 
 
-def _cpu(node: str, last: dict[str, Any]) -> Iterator[Influence]:
+def _machines(seen: TrialSeen) -> list[dict[str, dict[str, Any]]]:
+    """Nodes with their last reading, those of one machine together: namespaces of it share its processors."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for node, reading in seen.end.items():
+        if reading.surroundings is not None:
+            found.setdefault(reading.surroundings.get("boot_id") or node, {})[node] = reading.surroundings
+    return list(found.values())
+
+
+def _cpu(nodes: dict[str, dict[str, Any]]) -> Iterator[Influence]:
+    node, last = next(iter(nodes.items()))
     window = last.get("window")
     if not window or not window["cpu"]:
         return
@@ -77,8 +88,14 @@ def _cpu(node: str, last: dict[str, Any]) -> Iterator[Influence]:
         detail += f"; {hottest['cpu']} {hottest['busy_ratio']:.0%} busy, {hottest['interrupt_ratio']:.0%} in interrupts"
     if load:
         detail += f"; load {load[0]:g}"
-    figures = {**cpu, "hottest": hottest, "load": load, "cpus": last.get("cpus"), "used_s": window["used_s"]}
-    yield _entry(node, "cpu", detail, **figures, window_s=window["elapsed_s"])
+    if len(nodes) > 1:
+        detail += f"; one machine for {len(nodes)} nodes"
+    used_s: dict[str, float] = {}
+    for reading in nodes.values():
+        for whose, seconds in ((reading.get("window") or {}).get("used_s") or {}).items():
+            used_s[whose] = round(used_s.get(whose, 0.0) + seconds, 3)
+    figures = {**cpu, "hottest": hottest, "load": load, "cpus": last.get("cpus"), "used_s": used_s}
+    yield _entry(node, "cpu", detail, nodes=list(nodes), **figures, window_s=window["elapsed_s"])
 
 
 def _processes(node: str, last: dict[str, Any], attested: set[str]) -> Iterator[Influence]:

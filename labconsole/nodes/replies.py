@@ -358,6 +358,7 @@ _WINDOW = fields(
 _SURROUNDINGS: dict[str, Check] = {
     "monotonic_ns": count,
     "wall_ns": count,
+    "boot_id": maybe(name),
     "logins": maybe(listed(_LOGIN, MAX_LOGINS)),
     "load": maybe(listed(amount, 3)),
     "cpus": maybe(count),

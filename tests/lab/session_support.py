@@ -16,6 +16,9 @@ from labconsole.model.request import TrialRequest
 from labconsole.store import open_store
 from labconsole.testbed import open_session
 
+BUSY = {"samples_missed", "duration_stretched", "offered_short"}
+"""Reasons that a machine which has other work gives any run; no test may fail because of them."""
+
 
 @asynccontextmanager
 async def connected(hosts: Path, store: Path) -> AsyncIterator[Session]:

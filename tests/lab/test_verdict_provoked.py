@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import require
-from session_support import connected, take_while
+from session_support import BUSY, connected, take_while
 
 from labconsole import lab
 from labconsole.model.record import Reason, RunRecord
@@ -88,8 +88,7 @@ def runs(lab_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
 
 
 def codes(run: RunRecord) -> set[str]:
-    # A busy machine misses samples, sends late and finds its own tests beside it.
-    return {reason.code for reason in run.verdict.reasons} - {"samples_missed", "duration_stretched"}
+    return {reason.code for reason in run.verdict.reasons} - BUSY
 
 
 def reason(run: RunRecord, code: str) -> Reason:
@@ -98,7 +97,9 @@ def reason(run: RunRecord, code: str) -> Reason:
 
 def test_an_undisturbed_run_is_not_doubted(runs):
     assert codes(runs["nothing"]) == set()
-    assert {entry["node"] for entry in runs["nothing"].influences if entry["kind"] == "cpu"} == {"src1", "uut", "snk1"}
+    (machine,) = (entry for entry in runs["nothing"].influences if entry["kind"] == "cpu")
+    assert set(machine["nodes"]) == {"src1", "uut", "snk1"}  # they share it
+    assert machine["used_s"]["ours"] > 0
 
 
 def test_an_offload_that_was_switched_is_named_with_both_values(runs):
@@ -130,7 +131,6 @@ def test_a_process_that_takes_the_processor_is_named_whether_it_still_runs_or_no
 
 
 def test_a_source_that_is_held_back_by_a_shaper_says_so(runs):
-    assert "offered_short" in codes(runs["shaper"])
     causes = reason(runs["shaper"], "offered_short").evidence["causes"]
     assert {"cause": "shaper", "qdisc": "tbf"}.items() <= causes[0].items()
     assert runs["shaper"].total.loss_packets == 0

@@ -45,7 +45,7 @@ def reading(node: str, *, at_s: float, window: dict | None = None) -> NodeReadin
         settings={**copy.deepcopy(SETTINGS), "interfaces": {name: copy.deepcopy(PORT) for name in PORTS[node]}},
         surroundings={
             "monotonic_ns": int(at_s * 1e9), "wall_ns": 1_800_000_000_000_000_000 + int(at_s * 1e9), "logins": [],
-            "load": [0.5, 0.4, 0.3], "cpus": 4, "guests": [], "sessions": [], "window": window,
+            "load": [0.5, 0.4, 0.3], "cpus": 4, "boot_id": f"boot of {node}", "guests": [], "sessions": [], "window": window,
         },
     )  # fmt: skip
 
@@ -56,6 +56,15 @@ def undisturbed(inventory, **bend) -> TrialSeen:
     seen.begin = {node: reading(node, at_s=10) for node in PORTS}
     seen.end = {node: reading(node, at_s=12, window=copy.deepcopy(WINDOW)) for node in PORTS}
     return seen
+
+
+def test_nodes_that_are_one_machine_are_told_of_once(inventory):
+    seen = undisturbed(inventory)
+    for node in ("src1", "snk1"):
+        seen.end[node].surroundings["boot_id"] = "the same"
+    told = [entry for entry in record(inventory, seen).influences if entry["kind"] == "cpu"]
+    assert [entry["nodes"] for entry in told] == [["src1", "snk1"], ["uut"]]
+    assert [entry["used_s"]["ours"] for entry in told] == [2.0, 1.0]
 
 
 def found(run: RunRecord, code: str):
