@@ -24,7 +24,7 @@ class CurvesTable(LineTable):
     EMPTY = ""
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.open", "Runs of the point", show=False)]
     COLUMNS: ClassVar[tuple[Column, ...]] = (
-        Column("curve", "curve", 15, right=False, grow_to=40),
+        Column("curve", "curve", 17, right=False, grow_to=40),
         Column("x", "x", 11, grow_to=13),
         Column("n", "n", 3),
         Column("mean", "mean", 11, grow_to=13),
