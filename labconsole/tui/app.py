@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import sys
 from collections.abc import Iterable, Sequence
@@ -129,6 +130,10 @@ class ConsoleApp(App[int]):
         """The bench is on screen: now there is time for everything slow."""
         if self.session is not None and not self._connecting:
             self._connecting = True
+            # A full collection walks all that was imported: 60 ms in which no key is answered. What is there now stays
+            # until the end, so it is taken out of the collector's sight, here and once all nodes are connected.
+            gc.freeze()
+            gc.enable()
             self._connect(self.session)
             self.load_runs()
 
@@ -141,6 +146,7 @@ class ConsoleApp(App[int]):
 
         await session.connect()
         await asyncio.to_thread(import_plotext)
+        gc.freeze()
 
     def _on_event(self, event: Event) -> None:
         """The engine says something; called on the event loop."""
@@ -359,6 +365,7 @@ def run_console(session_factory: SessionFactory) -> int:
         from labconsole.tui.keymap import check_settings  # imports every screen
 
         check_settings(settings, ConsoleApp)
+    gc.disable()  # until the bench is painted; what is made before that is kept anyway
     app = ConsoleApp(session_factory, settings, Memory(memory_path() if settings.remember_set_up else None))
     status = app.run()
     if app.failure is not None:
