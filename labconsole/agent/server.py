@@ -28,7 +28,7 @@ from labconsole.agent.links import Links
 from labconsole.agent.namespaces import Namespaces
 from labconsole.agent.pipes import Inlet, Outlet
 from labconsole.agent.tuning import Tuner
-from labconsole.agent.wire import WireError, field
+from labconsole.agent.wire import WireError, field, names
 
 ALARM_S = 1.1
 """After this a hanging shutdown is killed; the keeper then has the rest of the two seconds."""
@@ -226,8 +226,8 @@ class Agent:
     async def _survey(self, args: Args) -> Dict[str, Any]:
         from labconsole.agent import survey
 
-        directory, tools = field(args, "capture_directory", str, optional=True), field(args, "tools", list)
-        if not all(isinstance(name, str) and "/" not in name for name in tools):
+        directory, tools = field(args, "capture_directory", str, optional=True), names(args, "tools")
+        if any("/" in name for name in tools):
             raise WireError("bad_request", "tools must be a list of programs' names")
         found = await self._in_namespace({}, lambda: survey.read(directory, tools))
         silence_s = None if self._silence is None else round(self._loop.time() - self._last_line_s, 3)
@@ -241,9 +241,7 @@ class Agent:
     async def _listen_start(self, args: Args) -> Dict[str, Any]:
         from labconsole.agent.listen import Listening
 
-        interfaces = field(args, "interfaces", list)
-        if not all(isinstance(name, str) for name in interfaces):
-            raise WireError("bad_request", "interfaces must be a list of names")
+        interfaces = names(args, "interfaces")
         if self._listening is None:
             self._listening = Listening()
         self._listening.start(interfaces)
@@ -290,9 +288,7 @@ class Agent:
     async def _drops_read(self, args: Args) -> Dict[str, Any]:
         from labconsole.agent import drops
 
-        interfaces = field(args, "interfaces", list)
-        if not all(isinstance(name, str) for name in interfaces):
-            raise WireError("bad_request", "interfaces must be a list of strings")
+        interfaces = names(args, "interfaces")
         return await drops.read(self._namespaces, interfaces)
 
     async def _read_surroundings(self, args: Args) -> Dict[str, Any]:
@@ -322,13 +318,11 @@ class Agent:
         return {"failed": await self._tuner.undo(field(args, "token", str, optional=True))}
 
     async def _net_read(self, args: Args) -> Dict[str, Any]:
-        names = field(args, "sysctls", list, optional=True) or []
-        if not all(isinstance(name, str) for name in names):
-            raise WireError("bad_request", "sysctls must be a list of strings")
+        sysctls = names(args, "sysctls", optional=True)
         routes, neighbours = (bool(field(args, key, bool, optional=True)) for key in ("routes", "neighbours"))
 
         def read() -> Dict[str, Any]:
-            found: Dict[str, Any] = {"sysctls": sysctl.read_many(names)}
+            found: Dict[str, Any] = {"sysctls": sysctl.read_many(sysctls)}
             if routes:
                 found["routes"] = undo.read_routes()
             if neighbours:
@@ -343,7 +337,7 @@ class Agent:
             message = "timeout_s must be above 0 and at most %d, got %g" % (MAX_TIMEOUT_S, timeout_s)
             raise WireError("bad_request", message)
         namespaces = self._namespaces.to_enter(field(args, "namespace", str, optional=True) or "")
-        stdin = field(args, "stdin", str, optional=True)
+        stdin = field(args, "stdin", str, optional=True, free=True)
         return await self._executor.run(field(args, "argv", list), timeout_s, stdin, namespaces)
 
     async def _watchdog(self, args: Args) -> Dict[str, Any]:

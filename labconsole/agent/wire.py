@@ -105,10 +105,11 @@ def encodable(text: str) -> bool:
 MAX_FLOAT = 1e300
 
 
-def field(args: dict[str, Any], name: str, kind: type, *, optional: bool = False) -> Any:
+def field(args: dict[str, Any], name: str, kind: type, *, optional: bool = False, free: bool = False) -> Any:
     """``args[name]``, checked. Raises WireError("bad_request") when it is missing or of another type.
 
-    A bool is not an int here; an int is accepted where a float is asked for.
+    A bool is not an int here; an int is accepted where a float is asked for. A string is one that may name something,
+    unless it is ``free`` text.
     """
     value = args.get(name)
     if value is None:
@@ -121,4 +122,19 @@ def field(args: dict[str, Any], name: str, kind: type, *, optional: bool = False
         return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise WireError("bad_request", "%s must be %s, got %s" % (name, kind.__name__, type(value).__name__))
+    if kind is str and not (usable(value) or (free and encodable(value))):
+        raise WireError("bad_request", "%s has a character that no name has" % name)
     return value
+
+
+def names(args: dict[str, Any], name: str, *, optional: bool = False) -> list[str]:
+    """``args[name]``, a list of strings that may name something. Raises WireError("bad_request")."""
+    values = field(args, name, list, optional=optional) or []
+    if not all(isinstance(value, str) and usable(value) for value in values):
+        raise WireError("bad_request", "%s must be a list of names" % name)
+    return list(values)
+
+
+def usable(text: str) -> bool:
+    """Whether the kernel would take it for a name or a path, which has no null."""
+    return "\0" not in text and encodable(text)
