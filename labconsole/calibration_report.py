@@ -8,6 +8,9 @@ from datetime import UTC, datetime
 from labconsole.model.envelope import Bounds, Envelope, EnvelopePoint, Spacing, StreamEnvelope
 from labconsole.units import format_count, format_rate_bps, pps_to_bps
 
+UNSTEADY_RATIO = 1.1
+"""Two trials flat out that differ by more than this had not the same machine to themselves."""
+
 
 def envelope_lines(envelope: Envelope, now: datetime | None = None) -> list[str]:
     """The whole envelope, one fact per line."""
@@ -48,6 +51,9 @@ def _stream_lines(stream: StreamEnvelope, point: EnvelopePoint) -> Iterator[str]
         bps = pps_to_bps(stream.maximum_pps, point.frame_size_bytes, includes_fcs=point.frame_size_includes_fcs)
         sure = "as source's and sink's NICs counted" if stream.maximum_confirmed else "NOT confirmed by the NICs"
         yield f"    generator  up to {_pps(stream.maximum_pps)} ({format_rate_bps(bps)}), {sure}"
+        if (stream.maximum_best_pps or 0) > stream.maximum_pps * UNSTEADY_RATIO:
+            best = _pps(stream.maximum_best_pps)
+            yield f"               but {best} in another trial: was the machine busy? The lower one counts"
     for rate in stream.rates:
         offered, arrived = _error(rate.offered_error_ratio), _error(rate.arrival_error_ratio)
         asked = format_rate_bps(rate.target_bps)

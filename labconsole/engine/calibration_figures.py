@@ -90,6 +90,7 @@ def stream_envelope(stream: Stream, taken: list[TakenTrial], index: int) -> Stre
         generator=records[0].generator,
         generator_version=records[0].generator_version,
         maximum_pps=min(rates, default=None),
+        maximum_best_pps=max(rates, default=None),
         maximum_confirmed=bool(maxima) and all(map(_confirmed, maxima)),
         rates=tuple(_rate(trial.target_bps, trial.record.streams[index]) for trial in taken if trial.purpose == "rate"),
         counters=Bounds(clean_pps=counters.clean_pps, lossy_pps=counters.lossy_pps),

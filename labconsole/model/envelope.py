@@ -77,7 +77,8 @@ class Bounds(_Part):
 class StreamEnvelope(_Part):
     """One source and its sink at one frame size, with as many sources sending at once as the point says.
 
-    ``maximum_confirmed``: the generator's own count, its NIC's and the sink's agreed in every trial at target max.
+    ``maximum_pps`` is what the weaker trial at target max reached, ``maximum_best_pps`` the stronger: far apart, the
+    machine was busy. ``maximum_confirmed``: the generator's own count, its NIC's and the sink's agreed in all of them.
     """
 
     stream: str
@@ -86,6 +87,7 @@ class StreamEnvelope(_Part):
     generator: str
     generator_version: str | None
     maximum_pps: float | None
+    maximum_best_pps: float | None
     maximum_confirmed: bool
     rates: tuple[RatePoint, ...]
     counters: Bounds
