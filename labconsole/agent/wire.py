@@ -122,7 +122,7 @@ def field(args: dict[str, Any], name: str, kind: type, *, optional: bool = False
         return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise WireError("bad_request", "%s must be %s, got %s" % (name, kind.__name__, type(value).__name__))
-    if kind is str and not (usable(value) or (free and encodable(value))):
+    if isinstance(value, str) and not (usable(value) or (free and encodable(value))):
         raise WireError("bad_request", "%s has a character that no name has" % name)
     return value
 
