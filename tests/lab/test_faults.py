@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import faults
 import pytest
+from conftest import missing, require
 from support import COMMAND, lab_state, labconsole, processes, records, wait_until
 
 from labconsole import lab
+from labconsole.errors import ConfigError
+from labconsole.model.request import TrialRequest
+from labconsole.testbed import load_testbed, open_session
 
 GONE_S = 2.0
 """The bound that design 3.1 promises."""
@@ -51,8 +58,34 @@ def received(name: str) -> int:
     return int(lab.exec(name, "snk1", ["cat", "/sys/class/net/eth1/statistics/rx_packets"]).stdout)
 
 
-@pytest.mark.parametrize("platform", ["raw", "raw-bridge", "container"])
-def test_kill_9_of_the_console_leaves_nothing_on_any_node(testbed, tmp_path: Path, platform: str):
+@pytest.fixture(scope="module")
+def labs(lab_home: Path) -> Iterator[Callable[[str], lab.LabStatus]]:
+    """The lab with this SSH server, brought up when it is first asked for."""
+    up: dict[str, lab.LabStatus] = {}
+
+    def get(ssh_server: str) -> lab.LabStatus:
+        if ssh_server not in up:
+            name = f"fault{os.getpid()}{ssh_server[0]}"
+            up[ssh_server] = lab.up(lab.LabSpec(name=name, sources=1, ssh_server=ssh_server))
+        return up[ssh_server]
+
+    yield get
+    for status in up.values():
+        lab.down(status.spec.name)
+
+
+@pytest.mark.parametrize("fault", [pytest.param(f, id=f.name) for f in faults.FAULTS if not f.soak_only])
+def test_whatever_breaks_is_named_leaves_nothing_and_loses_nothing(
+    fault: faults.Fault, labs: Callable[[str], lab.LabStatus], tmp_path: Path
+):
+    if os.geteuid() != 0 and fault.root:
+        missing(f"{fault.name}: only root can do that")
+    require(*fault.tools)
+    faults.survive(faults.Bench(labs(fault.ssh_server), tmp_path), fault)
+
+
+@pytest.mark.parametrize("platform", ["raw", "raw-bridge"])
+def test_kill_9_of_the_console_leaves_nothing_of_any_platform(testbed, tmp_path: Path, platform: str):
     before = lab_state(testbed.spec.name)
     process = start_run(testbed, tmp_path / "s.sqlite", platform)
     process.send_signal(signal.SIGKILL)
@@ -62,18 +95,6 @@ def test_kill_9_of_the_console_leaves_nothing_on_any_node(testbed, tmp_path: Pat
     count = received(testbed.spec.name)
     time.sleep(0.2)
     assert received(testbed.spec.name) == count
-
-
-def test_a_console_that_is_not_heard_of_any_more_leaves_nothing(testbed, tmp_path: Path):
-    """As after a pulled cable: no end of stdin, no reset, just silence."""
-    before = lab_state(testbed.spec.name)
-    process = start_run(testbed, tmp_path / "s.sqlite", "container")
-    process.send_signal(signal.SIGSTOP)
-    try:
-        wait_until(lambda: lab_state(testbed.spec.name) == before, timeout_s=20, what="something was left on a node")
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
 
 
 def test_ctrl_c_once_stops_in_order_and_saves_what_was_measured(testbed, tmp_path: Path):
@@ -92,34 +113,6 @@ def test_ctrl_c_once_stops_in_order_and_saves_what_was_measured(testbed, tmp_pat
     assert run["run_id"] in output
 
 
-def test_ctrl_c_twice_gives_up_at_once_and_still_leaves_nothing(testbed, tmp_path: Path):
-    before = lab_state(testbed.spec.name)
-    process = start_run(testbed, tmp_path / "s.sqlite", "container")
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=20)
-    assert process.returncode == 130, errors
-    assert "Traceback" not in errors
-    time.sleep(GONE_S)
-    assert lab_state(testbed.spec.name) == before
-
-
-def test_a_killed_agent_ends_the_run_and_is_named(testbed, tmp_path: Path):
-    before = lab_state(testbed.spec.name)
-    store = tmp_path / "s.sqlite"
-    process = start_run(testbed, store, "container")
-    lab.exec(testbed.spec.name, "snk2", ["pkill", "-9", "-f", "python.*-I -S"])
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 1, errors
-    assert "snk2" in errors
-    time.sleep(GONE_S)
-    assert lab_state(testbed.spec.name) == before
-    (run,) = records(labconsole("runs", "--json", store=store))
-    assert run["failure"]["node"] == "snk2"
-    assert "link_lost" in {reason["code"] for reason in run["verdict"]["reasons"]}
-    assert run["streams"][0]["measured_packets"] > 1000
-
-
 def test_two_runs_at_once_are_kept_apart_by_the_lease(testbed, tmp_path: Path):
     process = start_run(testbed, tmp_path / "s.sqlite", "raw")
     try:
@@ -131,3 +124,77 @@ def test_two_runs_at_once_are_kept_apart_by_the_lease(testbed, tmp_path: Path):
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
+
+
+def test_a_testbed_is_taken_over_on_purpose_and_both_records_say_so(testbed, tmp_path: Path):
+    before, mine, theirs = lab_state(testbed.spec.name), tmp_path / "mine.sqlite", tmp_path / "theirs.sqlite"
+    loser = start_run(testbed, theirs, "container")
+    taker = labconsole(
+        "run", "--duration", "0.5", "--take-over", "--json", hosts=testbed.hosts_file, store=mine
+    )  # fmt: skip
+    assert taker.returncode == 0, taker.stderr
+    _, errors = loser.communicate(timeout=20)
+    assert loser.returncode == 3, errors
+    assert re.search(r"error: uut: .*@.* took the testbed over for raw", errors), errors
+    (lost,) = records(labconsole("runs", "--json", store=theirs))
+    assert lost["verdict"]["status"] == "invalid"
+    reason = lost["verdict"]["reasons"][0]
+    assert reason["code"] == "lease_taken" and "took the testbed over for raw, 64 B" in reason["detail"]
+    assert lost["failure"]["failure"] == "lease_taken"
+    assert influence(lost, "lease_taken")["by"] == lost["operator"]
+    (won,) = map(json.loads, taker.stdout.splitlines())
+    assert won["verdict"]["status"] != "invalid"
+    assert "taken over from" in influence(won, "lease_taken_over")["detail"]
+    wait_until(lambda: lab_state(testbed.spec.name) == before, timeout_s=GONE_S, what="something was left on a node")
+
+
+def influence(record: dict, kind: str) -> dict:
+    return next(each for each in record["influences"] if each["kind"] == kind)
+
+
+async def watch(testbed: lab.LabStatus, store: Path, measured: Path) -> None:
+    inventory, runs = load_testbed(testbed.hosts_file, str(store))
+    watching = open_session(inventory, runs, read_only=True)
+    seen: list[str] = []
+    windows: list[set[int]] = []
+    quiet = False
+    uut = watching.telemetry.nodes["uut"]
+    request = TrialRequest(platform="raw", frame_size_bytes=64, sources=1, target_bps=5_000_000, duration_s=1)
+    try:
+        await watching.connect()
+        with pytest.raises(ConfigError, match="only watches"):
+            await watching.run(request)
+        assert watching.lease_holders() == {}
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND, "run", "--duration", "1.5", "--repetitions", "2",
+            "--hosts", str(testbed.hosts_file), "--store", str(measured),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        ended = asyncio.ensure_future(process.wait())
+        while not ended.done():
+            holder = watching.lease_holders().get("uut")
+            if holder is not None:
+                seen.append(holder.describe())
+            sampled = watching.telemetry.interfaces["uut", "", "eth1"].last
+            assert sampled is not None
+            if uut.quiet and not quiet:
+                windows.append(set())
+            if uut.quiet:
+                windows[-1].add(sampled.monotonic_ns)
+            quiet = uut.quiet
+            await asyncio.sleep(0.05)
+        assert ended.result() == 0
+        assert not uut.quiet
+        assert watching.lease_holders() == {}
+    finally:
+        await watching.close()
+        runs.close()
+    # Within a counted window not one sample of the UUT's interfaces came.
+    assert re.search(r"@.* since .* UTC, until about .* UTC, for raw", seen[0]), seen
+    assert [len(samples) for samples in windows] == [1, 1], windows
+
+
+def test_a_read_only_console_sees_who_measures_and_does_not_disturb(testbed, tmp_path: Path):
+    asyncio.run(watch(testbed, tmp_path / "w.sqlite", tmp_path / "m.sqlite"))
+    for run in records(labconsole("runs", "--json", store=tmp_path / "m.sqlite")):
+        assert run["verdict"]["status"] != "invalid"
