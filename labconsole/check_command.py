@@ -66,13 +66,17 @@ async def _check(session: Session[RunStore], args: argparse.Namespace, plan: Pla
     unreachable = bool(logins) and all(result.status is CheckStatus.FAIL for result in logins)
     failed = any(result.status is CheckStatus.FAIL for result in results)
     status = NodeUnreachable.exit_code if unreachable else 1 if failed else 0
+    if session.stopping:
+        status = Aborted.exit_code
     if args.json:
         sys.stdout.write(json.dumps(_summary(session, results, took_s, status)) + "\n")
     else:
         lines = report_lines(results, list(session.inventory.nodes), brief=args.brief, **_style())
         # Colours are ours; what nodes say in it has been made printable by the engine.
-        undisguised(sys.stdout).write("\n".join([*lines, "", _closing(results, took_s)]) + "\n")
-    return Aborted.exit_code if session.stopping else status
+        undisguised(sys.stdout).write(
+            "\n".join([*lines, "", _closing(results, took_s, stopped=session.stopping)]) + "\n"
+        )
+    return status
 
 
 async def _progress(nodes: int) -> None:
@@ -151,10 +155,10 @@ def _counts(results: list[CheckResult]) -> dict[str, int]:
     return {str(status): counts[status] for status in CheckStatus}
 
 
-def _closing(results: list[CheckResult], took_s: float) -> str:
+def _closing(results: list[CheckResult], took_s: float, *, stopped: bool) -> str:
     """One line to end with."""
     words = ", ".join(f"{count} {word}" for word, count in _counts(results).items() if count)
-    text = f"{len(results)} checks in {took_s:.1f} s: {words}"
+    text = f"{'stopped; ' if stopped else ''}{len(results)} checks in {took_s:.1f} s: {words}"
     fixed, fixable = sum(r.fixed for r in results), sum(r.fixable and not r.fixed for r in results)
     if fixed:
         text += f"; {fixed} fixed, and undone now unless it says for good"
@@ -172,5 +176,6 @@ def _summary(session: Session[RunStore], results: list[CheckResult], took_s: flo
         **_counts(results),
         "fixed": sum(result.fixed for result in results),
         "took_s": took_s,
+        "stopped": session.stopping,
         "exit_status": status,
     }

@@ -253,6 +253,17 @@ def test_no_node_at_all_is_an_unreachable_testbed(testbed: lab.LabStatus, tmp_pa
     assert "✗ fail    SSH session and agent" in done.stdout
 
 
+def test_a_host_key_that_nobody_knows_is_said_to_be_that(inventory, all_told, tmp_path: Path):
+    empty = tmp_path / "known_hosts"
+    empty.touch()
+    defaults = inventory.defaults.model_copy(update={"known_hosts": str(empty)})
+    results = check(inventory.model_copy(update={"defaults": defaults}), tmp_path / "s.sqlite")
+    assert all_told(results)
+    assert failures(results) == {(name, node) for name in ("ssh.login", "ssh.host_key") for node in inventory.nodes}
+    assert "is in no known_hosts file" in results["ssh.host_key", "uut"].evidence
+    assert "fingerprint" in results["ssh.host_key", "uut"].hint
+
+
 def test_a_full_disk_on_a_sink_is_named(testbed, inventory, all_told, tmp_path: Path):
     nodes = dict(inventory.nodes)
     nodes["snk1"] = nodes["snk1"].model_copy(update={"capture_dir": "/run/small"})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,12 +16,24 @@ from hypothesis import strategies as st
 
 from labconsole.agent.wire import WireError
 from labconsole.check_command import report_lines
-from labconsole.engine.preflight import CheckResult, CheckStatus, catalogue
+from labconsole.engine.preflight import (
+    CheckResult,
+    CheckStatus,
+    access,
+    catalogue,
+    clocks,
+    cpu,
+    nics,
+    quiet,
+    tools,
+    uut,
+)
 from labconsole.engine.preflight.bench import alike
 from labconsole.engine.preflight.cpu import cpu_list
 from labconsole.engine.preflight.nics import slot_bps
 from labconsole.engine.preflight.runner import FLOW
 from labconsole.engine.preflight.uut import read_rules
+from labconsole.model.inventory import Defaults
 from labconsole.nodes.replies import check_reply
 
 DOCS = Path(__file__).parents[2] / "docs" / "check.md"
@@ -159,6 +173,108 @@ def test_a_slot_carries_what_its_line_code_leaves() -> None:
 
 def test_ports_that_say_the_same_are_said_together() -> None:
     assert alike({"eth2": "up", "eth1": "up", "eth3": "down"}) == "eth1, eth2 up; eth3 down"
+
+
+class Bench:
+    """One node with one port, eth1, of a stream; says what it is given."""
+
+    def __init__(self, role: str = "uut", *, fix: bool = False, **said: Any) -> None:
+        self.said, self.fix, self.leased, self.plan = said, fix, [], None
+        self.role = role
+        self.inventory = SimpleNamespace(
+            emulated=False, nodes={"n": SimpleNamespace(generator_cpus=None, become=None)}, defaults=Defaults()
+        )
+        self.stream = SimpleNamespace(name="s1", link_speed_bps=10**9)
+
+    def ports(self, node: str) -> dict[str, list[Any]]:
+        return {"eth1": [self.stream]}
+
+    def roles(self, node: str) -> tuple[str, ...]:
+        return (self.role,)
+
+    async def settings(self, node: str) -> dict[str, Any]:
+        return {**SETTINGS, **self.said}
+
+    async def survey(self, node: str) -> dict[str, Any]:
+        return {**SURVEY, **self.said}
+
+    async def facts(self, node: str) -> dict[str, Any]:
+        return self.said
+
+
+def ports_with(**changes: Any) -> dict[str, Any]:
+    return {"interfaces": {"eth1": {**INTERFACE, **changes}}}
+
+
+MANAGEMENT = {"address": "10.0.0.2", "interface": "eth1", "addresses": {"eth1": ["10.0.0.2"]}}
+NARROW = {**INTERFACE["bus"], "link_width": 1}
+ALIEN = {"pid": 7, "kind": "sniffer", "name": "tcpdump", "command": "tcpdump -i any", "same_network": False}
+
+
+@pytest.mark.parametrize(
+    ("check", "role", "said", "status", "words"),
+    [
+        (access.management, "uut", {"management": MANAGEMENT}, "fail", "SSH comes in by eth1"),
+        (access.management, "uut", {"management": {**MANAGEMENT, "interface": None}}, "warn", "eth1 has 10.0.0.2"),
+        (access.management, "uut", {"management": {**MANAGEMENT, "interface": "eth0"}}, "pass", "by eth0"),
+        (
+            access.rights,
+            "source",
+            {"euid": 1000, "capabilities": ["net_raw"]},
+            "fail",
+            "without the capabilities net_admin",
+        ),
+        (access.rights, "sink", {"euid": 1000, "capabilities": ["net_raw"]}, "pass", "net_raw"),
+        (access.keep_alive, "uut", {"watchdog": {"armed": False, "heard_before_s": None}}, "fail", "does not watch"),
+        (nics.speed, "uut", ports_with(), "warn", "10 Gbit/s full duplex"),
+        (nics.speed, "uut", ports_with(speed_mbps=1000), "pass", "1 Gbit/s full duplex"),
+        (nics.speed, "uut", ports_with(speed_mbps=100), "fail", "100 Mbit/s"),
+        (nics.speed, "uut", ports_with(speed_mbps=1000, duplex="half"), "fail", "half duplex"),
+        (nics.speed, "uut", ports_with(speed_mbps=None), "warn", "not told"),
+        (nics.speed, "uut", ports_with(bus=None), "pass", "virtual, 1 Gbit/s by hosts.yaml"),
+        (nics.driver, "uut", ports_with(), "pass", "rx ring 512 of 4096, PCIe x8 at 5.0 GT/s PCIe"),
+        (nics.driver, "uut", ports_with(bus=NARROW), "warn", "PCIe x1"),
+        (nics.pause, "uut", ports_with(), "pass", "eth1 rx on tx on; left as found, and watched"),
+        (nics.offloads, "uut", ports_with(offloads={"lro": True}), "fail", "lro"),
+        (nics.offloads, "sink", ports_with(offloads={"lro": True}), "warn", "lro"),
+        (nics.offloads, "uut", {"interfaces": {}}, "skipped", "none of its data ports"),
+        (clocks.discipline, "uut", {"clock": {**SURVEY["clock"], "synchronised": False}}, "warn", "no NTP or PTP"),
+        (clocks.discipline, "uut", {"clock": None}, "skipped", "does not say"),
+        (clocks.source, "source", {"clocksource": "hpet"}, "warn", "hpet"),
+        (cpu.governor, "uut", {"governors": {"performance": 3, "powersave": 1}}, "warn", "powersave on 1 CPUs"),
+        (cpu.turbo, "uut", {"turbo": True}, "warn", "on"),
+        (cpu.interrupts, "uut", {"irqbalance": True}, "warn", "irqbalance runs"),
+        (cpu.memory, "uut", {"memory": {"total_bytes": 10**9, "available_bytes": 10**7}}, "fail", "10 MB of 1000 MB"),
+        (cpu.heat, "uut", {"heat": {"throttled": 3, "hottest_millidegrees": None}}, "warn", "slowed down 3 times"),
+        (quiet.pktgen, "source", {"pktgen_devices": ["eth9"], "leftovers": []}, "fail", "eth9"),
+        (quiet.programs, "uut", {"processes": [ALIEN]}, "warn", "in another network namespace"),
+        (
+            quiet.logins,
+            "uut",
+            {"logins": [{"user": "ann", "line": "pts/0", "host": "desk"}]},
+            "warn",
+            "ann on pts/0 from desk",
+        ),
+        (quiet.logins, "uut", {"logins": [7]}, "warn", "None on None"),
+        (tools.generator, "source", {"pktgen": None, "pktgen_loadable": False}, "warn", "afpacket will send"),
+        (tools.generator, "source", {"pktgen": "2.75", "pktgen_loadable": True}, "pass", "pktgen 2.75"),
+        (tools.capture, "sink", {"tcpdump": None}, "fail", "no tcpdump"),
+        (uut.conntrack, "uut", {"conntrack": {"entries": 12, "limit": 100}}, "warn", "12 of 100"),
+        (
+            uut.guests,
+            "uut",
+            {"processes": [{**ALIEN, "kind": "guest", "name": "qemu-kvm"}]},
+            "warn",
+            "qemu-kvm (process 7)",
+        ),
+    ],
+)
+def test_what_a_lab_of_namespaces_cannot_show_is_judged_by_what_a_machine_says(
+    check: Any, role: str, said: dict[str, Any], status: str, words: str
+) -> None:
+    finding = asyncio.run(check(Bench(role, **said), "n"))
+    assert (finding.status, words in finding.evidence) == (status, True), finding
+    assert (finding.hint is not None) == (status in ("warn", "fail"))
 
 
 def result(**changes: Any) -> CheckResult:

@@ -68,6 +68,7 @@ def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out:
             for s in record.streams
         ],
         "icmp_unreachable": refused,
+        "attestation": record.environment.get("platform"),
         "verdict": record.verdict.status,
         "reasons": [reason.code for reason in record.verdict.reasons],
     }
