@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
         streams = inventory.streams[: max(wanted.source_counts)]
         needed = [inventory.uut, *(s.source.node for s in streams), *(s.sink.node for s in streams)]
-        return drive(session, list(dict.fromkeys(needed)), work, [])
+        return drive(session, list(dict.fromkeys(needed)), work, [], kept="nothing of the calibration is kept")
 
 
 def _with_bypass(inventory: Inventory) -> tuple[str, Inventory]:

@@ -159,6 +159,8 @@ def drive(
     nodes: list[str],
     work: Callable[[Session[RunStore]], Coroutine[Any, Any, int]],
     listeners: list[Callable[[Event], None]],
+    *,
+    kept: str = "what was measured is kept",
 ) -> int:
     """Connect, work, close. The first Ctrl-C or TERM stops in order and saves; the second gives up at once.
 
@@ -177,7 +179,7 @@ def drive(
                 task.cancel()
                 return
             told = True
-            sys.stderr.write("labconsole: stopping; what was measured is kept (again: give up at once)\n")
+            sys.stderr.write(f"labconsole: stopping; {kept} (again: give up at once)\n")
             if session.running:
                 stopping.append(loop.create_task(session.abort()))
             else:

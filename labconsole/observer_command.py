@@ -32,7 +32,7 @@ def observe(args: argparse.Namespace) -> int:
         sys.stdout.write((json.dumps(effect.to_json()) if args.json else "\n".join(effect_lines(effect))) + "\n")
         return 0 if effect.loss_ratio is not None and effect.loss_ratio.detectable is not None else 1
 
-    return drive(session, session.nodes_of(request), work, [])
+    return drive(session, session.nodes_of(request), work, [], kept="nothing of the comparison is kept")
 
 
 def _run_text(run: ObserverRun) -> str:

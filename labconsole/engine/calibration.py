@@ -200,7 +200,7 @@ class _Calibration:
             request = self._wanted.trial(frame_size, sources, target_bps)
             record = await take(request, settings=self._settings, keep=False)
             if self._session.stopping:
-                raise Aborted("the calibration was stopped; nothing of it is kept")
+                raise Aborted("the calibration was stopped by the operator")
             self._require_bypass(record)
             taken.append(TakenTrial(target_bps, purpose, record))
             self._done += 1

@@ -117,7 +117,7 @@ async def observer_effect(
             for kind in draw.sample(KINDS, k=len(KINDS)):
                 record = await take(replace(request, observe=kind), None, pair, pairs, keep=False)
                 if session.stopping:
-                    raise Aborted("the comparison of quiet and live observation was stopped; nothing of it is kept")
+                    raise Aborted("the comparison of quiet and live observation was stopped by the operator")
                 runs.append(_run(pair, kind, record))
                 on_progress(ObserverProgress(done=len(runs), total=2 * pairs, last=runs[-1]))
                 await session.settle(session.inventory.defaults.settle_s)
