@@ -13,7 +13,8 @@ from typing import Any
 
 from labconsole.engine.campaign import Outcome, Progress, remaining, run_campaign
 from labconsole.engine.events import Event, NodeChanged, NodeState, Notice, PhaseChanged, TrialFinished, TrialStarted
-from labconsole.engine.session import Session, operator_name
+from labconsole.engine.session import Session
+from labconsole.engine.stamps import operator_name
 from labconsole.errors import Aborted, ConfigError, LeaseHeld, NodeUnreachable, StoreError
 from labconsole.model.inventory import Inventory
 from labconsole.model.note import exported

@@ -26,7 +26,8 @@ from labconsole.engine.calibration_figures import (
 )
 from labconsole.engine.instrument import versions_of
 from labconsole.engine.ports import RunSink
-from labconsole.engine.session import Session, utc_now
+from labconsole.engine.session import Session
+from labconsole.engine.stamps import utc_now
 from labconsole.engine.trial import TrialSettings
 from labconsole.engine.wiring import check_mtu
 from labconsole.errors import Aborted, MeasurementError

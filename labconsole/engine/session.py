@@ -8,10 +8,7 @@ operator takes over ends so.
 from __future__ import annotations
 
 import asyncio
-import getpass
 import logging
-import os
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -32,14 +29,16 @@ from labconsole.engine.events import (
 from labconsole.engine.fleet import Fleet
 from labconsole.engine.inspection import Inspection, inspect
 from labconsole.engine.instrument import held_against
+from labconsole.engine.keeping import environment, save
 from labconsole.engine.leases import LeaseHolder, Leases
 from labconsole.engine.live import LiveStreams
 from labconsole.engine.ports import AgentLink, Connect, RunSink
+from labconsole.engine.stamps import operator_name, utc_now
 from labconsole.engine.standing import DriverFor, StandingPlatform
 from labconsole.engine.telemetry import NodeLive, Telemetry
 from labconsole.engine.trial import Trial, TrialSettings
 from labconsole.engine.wiring import check_mtu
-from labconsole.errors import ConfigError, LabError, MeasurementError, NodeUnreachable, StoreError
+from labconsole.errors import ConfigError, LabError, MeasurementError, NodeUnreachable
 from labconsole.model.envelope import Envelope
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import TRIAL_OVERHEAD_S
@@ -61,20 +60,6 @@ CLOSE_S = 30.0
 """How long close() waits for a batch to stop in order: a drain, its captures counted, the platform restored."""
 
 StoreT = TypeVar("StoreT", bound=RunSink, covariant=True)
-
-
-def utc_now() -> str:
-    """Now, as RFC 3339 in UTC with milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def operator_name() -> str:
-    """Who runs this, as user@host; a user without an entry in the password database goes by number."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = f"uid{os.getuid()}"
-    return f"{user}@{socket.gethostname()}"
 
 
 class Session(Generic[StoreT]):
@@ -423,7 +408,7 @@ class Session(Generic[StoreT]):
             request=request,
             operator=self.operator,
             plan=plan,
-            environment={**self._environment(links, live), **calibration},
+            environment={**environment(links, self._fleet.facts, self._platform.learning, live), **calibration},
             finished_at=utc_now(),
             tolerances=tolerances or self.tolerances,
             envelope=envelope,
@@ -433,7 +418,7 @@ class Session(Generic[StoreT]):
             # Whatever made it so may have broken the platform: the next one begins with one that is set up anew.
             await self._platform.restore()
         if keep:
-            await self._save(record, live)
+            await save(self.store, record, live, self._emit)
         else:
             self._emit(TrialFinished(record=record, saved=False))
         return record
@@ -451,30 +436,3 @@ class Session(Generic[StoreT]):
     def _mark_quiet(self, quiet: bool) -> None:
         self.telemetry.nodes[self.inventory.uut].quiet = quiet
         self.telemetry.revision += 1
-
-    async def _save(self, record: RunRecord, live: LiveStreams) -> None:
-        """Store the run; a store that refuses is told, and the record still reaches every listener."""
-        try:
-            await asyncio.to_thread(self.store.save, record, live.series())
-        except StoreError as exc:
-            self._emit(Notice(severity="error", message=f"the run could not be saved: {exc}"))
-            self._emit(TrialFinished(record=record, saved=False))
-            raise
-        self._emit(PhaseChanged(run_id=record.run_id, phase=Phase.SAVED))
-        self._emit(TrialFinished(record=record, saved=True))
-
-    def _environment(self, links: dict[str, AgentLink], live: LiveStreams) -> dict[str, Any]:
-        return {
-            "nodes": {
-                name: {
-                    "facts": self._fleet.facts.get(name, {}),
-                    "round_trip_s": link.round_trip_s,
-                    "clock_offset_ns": link.clock_offset_ns,
-                    "clock_error_ns": link.clock_error_ns,
-                }
-                for name, link in links.items()
-            },
-            "learning": self._platform.learning.to_json() if self._platform.learning is not None else None,
-            "series_interfaces": live.interface_names,
-            "series_rows_not_kept": live.rows_not_kept,
-        }
