@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, ClassVar
 
 from rich.cells import cell_len
@@ -95,7 +96,9 @@ class LineTable(ScrollView, Tones, can_focus=True):
         super().__init__(id=id, classes=classes)
         self._keys: list[Any] = []
         self._layout: list[tuple[Column, int]] = []
+        self._edges: list[int] = [GUTTER]  # where each column begins, and where the last one ends
         self._cells: dict[Any, list[Span]] = {}
+        self._painted_header: list[Span] = []
         self._room = 0
         self._steered = False  # until somebody moves it, the cursor stays on the first row, whichever that is
         self._columns: tuple[Column, ...] = ()
@@ -141,20 +144,34 @@ class LineTable(ScrollView, Tones, can_focus=True):
                 # Rows moved: the one under the cursor stays where the eye is, the others move around it.
                 self.scroll_to(y=max(0, self.cursor_index - line), animate=False)
         self.prepare()
-        changed = [0]
+        header = self._header()
+        dirty: list[tuple[int, int, int]] = [(0, 0, self.size.width)] if header != self._painted_header else []
+        self._painted_header = header
         for y in range(1, self.size.height):
             key = self._key_at(y)
             if key is None:
                 break
-            cells = self._row(key)
-            if self._cells.get(key) != cells:
+            cells, before = self._row(key), self._cells.get(key)
+            if before != cells:
                 self._cells[key] = cells
-                changed.append(y)
-        if resized or len(changed) * 2 > self.size.height:
+                dirty.append((y, *self._changed_part(before, cells)))
+        if resized:
             self.refresh()
-            return
-        for y in changed:
-            self.refresh(Region(0, y, self.size.width, 1))
+        elif len(dirty) * 2 > self.size.height:
+            # One rectangle around all that changed: cheaper than many, and names, states and totals stay out of it.
+            left, right = min(d[1] for d in dirty), max(d[2] for d in dirty)
+            self.refresh(Region(left, dirty[0][0], right - left, dirty[-1][0] - dirty[0][0] + 1))
+        else:
+            for y, left, right in dirty:
+                self.refresh(Region(left, y, right - left, 1))
+
+    def _changed_part(self, before: list[Span] | None, cells: list[Span]) -> tuple[int, int]:
+        """From where to where a row differs from what was painted."""
+        if before is None or len(before) != len(cells):
+            return 0, self.size.width
+        first = next(i for i, (old, new) in enumerate(zip(before, cells, strict=True)) if old != new)
+        last = next(i for i in range(len(cells) - 1, -1, -1) if before[i] != cells[i])
+        return self._edges[first], self._edges[last + 1]
 
     def _cursor_line(self) -> int | None:
         """The line of the cursor's row below the header, None while it is out of sight."""
@@ -221,6 +238,7 @@ class LineTable(ScrollView, Tones, can_focus=True):
         self._room = self._room_for(len(self._keys))
         self._columns = self.columns()
         self._layout = fit_columns(self._columns, self._room - GUTTER)
+        self._edges = list(accumulate((width + 1 for _, width in self._layout), initial=GUTTER))
         self._cells.clear()
         self.virtual_size = Size(self._room, len(self._keys) + 1)
 
