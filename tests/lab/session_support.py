@@ -13,6 +13,7 @@ from labconsole.engine.session import Session
 from labconsole.model.inventory import load_inventory
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest
+from labconsole.model.tolerances import Tolerances
 from labconsole.store import open_store
 from labconsole.testbed import open_session
 
@@ -33,7 +34,12 @@ async def connected(hosts: Path, store: Path) -> AsyncIterator[Session]:
 
 
 async def take_while(
-    session: Session, take: Callable[..., Awaitable[RunRecord]], request: TrialRequest, meanwhile: Callable[[], Any]
+    session: Session,
+    take: Callable[..., Awaitable[RunRecord]],
+    request: TrialRequest,
+    meanwhile: Callable[[], Any],
+    *,
+    tolerances: Tolerances | None = None,
 ) -> RunRecord:
     """One trial; ``meanwhile`` runs in a thread once its traffic does."""
     sending = asyncio.Event()
@@ -43,7 +49,7 @@ async def take_while(
             sending.set()
 
     unsubscribe = session.subscribe(listen)
-    trial = asyncio.create_task(take(request))
+    trial = asyncio.create_task(take(request, tolerances=tolerances))
     try:
         await sending.wait()
         await asyncio.sleep(0.2)  # into the traffic: the word is given a little ahead
