@@ -7,6 +7,7 @@ import random
 import struct
 
 import pytest
+from capture_samples import Packet, enhanced, interface, section
 
 from labconsole.agent.analysis import CaptureAnalysis
 from labconsole.agent.frames import FrameTemplate
@@ -84,6 +85,20 @@ def test_frames_without_time_stamps_have_no_delay_and_say_why():
     (stream,) = analyze_buffer(capture([50_000] * 100, stamped=False))["streams"]
     assert stream["delay"] is None
     assert "without a time stamp" in stream["delay_error"]
+
+
+@pytest.mark.parametrize("units", [2**62, 2**64 - 100])
+@pytest.mark.parametrize("numpy", [False, True])
+def test_times_that_no_clock_has_give_no_delay_and_no_crash(units, numpy):
+    """pcapng may count seconds in 64 bits: a delay of that size fits no number that is kept."""
+    packets = [enhanced(Packet(0, number=n + 1), units=units + n) for n in range(40)]
+    data = b"".join([section(), interface(resolution=0), *packets])
+    (stream,) = analyze_buffer(data, use_numpy=numpy)["streams"]
+    assert stream["delay"] is None
+    assert "time stamp" in stream["delay_error"]
+    analysis = CaptureAnalysis(spacing_gap_ns=0)
+    analysis.feed(data)
+    assert analysis.report()["streams"][0]["spacing"] is None
 
 
 def spacing_of(arrivals_ns: list[int], gap_ns: int) -> dict:
