@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -151,8 +152,10 @@ def test_people_see_it_node_by_node_in_words(testbed: lab.LabStatus, tmp_path: P
     assert done.returncode == 0, done.stdout
     headings = [line.partition(":")[0] for line in done.stdout.splitlines() if line and not line.startswith(" ")]
     assert headings[:6] == ["src1", "src2", "uut", "snk1", "snk2", "testbed"]
-    for words in ("✓ pass    flow through raw-bridge", "✓ pass    capture at top rate", "- skipped within calibration"):
-        assert words in done.stdout
+    # A machine with other work to do may miss counter samples, or not reach a rate: those are warnings.
+    for words in ("flow through raw-bridge", "capture at top rate"):
+        assert re.search(rf"^  (✓ pass|! warn)    {words}", done.stdout, re.MULTILINE), done.stdout
+    assert "- skipped within calibration" in done.stdout
     assert "8 trials of" in done.stdout
 
 

@@ -23,6 +23,7 @@ from labconsole.engine.preflight import (
     catalogue,
     clocks,
     cpu,
+    feasibility,
     nics,
     quiet,
     tools,
@@ -275,6 +276,25 @@ def test_what_a_lab_of_namespaces_cannot_show_is_judged_by_what_a_machine_says(
     finding = asyncio.run(check(Bench(role, **said), "n"))
     assert (finding.status, words in finding.evidence) == (status, True), finding
     assert (finding.hint is not None) == (status in ("warn", "fail"))
+
+
+def test_a_rate_beyond_what_the_instrument_showed_is_told_with_the_part_that_limits_it() -> None:
+    def bounds(lossy_pps: float | None) -> Any:
+        return SimpleNamespace(clean_pps=None, lossy_pps=lossy_pps)
+
+    def stream(maximum_pps: float | None, counters: float | None, capture: float | None) -> Any:
+        return SimpleNamespace(stream="s1", maximum_pps=maximum_pps, counters=bounds(counters), capture=bounds(capture))
+
+    request = SimpleNamespace(intended_pps=100_000.0, pkt_size_bytes=64)
+    point = SimpleNamespace(request=request)
+    assert feasibility._beyond(point, [stream(200_000, None, 150_000)]) == []
+    assert feasibility._beyond(point, [stream(None, None, None)]) == []
+    (slow,) = feasibility._beyond(point, [stream(90_000, 95_000, None)])
+    assert "s1's generator (90" in slow
+    (deaf,) = feasibility._beyond(point, [stream(200_000, None, 80_000)])
+    assert "s1's sink's capture" in deaf
+    flat_out = SimpleNamespace(request=SimpleNamespace(intended_pps=None, pkt_size_bytes=64))
+    assert feasibility._beyond(flat_out, [stream(1, 1, 1)]) == []
 
 
 def result(**changes: Any) -> CheckResult:

@@ -191,6 +191,7 @@ def _spec(bench: Bench, request: TrialRequest, stream: Stream, index: int) -> di
 
 def _judge(rows: list[tuple[str, float, dict[str, Any] | None, dict[str, Any] | None]]) -> Finding:
     words, dropped_by, short, missing = [], [], [], []
+    values: dict[str, Any] = {}
     for name, asked_pps, sent, captured in rows:
         packets = sent["sent_packets"] if sent is not None else None
         if not packets or captured is None or not sent or not sent["elapsed_ns"]:
@@ -198,6 +199,13 @@ def _judge(rows: list[tuple[str, float, dict[str, Any] | None, dict[str, Any] | 
             continue
         pps, counted = packets / sent["elapsed_ns"] * 1e9, captured["analysis"]["packets"]
         dropped = captured["dropped_kernel_packets"]
+        values[name] = {
+            "asked_pps": asked_pps,
+            "sent_pps": pps,
+            "sent_packets": packets,
+            "captured_packets": counted,
+            "dropped_packets": dropped,
+        }
         words.append(
             f"{name} {format_count(counted)} of {format_count(packets)} at {format_count(round(pps))} packets/s "
             f"({format_count(round(asked_pps))} asked)"
@@ -211,18 +219,21 @@ def _judge(rows: list[tuple[str, float, dict[str, Any] | None, dict[str, Any] | 
         return failed(
             f"{evidence + '; ' if evidence else ''}no result for {', '.join(missing)}",
             "see capacity.disk, tools.capture and the cable of this sink",
+            **values,
         )
     if dropped_by:
         return warned(
             f"{evidence}: {', '.join(dropped_by)}",
             "at this rate counts come from the NIC's counters alone: raise capture_buffer_kib, or use a faster sink",
+            **values,
         )
     if short:
         return warned(
             f"{evidence}: the UUT cannot send as fast as the plan asks, so the capture is proved up to there only",
             "`labconsole calibrate` proves it at the full rate",
+            **values,
         )
-    return passed(evidence)
+    return passed(evidence, **values)
 
 
 DISK = Check(id="capacity.disk", title="room for captures", run=disk, roles=("sink",))

@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
+from labconsole.engine.campaign import remaining
 from labconsole.engine.preflight.bench import Bench
 from labconsole.engine.preflight.result import Finding, failed, passed, skipped, warned
 from labconsole.errors import ConfigError, StoreError
@@ -139,15 +140,19 @@ def _beyond(point: Point, streams: Any) -> list[str]:
 
 
 async def time(bench: Bench) -> Finding:
-    """How long the plan takes."""
+    """How long the plan takes, less what is stored of it already."""
     assert bench.plan is not None
-    reckoned = estimate(bench.plan, bench.inventory)
+    todo = await asyncio.to_thread(remaining, bench.plan, bench.session)
+    reckoned = estimate(bench.plan, bench.inventory, todo)
+    stored = bench.plan.trials - len(todo)
     hours, minutes = int(reckoned.total_s // 3600), int(reckoned.total_s % 3600 // 60)
     evidence = (
         f"{format_count(reckoned.trials)} trials of {reckoned.per_trial_s:.1f} s on average, about "
-        f"{hours}:{minutes:02d}:{int(reckoned.total_s % 60):02d} h in all"
+        f"{hours}:{minutes:02d}:{int(reckoned.total_s % 60):02d} h"
     )
-    values: dict[str, Any] = {"trials": reckoned.trials, "total_s": reckoned.total_s}
+    if stored:
+        evidence += f"; {format_count(stored)} are stored already"
+    values: dict[str, Any] = {"trials": reckoned.trials, "stored_trials": stored, "total_s": reckoned.total_s}
     if reckoned.total_s > LONG_S:
         return warned(
             evidence, "it can be interrupted and resumed; or lower repetitions, which may be raised later", **values
