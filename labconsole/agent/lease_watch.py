@@ -1,7 +1,8 @@
 """Following another session's lease: told by the kernel (inotify), so that nothing wakes a node that is being measured.
 
 The holder's agent writes into the lease when a counted window begins and ends. It closes the file whenever and however
-it ends, which is an event too.
+it ends, which is an event too. A user may have only so many watches (128 by default, which a lab of a hundred agents on
+one machine comes near); an agent that gets none looks once a second.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, Callable, Dict, Optional
 
 from labconsole.agent import linux
 from labconsole.agent.lease import Lease, directories, file_name, other_holder, places
+
+LOOK_S = 1.0
 
 Changed = Callable[[Optional[Dict[str, Any]]], None]
 _SHOWN = ("owner", "purpose", "observe", "quiet", "since_wall_ns", "until_wall_ns")
@@ -29,14 +32,15 @@ class LeaseWatch:
         self._lease, self._on_change = lease, on_change
         self._loop = asyncio.get_running_loop()
         self._descriptor: Optional[int] = None
+        self._timer: Optional[asyncio.TimerHandle] = None
         self._last: Any = self  # no answer equals this
 
     @property
     def watching(self) -> bool:
-        return self._descriptor is not None
+        return self._descriptor is not None or self._timer is not None
 
     def start(self) -> None:
-        if self._descriptor is None:
+        if not self.watching:
             wanted = {os.path.dirname(path) for path in places()}
             if os.geteuid() == 0:
                 # Whoever may, makes the directory in which root's sessions meet, so that it can be watched at all.
@@ -45,9 +49,16 @@ class LeaseWatch:
                     os.makedirs(directories()[0], mode=0o755, exist_ok=True)
                 except OSError:
                     wanted.discard(directories()[0])
-            self._descriptor = linux.watch_files([path for path in sorted(wanted) if os.path.isdir(path)])
-            self._loop.add_reader(self._descriptor, self._woken)
+            try:
+                self._descriptor = linux.watch_files([path for path in sorted(wanted) if os.path.isdir(path)])
+                self._loop.add_reader(self._descriptor, self._woken)
+            except OSError:
+                self._timer = self._loop.call_later(LOOK_S, self._tick)
         self._last = self
+        self.look()
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(LOOK_S, self._tick)
         self.look()
 
     def _woken(self) -> None:
@@ -62,7 +73,7 @@ class LeaseWatch:
 
     def look(self) -> None:
         """Look now. The holder's own agent sees nobody."""
-        if self._descriptor is None:
+        if not self.watching:
             return
         holder = None if self._lease.held else shown(other_holder())
         if holder != self._last:
@@ -70,6 +81,9 @@ class LeaseWatch:
             self._on_change(holder)
 
     def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._descriptor is not None:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)

@@ -148,6 +148,8 @@ class Session(Generic[StoreT]):
         if name == self.inventory.uut:
             self._platform.forget()
         self._leases.forget(name)
+        if self._trial is None:
+            self.telemetry.nodes[name].quiet = False
         if self._trial is not None:
             self._trial.node_lost(name, reason)
 
