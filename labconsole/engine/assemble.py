@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from labconsole import __version__
-from labconsole.engine.hops import capture_complete, growth, hop_counts
+from labconsole.engine.hops import capture_complete, growth, hop_counts, moved
 from labconsole.engine.influences import influences
 from labconsole.engine.instrument import doubted, instrument_reasons
 from labconsole.engine.observations import StreamSeen, TrialSeen
@@ -35,7 +35,7 @@ def build_record(
 ) -> RunRecord:
     """The record of one trial, with its verdict. ``envelope``: the calibration that the run is held against."""
     counts = [hop_counts(seen, raw, inventory.uut) for raw in seen.streams]
-    still = [frozen(hops) for hops in counts]
+    still = [frozen(moved(hops, raw)) for hops, raw in zip(counts, seen.streams, strict=True)]
     streams = tuple(
         with_timing(_stream_record(seen, raw, without(hops, places), inventory, request), raw, environment)
         for raw, hops, places in zip(seen.streams, counts, still, strict=True)

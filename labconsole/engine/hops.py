@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from labconsole.agent.wire import STAT_NAMES
@@ -108,6 +108,13 @@ def hop_counts(seen: TrialSeen, raw: StreamSeen, uut: str) -> list[HopCount]:
             )
         )
     return counts
+
+
+def moved(counts: list[HopCount], raw: StreamSeen) -> list[HopCount]:
+    """The counts with what the capture holds, complete or not: enough to know that packets passed."""
+    if raw.capture is None:
+        return counts
+    return [*counts[:-1], replace(counts[-1], packets=raw.capture["analysis"]["packets"])]
 
 
 def capture_complete(capture: dict[str, Any]) -> bool:

@@ -180,11 +180,15 @@ def test_a_counter_that_stood_still_while_packets_passed_is_not_known_rather_tha
     assert (run.streams[0].counters["uut_in_rx_packets"], run.streams[0].loss_packets) == (None, 0)
 
 
-def test_a_frozen_sink_without_a_capture_leaves_nothing_measured(inventory):
+def test_a_frozen_sink_leaves_the_capture_alone_and_nothing_where_that_is_not_complete(inventory):
     seen = undisturbed(inventory)
     seen.after["snk1"][("", "eth1")] = seen.before["snk1"][("", "eth1")]
     run = record(inventory, seen)
     assert (run.streams[0].measured_from, codes(run)) == ("capture", {"counter_froze"})
+    seen.streams[0].capture["dropped_kernel_packets"] = 3
+    run = record(inventory, seen)
+    assert run.streams[0].measured_packets is None
+    assert {"counter_froze", "not_measured"} <= codes(run)
 
 
 def test_everything_lost_is_no_frozen_counter(inventory):
