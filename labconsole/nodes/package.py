@@ -81,7 +81,7 @@ def build_agent() -> bytes:
     library = _library_directory()
     path = _cache_directory() / f"agent-{_key(own, library)}.pyz"
     try:
-        data = path.read_bytes()
+        data = path.read_bytes() if _only_ours(path) and _only_ours(path.parent) else b""
     except FileNotFoundError:
         data = b""
     except OSError:
@@ -91,6 +91,12 @@ def build_agent() -> bytes:
     data = _build(own, library)
     _store(path, data)
     return data
+
+
+def _only_ours(path: Path) -> bool:
+    """Whether nobody else can have written there: what is in the archive runs as root on every node."""
+    status = path.stat()
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
 def _own_files() -> dict[str, bytes]:
@@ -139,9 +145,12 @@ def _build(own: dict[str, bytes], library: Path) -> bytes:
 
 
 def _library_subset(library: Path) -> list[Path]:
-    """The library's files that the agent's imports load. Asked of another process: this one may hold more of it."""
+    """The library's files that the agent's imports load. Asked of another process: this one may hold more of it.
+
+    -P: nothing is imported from the directory that the operator happens to be in.
+    """
     done = subprocess.run(
-        [sys.executable, "-c", _FIND_SUBSET, str(library), *_ROOTS], capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-c", _FIND_SUBSET, str(library), *_ROOTS], capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()[-1:] or ["no word"]
