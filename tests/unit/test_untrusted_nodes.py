@@ -6,11 +6,13 @@ The checks of replies and events have property tests of their own (test_nodes_re
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import shlex
 import socket
 import subprocess
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from labconsole.agent.wire import MAX_LINE_BYTES, MAX_PARTS, WireError
 from labconsole.errors import LabSetupError, NodeError
 from labconsole.lab import control
 from labconsole.model.inventory import Inventory
+from labconsole.nodes import package
 from labconsole.nodes.package import launch_command
 from labconsole.nodes.route import accept_command, find_route, shell_argv
 from labconsole.nodes.session import AgentSession
@@ -353,3 +356,25 @@ def test_ssh_gets_each_word_whole_through_the_shell_of_its_proxy_command(key: st
     assert shlex.split(shlex.join(argv)) == argv
     accept = as_a_shell_reads(accept_command("src", testbed, find_route("src", testbed)[-1]))
     assert key in accept and accept[-2:] == ["--", "127.0.0.1"]
+
+
+# --- what is sent to the nodes
+
+
+def test_an_archive_that_somebody_else_may_have_written_is_built_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "types.py").write_text("raise SystemExit('imported from the working directory')")
+    good = package.build_agent()
+    [cached] = (tmp_path / "labconsole").glob("agent-*.pyz")
+    evil = io.BytesIO()
+    with zipfile.ZipFile(evil, "w") as archive:
+        archive.writestr("__main__.py", "evil")
+    for place, mode in ((cached, 0o666), (cached.parent, 0o777)):
+        cached.write_bytes(evil.getvalue())
+        cached.chmod(0o600)
+        place.chmod(mode)
+        assert package.build_agent() == good
+        place.chmod(0o700)
