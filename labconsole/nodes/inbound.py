@@ -8,6 +8,7 @@ half of what parsing the line does (measured at 8 interfaces: 6 us beside 11 us,
 
 from __future__ import annotations
 
+import re
 from array import array
 from typing import Any
 
@@ -132,6 +133,16 @@ def _counters(message: dict[str, Any], where: str) -> None:
         message.update(_OTHERS({key: message[key] for key in message.keys() - _COUNTERS_KEYS}, where))
 
 
+_HARDWARE_ADDRESS = re.compile(r"(?:[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){0,31})?\Z")
+
+
+def hardware_address(value: Any, where: str) -> str:
+    """A link's address, of whatever length its kind has. What one node says here, others are told."""
+    if type(value) is not str or not _HARDWARE_ADDRESS.match(value):
+        raise bad(where, "is not a hardware address")
+    return value
+
+
 INDEX = whole(0, 2**31 - 1)
 LINKS = listed(
     fields(
@@ -139,7 +150,7 @@ LINKS = listed(
             "namespace": name,
             "index": INDEX,
             "name": name,
-            "mac": maybe(name),
+            "mac": maybe(hardware_address),
             "mtu": maybe(count),
             "kind": maybe(name),
             "driver": maybe(name),
