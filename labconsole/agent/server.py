@@ -18,6 +18,7 @@ from typing import Any, Awaitable, Callable, Dict, List, Optional, Set
 import labconsole
 from labconsole.agent import facts, linux, spool, sysctl, undo, wire
 from labconsole.agent.capture import Captures
+from labconsole.agent.checking import Checking
 from labconsole.agent.counters import Counters
 from labconsole.agent.execute import Executor
 from labconsole.agent.generating import Generating
@@ -74,7 +75,7 @@ class Agent:
         self._captures = Captures(journal, self._capture_died)
         self._executor = Executor()
         self._guests = Guests(self._outlet.send)
-        self._listening: Any = None
+        self._checking = Checking(lambda work: self._in_namespace({}, work), self._watch_state)
         self._generating = Generating(journal, self._outlet.send, self._outlet.offer, time.monotonic_ns)
         self._leasing = Leasing(
             self._outlet.send,
@@ -100,11 +101,7 @@ class Agent:
             "facts": self._facts,
             "links": self._read_links,
             "settings": self._settings,
-            "survey": self._survey,
-            "clean": self._clean,
-            "listen.start": self._listen_start,
-            "listen.read": self._listen_read,
-            "listen.stop": self._listen_stop,
+            **self._checking.operations(),
             "lease.take": self._leasing.take,
             "lease.read": self._leasing.read,
             "lease.watch": self._leasing.watch,
@@ -223,35 +220,9 @@ class Agent:
 
         return await self._in_namespace(args, settings.read)
 
-    async def _survey(self, args: Args) -> Dict[str, Any]:
-        from labconsole.agent import survey
-
-        directory, tools = field(args, "capture_directory", str, optional=True), names(args, "tools")
-        if any("/" in name for name in tools):
-            raise WireError("bad_request", "tools must be a list of programs' names")
-        found = await self._in_namespace({}, lambda: survey.read(directory, tools))
-        silence_s = None if self._silence is None else round(self._loop.time() - self._last_line_s, 3)
-        return {**found, "watchdog": {"armed": self._silence is not None, "heard_before_s": silence_s}}
-
-    async def _clean(self, args: Args) -> Dict[str, Any]:
-        from labconsole.agent import survey
-
-        return await self._in_namespace({}, lambda: {"removed": survey.clean()})
-
-    async def _listen_start(self, args: Args) -> Dict[str, Any]:
-        from labconsole.agent.listen import Listening
-
-        interfaces = names(args, "interfaces")
-        if self._listening is None:
-            self._listening = Listening()
-        self._listening.start(interfaces)
-        return {}
-
-    async def _listen_read(self, args: Args) -> Dict[str, Any]:
-        return {"heard": []} if self._listening is None else dict(self._listening.read())
-
-    async def _listen_stop(self, args: Args) -> Dict[str, Any]:
-        return {"heard": []} if self._listening is None else dict(self._listening.stop())
+    def _watch_state(self) -> Dict[str, Any]:
+        heard_s = None if self._silence is None else round(self._loop.time() - self._last_line_s, 3)
+        return {"armed": self._silence is not None, "heard_before_s": heard_s}
 
     async def _in_namespace(self, args: Args, work: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
         """``work()`` beside the event loop, inside the namespace that the request names (the node's own)."""
@@ -423,8 +394,7 @@ class Agent:
     async def _clean_up(self) -> None:
         """Stop what runs, then undo what was changed, each step whatever became of the others."""
         self._counters.stop()
-        if self._listening is not None:
-            self._listening.close()
+        self._checking.close()
         self._captures.kill_all()
         self._executor.kill_all()
         self._guests.kill_all()
