@@ -360,7 +360,11 @@ def kill_node(node: str) -> Callable[[Bench], object]:
 
 def revive(node: str) -> Callable[[Bench], object]:
     def heal(bench: Bench) -> None:
-        wait_until(lambda: f"{node} lost" in bench.text, timeout_s=FIGHTS_S, what="the console never noticed")
+        ended = bench.running().poll
+        noticed = f"{node} lost"
+        wait_until(
+            lambda: noticed in bench.text or ended() is not None, timeout_s=FIGHTS_S, what="the console never noticed"
+        )
         lab.revive_node(bench.name, node)
 
     return heal
