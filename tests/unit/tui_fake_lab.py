@@ -72,6 +72,20 @@ class LabSession(FakeSession):
         self.shell_refusal: LabError | None = None
         self._stop = asyncio.Event()
 
+    async def connect(self) -> None:
+        await super().connect()
+        for name, live in self.telemetry.nodes.items():
+            live.clock_error_ns = 150_000
+            live.history.tried_to_connect(self.inventory.nodes[name].address, "ok", 0.212)
+            for op, args, outcome in (
+                ("links", {}, "ok"),
+                ("counters.start", {"interval_s": 0.1}, "ok"),
+                ("exec", {"argv": ["ethtool", "-a", "eth1"]}, "exit status 75"),
+            ):
+                live.history.end(live.history.begin(op, args), outcome, 0.0042)
+            for command in live.history.commands:
+                command.at_wall_s = 1_772_442_880.0
+
     # What a campaign needs
 
     def campaign(self, plan: Plan) -> Campaign:
@@ -146,6 +160,7 @@ class LabSession(FakeSession):
         return self.telemetry.nodes[node].retry_at_s is not None
 
     async def inspect(self, node: str) -> Inspection:
+        self.looks.append(node)
         if self.running:
             raise MeasurementError("a trial is under way, and looking at a node would be part of what it measures")
         nic = {

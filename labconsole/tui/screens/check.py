@@ -172,6 +172,7 @@ class CheckScreen(ConsoleScreen):
             severity = "error" if bad else "warning" if counts[CheckStatus.WARN] else "information"
             self.state.note(clock.wall_s(), "check: " + self._counted(), severity)
         self._paint_results()
+        table.settle()
 
     def _counted(self) -> str:
         counts = self.query_one(ChecksTable).counts
@@ -196,6 +197,8 @@ class CheckScreen(ConsoleScreen):
             words += [("✗ ", "bad"), (safe(self._problem, 200) + "  ", "bad")]
         elif self._took_s is not None:
             words += [("■ checked ", "strong"), (f"in {span(self._took_s)}  ", "muted")]
+        else:
+            words.append(("○ not checked yet  ", "muted"))
         counts = table.counts
         for status in CheckStatus:
             if counts[status]:

@@ -104,7 +104,11 @@ class NodesScreen(ConsoleScreen):
         self.query_one(NodeList).paint()
         self.query_one(NodeDetails).paint()
         name = self._chosen
+        self._look_once(name)
+
+    def _look_once(self, name: str | None) -> None:
         if name is not None and name not in self._asked and self._can_look(name):
+            self._asked.add(name)
             self._look(name)
 
     def _can_look(self, name: str) -> bool:
@@ -119,8 +123,7 @@ class NodesScreen(ConsoleScreen):
         if name is not None:
             self.query_one("#node-box").border_title = name
             self.query_one(CommandTable).show(self.query_one(NodeList).live(name).history)
-            if name not in self._asked and self._can_look(name):
-                self._look(name)
+            self._look_once(name)
 
     def action_look(self) -> None:
         name = self._chosen

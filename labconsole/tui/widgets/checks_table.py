@@ -29,9 +29,9 @@ class ChecksTable(LineTable):
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("node", "node", 8, right=False, grow_to=12),
         Column("status", "result", 9, right=False),
-        Column("title", "check", 18, right=False, grow_to=34),
+        Column("title", "check", 21, right=False),
         Column("evidence", "evidence", 18, right=False, grow_to=400),
-        Column("took", "ms", 6, rank=2),
+        Column("took", "ms", 5, rank=2),
     )
 
     def __init__(self, inventory: Inventory) -> None:
@@ -84,6 +84,12 @@ class ChecksTable(LineTable):
     def results(self) -> list[CheckResult]:
         """All, by node."""
         return [self._results[key] for key in sorted(self._results)]
+
+    def settle(self) -> None:
+        """All have come: put the cursor on the first problem, unless somebody has put it elsewhere."""
+        problems = self.problems()
+        if problems and not self._steered:
+            self.move_to(problems[0])
 
     def problems(self) -> list[Key]:
         """The rows that say that something is wrong."""

@@ -16,10 +16,10 @@ class CommandTable(LineTable):
 
     EMPTY = "nothing was asked of this node yet"
     COLUMNS: ClassVar[tuple[Column, ...]] = (
-        Column("time", "time UTC", 12, right=False),
-        Column("op", "asked", 16, right=False),
+        Column("time", "time UTC", 10, right=False),
+        Column("op", "asked", 14, right=False, grow_to=17),
         Column("took", "ms", 7),
-        Column("outcome", "outcome", 8, right=False, grow_to=20),
+        Column("outcome", "outcome", 10, right=False, grow_to=20),
         Column("words", "with", 12, right=False, grow_to=400),
     )
 
@@ -54,7 +54,7 @@ class CommandTable(LineTable):
         return list(self._by_number)
 
     def cell_time(self, key: int, width: int) -> Span:
-        return f"{datetime.fromtimestamp(self._by_number[key].at_wall_s, UTC):%H:%M:%S.%f}"[:-3], "muted"
+        return f"{datetime.fromtimestamp(self._by_number[key].at_wall_s, UTC):%H:%M:%S.%f}"[:-5], "muted"
 
     def cell_op(self, key: int, width: int) -> Span:
         return safe(self._by_number[key].op, width), "second"

@@ -42,7 +42,7 @@ def look(cell: Cell) -> tuple[str, str]:
 class GridTable(LineTable):
     """One row per point. ``repetition`` and the row's key are the cell under the cursor."""
 
-    EMPTY = "choose a plan on the left"
+    EMPTY = "no plan that could be shown"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "repetition(-1)", "Repetition back", show=False),
         Binding("right", "repetition(1)", "Next repetition", show=False),
@@ -127,11 +127,11 @@ class GridTable(LineTable):
 
     def prepare(self) -> None:
         """Say which repetitions are in sight where not all are."""
-        self.border_subtitle = ""
+        self.border_title = "Points and repetitions"
         if self._campaign is not None and self._layout:
             seen, most = self._visible(self._layout[-1][1]), self._campaign.plan.repetitions
             if len(seen) < most:
-                self.border_subtitle = f"repetitions {seen.start} to {seen.stop - 1} of {most}, ← → scroll"
+                self.border_title = f"Points and repetitions {seen.start} to {seen.stop - 1} of {most}, ← → scroll"
 
     def _visible(self, width: int) -> range:
         assert self._campaign is not None

@@ -76,11 +76,16 @@ class PlanDetails(Lines):
         if self._capture_bytes is None or self._capture_bytes[0] is not entry:
             self._capture_bytes = (entry, largest_capture_bytes(plan, self._inventory))
         kind = "listed" if plan.listed else "a full matrix"
+        uneven = plan.trials != len(plan.points) * plan.repetitions
+        times = ("up to " if uneven else "") + (
+            f"{plan.repetitions} times each" if plan.repetitions > 1 else "once each"
+        )
+        durations = {point.request.duration_s for point in plan.points[:1000]}
+        longest = f"{plan.duration_s:g} s" if len(durations) == 1 else f"up to {plan.duration_s:g} s"
         rows = field("plan", f"{plan.name}, {entry.path}", width, "strong")
         rows += field(
             "asks for",
-            f"{count(len(plan.points))} points ({kind}), {plan.repetitions} repetitions"
-            f"{' at most' if plan.listed else ''}: {count(plan.trials)} trials of {plan.duration_s:g} s",
+            f"{count(len(plan.points))} points ({kind}), {times}: {count(plan.trials)} trials of {longest}",
             width,
         )
         rows += field("platforms", ", ".join(plan.platforms), width)

@@ -36,8 +36,8 @@ class PlansTable(LineTable):
         Column("name", "file", 14, right=False, grow_to=40),
         Column("state", "state", 9, right=False, grow_to=12),
         Column("done", "done", 6),
-        Column("trials", "trials", 6, rank=2),
-        Column("left", "to go", 12, right=False, rank=1),
+        Column("trials", "trials", 6, rank=1),
+        Column("left", "to go", 12, right=False, rank=2),
     )
 
     def __init__(self) -> None:
