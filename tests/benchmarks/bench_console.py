@@ -243,7 +243,7 @@ def stock(hosts: Path) -> int:
     from labconsole.testbed import load_testbed, open_session
     from labconsole.tui.widgets.interfaces import InterfacesTable
 
-    inventory, store = load_testbed(hosts, "sqlite://")
+    inventory, store = load_testbed(hosts, str(hosts.with_name("stock.sqlite")))
     session = open_session(inventory, store)
 
     class Stock(App[None]):
@@ -263,13 +263,14 @@ def stock(hosts: Path) -> int:
             }
             for column in self.columns:
                 self.table.add_column(column.title, key=column.name, width=self.widths[column.name])
+            self.words = "connecting"
             self.shown: dict[Any, list[str]] = {}
             self.order: list[Any] = []
             self.set_interval(0.1, self.paint)
             self.table.focus()
 
         def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-            self.query_one("#where", Static).update(f"▌{event.cursor_row:06}")
+            self.query_one("#where", Static).update(f"{self.words}  ▌{event.cursor_row:06}")
 
         def paint(self) -> None:
             nodes = session.telemetry.nodes.values()
@@ -279,7 +280,8 @@ def stock(hosts: Path) -> int:
                 self.order = list(self.ours.keys())
                 for key in self.order:
                     self.table.add_row(*("" for _ in self.columns), key=str(key))
-                self.query_one("#where", Static).update(f"{len(inventory.nodes)} of {len(inventory.nodes)} nodes")
+                self.words = f"{len(inventory.nodes)} of {len(inventory.nodes)} nodes"
+                self.query_one("#where", Static).update(f"{self.words}  ▌000000")
             self.ours.prepare()
             top, rows = self.table.scroll_offset.y, self.table.size.height
             with self.batch_update():

@@ -37,6 +37,13 @@ class Terminal:
         done = subprocess.run([*self._tmux, "capture-pane", "-p"], capture_output=True, text=True)
         return done.stdout if done.returncode == 0 else ""
 
+    def cursor_line(self) -> str:
+        """The line in which the program has put the cursor: that of the field that takes keys."""
+        done = subprocess.run([*self._tmux, "display-message", "-p", "#{cursor_y}"], capture_output=True, text=True)
+        lines = self.screen().splitlines()
+        line = lines[int(done.stdout)] if done.returncode == 0 and int(done.stdout) < len(lines) else ""
+        return line.strip("│ ")
+
     def close(self) -> None:
         """End it whatever it does."""
         subprocess.run([*self._tmux, "kill-server"], capture_output=True)
@@ -48,8 +55,24 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     require_namespaces()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     yield tmp_path
     lab.down("local")
+
+
+def shape(value: object, path: str = "") -> set[str]:
+    """Every key of a record, wherever it is; lists by all their items, without what depends on the moment."""
+    if path.rpartition(".")[2] in OF_THE_MOMENT:
+        return {path}
+    if isinstance(value, dict):
+        return {path}.union(*(shape(item, f"{path}.{key}") for key, item in value.items()))
+    if isinstance(value, list):
+        return {path}.union(*(shape(item, f"{path}[]") for item in value))
+    return {path}
+
+
+OF_THE_MOMENT = ("lost_runs", "drops", "counters", "influences", "reasons")
+"""What a record holds only where there was something: counts by name, who else was there, doubts."""
 
 
 @pytest.mark.parametrize("size", SIZES, ids=["80x24", "120x40"])
@@ -59,16 +82,44 @@ def test_the_demo_takes_and_saves_a_run_and_removes_its_lab(home: Path, size: tu
         {**os.environ, "TERM": "tmux-256color"},
     )  # fmt: skip
     try:
-        wait_until(lambda: "7 of 7 nodes" in terminal.screen(), timeout_s=40, what="the console never connected")
+        wait_until(lambda: "7 of 7 nodes" in terminal.screen(), timeout_s=60, what="the console never connected")
+        terminal.keys("e")
+        for label in ("Frame size", "Sources", "Target", "Background", "Duration"):
+            terminal.keys("Tab")
+            if label != "Background":  # words to choose from have no cursor
+                wait_until(
+                    lambda label=label: label in terminal.cursor_line(), timeout_s=10, what=f"{label} was not reached"
+                )
+        terminal.keys("1")  # one second of traffic
+        wait_until(
+            lambda: terminal.cursor_line().split()[:2] == ["Duration", "1"],
+            timeout_s=10,
+            what="the duration was not taken",
+        )
         terminal.keys("r")
-        wait_until(lambda: "sending" in terminal.screen(), timeout_s=20, what="the run never began to send")
-        wait_until(lambda: "saved" in terminal.screen(), timeout_s=30, what="the run was never saved")
+        wait_until(lambda: "sending" in terminal.screen(), timeout_s=30, what="the run never began to send")
+        wait_until(lambda: "last run" in terminal.screen(), timeout_s=40, what="the run was never saved")
+        (run,) = records(labconsole("runs", "--json"))
+        # The saved numbers are what stands on the screen, digit for digit.
+        pps = f"{round(run['streams'][0]['measured_pps']):,}".replace(",", "\u2009")
+        wait_until(lambda: pps in terminal.screen(), timeout_s=10, what=f"{pps} of the record is not on the screen")
+        (line,) = [line for line in terminal.screen().splitlines() if "last run" in line]
+        assert run["verdict"]["status"] in line
+        assert f"loss {run['total']['loss_ratio'] * 100:.3f} %" in line
+        status = lab.status("local")
+        assert status is not None
+        other = labconsole(
+            "run", "--platform", "raw", "--frame-size", "64", "--sources", "3", "--target", "10Mbit", "--duration", "1",
+            "--json", hosts=status.hosts_file,
+        )  # fmt: skip
+        headless = [line for line in records(other) if "streams" in line][-1]
+        assert headless["requested"] == run["requested"]
+        assert shape(headless) == shape(run)
         terminal.keys("q")
-        wait_until(lambda: lab.status("local") is None, timeout_s=20, what="the lab is still up")
+        wait_until(lambda: lab.status("local") is None, timeout_s=30, what="the lab is still up")
         wait_until(lambda: terminal.screen() == "", timeout_s=20, what="the console is still there")
     finally:
         terminal.close()
-    (run,) = records(labconsole("runs", "--json"))
     assert run["total"]["loss_packets"] == 0
     assert run["emulated"] is True
 

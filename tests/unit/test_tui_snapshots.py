@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 from tui_fake import FakeSession
 
-from labconsole.tui import clock
+from labconsole.tui import clock, theme
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.screens.base import ConsoleScreen
 from labconsole.tui.screens.bench import BenchScreen
@@ -78,3 +78,21 @@ def test_bench_with_a_refused_choice(snap_compare: Any) -> None:
         await paint(app, pilot)
 
     assert snap_compare(app, terminal_size=(120, 40), run_before=drive)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=["80x24", "120x40", "200x60"])
+def test_bench_after_repetitions_in_the_light_theme(snap_compare: Any, size: tuple[int, int]) -> None:
+    app, made = make_console()
+
+    async def drive(pilot: Pilot[int]) -> None:
+        await ready(app, pilot, made)
+        app.theme = theme.LIGHT.name
+        made[0].release.set()
+        app.screen.query_one("#repetitions", Field).value = "3"
+        await pilot.press("r")
+        while app.state.repetitions.done < 3 or app.state.asked or len(app.runs) < 3:
+            await pilot.pause(0.01)
+        await paint(app, pilot)
+        await paint(app, pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=drive)

@@ -191,7 +191,7 @@ class BenchScreen(ConsoleScreen):
         reading = panel.reading
         if reading.request is None:
             field, problem = next(iter(reading.problems.items()))
-            self.query_one(f"#{field}" if field in LABELS else "#platform").focus()
+            self.set_focus(self.query_one(f"#{field}" if field in LABELS else "#platform"))
             self.console_app.tell(problem.sentence, "error")
             return
         self._remember(panel.values())
@@ -210,7 +210,7 @@ class BenchScreen(ConsoleScreen):
         if self.state.asked or self.session.running:
             self.console_app.ask_abort()
         else:
-            self.query_one(StreamsTable).focus()
+            self.set_focus(self.query_one(StreamsTable))
 
     def action_edit(self) -> None:
         if self.has_class("-narrow"):
@@ -218,11 +218,11 @@ class BenchScreen(ConsoleScreen):
                 self.console_app.tell("On a small terminal the set-up is hidden while a trial runs.")
                 return
             self.set_view("interfaces")
-        self.query_one("#platform").focus()
+        self.set_focus(self.query_one("#platform"))
 
     def action_interfaces(self) -> None:
         self.set_view("interfaces")
-        self.query_one(InterfacesTable).focus()
+        self.set_focus(self.query_one(InterfacesTable))
 
     def action_filter(self) -> None:
         self.set_view("interfaces")
@@ -234,7 +234,7 @@ class BenchScreen(ConsoleScreen):
 
     @on(QuickFilter.Left)
     def filtered(self) -> None:
-        self.query_one(InterfacesTable).focus()
+        self.set_focus(self.query_one(InterfacesTable))
 
     def action_sort(self) -> None:
         self.set_view("interfaces")
@@ -257,7 +257,7 @@ class BenchScreen(ConsoleScreen):
         self.set_view("interfaces")
         table = self.query_one(InterfacesTable)
         if table.go_to_node(node):
-            table.focus()
+            self.set_focus(table)
         else:
             self.console_app.tell(f"{node} shows no interface: it is not connected, or the filter hides it.", "warning")
 

@@ -56,7 +56,7 @@ class QuickFilter(Horizontal):
     def open(self) -> None:
         """Begin, or go on, typing."""
         self.display = True
-        self.query_one(_Typed).focus()
+        self.screen.set_focus(self.query_one(_Typed))
 
     @on(Input.Changed)
     def narrow(self, event: Input.Changed) -> None:
