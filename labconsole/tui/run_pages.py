@@ -66,7 +66,7 @@ def verdict_page(record: RunRecord, note: RunNote | None, width: int) -> list[Ro
     rows += _background(record, width)
     if record.influences:
         for index, influence in enumerate(record.influences[:MOST_ROWS]):
-            rows += field("influences" if index == 0 else "", _influence(influence), width, "warn")
+            rows += field("influences" if index == 0 else "", _influence(influence), width)
     else:
         rows += field("influences", "none seen", width, "muted")
     emulated = " (emulated)" if record.emulated else ""
@@ -107,8 +107,9 @@ def _influence(influence: dict[str, Any]) -> str:
     rest = {key: value for key, value in influence.items() if key not in ("kind", "code", "detail", "node")}
     node = f"{influence['node']}: " if influence.get("node") else ""
     kind = influence.get("kind") or influence.get("code") or "influence"
-    detail = f": {influence['detail']}" if influence.get("detail") else ""
-    return f"{node}{kind}{detail}" + (f" ({words(rest)})" if rest else "")
+    # The sentence says it; the numbers behind it are in the record.
+    said = influence.get("detail") or words(rest)
+    return f"{node}{kind}: {said}"
 
 
 def words(value: Any) -> str:

@@ -42,31 +42,32 @@ class SavedRuns:
         self.wanted_filter: str | None = None
 
     async def refresh(self, told: Callable[[], None], *, again: bool = False) -> None:
-        """Read what is not known yet; ``again`` forgets everything first. ``told`` is called after every page."""
+        """Read what is not known yet; ``again`` forgets everything first. ``told`` is called when something changed."""
         async with self._lock:
+            before = (self.in_store, self.revision, self.problem)
             if again:
                 self._first, self._last, self.complete = None, 0, False
                 self.epoch += 1
             try:
-                await self._read(told, again)
+                await self._read(told)
                 self.problem = ""
             except LabError as exc:
                 self.problem = str(exc)
-            self.revision += 1
-        told()
+            changed = again or before != (self.in_store, self.revision, self.problem)
+        if changed:
+            told()
 
-    async def _read(self, told: Callable[[], None], again: bool) -> None:
+    async def _read(self, told: Callable[[], None]) -> None:
         store = self._store
         self.in_store = await asyncio.to_thread(store.count)
-        fresh = again
         while not self.complete:
             page = await asyncio.to_thread(store.page, before=self._first, limit=PAGE_RUNS)
+            # From the beginning: the old list stays in sight until the first page of the new one is there.
+            known = self.runs if self._first is not None else []
             if self._first is None:
                 self._last = page.last
             self._first = page.first
-            known = [] if fresh else self.runs
             self.runs = await asyncio.to_thread(_merged, known, page.runs)
-            fresh = False
             self.complete = len(page.runs) < PAGE_RUNS or len(self.runs) >= MOST
             self.revision += 1
             if not self.complete:

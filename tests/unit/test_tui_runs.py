@@ -307,6 +307,10 @@ async def test_a_store_that_cannot_be_read_is_said_and_read_again_on_demand(size
         await pilot.press("l")
         await until(pilot, lambda: "cannot be read" in text(app))
         assert len(table.order) == len(session.store.records)
+        session.store.broken = False
+        app.screen.follow_in_sight()
+        await until(pilot, lambda: "cannot be read" not in text(app))
+        assert len(table.order) == len(session.store.records)
 
 
 async def test_without_runs_the_screen_says_how_to_get_some() -> None:
@@ -376,3 +380,17 @@ async def test_of_very_many_runs_the_newest_are_kept_and_that_is_said(monkeypatc
     await saved.refresh(lambda: None)
     assert [run.run_id for run in saved.runs] == [record.run_id for record in session.store.records[:20]]
     assert saved.words() == f"newest 20 of {len(session.store.records)} runs"
+
+
+async def test_runs_that_somebody_else_saved_appear_by_themselves_and_nothing_is_painted_for_none() -> None:
+    async with console(session_with_runs) as (app, session, pilot):
+        table = await open_runs(app, pilot)
+        assert isinstance(app.screen, RunsScreen)
+        before = app.screen._done
+        app.screen.follow_in_sight()
+        await still(app, pilot)
+        assert app.screen._done == before
+        fresh = saved_record(700)
+        session.store.records.insert(0, fresh)
+        app.screen.follow_in_sight()
+        await until(pilot, lambda: fresh.run_id in table.order)

@@ -130,7 +130,6 @@ class CurvesScreen(FollowingScreen):
     def on_mount(self) -> None:
         super().on_mount()
         self.query_one(CurveChart).show(None, "reading the store …")
-        self.follow()
 
     def paint_clock(self) -> None:
         self.query_one(PhaseBar).paint()

@@ -11,6 +11,9 @@ from labconsole.tui.screens.base import ConsoleScreen
 from labconsole.tui.session import RunSummaryLike, SessionLike
 from labconsole.tui.state import ConsoleState
 
+FOLLOW_EVERY_S = 5.0
+"""How often to look for runs that somebody else saved: two small questions to the store, in a thread."""
+
 
 class FollowingScreen(ConsoleScreen):
     """Subclasses say in ``look`` what they make of the runs."""
@@ -19,6 +22,17 @@ class FollowingScreen(ConsoleScreen):
         super().__init__(session, state)
         self._wanted = self._done = 0
         self._looking = False
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.follow()
+        self.look_again()
+        self.set_interval(FOLLOW_EVERY_S, self.follow_in_sight)
+
+    def follow_in_sight(self) -> None:
+        """Look for runs of others, while there is somebody to see them."""
+        if self.app.screen is self and not self.paused and not self.console_app.hung_up:
+            self.follow()
 
     @property
     def saved(self) -> SavedRuns:

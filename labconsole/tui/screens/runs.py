@@ -100,7 +100,6 @@ class RunsScreen(FollowingScreen):
     def on_mount(self) -> None:
         super().on_mount()
         self.query_one(SavedRunsTable).empty = "reading the store …"
-        self.follow()
 
     @property
     def table(self) -> SavedRunsTable:
