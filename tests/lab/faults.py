@@ -505,7 +505,10 @@ FAULTS: tuple[Fault, ...] = (
         root=True, tools=("sshd", "pgrep"),
     ),
     Fault(name="agent killed", strike=kill_agent("snk1"), says="snk1 lost: ", codes=frozenset({"link_lost"})),
-    Fault(name="agent of the UUT killed", strike=kill_agent("uut"), says="uut lost", codes=frozenset({"link_lost"})),
+    Fault(
+        name="agent of the UUT killed", strike=kill_agent("uut"), says="uut lost", codes=frozenset({"link_lost"}),
+        soak_only=True,
+    ),
     Fault(
         name="agent and keeper killed", strike=kill_agent_and_keeper, says="snk1 lost", codes=frozenset({"link_lost"})
     ),

@@ -113,9 +113,26 @@ def test_who_holds_a_node_is_one_sentence() -> None:
     holder = {"owner": "anna@a", "purpose": "plan dedicated", "since_wall_ns": 1_700_000_000_000_000_000}
     assert lease.held_by(holder).message == "anna@a has this node since 2023-11-14 22:13:20 UTC for plan dedicated"
     until = {**holder, "until_wall_ns": 1_700_000_600_000_000_000}
-    sentence = "anna@a has this node since 2023-11-14 22:13:20 UTC, until about 2023-11-14 22:23:20 UTC, for plan dedicated"
+    sentence = (
+        "anna@a has this node since 2023-11-14 22:13:20 UTC, until about 2023-11-14 22:23:20 UTC, for plan dedicated"
+    )
     assert lease.held_by(until).message == sentence
     assert lease.held_by({}).message == "another session has this node"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b"{", b"[1]", b"[" * 60000, b"\xff\xfe", b'{"owner": 7, "purpose": null, "quiet": 1}',
+        b'{"since_wall_ns": -1, "until_wall_ns": 1e9, "pid": true, "more": "x"}',
+        b'{"since_wall_ns": 99999999999999999999999999}',
+    ],
+)  # fmt: skip
+def test_of_a_lease_that_anybody_wrote_only_what_fits_is_believed(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "lease"
+    path.write_bytes(text)
+    with path.open("rb") as file:
+        assert lease._read(file.fileno()) == {}
 
 
 def test_promises_are_kept_in_reverse_and_by_owner() -> None:
