@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from labconsole.errors import ConfigError
+from labconsole.errors import SHOWN_CHARACTERS, ConfigError
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -42,9 +42,9 @@ def load_yaml(path: Path) -> CommentedMap:
     except MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         problem = exc.problem or exc.context or "unreadable"
-        raise ConfigError(f"not valid YAML: {problem}", file=str(path), line=mark.line + 1 if mark else None) from exc
+        raise ConfigError(f"not valid YAML: {problem[:SHOWN_CHARACTERS]}", file=str(path), line=mark.line + 1 if mark else None) from exc
     except (YAMLError, ValueError, RecursionError) as exc:
-        raise ConfigError(f"not valid YAML: {str(exc).splitlines()[0]}", file=str(path)) from exc
+        raise ConfigError(f"not valid YAML: {str(exc).splitlines()[0][:SHOWN_CHARACTERS]}", file=str(path)) from exc
     except Exception as exc:  # the parser stumbles over some input instead of refusing it
         raise ConfigError(f"not valid YAML: {type(exc).__name__} while reading it", file=str(path)) from exc
     if not isinstance(data, CommentedMap):
