@@ -124,13 +124,10 @@ class NodeDetails(Lines):
             up = nic.get("up")
             state: Span = ("● up", "good") if up else ("○ down", "muted") if up is False else (UNKNOWN, "muted")
             speed = nic.get("speed_mbps")
-            words = [f"{count(speed)} Mbit/s" if isinstance(speed, int) else "speed not known"]
-            words.append(f"{nic.get('driver') or 'driver not known'}")
-            words.append(f"MTU {nic.get('mtu') or UNKNOWN}")
-            rows.append(
-                [(f" {safe(str(name), 16):<{16}}", "second"), state, (safe("  " + ", ".join(words), width - 24), "")]
-            )
-            rows.append([(" " * 17, ""), (safe(pause_words(nic.get("pause")) + queue_words(nic), width - 18), "muted")])
+            told = f"{count(speed)} Mbit/s" if isinstance(speed, int) else "speed not known"
+            rows.append([(f" {safe(str(name), 16)}  ", "second"), state, (safe(f"  {told}", width - 30), "")])
+            words = f"{nic.get('driver') or 'driver not known'}, MTU {nic.get('mtu') or UNKNOWN}, "
+            rows += field("", words + pause_words(nic.get("pause")) + queue_words(nic), width, "muted")
         return rows
 
     def _surroundings(self, seen: dict[str, Any], width: int) -> Rows:

@@ -1,0 +1,99 @@
+"""What was done in a session, saved as a plan and replayed headless: the same points, each as often, none besides."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from session_support import connected
+from support import labconsole, records
+
+from labconsole import lab
+from labconsole.engine.campaign import CampaignStatus
+from labconsole.engine.grid import TrialState
+from labconsole.model.inventory import load_inventory
+from labconsole.model.plan import load_plan
+from labconsole.model.plan_writer import done_in, plan_from_requests, plan_text, request_of, write_plan
+from labconsole.model.record import RunRecord
+from labconsole.model.request import TrialRequest
+
+PLAN = """\
+plan: two
+platforms: [raw]
+frame_sizes: [64, 1000]
+targets: [5Mbit]
+duration_s: 0.3
+repetitions: 2
+settle_s: 0
+drain_s: 0.2
+max_redo: 0
+"""
+
+
+@pytest.fixture(scope="module")
+def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
+    name = f"sess{os.getpid()}"
+    yield lab.up(lab.LabSpec(name=name, sources=1))
+    lab.down(name)
+
+
+def ask(**changes) -> TrialRequest:
+    base = {"platform": "raw", "frame_size_bytes": 64, "sources": 1, "target_bps": 5_000_000, "duration_s": 0.3}
+    return TrialRequest(**(base | changes))
+
+
+def test_a_sessions_plan_replays_to_exactly_what_was_done(testbed, tmp_path: Path):
+    path, inventory = tmp_path / "plans" / "again.yaml", load_inventory(testbed.hosts_file)
+
+    async def session_of_an_operator() -> list[RunRecord]:
+        async with connected(testbed.hosts_file, tmp_path / "session.sqlite") as session:
+            taken = await session.run(ask(), 2)
+            taken += await session.run(ask(frame_size_bytes=1000), 1)
+            taken += await session.run(ask(platform="container", duration_s=0.2), 1)
+            return taken
+
+    taken = asyncio.run(session_of_an_operator())
+    done = done_in(taken)
+    write_plan(path, plan_text(plan_from_requests("again", done, inventory)))
+
+    replayed = labconsole("replay", str(path), "--json", hosts=testbed.hosts_file, store=tmp_path / "r.sqlite")
+    assert replayed.returncode in (0, 1), replayed.stderr
+    runs = records(labconsole("runs", "--json", "--limit", "1000", store=tmp_path / "r.sqlite"))
+    again = {(run["plan"]["point"], run["plan"]["repetition"]): run["requested"] for run in runs}
+    asked = Counter(TrialRequest(**{name: each[name] for name in ask().__slots__}) for each in again.values())
+    assert asked == Counter(dict(done))
+    assert asked.keys() == {request_of(record) for record in taken}
+    summary = json.loads(replayed.stdout.splitlines()[-1])
+    assert summary["taken"] == sum(asked.values())
+
+
+def test_a_plan_is_paused_on_a_real_testbed_keeps_it_and_goes_on(testbed, tmp_path: Path):
+    path = tmp_path / "two.yaml"
+    path.write_text(PLAN)
+
+    async def operator() -> None:
+        async with connected(testbed.hosts_file, tmp_path / "p.sqlite") as session:
+            campaign = session.campaign(load_plan(path, session.inventory))
+            running = asyncio.create_task(campaign.run())
+            while campaign.grid.count(TrialState.RUNNING) == 0:
+                await asyncio.sleep(0.01)
+            campaign.pause()
+            while campaign.status is not CampaignStatus.PAUSED:
+                await asyncio.sleep(0.01)
+            assert campaign.grid.count(TrialState.PENDING) == 3
+            link = session.links["uut"]
+            assert (await link.request("lease.read"))["holder"]["own"]
+            looked = await session.inspect("uut")
+            assert looked.settings is not None
+            assert any(command.op == "settings" for command in session.telemetry.nodes["uut"].history.commands)
+            campaign.resume()
+            assert (await running).taken == 4
+            assert campaign.grid.count(TrialState.PENDING, TrialState.RUNNING) == 0
+            assert (await link.request("lease.read"))["holder"] is None
+
+    asyncio.run(asyncio.wait_for(operator(), 60))
