@@ -44,7 +44,7 @@ def load_yaml(path: Path) -> CommentedMap:
         problem = exc.problem or exc.context or "unreadable"
         raise ConfigError(f"not valid YAML: {problem[:SHOWN_CHARACTERS]}", file=str(path), line=mark.line + 1 if mark else None) from exc
     except (YAMLError, ValueError, RecursionError) as exc:
-        raise ConfigError(f"not valid YAML: {str(exc).splitlines()[0][:SHOWN_CHARACTERS]}", file=str(path)) from exc
+        raise ConfigError(f"not valid YAML: {str(exc).partition("\n")[0][:SHOWN_CHARACTERS]}", file=str(path)) from exc
     except Exception as exc:  # the parser stumbles over some input instead of refusing it
         raise ConfigError(f"not valid YAML: {type(exc).__name__} while reading it", file=str(path)) from exc
     if not isinstance(data, CommentedMap):
