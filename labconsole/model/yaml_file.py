@@ -42,14 +42,20 @@ def load_yaml(path: Path) -> CommentedMap:
     except MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         problem = exc.problem or exc.context or "unreadable"
-        raise ConfigError(f"not valid YAML: {problem[:SHOWN_CHARACTERS]}", file=str(path), line=mark.line + 1 if mark else None) from exc
+        raise _not_yaml(problem, path, mark.line + 1 if mark else None) from exc
     except (YAMLError, ValueError, RecursionError) as exc:
-        raise ConfigError(f"not valid YAML: {str(exc).partition("\n")[0][:SHOWN_CHARACTERS]}", file=str(path)) from exc
+        raise _not_yaml(str(exc), path) from exc
     except Exception as exc:  # the parser stumbles over some input instead of refusing it
-        raise ConfigError(f"not valid YAML: {type(exc).__name__} while reading it", file=str(path)) from exc
+        raise _not_yaml(f"{type(exc).__name__} while reading it", path) from exc
     if not isinstance(data, CommentedMap):
         raise ConfigError("must be a mapping of keys to values", file=str(path), line=1)
     return data
+
+
+def _not_yaml(problem: str, path: Path, line: int | None = None) -> ConfigError:
+    """The parser's complaint, in so many characters as a sentence can take: it quotes from the file."""
+    words = problem.partition("\n")[0][:SHOWN_CHARACTERS]
+    return ConfigError(f"not valid YAML: {words}", file=str(path), line=line)
 
 
 def line_of(data: Any, location: Sequence[str | int]) -> int | None:
