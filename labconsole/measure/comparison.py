@@ -79,7 +79,8 @@ def _asked(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
         kind = kinds.get(name, "text")
         if name == "target_bps" and "max" not in (a, b):
             kind = "bps"
-        yield Pair("Asked", name.removesuffix("_bytes").removesuffix("_bps").removesuffix("_s"), a, b, kind)
+        label = "with_fcs" if name == "frame_size_includes_fcs" else name
+        yield Pair("Asked", label.removesuffix("_bytes").removesuffix("_bps").removesuffix("_s"), a, b, kind)
     for name in ("testbed", "testbed_fingerprint", "operator", "labconsole_version"):
         yield Pair("Asked", name, getattr(left, name), getattr(right, name))
     plans = [None if r.plan is None else f"{r.plan.name} {r.plan.hash}" for r in (left, right)]

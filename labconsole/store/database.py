@@ -10,7 +10,7 @@ import builtins
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,7 +25,6 @@ from sqlalchemy import (
     insert,
     inspect,
     literal_column,
-    or_,
     select,
     tuple_,
     update,
@@ -41,6 +40,7 @@ from labconsole.model.run_id import RUN_ID
 from labconsole.store.connection import IMMEDIATE, open_engine, store_errors
 from labconsole.store.exchange import parse_exported
 from labconsole.store.location import StoreLocation
+from labconsole.store.matching import matching
 from labconsole.store.notes import (
     checked_note,
     newer_than,
@@ -49,7 +49,7 @@ from labconsole.store.notes import (
     write_calibration,
     write_note,
 )
-from labconsole.store.records import parse_record, record_text, utc_text
+from labconsole.store.records import parse_record, record_text
 from labconsole.store.schema import (
     SCHEMA_VERSION,
     SUMMARY_COLUMNS,
@@ -246,7 +246,7 @@ class RunStore:
 
     def list(self, where: RunFilter = EVERYTHING, *, limit: int | None = None) -> list[RunSummary]:
         """The runs that match, newest first. Reads no record, so one that is damaged hides nothing."""
-        statement = _matching(self._summaries(), where).order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
+        statement = matching(self._summaries(), where).order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
         if limit is not None:
             statement = statement.limit(limit)
         return [summary_of(row) for row in self._rows(statement, "list runs")]
@@ -298,7 +298,7 @@ class RunStore:
 
     def count(self, where: RunFilter = EVERYTHING) -> int:
         """How many runs match."""
-        return int(self._rows(_matching(select(func.count()).select_from(runs), where), "count runs")[0][0])
+        return int(self._rows(matching(select(func.count()).select_from(runs), where), "count runs")[0][0])
 
     def iterate(
         self, where: RunFilter = EVERYTHING, *, unreadable: Callable[[StoreError], None] | None = None
@@ -309,7 +309,7 @@ class RunStore:
         goes on.
         """
         columns = select(runs.c.started_at, runs.c.run_id, runs.c.record)
-        statement = _matching(columns, where).order_by(runs.c.started_at, runs.c.run_id).limit(PAGE_RUNS)
+        statement = matching(columns, where).order_by(runs.c.started_at, runs.c.run_id).limit(PAGE_RUNS)
         page = self._rows(statement, "read runs")
         while page:
             for row in page:
@@ -422,21 +422,3 @@ class RunStore:
                     left.unlink()
             except FileNotFoundError:
                 continue  # another process opened the store at the same time and was faster
-
-
-def _matching(statement: Select[Any], where: RunFilter) -> Select[Any]:
-    for field in fields(where):
-        wanted = getattr(where, field.name)
-        if wanted is None:
-            continue
-        if field.name == "since":
-            statement = statement.where(runs.c.started_at >= utc_text(wanted, "since"))
-        elif field.name == "until":
-            statement = statement.where(runs.c.started_at < utc_text(wanted, "until"))
-        else:
-            column = runs.c[field.name]
-            values = [wanted] if isinstance(wanted, (str, int)) else list(wanted)
-            known = column.in_([value for value in values if value != "max"])
-            asks_max = field.name == "target_bps" and "max" in values
-            statement = statement.where(or_(known, column.is_(None)) if asks_max else known)
-    return statement

@@ -213,13 +213,13 @@ def _pairs(facts: Iterator[tuple[str, str]], width: int) -> list[Row]:
 
 def compare_page(left: RunRecord, right: RunRecord, pairs: list[Pair], width: int) -> list[Row]:
     """Side by side. ≠ marks what differs although two runs of one set-up would not."""
-    label = 20 if width < 84 else 28
+    label = 18 if width < 84 else 28
     cell = max(12, (width - label - 12) // 2)
     differing = sum(pair.differs and not pair.expected for pair in pairs)
     rows: list[Row] = [
         [("".ljust(label + 2), ""), (safe(left.run_id, cell).ljust(cell + 1), "strong"),
          (safe(right.run_id, cell).ljust(cell), "strong")],
-        [(f"  {differing} differences (≠); rates and counts are never the same twice: their change in %", "muted")],
+        [(f"  {differing} differences (≠); rates and counts show their change in %", "muted")],
     ]  # fmt: skip
     section = ""
     for pair in pairs:
