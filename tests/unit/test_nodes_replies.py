@@ -262,12 +262,16 @@ def test_the_limits_leave_room_for_all_that_an_agent_says() -> None:
 
 
 def test_every_operation_of_the_agent_has_a_description() -> None:
-    from labconsole.agent import server
+    from labconsole.agent import checking, server
 
-    source = server.__file__
-    with open(source, encoding="utf-8") as file:
-        table = file.read().partition("self._operations: Dict[str, Operation] = {")[2].partition("}")[0]
-    ops = {line.split('"')[1] for line in table.splitlines() if line.strip().startswith('"')}
+    ops: set[str] = set()
+    for module, begin in (
+        (server, "self._operations: Dict[str, Operation] = {"),
+        (checking, "What each operation's name stands for."),
+    ):
+        with open(str(module.__file__), encoding="utf-8") as file:
+            table = file.read().partition(begin)[2].partition("}")[0]
+        ops |= {line.split('"')[1] for line in table.splitlines() if line.strip().startswith('"') and ":" in line}
     assert len(ops) > 20
     assert ops | {"close"} == set(replies._CHECKS)
 
