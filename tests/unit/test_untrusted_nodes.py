@@ -20,6 +20,7 @@ import pytest
 from fuzzing import HOSTILE, JSON, TEXT, harmful, mutated_bytes, tries
 from hypothesis import given
 from hypothesis import strategies as st
+from test_nodes_inbound import LINK
 
 from labconsole.agent import capture, drops, facts, pktgen_files, settings, stream_spec, surroundings, wire
 from labconsole.agent.execute import Executor
@@ -30,6 +31,7 @@ from labconsole.errors import LabSetupError, NodeError
 from labconsole.lab import control
 from labconsole.model.inventory import Inventory
 from labconsole.nodes import package
+from labconsole.nodes.inbound import check_event
 from labconsole.nodes.package import launch_command
 from labconsole.nodes.route import accept_command, find_route, shell_argv
 from labconsole.nodes.session import AgentSession
@@ -378,3 +380,19 @@ def test_an_archive_that_somebody_else_may_have_written_is_built_anew(
         place.chmod(mode)
         assert package.build_agent() == good
         place.chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    "mac", ["x init=/bin/sh", "02:00:00:00:00:01 lc.stream=x", "02:00:00:00:00:01\n", "-", 5, "02-00", HOSTILE]
+)
+def test_a_mac_address_that_is_none_never_reaches_another_node(mac: Any) -> None:
+    message = {"event": "links", "links": [{**LINK, "mac": mac}]}
+    with pytest.raises(WireError, match="hardware address"):
+        check_event(message)
+
+
+@pytest.mark.parametrize(
+    "mac", [None, "", "02:00:00:00:00:01", "AA:BB:cc:dd:ee:ff", ":".join(["00"] * 20), "c0:a8:00:01"]
+)
+def test_the_addresses_of_all_kinds_of_links_are_taken(mac: str | None) -> None:
+    assert check_event({"event": "links", "links": [{**LINK, "mac": mac}]}) == "links"
