@@ -134,8 +134,9 @@ class SessionLike(Protocol):
         """Let go of all nodes."""
         ...
 
-    def campaign(self, plan: Plan) -> Campaign:
-        """An execution of a plan that is resolved for this testbed, not begun yet."""
+    def campaign(self, plan: Plan, *, take_over: bool = False) -> Campaign:
+        """An execution of a plan that is resolved for this testbed, not begun yet. Its run() raises LabError,
+        LeaseHeld where ``take_over`` would help."""
         ...
 
     async def check(

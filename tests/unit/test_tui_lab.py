@@ -18,6 +18,7 @@ from tui_fake_lab import LabSession
 from labconsole.engine.campaign import CampaignStatus
 from labconsole.engine.events import NodeChanged, NodeState, Notice
 from labconsole.engine.grid import TrialState
+from labconsole.errors import LeaseHeld
 from labconsole.model.plan import load_plan
 from labconsole.tui import clock
 from labconsole.tui.app import ConsoleApp
@@ -261,6 +262,23 @@ async def test_a_refused_plan_says_why_and_can_be_run_again(monkeypatch):
         await until(pilot, lambda: not app.state.asked)
         await pilot.press("r")
         await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+
+
+async def test_a_held_testbed_is_taken_over_for_a_plan_only_after_a_question():
+    async with console(screen="4") as (app, session, pilot):
+        await shown(app, pilot, "pair.yaml", "ready")
+        session.held = LeaseHeld("uut", "eve@desk has this node", code="lease_held", operation="lease.take")
+        await pilot.press("r")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "eve@desk" in text(app)
+        await pilot.press("n")
+        await until(pilot, lambda: state(app) is CampaignStatus.FAILED and not app.state.asked)
+        assert session.store.records == []
+        await pilot.press("r")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        assert len(session.store.records) == 6
 
 
 async def test_what_was_done_in_a_session_becomes_a_plan_of_exactly_that(plans):

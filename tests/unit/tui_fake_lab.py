@@ -17,7 +17,7 @@ from labconsole.engine.events import Phase, PhaseChanged, TrialFinished, TrialSt
 from labconsole.engine.inspection import Inspection
 from labconsole.engine.ports import StoredTrial
 from labconsole.engine.preflight.result import CheckResult, CheckStatus, OnResult
-from labconsole.errors import LabError, MeasurementError, NodeUnreachable
+from labconsole.errors import LabError, LeaseHeld, MeasurementError, NodeUnreachable
 from labconsole.model.plan import Plan
 from labconsole.model.record import PlanRef, RunRecord
 from labconsole.model.request import TrialRequest
@@ -70,6 +70,7 @@ class LabSession(FakeSession):
         self.check_step: Callable[[], Any] | None = None
         self.reconnected: list[str] = []
         self.shell_refusal: LabError | None = None
+        self.held: LeaseHeld | None = None
         self._stop = asyncio.Event()
 
     async def connect(self) -> None:
@@ -88,8 +89,8 @@ class LabSession(FakeSession):
 
     # What a campaign needs
 
-    def campaign(self, plan: Plan) -> Campaign:
-        return Campaign(plan, self)
+    def campaign(self, plan: Plan, *, take_over: bool = False) -> Campaign:
+        return Campaign(plan, self, take_over=take_over)
 
     @property
     def stopping(self) -> bool:
@@ -105,7 +106,11 @@ class LabSession(FakeSession):
         return list(self.inventory.nodes)
 
     @asynccontextmanager
-    async def batch(self, request: TrialRequest, **_: object) -> AsyncIterator[Callable[..., Any]]:
+    async def batch(
+        self, request: TrialRequest, *, take_over: bool = False, **_: object
+    ) -> AsyncIterator[Callable[..., Any]]:
+        if self.held is not None and not take_over:
+            raise self.held
         self._stop.clear()
         self.running, self.aborted = True, False
         try:

@@ -19,7 +19,7 @@ from textual.containers import Container, VerticalScroll
 from textual.widgets import Footer
 
 from labconsole.engine.campaign import Campaign, CampaignStatus, Outcome
-from labconsole.errors import ConfigError, LabError
+from labconsole.errors import ConfigError, LabError, LeaseHeld
 from labconsole.model.plan_writer import plan_from_requests, plan_text, write_plan
 from labconsole.tui import clock, plan_files
 from labconsole.tui.plan_files import PlanEntry
@@ -210,24 +210,40 @@ class PlansScreen(ConsoleScreen):
             return
         if campaign is None or campaign.status is not CampaignStatus.READY:
             campaign = self._campaigns[entry.path] = self.session.campaign(entry.plan)
+        self._start(entry.path, campaign)
+
+    def _start(self, path: Path, campaign: Campaign) -> None:
         self.state.asked = True
         self.state.campaign = campaign
         self.state.revision += 1
         # The app's and not this screen's worker: leaving waits for it, and it ends with the app.
-        self.app.run_worker(self._run(campaign), group="trial", name=f"plan {entry.plan.name}")
+        self.app.run_worker(self._run(path, campaign), group="trial", name=f"plan {campaign.plan.name}")
         self.query_one(GridTable).focus()
 
-    async def _run(self, campaign: Campaign) -> None:
-        name = campaign.plan.name
+    async def _run(self, path: Path, campaign: Campaign) -> None:
+        name, held = campaign.plan.name, ""
         self.state.note(clock.wall_s(), f"plan {name} begins: {campaign.plan.trials} trials")
         try:
             outcome = await campaign.run()
+        except LeaseHeld as exc:
+            held = str(exc)
         except LabError as exc:
             self.console_app.tell(f"plan {name}: {exc}", "error")
         else:
             self.console_app.tell(f"plan {name}: {ending(outcome)}", "warning" if outcome.invalid else "information")
         finally:
             self.state.run_ended()
+        if held:
+            self._ask_take_over(path, campaign, held)
+
+    @work(group="ask", exclusive=True)
+    async def _ask_take_over(self, path: Path, campaign: Campaign, held: str) -> None:
+        """Somebody else has the testbed: say who, and take it only if the operator says so."""
+        self.state.note(clock.wall_s(), held, "warning")
+        question = Confirm("The testbed is held. Take it over?", f"{held}. Their run ends, and the records say so.")
+        if await self.app.push_screen_wait(question) and not (self.state.asked or self.session.running):
+            again = self._campaigns[path] = self.session.campaign(campaign.plan, take_over=True)
+            self._start(path, again)
 
     def action_hold(self) -> None:
         campaign = self.state.campaign
