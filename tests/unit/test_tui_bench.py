@@ -11,6 +11,7 @@ import pytest
 from test_tui_console import SIZES, console, picture, settle, text, until
 from textual.widgets import Input
 from tui_fake import FakeSession, make_record
+from tui_fake_lab import LabSession
 
 from labconsole.engine.events import NodeChanged, NodeState
 from labconsole.engine.inspection import Inspection
@@ -192,7 +193,7 @@ async def test_who_holds_the_testbed_is_said_and_it_is_taken_over_only_after_a_q
 @pytest.mark.asyncio
 async def test_a_session_that_may_only_look_says_so_on_every_screen() -> None:
     def looking() -> FakeSession:
-        session = FakeSession()
+        session = LabSession()
         session.read_only = True
         return session
 
@@ -261,17 +262,21 @@ async def test_the_uut_is_not_looked_at_while_a_trial_runs() -> None:
 
 @pytest.mark.asyncio
 async def test_no_size_however_small_ends_the_console() -> None:
-    async with console() as (app, session, pilot):
+    async with console(LabSession) as (app, session, pilot):
         for entry in SCREENS:
+            await pilot.resize_terminal(40, 10)
             await pilot.press(entry.function_key)
-            for size in ((40, 10), (20, 5), (3, 2), (1, 1), (500, 8), (10, 200), (80, 24)):
-                await pilot.resize_terminal(*size)
-                session.advance()
-                await settle(app, pilot)
+            await settle(app, pilot)
+            await pilot.resize_terminal(1, 1)
+            await settle(app, pilot)
         await pilot.press("f2", "question_mark")
         await pilot.resize_terminal(10, 3)
         await settle(app, pilot)
-        await pilot.press("escape", "r")
+        await pilot.press("escape")
+        await pilot.resize_terminal(500, 8)
+        session.advance()
+        await settle(app, pilot)
+        await pilot.press("r")
         await until(pilot, lambda: len(session.store.records) == 1)
 
 

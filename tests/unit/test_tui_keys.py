@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 
 import pytest
+from test_tui_console import console, settle
 from textual.binding import Binding
 from textual.widgets import Input
+from tui_fake_lab import LabSession
 
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.screens import SCREENS
 from labconsole.tui.screens.base import ConsoleScreen
 from labconsole.tui.screens.confirm import Confirm
 from labconsole.tui.screens.help import Help
+from labconsole.tui.screens.pick import Pick
 from labconsole.tui.widgets.fields import Choice, Field
 from labconsole.tui.widgets.table import LineTable
 
@@ -39,14 +42,30 @@ def test_no_key_of_the_console_is_taken_by_a_text_field(screen: type[ConsoleScre
     assert not editing & {*declared(screen, ConsoleScreen), *declared(ConsoleApp)}
 
 
-@pytest.mark.parametrize("modal", [Confirm, Help])
+@pytest.mark.asyncio
+async def test_no_binding_hides_another_wherever_the_focus_can_be_on_any_screen() -> None:
+    """On the screens as they are mounted: from each widget that can have the focus up to the application."""
+    async with console(LabSession) as (app, _, pilot):
+        for entry in SCREENS:
+            await pilot.press(entry.function_key)
+            await settle(app, pilot)
+            assert isinstance(app.screen, ConsoleScreen) and entry.title == app.screen.WHERE
+            for widget in [w for w in app.screen.query("*") if w.can_focus and not isinstance(w, Input)]:
+                classes = [c for node in widget.ancestors_with_self for c in type(node).__mro__]
+                ours = dict.fromkeys(c for c in classes if c.__module__.startswith("labconsole."))
+                keys = declared(*ours)
+                twice = sorted({key for key in keys if keys.count(key) > 1})
+                assert not twice, (entry.title, widget, twice)
+
+
+@pytest.mark.parametrize("modal", [Confirm, Help, Pick])
 def test_no_two_bindings_overlap_in_a_question(modal: type) -> None:
     keys = declared(modal)
     assert len(keys) == len(set(keys))
 
 
 def test_only_keys_that_every_terminal_delivers_are_used() -> None:
-    for key in declared(ConsoleApp, ConsoleScreen, *ALL_SCREENS, LineTable, Field, Choice, Confirm, Help):
+    for key in declared(ConsoleApp, ConsoleScreen, *ALL_SCREENS, LineTable, Field, Choice, Confirm, Help, Pick):
         assert not UNDELIVERED.match(key), key
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from textual.app import ScreenStackError
 from textual.binding import Binding
 from textual.screen import ModalScreen, Screen
 
@@ -70,11 +71,13 @@ class ConsoleScreen(Screen[None]):
 
     def tick(self) -> None:
         """Paint if this screen is in sight and something moved."""
-        if (
-            not self.is_mounted
-            or self.console_app.hung_up
-            or not (self.app.screen is self or isinstance(self.app.screen, ModalScreen))
-        ):
+        if not self.is_mounted or self.console_app.hung_up:
+            return
+        try:
+            front = self.app.screen
+        except ScreenStackError:
+            return  # the console is being left: its timers end after its screens
+        if not (front is self or isinstance(front, ModalScreen)):
             return
         self.query_one(TopBar).paint()
         if self.paused:
