@@ -238,6 +238,10 @@ class Outcome:
     invalid: int
     lossy: int
     """Runs that count and yet report a loss: in a lab that drops nothing."""
+    said: str
+    """What matched the fault's word on stderr, with the rest of its line."""
+    resumed: bool
+    """A second console had to finish the plan."""
 
 
 def survive(bench: Bench, fault: Fault, *, phase: str = "sending", times: int = 2, after_s: float = 0.0) -> Outcome:
@@ -260,17 +264,19 @@ def survive(bench: Bench, fault: Fault, *, phase: str = "sending", times: int = 
         wait_until(lambda: lab_state(bench.name) == before, timeout_s=GONE_S + 0.5, what=_left(bench.name, before))
         gone_s = time.monotonic() - ended
         text, after = bench.text, bench.stored()
+        found = re.search(fault.says, text)
         codes = [reason["code"] for run in after.values() for reason in run["verdict"]["reasons"]]
         if expected:
             assert first, "no run was saved before the fault struck"
             assert status in fault.status, f"exit status {status}: {text}"
-            assert re.search(fault.says, text), f"{fault.says!r} is not in {text}"
+            assert found is not None, f"{fault.says!r} is not in {text}"
             assert not fault.codes or fault.codes & set(codes), f"{sorted(fault.codes)} not among {codes}: {text}"
         else:
             assert status in fault.status | {0, 1, 3}, f"exit status {status}: {text}"
             assert status < 2 or "labconsole: " in text, f"exit status {status} without a word"
         for run_id, run in first.items():
             assert after.get(run_id) == run, f"run {run_id} is not what it was"
+        resumed = kept(after) != bench.all
         finished = finish(bench, before, after)
     except BaseException:
         bench.give_up()
@@ -285,6 +291,8 @@ def survive(bench: Bench, fault: Fault, *, phase: str = "sending", times: int = 
         runs=len(finished),
         invalid=len(finished) - len(counted),
         lossy=sum(1 for run in counted if run["total"]["loss_packets"] != 0),
+        said=text[found.start() :].partition("\n")[0] if found is not None and fault.says else "",
+        resumed=resumed,
     )
 
 
