@@ -83,7 +83,7 @@ def _read(descriptor: int) -> Dict[str, Any]:
     holder: Dict[str, Any] = {}
     for key, kind in _WORDS.items():
         value = told.get(key)
-        if type(value) is not kind or (kind is int and not 0 <= value < 2**63):
+        if type(value) is not kind or (isinstance(value, int) and not 0 <= value < 2**63):
             continue
         holder[key] = value[:PURPOSE_CHARACTERS] if isinstance(value, str) else value
     return holder
