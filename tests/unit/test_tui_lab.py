@@ -490,6 +490,8 @@ async def test_the_log_has_what_was_said_before_it_was_opened_and_follows():
         for number in range(100):
             app.state.note(0.0, f"note {number}")
         await shown(app, pilot, "note 99")
+        await pilot.press("1", "7")
+        await shown(app, pilot, "note 99")
         await pilot.press("up", "up")
         await shown(app, pilot, "held; end or f follows again")
         app.state.note(0.0, "one more")

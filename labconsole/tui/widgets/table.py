@@ -265,11 +265,19 @@ class LineTable(ScrollView, Tones, can_focus=True):
             return
         self.cursor_key = key
         self.post_message(self.Chosen(self, key))
+        if not self._bring_into_view():
+            # Rows that came with the same picture cannot be scrolled to before Textual has laid them out.
+            self.call_after_refresh(self._bring_into_view)
+        self.refresh()
+
+    def _bring_into_view(self) -> bool:
+        """Scroll to the cursor; True if it was in view already."""
         room = max(1, self.size.height - 1)
         top, index = self.scroll_offset.y, self.cursor_index
-        if not top <= index < top + room:
-            self.scroll_to(y=index if index < top else index - room + 1, animate=False)
-        self.refresh()
+        if top <= index < top + room:
+            return True
+        self.scroll_to(y=index if index < top else index - room + 1, animate=False)
+        return False
 
     def action_cursor(self, by: int) -> None:
         if self._keys:
