@@ -183,10 +183,7 @@ class Session(Generic[StoreT]):
             raise MeasurementError("a trial is under way, and looking at a node would be part of what it measures")
         link = self._fleet.require([node])[node]
         inspection = await inspect(link)
-        live = self.telemetry.nodes[node]
-        live.round_trip_s, live.clock_offset_ns = link.round_trip_s, link.clock_offset_ns
-        live.clock_error_ns = link.clock_error_ns
-        self.telemetry.revision += 1
+        self._fleet.tell_clock(link)
         return inspection
 
     def shell_argv(self, node: str) -> list[str]:
@@ -380,6 +377,7 @@ class Session(Generic[StoreT]):
         links = self._fleet.require(self.nodes_of(request))
         check_mtu(request, self.inventory, self.telemetry)
         prepared = await self._platform.require(request, links, run_id)
+        await self._fleet.measure_clocks(links.values())
         live = LiveStreams(self.telemetry, self.inventory)
         trial = Trial(
             run_id=run_id,
