@@ -141,11 +141,11 @@ def _differences(first: dict[str, Any], last: dict[str, Any]) -> Iterator[tuple[
 
 
 def _word(value: Any) -> str:
-    return (
-        {True: "on", False: "off", None: "unknown"}.get(value, str(value))
-        if value in (None, True, False)
-        else str(value)
-    )
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):  # and not a number: 0 and 1 are equal to these
+        return "on" if value else "off"
+    return str(value)
 
 
 def _clocks(seen: TrialSeen, limits: Tolerances) -> Iterator[Reason]:

@@ -194,13 +194,18 @@ def _node_drops(seen: TrialSeen, place: Place, previous: Place | None) -> dict[s
 
 def _filtered(seen: TrialSeen, place: Place, interface: str | None, hook: str | None) -> dict[str, int]:
     """Packets that a firewall's rules counted and dropped, by table and chain; ``interface`` None: those on none."""
+    first, last = (
+        _namespace(_drops(readings, place.node), place.namespace).get("filters") for readings in (seen.begin, seen.end)
+    )
+    if first is None or last is None:
+        return {}  # what the rules had counted before is not known, and is not zero
     before, after = (
         {
             (rule["family"], rule["table"], rule["chain"], rule["handle"]): rule["packets"]
-            for rule in _namespace(_drops(readings, place.node), place.namespace).get("filters") or ()
+            for rule in rules
             if (rule["interface"], rule["hook"]) == (interface, hook)
         }
-        for readings in (seen.begin, seen.end)
+        for rules in (first, last)
     )
     found: dict[str, int] = {}
     for key, packets in after.items():

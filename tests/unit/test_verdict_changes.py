@@ -113,6 +113,13 @@ def test_a_change_names_the_setting(inventory):
     assert "eth1 offloads.gro from on to off" in change.detail
 
 
+def test_a_number_that_became_zero_is_told_as_a_number(inventory):
+    seen = undisturbed(inventory)
+    seen.begin["uut"].settings["interfaces"]["eth1"]["rings"] = {"rx": 1}
+    seen.end["uut"].settings["interfaces"]["eth1"]["rings"] = {"rx": 0}
+    assert "eth1 rings.rx from 1 to 0" in found(record(inventory, seen), "settings_changed").detail
+
+
 def test_what_is_no_data_port_and_what_moves_by_itself_is_no_doubt(inventory):
     seen = undisturbed(inventory)
     seen.end["uut"].settings["interfaces"]["eth9"]["mtu"] = 9000
@@ -367,6 +374,17 @@ def test_a_firewall_that_counts_what_it_drops_explains_the_loss(inventory):
     assert drops(record(inventory, seen)) == {
         "uut_out": {"nft.fw.out": 35, "eth1.nft.fw.in": 40, "node.nft.fw.forward": 25}
     }
+
+
+@pytest.mark.parametrize("begin", ["not read", "not told"])
+def test_a_firewall_whose_counts_before_are_not_known_explains_nothing(inventory, begin):
+    seen = undisturbed(inventory, uut_out=SENT - 100)
+    seen.end["uut"].drops["namespaces"][""]["filters"] = [rule("forward", 1_000_025)]
+    if begin == "not read":
+        seen.begin["uut"].drops = None
+    else:
+        seen.begin["uut"].drops["namespaces"][""]["filters"] = None
+    assert drops(record(inventory, seen)) == {}
 
 
 def test_a_replaced_queue_or_another_number_of_processors_is_no_count(inventory):
