@@ -106,3 +106,11 @@ def check_request(request: TrialRequest, inventory: Inventory, *, where: str = "
                 f"at most {format_rate_bps(stream.link_speed_bps)} "
                 f"({request.line_rate_pps(stream):.0f} packets/s at this frame size), or max",
             )
+    if request.target_bps != "max" and (request.target_bps < 1 or not request.intended_packets):
+        # A count of 0 is pktgen's word for "without end".
+        refuse(
+            "target",
+            f"sends no packet of {request.frame_size_bytes} B in {request.duration_s:g} s",
+            format_target(request.target_bps),
+            "one packet or more; a longer duration makes room for it",
+        )

@@ -102,6 +102,8 @@ def request(**changes) -> TrialRequest:
         ({"platform": "kvm"}, r"platform: is not in the inventory, got 'kvm'; allowed: raw"),
         ({"sources": 2}, r"sources: .*got 2; allowed: 1 to 1"),
         ({"duration_s": 0}, r"duration: is out of range"),
+        ({"target_bps": 600, "duration_s": 0.5}, r"target: sends no packet of 64 B in 0.5 s, got '600bit'; allowed: one packet or more"),
+        ({"target_bps": 0}, r"target: sends no packet"),
         ({"background": "lots"}, r"background: is not a background load.*forwarding-95"),
     ],
 )  # fmt: skip
