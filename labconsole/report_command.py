@@ -24,7 +24,7 @@ def report(args: argparse.Namespace) -> int:
     from labconsole.report.evaluation import DEDICATED, IDLE, changes, design_points
     from labconsole.report.figures import all_figures
     from labconsole.report.findings import find_all
-    from labconsole.report.frame import runs_frame, sample
+    from labconsole.report.frame import runs_frame, sample, told_apart
     from labconsole.report.tables import relative_changes, results, to_json
     from labconsole.store import RunFilter, open_store
 
@@ -34,7 +34,7 @@ def report(args: argparse.Namespace) -> int:
         if frame.empty:
             raise ConfigError("no saved run matches", key="--store", value=str(args.store or "the user's own"))
         kept = sample(frame)
-        points = design_points(kept.runs)
+        points = design_points(told_apart(kept.runs))
         unreadable: list[StoreError] = []
         records = list(store.iterate(where, unreadable=unreadable.append))
     for problem in unreadable:
@@ -48,7 +48,7 @@ def report(args: argparse.Namespace) -> int:
     if network:
         title = "Relative change of the maximum throughput beside a forwarding second guest"
         tables.append(relative_changes(network, name="figure-5-numbers", title=title))
-    findings = find_all(points, records)
+    findings = find_all(points, [record for record in records if record.verdict.status != "invalid"])
     if args.json:
         for table in tables:
             sys.stdout.write(json.dumps(to_json(table)) + "\n")

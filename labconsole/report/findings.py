@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from labconsole.measure.statistics import Difference, difference, jain_index
-from labconsole.model.record import RunRecord
+from labconsole.model.record import Reason, RunRecord
 from labconsole.report.evaluation import DEDICATED, DesignPoint, maxima
 from labconsole.report.figures import size_words
 from labconsole.report.tables import number, target_words, with_interval
@@ -49,7 +49,10 @@ def _where(point: DesignPoint) -> str:
 
 
 def find_all(points: Sequence[DesignPoint], records: Sequence[RunRecord]) -> list[Finding]:
-    """Every finding, in a fixed order of kinds. ``records`` may be any part of the runs behind the points."""
+    """Every finding, in a fixed order of kinds. ``records``: the runs behind the points, or a part of them.
+
+    No invalid ones: an aborted run has unequal streams, and that says nothing of the platform.
+    """
     return [
         *collapses(points),
         *wide_spreads(points),
@@ -151,14 +154,23 @@ def throttled(records: Sequence[RunRecord]) -> Iterator[Finding]:
     """Points whose generator sent less than intended; by flow control where the verdict's evidence says so."""
     short = [r for r in records if any(reason.code == THROTTLED for reason in r.verdict.reasons)]
     for asked, held in _grouped(short).items():
-        reasons = [reason.detail for r in held for reason in r.verdict.reasons if reason.code == THROTTLED]
-        paused = sum("pause" in detail or "flow control" in detail for detail in reasons)
-        why = f", {paused} of them with pause frames received" if paused else ""
+        reasons = [reason for r in held for reason in r.verdict.reasons if reason.code == THROTTLED]
+        paused = sum(any(map(_by_flow_control, r.verdict.reasons)) for r in held)
+        why = f", in {paused} of them held back by flow control" if paused else ""
         yield Finding(
             kind="generator_short",
-            sentence=f"{asked}: the generator sent less than intended in {len(held)} runs{why} ({reasons[0]}).",
+            sentence=f"{asked}: the generator sent less than intended in {len(held)} runs{why} ({reasons[0].detail}).",
             run_ids=tuple(r.run_id for r in held),
         )
+
+
+def _by_flow_control(reason: Reason) -> bool:
+    causes = (reason.evidence or {}).get("causes")
+    return (
+        reason.code == THROTTLED
+        and isinstance(causes, list)
+        and any(isinstance(cause, dict) and cause.get("cause") == "flow_control" for cause in causes)
+    )
 
 
 def unequal_streams(records: Sequence[RunRecord]) -> Iterator[Finding]:
@@ -166,9 +178,10 @@ def unequal_streams(records: Sequence[RunRecord]) -> Iterator[Finding]:
     unequal: list[tuple[float, RunRecord]] = []
     for record in records:
         rates = [s.measured_pps for s in record.streams if s.measured_pps is not None]
-        if len(rates) == len(record.streams) > 1 and any(rates):
-            index = jain_index(rates)
-            if index is not None and index < UNEQUAL_BELOW:
+        offered = [s.offered_pps for s in record.streams if s.offered_pps is not None]
+        if len(rates) == len(offered) == len(record.streams) > 1 and any(rates):
+            index, offered_index = jain_index(rates), jain_index(offered)
+            if index is not None and index < UNEQUAL_BELOW <= (offered_index or 0.0):
                 unequal.append((index, record))
     for asked, held in _grouped([record for _, record in unequal]).items():
         ids = {r.run_id for r in held}

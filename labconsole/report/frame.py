@@ -1,6 +1,7 @@
 """Runs as a pandas table: one row per run, and which of them enter a mean.
 
-Nothing invalid enters a mean; what is left out is counted by reason, because a report has to say so.
+Nothing invalid enters a mean; what is left out is counted by reason, because a report has to say so. Nor does a mean
+mix testbeds or generators: where a report has several, they tell platforms of one name apart.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import pandas as pd
 
 from labconsole.store.summary import RunSummary
 
-FACTORS = ("platform", "frame_size_bytes", "frame_size_includes_fcs", "sources", "target_bps", "background")
-"""What a design point is. Runs that differ in another setting (generator, duration) are told apart in the notes."""
+APART = ("generator", "testbed")
+"""What makes runs of one platform no repetitions of each other. Runs of different duration are: the page lists them."""
 
 _CATEGORIES = (
     "testbed", "testbed_fingerprint", "generator", "platform", "background", "plan_name", "plan_hash", "verdict",
@@ -58,3 +59,14 @@ def sample(frame: pd.DataFrame) -> Sample:
         excluded_by_reason=tuple(reasons.most_common()),
         suspect=int((kept["verdict"] == "suspect").sum()),
     )
+
+
+def told_apart(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs with the generator or testbed in their platform's name, as far as there is more than one of them."""
+    differing = [name for name in APART if runs[name].nunique() > 1]
+    if not differing:
+        return runs
+    words = runs[differing[0]].astype(str)
+    for name in differing[1:]:
+        words = words + ", " + runs[name].astype(str)
+    return runs.assign(platform=runs["platform"].astype(str) + " (" + words + ")")

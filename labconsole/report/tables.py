@@ -114,6 +114,11 @@ def target_words(target_bps: int | None) -> str:
     return "max" if target_bps is None else number(target_bps / 1e6, 0)
 
 
+def size_number(point: DesignPoint) -> str:
+    """The frame size under a heading that has its unit, with its convention where it is not the paper's."""
+    return f"{point.frame_size_bytes}{' with FCS' if point.frame_size_includes_fcs else ''}"
+
+
 def results(points: Sequence[DesignPoint]) -> Table:
     """Every design point with its means, intervals and repetitions."""
     rows, shown = [], []
@@ -129,7 +134,7 @@ def results(points: Sequence[DesignPoint]) -> Table:
         )  # fmt: skip
         shown.append(
             (
-                p.platform, str(p.frame_size_bytes), str(p.sources), target_words(p.target_bps), p.background, str(p.n),
+                p.platform, size_number(p), str(p.sources), target_words(p.target_bps), p.background, str(p.n),
                 number(p.offered_bps.mean / 1e6), with_interval(p.measured_bps),
                 UNKNOWN if loss is None else with_interval(loss, 0.01, 3),
             )
@@ -170,7 +175,7 @@ def relative_changes(found: Sequence[Change], *, name: str, title: str) -> Table
             interval = f"{number((r.ci_low - 1) * 100)} to {number((r.ci_high - 1) * 100)}"
         shown.append(
             (
-                str(s.frame_size_bytes), s.platform, str(s.sources), s.background, number((change.value - 1) * 100),
+                size_number(s), s.platform, str(s.sources), s.background, number((change.value - 1) * 100),
                 interval, f"{s.n}/{b.n}", verdict,
             )
         )  # fmt: skip

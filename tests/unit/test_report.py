@@ -17,7 +17,7 @@ from labconsole.model.request import TrialRequest
 from labconsole.report.evaluation import changes, design_points, maxima
 from labconsole.report.figures import all_figures
 from labconsole.report.findings import find_all
-from labconsole.report.frame import runs_frame, sample
+from labconsole.report.frame import runs_frame, sample, told_apart
 from labconsole.report.tables import latex_text, relative_changes, results, to_csv, to_markdown
 from labconsole.store import open_store
 
@@ -54,7 +54,7 @@ def save(path: Path, runs: list[dict[str, Any]]) -> None:
 
 def points_of(path: Path) -> Any:
     with open_store(str(path), write=False) as store:
-        return design_points(sample(runs_frame(store.list())).runs)
+        return design_points(told_apart(sample(runs_frame(store.list())).runs))
 
 
 def test_nothing_invalid_enters_a_mean_and_the_page_says_how_much_was_left_out(store_file: Path) -> None:
@@ -107,6 +107,38 @@ def test_unequal_streams_are_found_by_jains_index() -> None:
     data["streams"][0]["measured_pps"] = 1.0
     found = find_all([], [RunRecord.model_validate(data)])
     assert [f.kind for f in found] == ["unequal_streams"]
+
+
+def test_streams_that_were_not_offered_the_same_are_not_called_unequal() -> None:
+    data = taken(1, 300.0, sources=2)
+    for name in ("offered_pps", "measured_pps"):
+        data["streams"][0][name], data["streams"][1][name] = 30_000.0, 6_000.0
+    assert "unequal_streams" not in {f.kind for f in find_all([], [RunRecord.model_validate(data)])}
+
+
+def test_runs_of_different_testbeds_or_generators_are_no_repetitions_of_each_other(store_file: Path) -> None:
+    runs = [taken(n, 90.0 + n) for n in range(4)]
+    runs[1]["testbed"] = "another"
+    for stream in runs[2]["streams"]:
+        stream["generator"] = "pktgen"
+    save(store_file, runs)
+    names = {point.platform: point.n for point in points_of(store_file)}
+    assert sum(names.values()) == 4
+    assert len(names) == 3
+    assert sorted(names.values()) == [1, 1, 2]
+    assert any("another" in name for name in names)
+    assert any("pktgen" in name for name in names)
+
+
+def test_a_generator_held_back_by_flow_control_is_told_by_the_evidence_not_by_the_words() -> None:
+    data = taken(1, 90.0, status="suspect")
+    evidence = {"stream": "s1", "causes": [{"cause": "flow_control", "counters": {"rx_xoff": 3}}]}
+    data["verdict"]["reasons"] = [{"code": "offered_short", "detail": "s1: short", "evidence": evidence}]
+    (finding,) = find_all([], [RunRecord.model_validate(data)])
+    assert "in 1 of them held back by flow control" in finding.sentence
+    data["verdict"]["reasons"][0] |= {"detail": "s1: no pause was seen", "evidence": None}
+    (finding,) = find_all([], [RunRecord.model_validate(data)])
+    assert "flow control" not in finding.sentence
 
 
 def test_figures_follow_the_papers_and_say_how_many_repetitions(store_file: Path) -> None:
