@@ -352,7 +352,7 @@ def kill_sshd(bench: Bench) -> None:
 
 
 def kill_agent(node: str) -> Callable[[Bench], object]:
-    return lambda bench: bench.sh(node, f"kill -9 {bench.agents(node)[0]}")
+    return lambda bench: [bench.sh(node, f"kill -9 {agent}") for agent in bench.agents(node)[:1]]
 
 
 def kill_agent_and_keeper(bench: Bench) -> None:
@@ -415,8 +415,9 @@ def slow_tcpdump(bench: Bench) -> None:
 
 def slow_sender(bench: Bench) -> None:
     """Stopped for longer than it could catch up with."""
-    sender = bench.agents("src1")[-1]  # between two trials there is none, and the agent itself is slowed
-    bench.sh("src1", f"kill -STOP {sender}; sleep 1.2; kill -CONT {sender}")
+    # Between two trials there is none, and the agent itself is slowed; after the last, not even that.
+    for sender in bench.agents("src1")[-1:]:
+        bench.sh("src1", f"kill -STOP {sender}; sleep 1.2; kill -CONT {sender}")
 
 
 def kill_guest(bench: Bench) -> None:
