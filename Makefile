@@ -8,7 +8,7 @@ DEMO_PACKAGES := python3-venv iproute2 nftables tcpdump
 TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux procps qemu-system-x86 busybox-static
 BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng wireshark-common
 
-.PHONY: demo test bench soak clean packages-demo packages-test packages-bench
+.PHONY: demo test bench soak validate clean packages-demo packages-test packages-bench
 
 demo: packages-demo $(VENV)/.installed
 	$(BIN)/labconsole demo
@@ -26,6 +26,10 @@ bench: packages-bench $(VENV)/.installed-test
 # Bounded by SOAK_RUNS and SOAK_MINUTES; see docs/reliability.md, whose figures `SOAK_ARGS=--write` renews.
 soak: packages-test $(VENV)/.installed-test
 	$(BIN)/python tests/soak/soak.py $(SOAK_ARGS)
+
+# Reported against true, on labs of its own, some ten minutes; writes docs/validation.md. Exit status 1 when a row fails.
+validate: packages-test $(VENV)/.installed-test
+	$(BIN)/python tests/validation/run.py $(VALIDATE_ARGS)
 
 packages-demo: PACKAGES := $(DEMO_PACKAGES)
 packages-test: PACKAGES := $(TEST_PACKAGES)

@@ -1,0 +1,126 @@
+"""``make validate``: what labconsole reports, held against what the lab knows, written to docs/validation.md.
+
+It brings up labs of its own, runs the real commands on them and takes the truth from what was made to drop, to limit or
+to break. Exit status 1 when a row is not as it must be or could not be measured; the row is in the document all the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "lab"), str(ROOT / "tests")]
+
+import breaking  # noqa: E402
+import instrument  # noqa: E402
+import intervals  # noqa: E402
+import loss  # noqa: E402
+from tables import Deadline, Table  # noqa: E402
+
+from labconsole import __version__  # noqa: E402
+
+BEGIN, END = "<!-- validation: begin -->\n", "<!-- validation: end -->\n"
+DEFAULT = ROOT / "docs" / "validation.md"
+
+
+def tables(deadline: Deadline, *, quick: bool) -> dict[str, Callable[[], Table]]:
+    """What the document consists of, by the word that ``--only`` takes."""
+    known: dict[str, Callable[[], Table]] = {
+        "loss": lambda: loss.injected_loss(deadline, quick=quick),
+        "intervals": lambda: intervals.coverage(quick=quick),
+    }
+    if not quick:
+        known |= {
+            "observer": lambda: instrument.observer_effect(deadline),
+            "faults": lambda: breaking.every_fault(deadline),
+            "limits": lambda: instrument.known_limits(deadline),
+        }
+    return known
+
+
+def conditions(began: float, load: tuple[float, ...]) -> list[str]:
+    """When and on what: one sentence of each."""
+    commit = _said("git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD")
+    changed = _said("git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no", "--", "labconsole")
+    now = datetime.datetime.now(datetime.UTC)
+    return [
+        f"{now:%Y-%m-%d %H:%M} UTC, labconsole {__version__}, commit {commit or 'not known'}"
+        + (" with changes" if changed else "")
+        + f". Kernel {platform.release()}, {os.cpu_count()} CPUs ({_processor()}), Python {platform.python_version()}, "
+        + f"{_first_line('tcpdump', '--version')}, {_first_line('nft', '--version')}, {_first_line('tc', '-V')}.",
+        "",
+        f"Load average {load[0]:.1f} at the beginning, {os.getloadavg()[0]:.1f} at the end (a quiet machine shows about 1 to 2 "
+        f"here); {(time.monotonic() - began) / 60:.1f} minutes; as {'root' if os.geteuid() == 0 else 'a user'}.",
+    ]
+
+
+def _said(*argv: str) -> str:
+    environment = {**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    except OSError:
+        return ""
+    return (done.stdout or done.stderr).strip() if done.returncode == 0 else ""
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "model not known")
+
+
+def _first_line(*argv: str) -> str:
+    return next(iter(_said(*argv).splitlines()), f"{argv[0]} not known")
+
+
+def write(path: Path, lines: list[str]) -> None:
+    """Between the markers of a document, or as a new one."""
+    text = path.read_text() if path.exists() else f"# Validation\n\n{BEGIN}{END}"
+    head, begin, rest = text.partition(BEGIN)
+    if not begin or END not in rest:
+        raise SystemExit(f"{path} has no markers to write between")
+    path.write_text(head + BEGIN + "\n".join(lines) + "\n" + END + rest.partition(END)[2])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="the document; its prose is kept (default: docs/validation.md)")
+    parser.add_argument("--quick", action="store_true", help="a few rows in half a minute; needs --out")
+    parser.add_argument("--only", action="append", help="loss, intervals, observer, faults or limits; needs --out")
+    parser.add_argument("--minutes", type=float, default=20.0, help="begin nothing new after so long (default: 20)")
+    options = parser.parse_args()
+    if options.out is None and (options.quick or options.only):
+        parser.error("a part of the document would take the place of the whole: name another with --out")
+    deadline, began, load = Deadline.after(options.minutes), time.monotonic(), os.getloadavg()
+    wanted = tables(deadline, quick=options.quick)
+    if unknown := sorted(set(options.only or ()) - set(wanted)):
+        parser.error(f"--only {unknown[0]}: is none of {', '.join(wanted)}")
+    made: list[Table] = []
+    with tempfile.TemporaryDirectory() as home:
+        for variable in ("XDG_STATE_HOME", "XDG_DATA_HOME"):
+            os.environ[variable] = str(Path(home) / variable.lower())
+        for word, make in wanted.items():
+            if options.only is None or word in options.only:
+                print(f"{time.monotonic() - began:6.0f} s  {word}", flush=True)
+                made.append(make())
+    failures = [f"{table.title}: {failure}" for table in made for failure in table.failures]
+    rows = sum(len(table.rows) for table in made)
+    finding = f"**{len(failures)} failures**" if failures else "No failures"
+    lines = [*conditions(began, load), "", f"{finding} in {rows} rows.", ""]
+    for table in made:
+        lines += table.lines()
+    write(options.out or DEFAULT, lines)
+    print("\n".join([*failures, f"{finding} in {rows} rows, {time.monotonic() - began:.0f} s"]))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
