@@ -45,7 +45,8 @@ class StandingPlatform:
                 return standing
         await self.restore()
         driver = self._driver_for(request.platform, self._inventory)
-        there = self._fleet.links
+        # As they are now: one that is lost meanwhile answers with NodeLost, where a name that is gone would be a bug.
+        there = dict(self._fleet.links)
         streams = [s for s in self._inventory.streams if s.source.node in there and s.sink.node in there]
         wirings = [wiring_of(stream, self._inventory, self._telemetry) for stream in streams]
         prepared = await driver.prepare(links[self._inventory.uut], wirings)
@@ -54,7 +55,7 @@ class StandingPlatform:
         try:
             self.learning = await wait_forwarding(
                 self._inventory,
-                self._fleet.links,
+                there,
                 prepared,
                 streams,
                 generator=request.generator,
