@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -48,11 +47,18 @@ async def search_load(
     if not goals:
         raise ConfigError("a search needs a goal", key="goals")
     minimum_pps, maximum_pps = bounds_pps(session, request)
-    check_request(at_load(request, minimum_pps, goals[0].trial_duration_s), session.inventory)
+    shortest_s = min(goal.trial_duration_s for goal in goals)
+    check_request(at_load(request, minimum_pps, shortest_s), session.inventory)
     loop = asyncio.get_running_loop()
+    over = False
+    trial: asyncio.Task[Any] | None = None
     async with session.batch(request, take_over=take_over) as take:
 
         async def take_one(duration_s: float, load_pps: float) -> Trial:
+            nonlocal trial
+            trial = asyncio.current_task()
+            if over:  # cancelled while the library was reckoning: the testbed is not ours any more
+                raise Aborted("the search was stopped")
             wanted = at_load(request, load_pps, duration_s)
             for attempt in range(MAX_REDO + 1):
                 record: RunRecord = await take(wanted)
@@ -68,20 +74,18 @@ async def search_load(
             reasons = "; ".join(reason.detail for reason in record.verdict.reasons)
             raise MeasurementError(f"{MAX_REDO + 1} trials in a row are invalid, the last {record.run_id}: {reasons}")
 
-        current: Future[Trial] | None = None
-
         def measure(duration_s: float, load_pps: float) -> Trial:
-            nonlocal current
-            current = asyncio.run_coroutine_threadsafe(take_one(duration_s, load_pps), loop)
-            return current.result()
+            return asyncio.run_coroutine_threadsafe(take_one(duration_s, load_pps), loop).result()
 
         try:
             return await asyncio.to_thread(
                 search, measure, goals, minimum_pps=minimum_pps, maximum_pps=maximum_pps, within_s=SEARCH_WITHIN_S
             )
         finally:
-            if current is not None:
-                current.cancel()  # a cancelled search leaves no trial behind; one that has ended does not mind
+            over = True
+            if trial is not None and not trial.done():
+                trial.cancel()  # a cancelled search leaves no trial behind: it ends before the testbed is given back
+                await asyncio.wait([trial])
 
 
 def _trial(record: RunRecord, request: TrialRequest, load_pps: float) -> Trial:
