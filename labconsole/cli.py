@@ -21,6 +21,9 @@ exit status: 0 done; 1 done, but a run is invalid or a check failed; 2 bad usage
 """
 
 
+TAKE_OVER = "take the testbed from an operator who is measuring on it: their run ends, both records say so"
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser of every command."""
     parser = argparse.ArgumentParser(
@@ -38,10 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     stored.add_argument("--store", metavar="URL", help="where runs are saved (default: the user's data directory)")
     machine = argparse.ArgumentParser(add_help=False)
     taking = argparse.ArgumentParser(add_help=False)
-    taking.add_argument(
-        "--take-over", action="store_true",
-        help="take the testbed from an operator who is measuring on it: their run ends, both records say so",
-    )  # fmt: skip
+    taking.add_argument("--take-over", action="store_true", help=TAKE_OVER)
     machine.add_argument("--json", action="store_true", help="JSON lines on stdout, nothing else there")
 
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
@@ -121,36 +121,44 @@ def _add_lab(commands: Any, common: argparse.ArgumentParser, machine: argparse.A
     )  # fmt: skip
     up.add_argument(
         "--generator", choices=("afpacket", "pktgen"), default="afpacket",
-        help="pktgen: the whole lab inside a machine whose kernel has pktgen (needs qemu)",
+        help="pktgen: the whole lab inside a machine whose kernel has pktgen, by qemu (default: afpacket)",
     )  # fmt: skip
-    up.add_argument("--ssh-server", choices=("builtin", "openssh"), default="builtin")
+    up.add_argument(
+        "--ssh-server", choices=("builtin", "openssh"), default="builtin",
+        help="what the nodes are logged in to by; openssh needs sshd (default: builtin)",
+    )  # fmt: skip
     up.add_argument(
         "--platforms", type=_names, default=["raw", "raw-bridge", "container"], metavar="A,B",
         help="what the UUT offers: raw, raw-bridge, container, qemu-virtio, qemu-e1000, qemu-vmxnet3 "
         "(default: the first three)",
     )  # fmt: skip
-    up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of that machine (default: tcg)")
+    up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of pktgen's machine (default: tcg)")
     wire = actions.add_parser("wire", help="take the UUT out from between sources and sinks", parents=[common, machine])
     wire.add_argument("how", choices=("direct", "through"), help="direct: source to sink; through: the UUT, as built")
-    wire.add_argument("--name", default="local")
+    wire.add_argument("--name", default="local", help="which lab (default: local)")
     for action, text in (("down", "remove it"), ("status", "what is running, and the drops it injected")):
         sub = actions.add_parser(action, help=text, parents=[common, machine])
-        sub.add_argument("--name", default=None if action == "status" else "local")
+        only = "local" if action == "down" else None
+        sub.add_argument("--name", default=only, help=f"which lab (default: {only or 'all of them'})")
 
 
 def _add_observer_effect(check: argparse.ArgumentParser) -> None:
+    # No defaults here: what is given without --observer-effect would do nothing, and is refused (observer_command.py).
     group = check.add_argument_group("the observer effect, instead of the checks")
     group.add_argument(
         "--observer-effect", type=int, nargs="?", const=5, metavar="PAIRS",
         help="take runs with the UUT watched quietly and live, in pairs (default: 5), and compare; none is stored",
     )  # fmt: skip
     group.add_argument("--platform", help="one of the inventory's (default: its first)")
-    group.add_argument("--frame-size", type=int, default=64, metavar="BYTES", help="without FCS (default: 64)")
-    group.add_argument("--includes-fcs", action="store_true", help="the frame size includes the FCS")
-    group.add_argument("--sources", type=int, default=1, metavar="N", help="(default: 1)")
-    group.add_argument("--target", default="100Mbit", metavar="RATE", help="per source, or max (default: 100Mbit)")
-    group.add_argument("--duration", type=float, default=1.0, metavar="S", help="of each run (default: 1)")
-    group.add_argument("--take-over", action="store_true", help="take the testbed from the operator who has it")
+    group.add_argument("--frame-size", type=int, metavar="BYTES", help="without FCS (default: 64)")
+    group.add_argument("--includes-fcs", action="store_true", help="the frame size includes the FCS, as in RFC 2544")
+    group.add_argument("--sources", type=int, metavar="N", help="sources at once (default: 1)")
+    group.add_argument(
+        "--target", metavar="RATE",
+        help="bandwidth on the wire per source, such as 100Mbit, or max (default: 100Mbit)",
+    )  # fmt: skip
+    group.add_argument("--duration", type=float, metavar="S", help="seconds of traffic of each run (default: 1)")
+    group.add_argument("--take-over", action="store_true", help=TAKE_OVER)
 
 
 def _add_calibrate(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
@@ -179,7 +187,7 @@ def _add_calibrate(commands: Any, parents: list[argparse.ArgumentParser]) -> Non
         help="no search for closer bounds beyond this (default: 120)",
     )  # fmt: skip
     calibrate.add_argument("--generator", choices=("auto", "pktgen", "afpacket"), help="default: the inventory's")
-    calibrate.add_argument("--take-over", action="store_true", help="take the testbed from the operator who has it")
+    calibrate.add_argument("--take-over", action="store_true", help=TAKE_OVER)
 
 
 def _add_run(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
@@ -187,14 +195,14 @@ def _add_run(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     run.add_argument("--platform", help="one of the inventory's (default: its first)")
     run.add_argument("--frame-size", type=int, default=64, metavar="BYTES", help="without FCS (default: 64)")
     run.add_argument("--includes-fcs", action="store_true", help="the frame size includes the FCS, as in RFC 2544")
-    run.add_argument("--sources", type=int, default=1, metavar="N")
+    run.add_argument("--sources", type=int, default=1, metavar="N", help="sources at once (default: 1)")
     run.add_argument(
         "--target", default="10Mbit", metavar="RATE",
         help="bandwidth on the wire per source, such as 100Mbit, or max (default: 10Mbit)",
     )  # fmt: skip
-    run.add_argument("--background", default="none", help="load on a second guest (here: none)")
+    run.add_argument("--background", default="none", help="load on a second guest (default, and all so far: none)")
     run.add_argument("--duration", type=float, default=10.0, metavar="S", help="seconds of traffic (default: 10)")
-    run.add_argument("--repetitions", type=int, default=1, metavar="N")
+    run.add_argument("--repetitions", type=int, default=1, metavar="N", help="how often it is taken (default: 1)")
     run.add_argument("--generator", choices=("auto", "pktgen", "afpacket"), help="default: the inventory's")
     run.add_argument(
         "--observe", choices=("quiet", "live"), help="sample the UUT quietly or live (default: the inventory's)"
@@ -206,7 +214,7 @@ def _add_search(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     search.add_argument("--platform", help="one of the inventory's (default: its first)")
     search.add_argument("--frame-size", type=int, default=64, metavar="BYTES", help="without FCS (default: 64)")
     search.add_argument("--includes-fcs", action="store_true", help="the frame size includes the FCS, as in RFC 2544")
-    search.add_argument("--sources", type=int, default=1, metavar="N")
+    search.add_argument("--sources", type=int, default=1, metavar="N", help="sources at once (default: 1)")
     search.add_argument(
         "--goals", type=_names, default=["ndr"], metavar="A,B",
         help="ndr, pdr-X%% such as pdr-0.5%%, rfc2544, tst009 (default: ndr)",
@@ -217,8 +225,10 @@ def _add_search(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     )
     search.add_argument("--width", type=float, metavar="RATIO", help="how close the bounds must come (default: 0.005)")
     search.add_argument("--generator", choices=("auto", "pktgen", "afpacket"), help="default: the inventory's")
-    search.add_argument("--observe", choices=("quiet", "live"), help="default: the inventory's")
-    search.add_argument("--take-over", action="store_true", help="take the testbed from the operator who has it")
+    search.add_argument(
+        "--observe", choices=("quiet", "live"), help="sample the UUT quietly or live (default: the inventory's)"
+    )
+    search.add_argument("--take-over", action="store_true", help=TAKE_OVER)
     search.set_defaults(background="none", target="max", duration=1.0, repetitions=1)
 
 
@@ -302,14 +312,11 @@ def _dispatch(args: argparse.Namespace) -> int:
         from labconsole import headless
 
         return headless.run(args)
-    if command == "check" and args.observer_effect is not None:
-        from labconsole import observer_command
-
-        return observer_command.observe(args)
     if command == "check":
-        from labconsole import check_command
+        from labconsole import check_command, observer_command
 
-        return check_command.check(args)
+        observer_command.refuse_strays(args)
+        return (check_command.check if args.observer_effect is None else observer_command.observe)(args)
     if command == "calibrate":
         from labconsole import calibrate_commands
 

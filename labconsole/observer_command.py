@@ -8,14 +8,34 @@ import sys
 
 from labconsole.engine.observer import ObserverEffect, ObserverProgress, ObserverRun, observer_effect
 from labconsole.engine.session import Session
+from labconsole.errors import ConfigError
 from labconsole.headless import drive, request_from
 from labconsole.store import RunStore
 from labconsole.testbed import hosts_path, load_testbed, open_session
+
+DEFAULTS = {"frame_size": 64, "sources": 1, "target": "100Mbit", "duration": 1.0}
+OWN = ("platform", "includes_fcs", "take_over", *DEFAULTS)
+"""Options of ``check`` that are about this comparison only."""
+
+OTHERS = ("plan", "fix", "brief")
+"""Options of ``check`` that are about the checks only."""
+
+
+def refuse_strays(args: argparse.Namespace) -> None:
+    """Raise ConfigError for an option that would do nothing: one of the comparison without it, or the other way."""
+    wanted = args.observer_effect is not None
+    for name in OTHERS if wanted else OWN:
+        if getattr(args, name) not in (None, False):
+            key = "--" + name.replace("_", "-")
+            raise ConfigError("does not go with --observer-effect" if wanted else "needs --observer-effect", key=key)
 
 
 def observe(args: argparse.Namespace) -> int:
     """Compare both ways of observing; 0: done, whatever came out; 1: too few valid runs to tell."""
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
+    for name, value in DEFAULTS.items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
     args.repetitions, args.background, args.generator, args.observe = 1, "none", None, None
     request = request_from(args, inventory)
     session = open_session(inventory, store)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,11 +25,66 @@ def commands() -> set[str]:
     return set(actions.choices)
 
 
-def test_the_readme_and_the_inventory_name_only_commands_that_exist():
+def parsers(
+    parser: argparse.ArgumentParser | None = None, name: str = ""
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Every command's parser by its words: ``run``, ``lab up``."""
+    parser = parser or build_parser()
+    yield name, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, inner in action.choices.items():
+                yield from parsers(inner, f"{name} {word}".strip())
+
+
+def test_every_option_has_a_help():
+    silent = [
+        f"{name} {action.option_strings or action.dest}"
+        for name, parser in parsers()
+        for action in parser._actions
+        if not action.help and not action.choices and not isinstance(action, argparse._SubParsersAction)
+    ]
+    assert silent == []
+
+
+def test_the_docs_name_only_options_that_their_command_has():
+    known = {name: {word for action in parser._actions for word in action.option_strings} for name, parser in parsers()}
+    wrong = []
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for line in re.findall(
+            r"^(?:    |\$ )labconsole ([^#\n]*)|`labconsole ([^`]*)`", path.read_text(), re.MULTILINE
+        ):
+            words = "".join(line).split("   ")[0].replace("[", " ").replace("]", " ").split()
+            command = " ".join(words[:2]) if " ".join(words[:2]) in known else words[0] if words else ""
+            if command not in known:
+                continue
+            wrong += [
+                f"{path.name}: {command} {word}" for word in words if word[:2] == "--" and word not in known[command]
+            ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--platform", "raw"], "--platform: needs --observer-effect"),
+        (["--duration", "1"], "--duration: needs --observer-effect"),
+        (["--observer-effect", "--brief"], "--brief: does not go with --observer-effect"),
+    ],
+)
+def test_an_option_of_check_that_would_do_nothing_is_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["check", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_readme_the_docs_and_the_inventory_name_only_commands_that_exist():
     known = commands()
-    for name in ("README.md", "hosts.yaml", "plans/sanity.yaml", "docs/lab.md", "docs/console.md", "docs/plans.md"):
+    docs = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))]
+    for name in ("README.md", "hosts.yaml", "plans/sanity.yaml", *docs):
         text = (ROOT / name).read_text()
-        named = re.findall(r"`labconsole ([a-z]+)", text) + re.findall(r"^ *labconsole ([a-z]+)", text, re.MULTILINE)
+        named = re.findall(r"`labconsole ([a-z]+)", text) + re.findall(r"^ {4}labconsole ([a-z]+)", text, re.MULTILINE)
         assert set(named) <= known, name
 
 
