@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
 
 from labconsole.errors import ConfigError
 
@@ -10,31 +11,32 @@ if TYPE_CHECKING:
     from labconsole.engine.driver import Driver
     from labconsole.model.inventory import Inventory
 
-DRIVERS = ("raw", "container", "qemu", "bypass")
+DRIVERS = {
+    "raw": "RawDriver",
+    "container": "ContainerDriver",
+    "qemu": "QemuDriver",
+    "bypass": "BypassDriver",
+    "libvirt": "LibvirtDriver",
+    "lxc": "LxcDriver",
+    "xl": "XlDriver",
+    "virtualbox": "VirtualBoxDriver",
+    "esxi": "EsxiDriver",
+    "openvz": "OpenVzDriver",
+    "vserver": "VserverDriver",
+    "command": "CommandDriver",
+}
+"""Driver to the class in the module of its name. Imported when it is asked for: a run needs one."""
 
 
 def driver_for(platform: str, inventory: Inventory) -> Driver:
     """The driver of a platform of hosts.yaml. Raises ConfigError for an unknown driver or option."""
     entry = inventory.platforms[platform]
-    if entry.driver == "raw":
-        from labconsole.platforms.raw import RawDriver
-
-        return RawDriver(platform, entry.options)
-    if entry.driver == "container":
-        from labconsole.platforms.container import ContainerDriver
-
-        return ContainerDriver(platform, entry.options)
-    if entry.driver == "qemu":
-        from labconsole.platforms.qemu import QemuDriver
-
-        return QemuDriver(platform, entry.options)
-    if entry.driver == "bypass":
-        from labconsole.platforms.bypass import BypassDriver
-
-        return BypassDriver(platform, entry.options)
-    raise ConfigError(
-        "is not a driver of this version",
-        key=f"platforms.{platform}.driver",
-        value=entry.driver,
-        allowed=", ".join(DRIVERS),
-    )
+    if entry.driver not in DRIVERS:
+        raise ConfigError(
+            "is not a driver of this version",
+            key=f"platforms.{platform}.driver",
+            value=entry.driver,
+            allowed=", ".join(DRIVERS),
+        )
+    made = getattr(import_module(f"labconsole.platforms.{entry.driver}"), DRIVERS[entry.driver])
+    return cast("Driver", made(platform, entry.options))
