@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labconsole.measure.statistics import Summary
+from labconsole.model.spreadsheet import harmless_cell
 from labconsole.report.evaluation import Change, DesignPoint
 
 Cell = str | int | float | None
@@ -37,13 +38,8 @@ def to_csv(table: Table) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(table.columns)
-    writer.writerows([_harmless(cell) for cell in row] for row in table.rows)
+    writer.writerows([harmless_cell(cell) for cell in row] for row in table.rows)
     return out.getvalue()
-
-
-def _harmless(cell: Cell) -> Cell:
-    """Spreadsheets run a text that begins like a formula; platform names are the operator's, notes anybody's."""
-    return "'" + cell if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@") and cell != UNKNOWN else cell
 
 
 def to_markdown(table: Table) -> str:

@@ -11,6 +11,7 @@ from typing import IO
 
 from labconsole.errors import LabError
 from labconsole.model.note import exported
+from labconsole.model.spreadsheet import harmless_cell
 from labconsole.store.summary import RunSummary
 from labconsole.tui.session import RunsStore
 
@@ -67,4 +68,4 @@ def _write_csv(stream: IO[str], runs: Sequence[RunSummary]) -> None:
     writer.writerow(names)
     for run in runs:
         row = [getattr(run, name) for name in names]
-        writer.writerow([";".join(value) if isinstance(value, tuple) else value for value in row])
+        writer.writerow([harmless_cell(";".join(value) if isinstance(value, tuple) else value) for value in row])
