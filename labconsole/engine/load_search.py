@@ -16,6 +16,7 @@ from labconsole.errors import Aborted, ConfigError, MeasurementError
 from labconsole.measure.search import Goal, SearchResult, Trial, search
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest, check_request
+from labconsole.units import pps_to_bps
 
 MAX_REDO = 2
 MINIMUM_SHARE = 0.001
@@ -32,8 +33,8 @@ def bounds_pps(session: Session[Any], request: TrialRequest) -> tuple[float, flo
 
 def at_load(request: TrialRequest, load_pps: float, duration_s: float) -> TrialRequest:
     """The request with this load per source. The generator keeps whole nanoseconds between packets."""
-    wire_bits = 8 * (request.frame_size_bytes + (20 if request.frame_size_includes_fcs else 24))
-    return replace(request, target_bps=max(1, int(load_pps * wire_bits)), duration_s=duration_s)
+    target_bps = pps_to_bps(load_pps, request.frame_size_bytes, includes_fcs=request.frame_size_includes_fcs)
+    return replace(request, target_bps=max(1, int(target_bps)), duration_s=duration_s)
 
 
 async def search_load(
