@@ -73,9 +73,15 @@ class ConsoleApp(App[int]):
     ]
 
     def __init__(
-        self, session_factory: SessionFactory, settings: Settings | None = None, memory: Memory | None = None
+        self,
+        session_factory: SessionFactory,
+        settings: Settings | None = None,
+        memory: Memory | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
         super().__init__(driver_class=HangUpDriver)
+        self._alone = alone
         self.settings = settings or Settings()
         self.memory = memory or Memory(None)
         self._factory = session_factory
@@ -130,10 +136,7 @@ class ConsoleApp(App[int]):
         """The bench is on screen: now there is time for everything slow."""
         if self.session is not None and not self._connecting:
             self._connecting = True
-            # A full collection walks all that was imported: 60 ms in which no key is answered. What is there now stays
-            # until the end, so it is taken out of the collector's sight, here and once all nodes are connected.
-            gc.freeze()
-            gc.enable()
+            self._keep_for_good()
             self._connect(self.session)
             self.load_runs()
 
@@ -146,7 +149,17 @@ class ConsoleApp(App[int]):
 
         await session.connect()
         await asyncio.to_thread(import_plotext)
-        gc.freeze()
+        self._keep_for_good()
+
+    def _keep_for_good(self) -> None:
+        """Take what is there now, and stays until the end, out of the garbage collector's sight.
+
+        A full collection walks all that was imported: 60 ms in which no key is answered. Only where the process ends
+        with the console (run_console has switched the collector off): elsewhere nothing would ever be freed.
+        """
+        if self._alone:
+            gc.freeze()
+            gc.enable()
 
     def _on_event(self, event: Event) -> None:
         """The engine says something; called on the event loop."""
@@ -182,7 +195,7 @@ class ConsoleApp(App[int]):
     def console_screens(self) -> list[ConsoleScreen]:
         """The screens that were gone to so far, in sight or not."""
         stacks = [screen for stack in self._screen_stacks.values() for screen in stack]
-        return [screen for screen in stacks if isinstance(screen, ConsoleScreen) and screen.is_mounted]
+        return [screen for screen in stacks if isinstance(screen, ConsoleScreen) and screen.composed]
 
     def start_run(self, request: TrialRequest, repetitions: int) -> None:
         """Start, unless something runs already."""
@@ -366,7 +379,7 @@ def run_console(session_factory: SessionFactory) -> int:
 
         check_settings(settings, ConsoleApp)
     gc.disable()  # until the bench is painted; what is made before that is kept anyway
-    app = ConsoleApp(session_factory, settings, Memory(memory_path() if settings.remember_set_up else None))
+    app = ConsoleApp(session_factory, settings, Memory(memory_path() if settings.remember_set_up else None), alone=True)
     status = app.run()
     if app.failure is not None:
         print(f"labconsole: {app.failure}", file=sys.stderr)

@@ -47,6 +47,9 @@ class ConsoleScreen(Screen[None]):
         super().__init__()
         self.session, self.state = session, state
         self._seen: tuple[object, ...] = ()
+        self.composed = False
+        """True once all parts of the screen are there: Textual calls a screen mounted before."""
+
         self.paused = False
 
     @property
@@ -57,6 +60,7 @@ class ConsoleScreen(Screen[None]):
         return self.app
 
     def on_mount(self) -> None:
+        self.composed = True
         self.set_interval(1 / frames_per_second(self.console_app.settings), self.tick)
 
     def on_screen_resume(self) -> None:
@@ -71,7 +75,7 @@ class ConsoleScreen(Screen[None]):
 
     def tick(self) -> None:
         """Paint if this screen is in sight and something moved."""
-        if not self.is_mounted or self.console_app.hung_up:
+        if not self.composed or self.console_app.hung_up:
             return
         try:
             front = self.app.screen
