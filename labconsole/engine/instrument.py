@@ -59,15 +59,13 @@ def _doubts(
     rate_pps = asked_pps if asked_pps is not None else stream.offered_pps
     if rate_pps is None:
         return
-    bounds = {
-        f"the generator of {known.source}": known.maximum_pps if asked_pps is not None else None,
-        f"the counters of {known.sink}": known.counters.clean_pps if known.counters.lossy_pps is not None else None,
-        f"the capture at {known.sink}": known.capture.clean_pps if known.capture.lossy_pps is not None else None,
-    }
-    if known.counters.lossy_pps is not None and known.counters.clean_pps is None:
-        bounds[f"the counters of {known.sink}"] = 0.0
-    if known.capture.lossy_pps is not None and known.capture.clean_pps is None:
-        bounds[f"the capture at {known.sink}"] = 0.0
+    bounds: dict[str, float | None] = {}
+    if asked_pps is not None:
+        bounds[f"the generator of {known.source}"] = known.maximum_pps
+    if stream.loss_packets != 0:  # a sink that missed nothing has shown this time that it can
+        for what, found in (("the counters of", known.counters), ("the capture at", known.capture)):
+            if found.lossy_pps is not None:
+                bounds[f"{what} {known.sink}"] = 0.0 if found.clean_pps is None else found.clean_pps
     for what, bound_pps in bounds.items():
         if bound_pps is not None and rate_pps > bound_pps * (1 + MARGIN_RATIO):
             word = "asked for" if asked_pps is not None else "offered"

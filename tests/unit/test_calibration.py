@@ -145,7 +145,8 @@ REQUEST = TrialRequest(
 
 def reasons(found: Envelope | None, request: TrialRequest = REQUEST, **changes):
     (record,) = sample_record().streams
-    record = record.model_copy(update={"generator": "afpacket", "intended_pps": request.intended_pps, **changes})
+    usual = {"generator": "afpacket", "intended_pps": request.intended_pps, "loss_packets": 5}
+    record = record.model_copy(update={**usual, **changes})
     return instrument_reasons(found, request, (record,))
 
 
@@ -184,6 +185,13 @@ def test_a_rate_above_the_captures_bound_is_doubted_and_a_bound_not_reached_is_n
     assert len(reasons(envelope(point(maximum=1e6, capture=(50_000.0, 60_000.0))))) == 1
     assert reasons(envelope(point(maximum=1e6, capture=(50_000.0, None)))) == ()
     assert "up to 0 " in reasons(envelope(point(maximum=1e6, capture=(None, 60_000.0))))[0].detail
+
+
+def test_a_sink_that_missed_nothing_is_not_doubted_for_having_missed_some_when_it_was_calibrated():
+    bounded = envelope(point(maximum=1e6, capture=(50_000.0, 60_000.0)))
+    assert reasons(bounded, loss_packets=0) == ()
+    assert len(reasons(bounded, loss_packets=None)) == 1
+    assert len(reasons(envelope(point(maximum=1.0)), loss_packets=0)) == 1  # of the generator's pace nothing was shown
 
 
 def test_at_target_max_what_was_offered_is_held_against_the_sink_not_against_the_generator():
