@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from labconsole.engine.telemetry import Telemetry
-from labconsole.model.envelope import Envelope, EnvelopePoint, NodeVersions, StreamEnvelope, node_versions
+from labconsole.model.envelope import Bounds, Envelope, EnvelopePoint, NodeVersions, StreamEnvelope, node_versions
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record import Reason, StreamRecord, Verdict
 from labconsole.model.request import TrialRequest
@@ -64,8 +64,7 @@ def _doubts(
         bounds[f"the generator of {known.source}"] = known.maximum_pps
     if stream.loss_packets != 0:  # a sink that missed nothing has shown this time that it can
         for what, found in (("the counters of", known.counters), ("the capture at", known.capture)):
-            if found.lossy_pps is not None:
-                bounds[f"{what} {known.sink}"] = 0.0 if found.clean_pps is None else found.clean_pps
+            bounds[f"{what} {known.sink}"] = sink_bound_pps(found)
     for what, bound_pps in bounds.items():
         if bound_pps is not None and rate_pps > bound_pps * (1 + MARGIN_RATIO):
             word = "asked for" if asked_pps is not None else "offered"
@@ -81,6 +80,13 @@ def _doubts(
                     "sources": point.sources,
                 },
             )
+
+
+def sink_bound_pps(found: Bounds) -> float | None:
+    """Up to which rate a sink's counters or capture missed nothing; 0: nowhere. None: no trial made them miss any."""
+    if found.lossy_pps is None:
+        return None
+    return 0.0 if found.clean_pps is None else found.clean_pps
 
 
 def doubted(verdict: Verdict, reasons: Sequence[Reason]) -> Verdict:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from labconsole.engine.campaign import remaining
+from labconsole.engine.instrument import MARGIN_RATIO, sink_bound_pps
 from labconsole.engine.preflight.bench import Bench
 from labconsole.engine.preflight.result import Finding, failed, passed, skipped, warned
 from labconsole.errors import ConfigError, StoreError
@@ -45,7 +46,7 @@ async def calibration(bench: Bench) -> Finding:
             if key[0] == node and not key[1]
         }
         nodes[node] = node_versions(await bench.facts(node), links)
-    reason = envelope.void_reason(bench.inventory.fingerprint(), nodes)
+    reason = envelope.void_reason(bench.inventory.fingerprint(), nodes, bench.inventory.defaults.capture_buffer_kib)
     if reason is not None:
         return failed(f"{envelope.calibration_id}: {reason}", "calibrate anew: labconsole calibrate")
     age = _age_days(envelope.finished_at)
@@ -110,7 +111,8 @@ async def envelope(bench: Bench) -> Finding:
     if beyond:
         return warned(
             _listed(beyond),
-            "such runs will be marked instrument_limited: leave them out, or use a faster generator or sink",
+            "such runs will be marked instrument_limited (at a sink's bound: those that lose something): leave them out, "
+            "or use a faster generator or sink",
             points=total,
         )
     if unknown:
@@ -127,10 +129,10 @@ def _beyond(point: Point, streams: Any) -> list[str]:
     for stream in streams:
         for limit, what in (
             (stream.maximum_pps, "generator"),
-            (stream.counters.lossy_pps, "sink's counters"),
-            (stream.capture.lossy_pps, "sink's capture"),
+            (sink_bound_pps(stream.counters), "sink's counters"),
+            (sink_bound_pps(stream.capture), "sink's capture"),
         ):
-            if limit is not None and asked > limit:
+            if limit is not None and asked > limit * (1 + MARGIN_RATIO):
                 words.append(
                     f"{point.request.pkt_size_bytes} B at {format_count(round(asked))} packets/s is above "
                     f"{stream.stream}'s {what} ({format_count(round(limit))})"
