@@ -329,8 +329,10 @@ class Session(Generic[StoreT]):
                 if self._leases.lost is not None:
                     raise self._leases.lost
             finally:
-                await self._platform.restore()
-                await self._leases.release()
+                try:
+                    await self._platform.restore()
+                finally:
+                    await self._leases.release()  # whatever a driver made of it, others may have the testbed
 
     async def renew_lease(self, left_s: float | None) -> None:
         """Tell who waits for the testbed how long the batch will still take; None says nothing new."""
