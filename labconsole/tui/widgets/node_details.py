@@ -75,9 +75,10 @@ class NodeDetails(Lines):
         if look is not None and look.holder is not None:
             rows += self._holder(look.holder, width)
         rows += self._machine((look.facts if look is not None else None) or live.facts, width)
-        rows += self._interfaces(look, live, width)
         if look is not None and look.surroundings is not None:
             rows += self._surroundings(look.surroundings, width)
+        # Last: there may be many, and who else is on the node must not need scrolling.
+        rows += self._interfaces(look, live, width)
         return rows + self._age(name, look, width)
 
     def _holder(self, holder: dict[str, Any], width: int) -> Rows:
