@@ -22,6 +22,7 @@ from labconsole.units import format_count, format_rate_bps, pps_to_bps
 LIMITS = {
     "uut": "the unit under test lost packets above it",
     "generator": "the generator could not send more: this is not the platform's limit",
+    "instrument": "a source's or a sink's NIC lost packets: this is not the platform's limit",
     "line_rate": "it meets the goal at line rate",
     "below_minimum": "not even the lowest load meets the goal",
 }

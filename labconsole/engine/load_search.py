@@ -22,6 +22,9 @@ MAX_REDO = 2
 MINIMUM_SHARE = 0.001
 """The lowest load tried, of the line rate."""
 
+OUTSIDE = ("lost_at_source", "lost_at_sink")
+"""Reasons of a verdict by which the instrument lost packets, and not the unit under test."""
+
 SEARCH_WITHIN_S = 24 * 3600.0
 
 
@@ -100,4 +103,11 @@ def _trial(record: RunRecord, request: TrialRequest, load_pps: float) -> Trial:
         intended_packets=each * request.sources,
         offered_packets=total.offered_packets,
         measured_packets=total.measured_packets,
+        lost_outside_packets=_lost_outside(record),
     )
+
+
+def _lost_outside(record: RunRecord) -> int:
+    """Packets that a counter of a source or of a sink says were lost there: the verdict's own evidence."""
+    found = [(reason.evidence or {}).get("lost_packets") for reason in record.verdict.reasons if reason.code in OUTSIDE]
+    return sum(packets for packets in found if isinstance(packets, int))

@@ -1,8 +1,9 @@
 """The highest load that meets a loss goal, by MLRsearch (draft-ietf-bmwg-mlrsearch) with its authors' own library.
 
 The controller is theirs; a trial is any function. What is ours is honesty about the bound: a load can fail because the
-unit under test lost packets or because the generator did not send them, and the library counts both as loss on purpose.
-The result says which of the two ended the search, so that a generator's limit is not published as a platform's.
+unit under test lost packets, because the generator did not send them, or because a NIC of source or sink dropped them,
+and the library counts all of that as loss on purpose. The result says which of them ended the search, so that the
+instrument's limit is not published as a platform's.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Literal
 
 from labconsole.errors import ConfigError, MeasurementError
 
-Limit = Literal["uut", "generator", "line_rate", "below_minimum"]
+Limit = Literal["uut", "generator", "instrument", "line_rate", "below_minimum"]
 
 _PDR = re.compile(r"pdr-(\d+(?:\.\d+)?)%")
 
@@ -55,7 +56,10 @@ def parse_goal(text: str) -> Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One trial of a search. ``load_pps`` is per source, counts are summed over the sources."""
+    """One trial of a search. ``load_pps`` is per source, counts are summed over the sources.
+
+    ``lost_outside_packets``: of the lost, those that a counter of a source or a sink says were lost there.
+    """
 
     run_id: str
     load_pps: float
@@ -63,16 +67,19 @@ class Trial:
     intended_packets: int
     offered_packets: int
     measured_packets: int
+    lost_outside_packets: int = 0
 
     @property
-    def loss_ratio(self) -> float:
-        """Lost of what was offered."""
-        return (self.offered_packets - self.measured_packets) / self.offered_packets if self.offered_packets else 0.0
+    def uut_loss_ratio(self) -> float:
+        """Lost of what was offered, and not by a source or a sink. Nothing offered, nothing lost: that is shortfall."""
+        lost = self.offered_packets - self.measured_packets - self.lost_outside_packets
+        return lost / self.offered_packets if self.offered_packets else 0.0
 
     @property
-    def shortfall_ratio(self) -> float:
-        """What the generator did not send, of what was intended; never negative by construction of the trial."""
-        return (self.intended_packets - self.offered_packets) / self.intended_packets
+    def missing_ratio(self) -> float:
+        """Lost or not sent, of what was intended, whoever's doing it was: by this the library judges a trial."""
+        bad = abs(self.offered_packets - self.measured_packets) + abs(self.intended_packets - self.offered_packets)
+        return bad / max(self.offered_packets, self.intended_packets)
 
 
 Measure = Callable[[float, float], Trial]
@@ -174,6 +181,7 @@ def _result(goal: Goal, theirs: Any, trials: Sequence[Trial]) -> GoalResult:
 def _blame(goal: Goal, upper_pps: float, trials: Sequence[Trial]) -> Limit:
     """Who failed the goal at its upper bound: the UUT, if what it lost of the packets offered is too much by itself."""
     there = [trial for trial in trials if abs(trial.load_pps - upper_pps) <= upper_pps * 1e-6]
-    bad = [trial for trial in there if trial.loss_ratio > goal.loss_ratio]
-    failed = [trial for trial in there if trial.loss_ratio + max(0.0, trial.shortfall_ratio) > goal.loss_ratio]
-    return "uut" if len(bad) * 2 >= len(failed) else "generator"
+    failed = [trial for trial in there if trial.missing_ratio > goal.loss_ratio]
+    if 2 * sum(trial.uut_loss_ratio > goal.loss_ratio for trial in there) >= len(failed):
+        return "uut"
+    return "instrument" if 2 * sum(trial.lost_outside_packets > 0 for trial in failed) >= len(failed) else "generator"

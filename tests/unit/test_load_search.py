@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tui_fake import make_inventory, make_record
 
-from labconsole.engine.load_search import search_load
+from labconsole.engine.load_search import _trial, at_load, search_load
 from labconsole.errors import ConfigError
 from labconsole.measure.search import parse_goal
-from labconsole.model.record import RunRecord
+from labconsole.model.record import Reason, RunRecord
 from labconsole.model.request import TrialRequest
 
 NDR = parse_goal("ndr")
@@ -59,6 +59,17 @@ def test_a_search_ends_with_bounds_and_gives_the_testbed_back_after_its_last_tri
     told = asyncio.run(work()).told
     assert told[-1] == "given back"
     assert told.count("given back") == 1
+
+
+def test_what_the_verdict_says_was_lost_outside_of_the_unit_under_test_goes_with_the_trial():
+    record = make_record(REQUEST, "20261121T000000Z-000001", status="suspect")
+    reasons = tuple(
+        Reason(code=code, detail="", evidence={"lost_packets": packets})
+        for code, packets in (("lost_at_source", 3), ("lost_at_sink", 4), ("foreign_frames", 50))
+    )
+    record = record.model_copy(update={"verdict": record.verdict.model_copy(update={"reasons": reasons})})
+    wanted = at_load(REQUEST, 1000.0, 1.0)
+    assert _trial(record, wanted, 1000.0).lost_outside_packets == 7
 
 
 def test_a_cancelled_search_ends_its_trial_before_it_gives_the_testbed_back():

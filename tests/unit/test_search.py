@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -75,6 +76,17 @@ def test_a_generators_maximum_is_not_called_the_units() -> None:
     assert found.lower_bound_pps is not None
     assert found.lower_bound_pps <= 250_000
     assert found.limited_by == "generator"
+
+
+def test_what_a_source_or_a_sink_lost_by_itself_is_not_called_the_units() -> None:
+    def deaf(duration_s: float, load_pps: float) -> Trial:
+        trial = simulated(step(250_000))(duration_s, load_pps)
+        return replace(trial, lost_outside_packets=trial.offered_packets - trial.measured_packets)
+
+    (found,) = find(deaf).goals
+    assert found.lower_bound_pps is not None
+    assert found.lower_bound_pps <= 250_000
+    assert found.limited_by == "instrument"
 
 
 def test_a_collapse_beyond_the_maximum_does_not_mislead_the_search() -> None:
