@@ -20,6 +20,7 @@ from rich.console import RenderableType
 from textual import work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import WorkerFailed
@@ -190,7 +191,8 @@ class ConsoleApp(App[int]):
             self.tell(str(exc), "error")
             return
         for screen in self.console_screens():
-            screen.show_runs(self.runs)
+            with contextlib.suppress(NoMatches):  # the console is being left, and the screen's parts go before it does
+                screen.show_runs(self.runs)
 
     def console_screens(self) -> list[ConsoleScreen]:
         """The screens that were gone to so far, in sight or not."""
