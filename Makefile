@@ -18,7 +18,8 @@ test: packages-test $(VENV)/.installed-test
 	$(BIN)/ruff format --check labconsole tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses auto tests/unit
+	$(BIN)/python -m pytest tests/lab
 
 bench: packages-bench $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/run.py
