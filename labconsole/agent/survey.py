@@ -35,8 +35,8 @@ _SECRET = re.compile(
 """QEMU's ``-object secret,data=...``, ``--password ...`` and the like."""
 MAX_PROCESSES = 200
 MAX_LEFTOVERS = 200
-OURS = re.compile(r"lc[bv][io]?\d+\Z")
-"""What the platform drivers call the bridges and veths that they make."""
+OURS = re.compile(r"lc[bvt][io]?\d+\Z")
+"""What the platform drivers call the bridges, veths and taps that they make."""
 
 
 class _Timex(ctypes.Structure):

@@ -11,8 +11,8 @@ from typing import Any
 
 from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiring
 from labconsole.engine.ports import AgentLink
-from labconsole.errors import ConfigError, NodeError
-from labconsole.platforms.forwarding import read_state, route_changes
+from labconsole.errors import ConfigError
+from labconsole.platforms.forwarding import read_state, restored_on_failure, route_changes, undo
 
 TOKEN = "platform"
 GUEST = "guest"
@@ -65,7 +65,6 @@ class ContainerDriver:
 
     async def prepare(self, uut: AgentLink, wirings: Sequence[StreamWiring]) -> Prepared:
         """Create the guest, bridge its interfaces to the NICs, switch its forwarding on."""
-        await uut.request("net.apply", {"token": TOKEN, "changes": self._changes(wirings)})
         paths = {}
         for index, wiring in enumerate(wirings, start=1):
             inbound, outbound = self._guest_nic(index, "i"), self._guest_nic(index, "o")
@@ -88,12 +87,10 @@ class ContainerDriver:
             interfaces = await read_state(uut, routing={GUEST: inside}, ports=ports)
             return {"driver": "container", "guests": [GUEST], "interfaces": interfaces}
 
-        try:
+        async with restored_on_failure(self.restore, uut):
+            await uut.request("net.apply", {"token": TOKEN, "changes": self._changes(wirings)})
             return Prepared(paths=paths, attestation=await attest(uut), attest=attest)
-        except NodeError:
-            await self.restore(uut)
-            raise
 
     async def restore(self, uut: AgentLink) -> None:
         """Remove the guest and the bridges."""
-        await uut.request("net.undo", {"token": TOKEN})
+        await undo(uut, TOKEN)

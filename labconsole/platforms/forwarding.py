@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from labconsole.engine.ports import AgentLink
+from labconsole.errors import NodeError, NodeLost
 
 
 def route_changes(
@@ -54,3 +56,26 @@ async def read_state(
         for port in ports:
             state[port] = {"master": links.get(port, {}).get("master")}
     return state
+
+
+async def undo(uut: AgentLink, token: str) -> None:
+    """Undo what was applied under ``token``. Raises NodeError naming what could not be undone."""
+    failed = (await uut.request("net.undo", {"token": token}))["failed"]
+    if failed:
+        raise NodeError(uut.name, f"not undone: {'; '.join(failed)}", operation="net.undo")
+
+
+@asynccontextmanager
+async def restored_on_failure(restore: Callable[[AgentLink], Awaitable[None]], uut: AgentLink) -> AsyncIterator[None]:
+    """Restore when the block does not come to its end, be it cancelled. When that fails too, both are said."""
+    try:
+        yield
+    except BaseException as exc:
+        try:
+            await restore(uut)
+        except NodeLost:
+            pass  # with the link its agent has gone, and has undone everything: what came before says more
+        except NodeError as also:
+            if isinstance(exc, NodeError) and not isinstance(exc, NodeLost):
+                raise NodeError(exc.node, f"{exc.message}; and then {also.message}", operation=exc.operation) from exc
+        raise

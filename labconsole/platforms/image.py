@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiring
 from labconsole.engine.ports import AgentLink
 from labconsole.errors import ConfigError, NodeError
+from labconsole.platforms.forwarding import restored_on_failure, undo
 
 TOKEN = "platform"
 READY = "LABCONSOLE-GUEST-READY"
@@ -101,17 +102,14 @@ class ImageDriver:
             for nic, port in ((inbound, wiring.uut_in), (outbound, wiring.uut_out)):
                 changes.append({"do": "tap", "name": nic.tap})
                 changes.append({"do": "bridge", "name": f"lcb{nic.tap[3:]}", "ports": [port, nic.tap]})
-        await uut.request("net.apply", {"token": TOKEN, "changes": changes})
-        try:
+        async with restored_on_failure(self.restore, uut):
+            await uut.request("net.apply", {"token": TOKEN, "changes": changes})
             started = await uut.request(
                 "guest.start",
                 {"guest": GUEST, "argv": self.argv(wirings), "ready": READY, "timeout_s": BOOT_S},
                 timeout_s=BOOT_S + 10,
             )
             kernel = await self._kernel(uut)
-        except BaseException:
-            await self.restore(uut)
-            raise
         attestation = {"driver": self.DRIVER, "guests": [GUEST], "guest_kernel": kernel, **self.attestation()}
         pid = started["pid"]
 
@@ -153,4 +151,4 @@ class ImageDriver:
             if getattr(exc, "code", "") != "no_such_guest":
                 raise
         finally:
-            await uut.request("net.undo", {"token": TOKEN})
+            await undo(uut, TOKEN)

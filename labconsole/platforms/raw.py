@@ -7,8 +7,8 @@ from typing import Any
 
 from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiring
 from labconsole.engine.ports import AgentLink
-from labconsole.errors import ConfigError, NodeError
-from labconsole.platforms.forwarding import read_state, route_changes
+from labconsole.errors import ConfigError
+from labconsole.platforms.forwarding import read_state, restored_on_failure, route_changes, undo
 
 TOKEN = "platform"
 
@@ -50,7 +50,6 @@ class RawDriver:
 
     async def prepare(self, uut: AgentLink, wirings: Sequence[StreamWiring]) -> Prepared:
         """Switch forwarding on for the streams' interfaces."""
-        await uut.request("net.apply", {"token": TOKEN, "changes": self._changes(wirings)})
         paths = {
             wiring.name: StreamPath(
                 # A router is addressed itself; through a bridge the frame is addressed to the sink.
@@ -69,12 +68,10 @@ class RawDriver:
             interfaces = await read_state(uut, routing={"": nics} if routed else {}, ports=() if routed else nics)
             return {"driver": "raw", "forwarding": self.forwarding, "guests": [], "interfaces": interfaces}
 
-        try:
+        async with restored_on_failure(self.restore, uut):
+            await uut.request("net.apply", {"token": TOKEN, "changes": self._changes(wirings)})
             return Prepared(paths=paths, attestation=await attest(uut), attest=attest)
-        except NodeError:
-            await self.restore(uut)
-            raise
 
     async def restore(self, uut: AgentLink) -> None:
         """Put back what prepare() changed."""
-        await uut.request("net.undo", {"token": TOKEN})
+        await undo(uut, TOKEN)
