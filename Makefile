@@ -5,7 +5,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 DEMO_PACKAGES := python3-venv iproute2 nftables tcpdump
-TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux procps qemu-system-x86 busybox-static
+TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux procps qemu-system-x86 busybox-static lxc libvirt-clients
 BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng wireshark-common
 
 .PHONY: demo test bench soak validate clean packages-demo packages-test packages-bench

@@ -38,7 +38,7 @@ def cpu_set(text: str) -> frozenset[int] | None:
 
 def _number_as_text(value: Any) -> Any:
     """YAML reads ``guest: 101`` and ``cpu: 1`` as numbers."""
-    return str(value) if type(value) is int else value
+    return str(int(value)) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _mac(value: str) -> str:
