@@ -102,7 +102,7 @@ def _complaints(stream: StreamRecord) -> list[tuple[str, str]]:
                 f"nothing of {stream.name} reached its sink: {FIREWALL_HINT}",
             )
         )
-    elif lost:
+    elif lost and lost > 0:  # more than was sent is the verdict's to complain about
         share = f"{lost / offered:.2%}"
         found.append((f"{stream.name} lost {lost} ({share}){_place(stream)}", f"loss without load: {FIREWALL_HINT}"))
     elif measured is None:
