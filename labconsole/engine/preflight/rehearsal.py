@@ -26,8 +26,8 @@ LEARN_S = 4.0
 the others must be told from it."""
 
 DRAIN_S = 0.3
-"""Where counters are true at every moment, as on a testbed of virtual links. A NIC may renew its own every second or two,
-and what it has not counted yet would pass for a contradiction: elsewhere the testbed's own drain_s holds."""
+"""Where counters are true at every moment, as on a testbed of virtual links. A NIC may renew its own every second or
+two, and what it has not counted yet would pass for a contradiction: elsewhere the testbed's own drain_s holds."""
 
 
 def _nobody(event: Event) -> None:
