@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.scalarbool import ScalarBoolean
 
 from labconsole.errors import SHOWN_CHARACTERS, ConfigError
 
@@ -97,9 +98,19 @@ def plain(data: Any) -> Any:
             return {str(k): unfolded(v, depth + 1) for k, v in item.items()}
         if isinstance(item, list):
             return [unfolded(v, depth + 1) for v in item]
-        return item
+        return _ordinary(item)
 
     return unfolded(data, 0)
+
+
+def _ordinary(item: Any) -> Any:
+    """A scalar without what the parser remembers of its spelling: 0 and 007 come as a kind of number of its own."""
+    if isinstance(item, ScalarBoolean):
+        return bool(item)
+    for kind in (int, float, str):
+        if isinstance(item, kind) and not isinstance(item, bool):
+            return kind(item)
+    return item
 
 
 def validate(model: type[M], data: CommentedMap, path: Path) -> M:

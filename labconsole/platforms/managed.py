@@ -70,7 +70,7 @@ class ManagedDriver:
             if nics.guest is not None and nics.guest not in self.planned:
                 raise ConfigError(
                     "is not a guest of this platform",
-                    key=f"platforms.{self.name}.nics.{index}.guest",
+                    key=f"platforms.{self.name}.nics[{index}].guest",
                     value=nics.guest,
                     allowed=", ".join(self.planned),
                 )

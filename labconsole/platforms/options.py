@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from labconsole.errors import ConfigError
+from labconsole.model.yaml_file import key_text
 
 _MAC = re.compile(r"[0-9a-f]{2}(?:[:-]?[0-9a-f]{2}){5}")
 _CPUS = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")
@@ -119,7 +120,7 @@ def read_options(model: type[Options], driver: str, platform: str, options: dict
     except ValidationError as exc:
         problem = exc.errors(include_url=False)[0]
     location, value, allowed = problem["loc"], problem.get("input"), None
-    key = f"platforms.{platform}." + ".".join(str(step) for step in location)
+    key = key_text(("platforms", platform, *location))
     match problem["type"]:
         case "extra_forbidden":
             message, value = f"is not an option of driver {driver}", None
@@ -132,6 +133,4 @@ def read_options(model: type[Options], driver: str, platform: str, options: dict
         case _:
             message = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
             message = message[:1].lower() + message[1:]
-    raise ConfigError(
-        message, key=key.rstrip("."), value=None if isinstance(value, (dict, list)) else value, allowed=allowed
-    )
+    raise ConfigError(message, key=key, value=None if isinstance(value, (dict, list)) else value, allowed=allowed)

@@ -74,6 +74,14 @@ def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, message: str
     assert "\n" not in str(caught.value)
 
 
+def test_an_option_of_a_platform_is_an_ordinary_value_however_it_is_written(tmp_path: Path):
+    inventory = load(tmp_path, GOOD.replace("driver: raw", "driver: raw, cpu: 0, wide: 0o17, part: 0.50, on: &a true"))
+    options = next(iter(inventory.platforms.values())).options
+    assert [(key, type(value)) for key, value in options.items() if key in ("cpu", "wide", "part", "on")] == [
+        ("cpu", int), ("wide", int), ("part", float), ("on", bool)
+    ]  # fmt: skip
+
+
 def test_a_duplicate_key_is_an_error(tmp_path: Path):
     with pytest.raises(ConfigError, match="not valid YAML"):
         load(tmp_path, GOOD + "testbed: again\n")

@@ -465,7 +465,7 @@ def test_libvirt_under_lxc_and_xen_declare_what_they_can() -> None:
         (
             "libvirt",
             {"nics": [{"stream": "s1", "in_mac": "01:00:5e:00:00:01", "out_mac": "x"}]},
-            "nics.0.in_mac",
+            "nics[0].in_mac",
             "MAC",
         ),
         ("libvirt", {"start_s": 0}, "start_s", "greater than 0"),
