@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -122,22 +121,3 @@ def changes(points: Sequence[DesignPoint], backgrounds: Sequence[str], baselines
                 found.append(Change(subject=subject, baseline=baseline, ratio=compared))
                 break
     return found
-
-
-def second_guest(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the second guest's own streams offered and measured, per run that had one forwarding (Tables 2 and 3)."""
-    rows = []
-    for record in records:
-        background = record.get("background") or {}
-        if background.get("offered_bps") is not None:
-            rows.append(
-                {
-                    "run_id": record["run_id"],
-                    "platform": record["requested"]["platform"],
-                    "frame_size_bytes": record["requested"]["frame_size_bytes"],
-                    "background": background.get("kind"),
-                    "offered_bps": background["offered_bps"],
-                    "measured_bps": background.get("measured_bps"),
-                }
-            )
-    return rows

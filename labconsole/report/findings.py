@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from labconsole.measure.statistics import Difference, difference, jain_index
+from labconsole.measure.statistics import Difference, difference, jain_index, order_effect, outliers
 from labconsole.model.record import Reason, RunRecord
 from labconsole.report.evaluation import DEDICATED, DesignPoint, maxima
 from labconsole.report.figures import size_words
@@ -56,6 +56,8 @@ def find_all(points: Sequence[DesignPoint], records: Sequence[RunRecord]) -> lis
     return [
         *collapses(points),
         *wide_spreads(points),
+        *outlying(points),
+        *order_effects(records),
         *indistinguishable(points),
         *throttled(records),
         *unequal_streams(records),
@@ -106,6 +108,49 @@ def wide_spreads(points: Sequence[DesignPoint]) -> Iterator[Finding]:
                     ),
                     run_ids=p.run_ids,
                 )
+
+
+def outlying(points: Sequence[DesignPoint]) -> Iterator[Finding]:
+    """Runs that lie apart from the other repetitions of their point. They stay in its mean."""
+    for p in points:
+        places = outliers(p.measured_values_bps)
+        if places:
+            apart = ", ".join(number(p.measured_values_bps[place] / 1e6) for place in places)
+            yield Finding(
+                kind="outlier",
+                sentence=(
+                    f"{_where(p)}, target {target_words(p.target_bps)}: {apart} Mbit/s measured in {len(places)} of "
+                    f"{p.n} runs, far from the others ({with_interval(p.measured_bps)} with all; Rosner's test, 5 %)."
+                ),
+                run_ids=tuple(p.run_ids[place] for place in places),
+            )
+
+
+def order_effects(records: Sequence[RunRecord]) -> Iterator[Finding]:
+    """Plans whose results depend on when in the schedule they were taken, on one testbed."""
+    plans: dict[tuple[str, str], list[tuple[RunRecord, int, float]]] = {}
+    for record in sorted(records, key=lambda r: r.started_at):
+        if record.plan is not None and record.total.measured_bps is not None:
+            taken = plans.setdefault((record.plan.hash, record.testbed_fingerprint), [])
+            taken.append((record, record.plan.point, record.total.measured_bps))
+    for taken in plans.values():
+        values, where = [value for _, _, value in taken], [point for _, point, _ in taken]
+        found = order_effect(range(1, len(taken) + 1), values, where, relative=True)
+        if not found.detectable or found.change is None or found.slope_per_position is None:
+            continue
+        low, high = (
+            (bound or 0.0) * found.change / found.slope_per_position for bound in (found.ci_low, found.ci_high)
+        )
+        plan = taken[0][0].plan
+        yield Finding(
+            kind="order_effect",
+            sentence=(
+                f"Plan {plan.name if plan is not None else ''}: measured rates change by {found.change:+.2%} from its "
+                f"first run to its last (95 % interval {low:+.2%} to {high:+.2%}), each point against its own mean: "
+                "the testbed drifted."
+            ),
+            run_ids=tuple(record.run_id for record, _, _ in taken),
+        )
 
 
 def indistinguishable(points: Sequence[DesignPoint]) -> Iterator[Finding]:

@@ -130,6 +130,31 @@ def test_runs_of_different_testbeds_or_generators_are_no_repetitions_of_each_oth
     assert any("pktgen" in name for name in names)
 
 
+def test_a_run_far_from_its_repetitions_is_named_and_stays_in_the_mean(store_file: Path) -> None:
+    save(store_file, [taken(n, 90.0 + n / 100) for n in range(8)] + [taken(8, 60.0)])
+    (point,) = points_of(store_file)
+    assert point.n == 9
+    (finding,) = (f for f in find_all([point], []) if f.kind == "outlier")
+    assert finding.run_ids == ("20261121T000000Z-000008",)
+    assert "60.0 Mbit/s measured in 1 of 9 runs" in finding.sentence
+
+
+@pytest.mark.parametrize("drifts", [True, False])
+def test_a_testbed_that_drifts_over_a_plan_is_told_with_its_interval(drifts: bool) -> None:
+    records = []
+    for n in range(12):
+        point, measured = n % 2, 50.0 * (1 + n % 2) * (1 - (n / 500 if drifts else 0)) + (n * 7 % 5) / 1000
+        data = taken(n, measured)
+        data["started_at"] = f"2026-11-21T00:00:{n:02d}.000Z"
+        data["plan"] = {"name": "paper", "hash": "0" * 16, "point": point, "repetition": n // 2 + 1, "seed": 1}
+        records.append(RunRecord.model_validate(data))
+    found = [f for f in find_all([], records) if f.kind == "order_effect"]
+    assert bool(found) == drifts
+    if drifts:
+        assert "Plan paper: measured rates change by -2.2" in found[0].sentence
+        assert len(found[0].run_ids) == 12
+
+
 def test_a_generator_held_back_by_flow_control_is_told_by_the_evidence_not_by_the_words() -> None:
     data = taken(1, 90.0, status="suspect")
     evidence = {"stream": "s1", "causes": [{"cause": "flow_control", "counters": {"rx_xoff": 3}}]}
