@@ -28,8 +28,6 @@ VERDICT_REGISTER, DROP = 0, 0
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
 
-Attributes = List[Tuple[int, bytes]]
-
 
 def attributes(data: bytes) -> Iterator[Tuple[int, bytes]]:
     """(type, content) of each attribute; ends at the first that does not fit."""
