@@ -21,6 +21,7 @@ exit status: 0 done; 1 done, but a run is invalid or a check failed; 2 bad usage
 """
 
 
+GENERATORS = ("auto", "pktgen", "afpacket")
 TAKE_OVER = "take the testbed from an operator who is measuring on it: their run ends, both records say so"
 
 
@@ -75,7 +76,10 @@ def build_parser() -> argparse.ArgumentParser:
     check.add_argument("--brief", action="store_true", help="print only what is not a pass")
     _add_observer_effect(check)
     runs = commands.add_parser("runs", help="saved runs", parents=[common, stored, machine])
-    runs.add_argument("action", nargs="?", choices=("list", "show", "note", "export", "import"), default="list")
+    runs.add_argument(
+        "action", nargs="?", choices=("list", "show", "note", "export", "import"), default="list",
+        help="what to do (default: list); export writes JSON lines to stdout",
+    )  # fmt: skip
     runs.add_argument(
         "what", nargs="?", help="show, note: a run's id or its beginning; import: a file that export wrote"
     )
@@ -94,7 +98,7 @@ def build_parser() -> argparse.ArgumentParser:
         "verify", help="recompute every derived number of the saved runs", parents=[common, stored, machine]
     )
     schema = commands.add_parser("schema", help="JSON Schema of a file, for editors", parents=[common])
-    schema.add_argument("file", choices=("hosts", "plan", "settings"))
+    schema.add_argument("file", choices=("hosts", "plan", "settings"), help="hosts.yaml, a plan, settings.yaml")
     settings = commands.add_parser(
         "settings", help="the console's settings file: where it is, what it can hold", parents=[common, machine]
     )
@@ -186,7 +190,9 @@ def _add_calibrate(commands: Any, parents: list[argparse.ArgumentParser]) -> Non
         "--time-limit", type=float, default=120.0, metavar="S",
         help="no search for closer bounds beyond this (default: 120)",
     )  # fmt: skip
-    calibrate.add_argument("--generator", choices=("auto", "pktgen", "afpacket"), help="default: the inventory's")
+    calibrate.add_argument(
+        "--generator", choices=GENERATORS, help="what sends (default: the plan's, else the inventory's)"
+    )
     calibrate.add_argument("--take-over", action="store_true", help=TAKE_OVER)
 
 
@@ -203,7 +209,7 @@ def _add_run(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     run.add_argument("--background", default="none", help="load on a second guest (default, and all so far: none)")
     run.add_argument("--duration", type=float, default=10.0, metavar="S", help="seconds of traffic (default: 10)")
     run.add_argument("--repetitions", type=int, default=1, metavar="N", help="how often it is taken (default: 1)")
-    run.add_argument("--generator", choices=("auto", "pktgen", "afpacket"), help="default: the inventory's")
+    run.add_argument("--generator", choices=GENERATORS, help="what sends (default: the inventory's)")
     run.add_argument(
         "--observe", choices=("quiet", "live"), help="sample the UUT quietly or live (default: the inventory's)"
     )
@@ -223,8 +229,8 @@ def _add_search(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     search.add_argument(
         "--duration-sum", type=float, metavar="S", help="trial time that decides on one load (default: the goal's)"
     )
-    search.add_argument("--width", type=float, metavar="RATIO", help="how close the bounds must come (default: 0.005)")
-    search.add_argument("--generator", choices=("auto", "pktgen", "afpacket"), help="default: the inventory's")
+    search.add_argument("--width", type=float, metavar="RATIO", help="how close the bounds come (default: the goal's)")
+    search.add_argument("--generator", choices=GENERATORS, help="what sends (default: the inventory's)")
     search.add_argument(
         "--observe", choices=("quiet", "live"), help="sample the UUT quietly or live (default: the inventory's)"
     )

@@ -42,7 +42,7 @@ def test_every_option_has_a_help():
         f"{name} {action.option_strings or action.dest}"
         for name, parser in parsers()
         for action in parser._actions
-        if not action.help and not action.choices and not isinstance(action, argparse._SubParsersAction)
+        if not action.help and not isinstance(action, argparse._SubParsersAction)
     ]
     assert silent == []
 
