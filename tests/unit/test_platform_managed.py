@@ -252,10 +252,12 @@ def test_another_guest_is_refused_unless_it_is_allowed_and_then_attested(driver:
 
 
 @pytest.mark.parametrize("driver", ["lxc", "xl", "virtualbox", "vserver"])
-def test_already_running_is_no_success_and_what_somebody_else_started_is_not_stopped(driver: str) -> None:
+def test_already_running_is_no_success_and_what_somebody_else_started_is_not_stopped(driver: str, monkeypatch) -> None:
     case = BY_DRIVER[driver]
     node = case.node("raced", moves={case.start: "raced"})
-    said = refused(case.make(), node)
+    made = case.make()
+    hurried(made, monkeypatch)
+    said = refused(made, node)
     assert "was listed as stopped, but" in said
     assert not {case.ask, case.kill} & set(node.commands)
 
@@ -379,6 +381,13 @@ def test_nics_are_matched_by_what_the_operator_says_and_a_wrong_one_is_named() -
     )
     with pytest.raises(ConfigError, match=r"platforms\.p\.nics: names no NICs for this stream, got 's2'"):
         prepare(case.make(nics=[{**nics[0], "out_mac": "02:00:00:00:06:01"}]), case.node("running"), streams=2)
+
+
+def test_a_nic_without_an_interface_on_this_node_has_no_hop() -> None:
+    case = BY_DRIVER["libvirt"]
+    node = case.node("running")
+    node.interfaces = ("eth1", "eth5", "lv-in")
+    assert [point.hop for point in prepare(case.make(), node).paths["s1"].points] == ["uut_in", "uut_out"]
 
 
 def test_too_few_nics_for_the_streams_are_refused_before_the_guest_is_started() -> None:
