@@ -12,7 +12,7 @@ from labconsole.engine.ports import AgentLink
 from labconsole.engine.stream_setup import SNAP_BYTES, stream_filter
 from labconsole.engine.together import together
 from labconsole.errors import MeasurementError
-from labconsole.measure.rates import CounterSample
+from labconsole.measure.rates import counter_difference
 from labconsole.model.envelope import BypassProof
 from labconsole.model.inventory import Inventory, Stream
 
@@ -77,7 +77,7 @@ async def prove_bypass(
     finally:
         await together(count(stream) for stream in streams)
     after = await _uut(inventory, links)
-    proofs = tuple(_proof(stream, counted[stream.name], before, after) for stream in streams)
+    proofs = tuple(_proof(inventory.uut, stream, counted[stream.name], before, after) for stream in streams)
     for stream, proof in zip(streams, proofs, strict=True):
         _refuse_unless_bypassed(inventory, stream, proof)
     return proofs
@@ -87,13 +87,18 @@ async def _uut(inventory: Inventory, links: Mapping[str, AgentLink]) -> Snapshot
     return parse_snapshot(await links[inventory.uut].request("counters.read", timeout_s=10))
 
 
-def _proof(stream: Stream, captured: int, before: Snapshot, after: Snapshot) -> BypassProof:
+def _proof(uut: str, stream: Stream, captured: int, before: Snapshot, after: Snapshot) -> BypassProof:
+    """What one stream's frames showed. Raises MeasurementError where the UUT's NICs cannot be read: that is no 0."""
     received = transmitted = 0
     for interface in (stream.uut_in, stream.uut_out):
         first, last = before.get(("", interface)), after.get(("", interface))
-        if first is not None and last is not None:
-            received += _growth(first, last, 0)
-            transmitted += _growth(first, last, 1)
+        if first is None or last is None:
+            raise MeasurementError(
+                f"whether the unit under test is bypassed for stream {stream.name} cannot be told: {uut} has no "
+                f"{interface} whose counters could be read"
+            )
+        received += counter_difference(first.values[0], last.values[0], name=f"{interface} rx_packets")
+        transmitted += counter_difference(first.values[1], last.values[1], name=f"{interface} tx_packets")
     return BypassProof(
         stream=stream.name,
         sent_packets=PROOF_FRAMES,
@@ -101,10 +106,6 @@ def _proof(stream: Stream, captured: int, before: Snapshot, after: Snapshot) -> 
         uut_rx_packets=received,
         uut_tx_packets=transmitted,
     )
-
-
-def _growth(first: CounterSample, last: CounterSample, index: int) -> int:
-    return last.values[index] - first.values[index]
 
 
 def _refuse_unless_bypassed(inventory: Inventory, stream: Stream, proof: BypassProof) -> None:

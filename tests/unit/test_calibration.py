@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -10,10 +11,12 @@ from hypothesis import strategies as st
 from store_samples import sample_record
 
 from labconsole.calibration_report import envelope_lines
+from labconsole.engine.bypass import _proof
 from labconsole.engine.instrument import doubted, instrument_reasons
 from labconsole.engine.observer import ObserverRun, compare
-from labconsole.errors import StoreError
+from labconsole.errors import MeasurementError, StoreError
 from labconsole.measure.bounds import LossTrial, loss_bounds, unverified
+from labconsole.measure.rates import CounterSample
 from labconsole.model.envelope import (
     Bounds,
     Envelope,
@@ -270,3 +273,28 @@ def test_invalid_runs_enter_no_mean_and_too_few_are_no_answer():
     effect = compare(runs([0.0] * 3, [0.5] * 3, status="invalid"), request="r", seed=1)
     assert (effect.left_out, effect.loss_ratio) == (6, None)
     assert effect.sentence.startswith("too few valid runs")
+
+
+# The bypass
+
+
+def snapshot(**interfaces: tuple[int, int]) -> dict:
+    return {("", name): CounterSample(1, values) for name, values in interfaces.items()}
+
+
+STREAM = SimpleNamespace(name="s1", uut_in="eth1", uut_out="eth5")
+
+
+def test_a_proof_counts_what_the_uuts_nics_saw():
+    found = _proof("uut", STREAM, 50, snapshot(eth1=(5, 1), eth5=(2, 2)), snapshot(eth1=(7, 1), eth5=(2, 3)))
+    assert (found.captured_packets, found.uut_rx_packets, found.uut_tx_packets) == (50, 2, 1)
+
+
+@pytest.mark.parametrize("missing", ["before", "after"])
+def test_a_nic_that_cannot_be_read_proves_nothing(missing: str):
+    whole, part = snapshot(eth1=(5, 1), eth5=(2, 2)), snapshot(eth1=(5, 1))
+    before, after = (part, whole) if missing == "before" else (whole, part)
+    with pytest.raises(MeasurementError, match="cannot be told: uut has no eth5"):
+        _proof("uut", STREAM, 50, before, after)
+    with pytest.raises(MeasurementError, match="decreased"):
+        _proof("uut", STREAM, 50, whole, snapshot(eth1=(4, 1), eth5=(2, 2)))
