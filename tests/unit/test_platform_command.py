@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from platform_replay import ReplayedNode, hurried, wiring
 
 from labconsole.errors import ConfigError, NodeError
+from labconsole.model.inventory import load_inventory
+from labconsole.platforms import driver_for
 from labconsole.platforms.command import CommandDriver, at
 
 PROXMOX: dict[str, Any] = {
@@ -39,6 +43,18 @@ HYPERV: dict[str, Any] = {
     "stopped": ["Off"],
     "changing": ["Starting", "Stopping"],
 }
+
+
+HOSTS = """\
+testbed: bench
+nodes:
+  src1: {address: src1.lab, roles: [source]}
+  uut: {address: uut.lab, roles: [uut]}
+  snk1: {address: snk1.lab, roles: [sink]}
+streams:
+  - {name: s1, source: src1/eth1, uut_in: eth1, uut_out: eth5, sink: snk1/eth1,
+     source_ip: 198.18.1.1, sink_ip: 198.19.1.1, link_speed: 1Gbit}
+"""
 
 
 def proxmox(state: str = "stopped") -> ReplayedNode:
@@ -153,3 +169,20 @@ def test_templates_that_cannot_work_are_refused_when_they_are_read(changed: dict
 )
 def test_a_path_into_json_finds_what_is_there(path: str, found: list[Any]) -> None:
     assert list(at({"a": [{"b": 1}, {"b": 2}, {}], "c": None}, path)) == found
+
+
+def test_the_platforms_in_the_documentation_are_accepted(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "platforms.md").read_text()
+    blocks = re.findall(r"```yaml\n(platforms:\n.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        file = tmp_path / "hosts.yaml"
+        file.write_text(HOSTS + block)
+        inventory = load_inventory(file)
+        for platform in inventory.platforms:
+            assert driver_for(platform, inventory) is not None
+    with pytest.raises(
+        ConfigError, match=r"platforms\.proxmox\.driver: is not a driver of this version.*vserver, command"
+    ):
+        file.write_text(HOSTS + block.replace("driver: command", "driver: hyperv"))
+        driver_for("proxmox", load_inventory(file))
