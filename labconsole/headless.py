@@ -134,7 +134,10 @@ def runs(args: argparse.Namespace) -> int:
             summaries = store.list(limit=args.limit)
             if args.json:
                 for summary in summaries:
-                    _json_line(exported(store.get(summary.run_id), store.note(summary.run_id)))
+                    try:
+                        _json_line(exported(store.get(summary.run_id), store.note(summary.run_id)))
+                    except StoreError as exc:
+                        _tell_unreadable(exc)
             else:
                 sys.stdout.write("\n".join(runs_table(summaries)) + "\n")
     return 0

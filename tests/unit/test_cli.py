@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -140,6 +141,21 @@ def test_runs_move_between_stores_without_doubles(tmp_path: Path, capsys: pytest
         assert json.loads(capsys.readouterr().out) == expected
     assert main(["runs", "export", "--store", str(tmp_path / "two.sqlite")]) == 0
     assert capsys.readouterr().out == exported.read_text()
+
+
+def test_a_damaged_record_does_not_hide_the_others_from_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "runs.sqlite"
+    with open_store(str(path)) as store:
+        store.save(sample_record())
+        store.save(sample_record().model_copy(update={"run_id": "20261121T024501Z-ffffff"}))
+    damaged = sqlite3.connect(path)
+    damaged.execute("UPDATE runs SET record = '{' WHERE run_id = '20261121T024501Z-ffffff'")
+    damaged.commit()
+    damaged.close()
+    assert main(["runs", "--json", "--store", str(path)]) == 0
+    said = capsys.readouterr()
+    assert [json.loads(line)["run_id"] for line in said.out.splitlines()] == [sample_record().run_id]
+    assert "left out" in said.err
 
 
 def test_a_note_is_written_shown_listed_exported_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
