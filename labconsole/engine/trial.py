@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 from labconsole.engine.driver import Prepared
@@ -23,6 +22,7 @@ from labconsole.engine.observations import Snapshot, StreamSeen, TrialSeen, pars
 from labconsole.engine.ports import AgentLink
 from labconsole.engine.readings import Readings, ports_by_node
 from labconsole.engine.sources import Sources
+from labconsole.engine.stamps import utc_now
 from labconsole.engine.stream_setup import capture_args, generator_spec, longest_s
 from labconsole.engine.together import together
 from labconsole.errors import Aborted, LabError, LeaseTaken, MeasurementError, NodeError, NodeLost
@@ -81,7 +81,7 @@ class Trial:
         self._began = False
         self.seen = TrialSeen(
             run_id=run_id,
-            started_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            started_at=utc_now(),
             streams=[StreamSeen(stream, prepared.paths[stream.name]) for stream in self._streams],
             attestation=prepared.attestation,
         )

@@ -12,6 +12,7 @@ from labconsole.engine.events import Event
 from labconsole.engine.learning import wait_forwarding
 from labconsole.engine.live import LiveStreams
 from labconsole.engine.preflight.bench import Bench
+from labconsole.engine.stamps import utc_now
 from labconsole.engine.telemetry import Telemetry
 from labconsole.engine.trial import Trial, TrialSettings
 from labconsole.engine.wiring import wiring_of
@@ -98,7 +99,7 @@ async def _take(bench: Bench, inventory: Inventory, prepared: Prepared, request:
         operator=session.operator,
         plan=None,
         environment={},
-        finished_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        finished_at=utc_now(),
         tolerances=session.tolerances,
     )
 
