@@ -19,10 +19,11 @@ from labconsole.platforms.shell import Answer, Shell
 STATES = {"Powered on": State.RUNNING, "Powered off": State.STOPPED, "Suspended": State.PAUSED}
 PATH = "PATH=/bin:/sbin:/usr/bin:/usr/lib/vmware/bin"
 """A login that is not interactive has a shorter one."""
+MAX_LINE = 1000
 LISTED_TRIES = 3
 """``esxcli network vm list`` is seen to leave machines out now and then."""
 
-_MACHINE = re.compile(r"^(\d+)\s+(\S.*?)\s+\[([^\]\n]+)\] (.+?\.vmx)\s+\S+\s+vmx-\d+", re.MULTILINE)
+_MACHINE = re.compile(r"^(\d+)\s+(\S.*?)\s+\[([^\]\n]+)\] (.+?\.vmx)\s+\S+\s+vmx-\d+")
 _FAULT = re.compile(r"\((?:vim|vmodl)(?:\.\w+)*\.fault\.(\w+)\)")
 _MESSAGE = re.compile(r'^\s*msg = "(.*?)",?\s*$', re.MULTILINE)
 _PORT_LINE = re.compile(r"^\s*([A-Za-z ]+): ?(.*?)\s*$")
@@ -40,7 +41,8 @@ def fault(answer: Answer) -> str | None:
 
 def machines(text: str) -> dict[str, tuple[str, str]]:
     """``vmsvc/getallvms``: name to Vmid and configuration file. Lines about invalid machines are none of them."""
-    return {name: (vmid, f"/vmfs/volumes/{store}/{path}") for vmid, name, store, path in _MACHINE.findall(text)}
+    rows = [row for line in text.splitlines() if len(line) <= MAX_LINE and (row := _MACHINE.match(line))]
+    return {row[2]: (row[1], f"/vmfs/volumes/{row[3]}/{row[4]}") for row in rows}
 
 
 def ports(text: str) -> list[dict[str, str]]:

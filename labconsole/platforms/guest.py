@@ -11,6 +11,7 @@ from labconsole.errors import NodeError
 from labconsole.platforms.options import cpu_set
 
 MAX_LISTED = 10
+MAX_SHOWN = 60
 _INTERFACE = re.compile(r"[A-Za-z0-9_.:@-]{1,15}")
 
 
@@ -79,6 +80,6 @@ def same_cpus(one: str, other: str) -> bool:
 
 def listed(names: Iterable[str]) -> str:
     """Some names for a sentence."""
-    ordered = sorted(names)
+    ordered = sorted("".join(c for c in name[:MAX_SHOWN] if c.isprintable()) for name in names)
     more = f" and {len(ordered) - MAX_LISTED} more" if len(ordered) > MAX_LISTED else ""
     return (", ".join(ordered[:MAX_LISTED]) or "none") + more

@@ -29,7 +29,7 @@ STATES = {
 MAX_NICS = 16
 CPUS = "cpuset.cpus"
 
-_SETTING = re.compile(r"^lxc\.net\.(\d+)\.([a-z.]+) = ?(.*?)\s*$", re.MULTILINE)
+_SETTING = re.compile(r"^lxc\.net\.(\d{1,3})\.([a-z.]+) = ?(.*?)\s*$", re.MULTILINE)
 _LINK = re.compile(r"^Link:\s+(\S+)\s*$", re.MULTILINE)
 
 

@@ -20,6 +20,8 @@ SSH_FAILED = 255
 NOT_FOUND = 127
 NEVER_ENDED = ("exec_timeout", "exec_failed")
 
+_RUN = re.compile(r"\s{65,}")
+
 _DENIED = re.compile(
     r"permission denied|not permitted|must be (?:run as )?root|root privileges|access denied"
     r"|authentication (?:unavailable|failed)|requires? (?:super-?user|root)",
@@ -61,6 +63,11 @@ class Answer:
         return shlex.join(self.argv)
 
 
+def collapsed(text: str) -> str:
+    """Text without long runs of blanks: on a megabyte of them, sent on purpose, the parsers would not end."""
+    return _RUN.sub(lambda run: "\n" if "\n" in run[0] else " ", text)
+
+
 class Shell:
     """The UUT's command line for one platform. With ``ssh`` its commands go on to a hypervisor elsewhere."""
 
@@ -93,7 +100,8 @@ class Shell:
             raise
         if reply["truncated"]:
             raise self.error(f"`{shlex.join(argv)}` printed more than can be read")
-        answer = Answer(tuple(argv), reply["exit_status"], reply["stdout"], reply["stderr"])
+        said = (collapsed(reply["stdout"]), collapsed(reply["stderr"]))
+        answer = Answer(tuple(argv), reply["exit_status"], *said)
         if self.ssh is not None and answer.exit_status == SSH_FAILED:
             raise self.error(f"cannot reach {self.ssh} by ssh from this node: {answer.said}")
         if self.ssh is not None and answer.exit_status == NOT_FOUND:

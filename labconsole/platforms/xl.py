@@ -18,7 +18,7 @@ from labconsole.platforms.shell import Answer, Shell
 
 HOST_ID = "0"
 
-_ROW = re.compile(r"(.+?)\s+(\d+)\s+\d+\s+(\d+)\s+([a-z-]{5,8})\s+[\d.]+\s*")
+_ROW = re.compile(r"(.+?)\s+(\d{1,6})\s+\d+\s+(\d{1,6})\s+([a-z-]{5,8})\s+[\d.]+\s*")
 _NIC = re.compile(r"^(\d+)\s+\d+\s+((?:[0-9a-f]{2}:){5}[0-9a-f]{2})\s", re.MULTILINE | re.IGNORECASE)
 _VCPU = re.compile(r"\s\d+\s+(\d+)\s+(?:\d+|-)\s+[rbp-]{3}\s+[\d.]+\s+(\S+) / \S+\s*$", re.MULTILINE)
 _VERSION = re.compile(r"^(xen_version|xen_scheduler|release)\s*: (\S+)\s*$", re.MULTILINE)
@@ -133,7 +133,9 @@ class XlDriver(ManagedDriver):
         """MACs as the back end has them; names and models as the guest was described."""
         macs = dict(_NIC.findall(await shell.must(["xl", "network-list", name])))
         config = described(await shell.must(["xl", "list", "-l", name]), name) or {}
-        entries = {str(n.get("devid", i)): n for i, n in enumerate(config.get("nics") or ()) if type(n) is dict}
+        told_nics = config.get("nics")
+        described_nics = [n for n in told_nics if type(n) is dict] if type(told_nics) is list else []
+        entries = {str(n.get("devid", i)): n for i, n in enumerate(described_nics)}
         domain = (await self._domains(shell)).get(name)
         nics = []
         for index, mac in macs.items():
@@ -152,7 +154,8 @@ class XlDriver(ManagedDriver):
     async def facts(self, shell: Shell, name: str) -> dict[str, Any]:
         domain = (await self._domains(shell)).get(name)
         config = described(await shell.must(["xl", "list", "-l", name]), name) or {}
-        return {"kind": config.get("c_info", {}).get("type"), "vcpus": domain.vcpus if domain else None}
+        kind = config.get("c_info", {}).get("type")
+        return {"kind": kind if type(kind) is str else None, "vcpus": domain.vcpus if domain else None}
 
     async def pinning(self, shell: Shell, name: str) -> Pinning | None:
         return dict(_VCPU.findall(await shell.must(["xl", "vcpu-list", name]))) or None

@@ -221,6 +221,20 @@ def test_garbage_is_not_taken_for_a_state(case: Case) -> None:
     assert case.start not in node.commands
 
 
+@pytest.mark.parametrize("filler", [" ", "\n \n", "\t", "1 a ", '"', "[a] b.vmx ", "x,=;", "lxc.net.0.type = "])
+@every
+def test_a_megabyte_that_is_meant_to_stall_a_parser_does_not(case: Case, filler: str) -> None:
+    node = case.node("running")
+    for answers in node.phases.values():
+        for command, reply in answers.items():
+            if not {"version", "--version", "info", "-v"} & set(command.split()):
+                reply["stdout"] = (reply["stdout"] + filler * (300_000 // len(filler)))[:300_000]
+    try:
+        prepare(case.make(), node)
+    except NodeError as exc:
+        assert len(exc.message) < 1000
+
+
 @pytest.mark.parametrize(
     ("driver", "phase", "shown"),
     [
@@ -359,6 +373,19 @@ def test_pinning_is_read_back_attested_and_put_back(driver: str, pin: list[str],
     restore(made, node)
     assert [c for c in node.commands if c in {*pin, *unpin}] == [*pin, *unpin]
     assert node.phase == "running"
+
+
+@pytest.mark.parametrize("nics", ["7", '{"a": 1}', "[7, null]", '[{"devid": [], "ifname": {}, "bridge": 7}]'])
+def test_a_description_of_xl_that_is_not_as_expected_tells_less(nics: str) -> None:
+    case = BY_DRIVER["xl"]
+    node = case.node("running")
+    node.answers(
+        "xl list -l hvtest-domu",
+        f'[{{"config": {{"c_info": {{"name": "hvtest-domu", "type": {nics}}}, "nics": {nics}}}}}]',
+    )
+    machine = prepare(case.make(), node).attestation["machines"]["hvtest-domu"]
+    assert machine["kind"] is None
+    assert [nic["host_interface"] for nic in machine["nics"]] == ["vif1.0", "vif1.1"]
 
 
 def test_pinning_that_was_not_done_is_refused_and_nothing_stays(monkeypatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 from platform_replay import recorded
 
 from labconsole.platforms import esxi, libvirt, lxc, openvz, virtualbox, vserver, xl
-from labconsole.platforms.guest import State, as_interface, same_cpus
+from labconsole.platforms.guest import State, as_interface, listed, same_cpus
 from labconsole.platforms.options import cpu_set, mac_address
 from labconsole.platforms.shell import Answer
 
@@ -45,6 +45,13 @@ def test_cpus_are_the_same_however_they_are_written() -> None:
 @pytest.mark.parametrize("text", ["-", "", "..", "eth0; reboot", "a" * 16, "vif/1", "é"])
 def test_what_is_no_name_of_an_interface_is_none(text: str) -> None:
     assert as_interface(text) is None
+
+
+def test_names_of_guests_in_a_sentence_are_few_short_and_printable() -> None:
+    assert listed([]) == "none"
+    assert listed(["b", "a\x1b[2J"]) == "a[2J, b"
+    assert listed("x" * 5000 for _ in range(12)).endswith("x and 2 more")
+    assert len(listed("x" * 5000 for _ in range(12))) < 700
 
 
 def test_virsh_rows_are_known_by_their_state_and_names_may_hold_blanks() -> None:
@@ -95,6 +102,13 @@ def test_xl_describes_a_guest_in_json_or_not_at_all() -> None:
     assert [nic["ifname"] for nic in config["nics"]] == ["vif-in", "vif-out"]
     assert xl.described("nosuch is an invalid domain identifier (rc=-6)", "x") is None
     assert xl.described('[{"config": null}, 7, {"config": {"c_info": []}}]', "x") is None
+
+
+def test_numbers_of_thousands_of_digits_are_no_numbers() -> None:
+    many = "9" * 5000
+    assert xl.domains(f"Name ID\nfw  {many}  1  1  r-----  1.0\nfw  1  1  {many}  r-----  1.0\n") == {}
+    assert lxc.configured(f"lxc.net.{many}.type = veth\n") == {}
+    assert xl.described(f'[{{"config": {many}}}]', "fw") is None
 
 
 def test_lxc_settings_that_are_not_there_are_none() -> None:
