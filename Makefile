@@ -6,9 +6,10 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 DEMO_PACKAGES := python3-venv iproute2 nftables tcpdump
 TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux procps qemu-system-x86 busybox-static lxc libvirt-clients
+SCREENSHOT_PACKAGES := $(DEMO_PACKAGES) openssh-client ethtool librsvg2-bin pngquant fonts-dejavu-core
 BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng wireshark-common
 
-.PHONY: demo test bench soak validate clean packages-demo packages-test packages-bench
+.PHONY: demo test bench screenshots soak validate clean packages-demo packages-test packages-bench packages-screenshots
 
 demo: packages-demo $(VENV)/.installed
 	$(BIN)/labconsole demo
@@ -19,10 +20,15 @@ test: packages-test $(VENV)/.installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses auto tests/unit
-	$(BIN)/python -m pytest tests/lab
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m "not alone" tests/lab
+	$(BIN)/python -m pytest -m alone tests/lab
 
 bench: packages-bench $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/run.py
+
+# The console on a lab of its own, driven by keys, some three minutes; writes screenshots/.
+screenshots: packages-screenshots $(VENV)/.installed-test
+	$(BIN)/python tests/screenshots.py $(SCREENSHOT_ARGS)
 
 # Bounded by SOAK_RUNS and SOAK_MINUTES; see docs/reliability.md, whose figures `SOAK_ARGS=--write` renews.
 soak: packages-test $(VENV)/.installed-test
@@ -35,7 +41,8 @@ validate: packages-test $(VENV)/.installed-test
 packages-demo: PACKAGES := $(DEMO_PACKAGES)
 packages-test: PACKAGES := $(TEST_PACKAGES)
 packages-bench: PACKAGES := $(BENCH_PACKAGES)
-packages-demo packages-test packages-bench:
+packages-screenshots: PACKAGES := $(SCREENSHOT_PACKAGES)
+packages-demo packages-test packages-bench packages-screenshots:
 	@sh tests/packages.sh $(PACKAGES)
 
 $(VENV)/bin/python:

@@ -20,12 +20,14 @@ import asyncssh
 
 from labconsole.errors import LabSetupError
 from labconsole.lab import control, kernel, network
+from labconsole.lab.debian_kernel import cache_directory
 from labconsole.lab.files import interpreter
 from labconsole.lab.layout import LabNode
 from labconsole.lab.prerequisites import SYSTEM_PATH
 from labconsole.lab.processes import Children
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.sshd import NodeServer, ServerSettings
+from labconsole.lab.state import labs_directory
 
 _CARRIER_S = 20.0
 _EXEC_LIMIT_BYTES = 4 * 1024 * 1024
@@ -97,7 +99,7 @@ def _mount_own_sys() -> None:
 
 
 def _mount_private_directories() -> None:
-    """tmpfs on these, with what the node needs from the machine's put back: interpreter, package, home."""
+    """tmpfs on these, with what the node needs from the machine's put back: interpreter, package, home, guests."""
     needed = sorted({os.path.realpath(p) for p in _needed_paths() if Path(p).is_dir()})
     kept = [
         (path, os.open(path, os.O_PATH | os.O_DIRECTORY))
@@ -119,7 +121,8 @@ def _mount_private_directories() -> None:
 
 def _needed_paths() -> list[str]:
     package = Path(__file__).resolve().parents[2]
-    return [sys.prefix, sys.base_prefix, str(package), home_directory(), *(p for p in sys.path if p)]
+    guests = [str(labs_directory()), str(cache_directory())]
+    return [sys.prefix, sys.base_prefix, str(package), home_directory(), *guests, *(p for p in sys.path if p)]
 
 
 def home_directory() -> str:

@@ -16,6 +16,8 @@ from labconsole import lab
 from labconsole.errors import LabSetupError
 from labconsole.units import bps_to_pps
 
+pytestmark = pytest.mark.alone
+
 CAP_BPS = 20_000_000
 
 

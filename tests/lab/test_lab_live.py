@@ -153,7 +153,7 @@ def test_kill_9_of_the_lab_leaves_nothing_and_up_works_again(state: Path, name: 
     known = LabFile.read(status.directory)
     assert known is not None
     inside = [ProcessIdentity.of(pid) for pid in processes_of(status.directory)]
-    assert len(inside) == 5
+    assert len(inside) == 6, "the supervisor, process 1 and the one that stayed outside, and a process for each node"
     os.kill(getattr(known, victim).pid, signal.SIGKILL)
     assert all(process.signal_and_wait(0, 10.0) for process in inside)
     assert lab.status(name).running is False  # type: ignore[union-attr]

@@ -19,7 +19,7 @@ from labconsole.lab.initramfs import in_loading_order
 from labconsole.lab.machine import MODULES
 from labconsole.lab.state import LabFile
 
-pytestmark = [pytest.mark.pktgen, pytest.mark.slow]
+pytestmark = [pytest.mark.alone, pytest.mark.pktgen, pytest.mark.slow]
 
 SEND = """
 cd /proc/net/pktgen

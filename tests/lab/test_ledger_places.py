@@ -19,6 +19,8 @@ from labconsole.lab.injection import TABLE, Queue, Rule, drop_by_queue, drop_sha
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest
 
+pytestmark = pytest.mark.alone
+
 DURATION_S = 0.5
 RATIO = 0.1
 SLOW_BPS = 5_000_000

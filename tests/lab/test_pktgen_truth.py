@@ -16,7 +16,7 @@ from support import labconsole, processes, records
 
 from labconsole import lab
 
-pytestmark = [pytest.mark.slow, pytest.mark.pktgen]
+pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.pktgen]
 
 
 @pytest.fixture(scope="module")

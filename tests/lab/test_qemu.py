@@ -15,6 +15,8 @@ from support import COMMAND, lab_state, labconsole, processes, records, wait_unt
 from labconsole import lab
 from labconsole.errors import LabSetupError
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture(scope="module")
 def guest_lab(lab_home: Path) -> Iterator[lab.LabStatus]:
@@ -73,7 +75,7 @@ def test_a_guest_that_dies_in_mid_run_voids_the_run_and_leaves_nothing(guest_lab
 
     base = forwarded()
     wait_until(
-        lambda: "tcpdump" in processes(name, "snk1") and forwarded() > base + 1000, timeout_s=100, what="it never sent"
+        lambda: forwarded() > base + 1000 and "tcpdump" in processes(name, "snk1"), timeout_s=100, what="it never sent"
     )
     lab.exec(name, "uut", ["pkill", "-9", "qemu-system"])
     out, err = process.communicate(timeout=60)

@@ -11,6 +11,8 @@ from support import labconsole
 
 from labconsole import lab
 
+pytestmark = pytest.mark.alone
+
 BOTTLENECK_BPS = 40_000_000
 BUFFER_BYTES = 100_000
 

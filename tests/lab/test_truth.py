@@ -16,6 +16,8 @@ from support import labconsole, records
 
 from labconsole import lab
 
+pytestmark = pytest.mark.alone
+
 DURATION_S = 1
 EDGE_PACKETS = 40
 

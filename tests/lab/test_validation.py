@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 PROGRAM = Path(__file__).resolve().parents[1] / "validation" / "run.py"
 sys.path.insert(0, str(PROGRAM.parent))
 

@@ -17,6 +17,8 @@ from labconsole.model.record import Reason, RunRecord
 from labconsole.model.request import TrialRequest
 from labconsole.model.tolerances import Tolerances
 
+pytestmark = pytest.mark.alone
+
 BUFFER_KIB = 512
 FOREIGN = (
     "import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(('eth1', 0)); "
