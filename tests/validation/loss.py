@@ -74,6 +74,7 @@ PLACES = {
         Place("uut", "lcvi1", "", "to_guest"),
     ),
 }
+GUESTS = ("qemu-virtio", "qemu-e1000", "qemu-vmxnet3")
 GUEST_PLACES = (
     Place("uut", "eth1", "ingress", "to_guest"),
     Place("uut", "lcti1", "egress", "to_guest"),
@@ -100,12 +101,13 @@ def injected_loss(deadline: Deadline, *, quick: bool) -> Table:
         ):
             _three_sources(table, name, hosts)
         with (
-            _guarded(table, "qemu-virtio", deadline),
-            _lab("q", sources=1, platforms=("raw", "qemu-virtio")) as (name, hosts),
+            _guarded(table, "guests under QEMU", deadline),
+            _lab("q", sources=1, platforms=("raw", *GUESTS)) as (name, hosts),
         ):
             passes = _passes(GUEST_PLACES, GUEST_SHARES)
             _one_platform(table, name, hosts, "qemu-virtio", passes, (64, 1500), GUEST_RATE_PPS)
-            _overloaded_guest(table, name, hosts)
+            for platform in GUESTS:
+                _overloaded_guest(table, name, hosts, platform)
     packets = sum(int(number) for row in table.rows for number in row[4].split(" + ") if number)
     exact = sum(row[-1] == YES for row in table.rows)
     table.summary = (
@@ -211,9 +213,9 @@ def _three_sources(table: Table, name: str, hosts: Path) -> None:
             before = after
 
 
-def _overloaded_guest(table: Table, name: str, hosts: Path) -> None:
+def _overloaded_guest(table: Table, name: str, hosts: Path, platform: str) -> None:
     """A guest that cannot keep up: the tap in front of it counts what it had no room for."""
-    points = [{"platform": "qemu-virtio", "frame_size": size, "target": "max"} for size in (64, 1500)]
+    points = [{"platform": platform, "frame_size": size, "target": "max"} for size in (64, 1500)]
     plan = plan_text(points, repetitions=2, duration_s=DURATION_S)
 
     def tap() -> int:
