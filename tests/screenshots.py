@@ -1,163 +1,281 @@
-"""Makes the pictures in screenshots/ from a console on any session: the real lab, or the tests' scripted one.
+"""``make screenshots``: the pictures in screenshots/, taken of the real console on a real lab.
 
-``python tests/screenshots.py --hosts lab.yaml`` drives a real testbed; without ``--hosts`` it shows the scripted
-session, to try the script itself. Writes SVG and, where ``rsvg-convert`` (librsvg2-bin) is installed, PNG.
+Brings up a lab of its own that loses 2 % of what leaves the unit under test, measures a small matrix with the headless
+command so that there is something to look at, then drives the console by keys. Nothing of the user's is touched: state,
+store and settings lie in a temporary directory.
+PNG is made where rsvg-convert (librsvg2-bin) and pngquant are.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import re
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent / "unit"))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "unit")]
 
-from labconsole.engine.events import NodeState
-from labconsole.tui import theme
-from labconsole.tui.app import ConsoleApp
-from labconsole.tui.screens.bench import BenchScreen
-from labconsole.tui.session import SessionFactory, SessionLike
-from labconsole.tui.widgets.fields import Choice, Field
+from console_svg import svg  # noqa: E402
 
-SIZES = ((200, 60), (120, 40), (80, 24))
-FONT = "DejaVu Sans Mono"
-FONT_SIZE = "font-size: 20.27px"
-"""Makes this font as wide as the one that Textual lays its picture out for."""
+from labconsole import lab  # noqa: E402
+from labconsole.engine.campaign import CampaignStatus  # noqa: E402
+from labconsole.tui.app import ConsoleApp  # noqa: E402
+from labconsole.tui.session import SessionFactory  # noqa: E402
+from labconsole.tui.widgets.fields import Choice, Field  # noqa: E402
 
+NAME = "pictures"
 WAIT_S = 60.0
-DOTS = re.compile(r'<text ([^>]*) x="([\d.]+)" ([^>]*) textLength="([\d.]+)" ([^>]*)>([\u2801-\u28ff]+)</text>')
+MATRIX = """\
+plan: curves
+platforms: [raw, container]
+frame_sizes: [500]
+targets: [20Mbit, 50Mbit, 80Mbit]
+duration_s: 1
+repetitions: 3
+drain_s: 1
+settle_s: 0
+"""
+OVERNIGHT = MATRIX.replace("curves", "night").replace("[500]", "[64, 1500]").replace("repetitions: 3", "repetitions: 5")
+BROKEN = MATRIX.replace("curves", "broken").replace("frame_sizes", "frame_size")
 
 
-def one_by_one(match: re.Match[str]) -> str:
-    """A run of the chart's dots as one element per cell: monospaced fonts lack them, others are wider than a cell."""
-    before, x, middle, length, after, dots = match.groups()
-    cell = float(length) / len(dots)
-    return "".join(
-        f'<text {before} x="{float(x) + i * cell:.1f}" {middle} textLength="{cell:.1f}" {after}>{dot}</text>'
-        for i, dot in enumerate(dots)
+class Pictures:
+    """One console at one size."""
+
+    def __init__(self, factory: SessionFactory, size: tuple[int, int], directory: Path) -> None:
+        self.app, self._size, self._directory = ConsoleApp(factory), size, directory
+
+    async def __aenter__(self) -> Pictures:
+        self._run = self.app.run_test(size=self._size, notifications=True)
+        self._pilot = await self._run.__aenter__()
+        total = f"{(nodes := self._nodes())} of {nodes} nodes"
+        await self.shown("Bench", total)
+        await self.shown("load", give_up_s=15, loud=False)  # the unit under test was looked at
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        if self.app.session is not None:
+            await self.app.session.abort()
+            await self.app.session.close()
+        await self._run.__aexit__(*details)  # type: ignore[arg-type]
+
+    def _nodes(self) -> int:
+        return len(self.app.session.inventory.nodes) if self.app.session is not None else 7
+
+    def text(self) -> str:
+        """What stands on the screen."""
+        return "\n".join("".join(s.text for s in strip) for strip in self.app.screen._compositor.render_strips())
+
+    async def until(self, true: Callable[[], bool], what: str, give_up_s: float = WAIT_S, *, loud: bool = True) -> None:
+        """Wait for a condition of the console."""
+        for _ in range(round(give_up_s / 0.05)):
+            if true():
+                return
+            await self._pilot.pause(0.05)
+        if loud:
+            raise TimeoutError(f"{what} did not happen within {give_up_s:g} s\n{self.text()}")
+
+    async def shown(self, *words: str, give_up_s: float = WAIT_S, loud: bool = True) -> None:
+        """Wait for words on the screen."""
+        await self.until(lambda: all(w in self.text() for w in words), " and ".join(words), give_up_s, loud=loud)
+
+    async def keys(self, *keys: str) -> None:
+        """Type."""
+        for key in keys:
+            await self._pilot.press(key)
+        await self._pilot.pause(0.3)
+
+    def set_up(self, **values: str) -> None:
+        """Fill fields of the set-up panel."""
+        for name, value in values.items():
+            widget = self.app.screen.query_one(f"#{name}")
+            assert isinstance(widget, Field | Choice)
+            widget.value = value
+
+    async def run(
+        self, duration_s: float, *, look: Callable[[], object] | None = None, words: str = "last run"
+    ) -> None:
+        """Run what is set up; ``look`` when most of it was sent."""
+        await self.keys("r")
+        await self.shown("sending")
+        await self._pilot.pause(duration_s * 0.75)
+        if look is not None:
+            look()
+        await self.until(lambda: not self.app.state.asked, "the end of the run")
+        await self.shown(words)
+        await self._pilot.pause(0.3)
+
+    def take(self, name: str) -> None:
+        """One picture, as SVG and PNG."""
+        path = self._directory / f"{name}-{self._size[0]}x{self._size[1]}.svg"
+        path.write_text(svg(self.app), encoding="utf-8")
+        if shutil.which("rsvg-convert") and shutil.which("pngquant"):
+            zoom = "1.5" if self._size[0] < 200 else "1.2"
+            png = path.with_suffix(".png")
+            drawn = subprocess.run(["rsvg-convert", "--zoom", zoom, str(path)], check=True, capture_output=True).stdout
+            small = subprocess.run(
+                ["pngquant", "--speed", "1", "64", "-"], input=drawn, check=True, capture_output=True
+            )
+            png.write_bytes(small.stdout)
+        print(path.relative_to(self._directory.parent), flush=True)
+
+
+async def every_screen(factory: SessionFactory, directory: Path) -> None:
+    """All that there is, at 120x40."""
+    async with Pictures(factory, (120, 40), directory) as console:
+        take, keys = console.take, console.keys
+        console.set_up(platform="raw", frame_size="500", target="100Mbit", duration="6", repetitions="1")
+        await keys("tab", "shift+tab")
+        take("bench-ready")
+        console.set_up(target="20Gbit")
+        await keys()
+        take("bench-refused")
+        console.set_up(target="100Mbit")
+        await console.run(6, look=lambda: take("bench-sending"))
+        console.set_up(duration="1", repetitions="5")
+        await console.run(1, words="as saved")
+        take("bench-repetitions")
+        await keys("d")
+        take("bench-light")
+        await keys("d", "2")
+        await console.shown("loss", "Verdict")
+        await keys()
+        take("runs-verdict")
+        await keys("t")
+        take("runs-packets")
+        await keys("t")
+        await console.shown("offered")
+        await keys()
+        take("runs-over-time")
+        await keys("T", "T", "m", "end", "m", "c")
+        await console.shown("≠")
+        take("runs-compare")
+        await keys("3")
+        await console.shown("drawn")
+        await keys()
+        take("curves")
+        await plans(console)
+        await check(console)
+        await keys("6")
+        await console.shown("load", "kernel")
+        await keys()
+        take("nodes")
+        await keys("7")
+        take("log")
+        await keys("1", "question_mark")
+        take("help")
+
+
+async def plans(console: Pictures) -> None:
+    """A plan half way through."""
+    await console.keys("4")
+    await console.shown("night", "broken")
+    await console.keys("end", "r")
+
+    def half() -> bool:
+        campaign = console.app.state.campaign
+        return campaign is not None and campaign.outcome.taken >= 13 and console.app.state.trial is not None
+
+    await console.until(half, "half a plan", 180)
+    await console.shown("sending")
+    console.take("plans-running")
+    await console.keys("a", "y")
+    await console.until(
+        lambda: (
+            console.app.state.campaign is not None
+            and console.app.state.campaign.status not in (CampaignStatus.RUNNING, CampaignStatus.PAUSING)
+        ),
+        "the plan's end",
     )
+    await console.until(lambda: not console.app.state.asked, "the plan's end")
+    console.app.screen.set_focus(console.app.screen.query_one("#plans"))
+    await console.keys("home")
+    console.take("plans-broken")
 
 
-async def until(true: Callable[[], bool], what: str) -> None:
-    """Wait for a condition of the console; give up loudly."""
-    for _ in range(round(WAIT_S / 0.05)):
-        if true():
-            return
-        await asyncio.sleep(0.05)
-    raise TimeoutError(f"{what} did not happen within {WAIT_S:g} s")
+async def check(console: Pictures) -> None:
+    """A testbed with one interface that cannot carry the largest frame."""
+    lab.exec(NAME, "uut", ["ip", "link", "set", "eth5", "mtu", "1400"])
+    await console.keys("5")
+    await console.shown("checked")
+    await console.keys()
+    console.take("check")
+    lab.exec(NAME, "uut", ["ip", "link", "set", "eth5", "mtu", "1500"])
 
 
-def save(app: ConsoleApp, directory: Path, name: str) -> None:
-    """One picture. Blanks are kept and the font named is one that a plain system has."""
-    svg = app.export_screenshot(title="labconsole")
-    svg = DOTS.sub(one_by_one, svg.replace("Fira Code", FONT).replace("font-size: 20px", FONT_SIZE))
-    svg = svg.replace("<text ", '<text xml:space="preserve" ')
-    path = directory / f"{name}.svg"
-    path.write_text(svg, encoding="utf-8")
-    if shutil.which("rsvg-convert"):
-        subprocess.run(["rsvg-convert", "-o", str(path.with_suffix(".png")), str(path)], check=True)
-    print(path)
+async def bench_and_runs(factory: SessionFactory, directory: Path, size: tuple[int, int]) -> None:
+    """The two main screens at another size."""
+    async with Pictures(factory, size, directory) as console:
+        console.set_up(platform="raw", frame_size="500", target="100Mbit", duration="5", repetitions="1")
+        await console.keys()
+        console.take("bench-ready")
+        await console.run(5, look=lambda: console.take("bench-sending"))
+        await console.keys("2")
+        await console.shown("valid")
+        await console.keys()
+        console.take("runs")
 
 
-def set_up(app: ConsoleApp, **values: str) -> None:
-    """Fill fields of the set-up panel."""
-    for name, value in values.items():
-        widget = app.screen.query_one(f"#{name}")
-        assert isinstance(widget, Field | Choice)
-        widget.value = value
+async def without_colour(factory: SessionFactory, directory: Path) -> None:
+    """NO_COLOR: all that colour says is said by glyphs and words too."""
+    async with Pictures(factory, (120, 40), directory) as console:
+        console.set_up(platform="container", frame_size="500", target="100Mbit", duration="4", repetitions="1")
+        await console.run(4, look=lambda: console.take("bench-no-color"))
 
 
-async def tour(
-    factory: SessionFactory, directory: Path, size: tuple[int, int], *, duration_s: float, target: str, frame_size: str
-) -> None:
-    """Idle, a refused set-up, a trial under way, its result, saved runs, help; light theme for one of them."""
-    made: list[SessionLike] = []
-
-    def make() -> SessionLike:
-        made.append(factory())
-        return made[0]
-
-    app, tag = ConsoleApp(make), f"{size[0]}x{size[1]}"
-    async with app.run_test(size=size, notifications=True) as pilot:
-        await until(lambda: isinstance(app.screen, BenchScreen), "the bench")
-        session = made[0]
-        nodes = session.telemetry.nodes
-        await until(lambda: all(n.state is NodeState.CONNECTED for n in nodes.values()), "connecting")
-        await asyncio.sleep(1.5)
-        set_up(app, duration=f"{duration_s:g}", target=target, frame_size=frame_size)
-        await pilot.pause(0.3)
-        save(app, directory, f"bench-ready-{tag}")
-        set_up(app, target="20Gbit")
-        await pilot.pause(0.3)
-        save(app, directory, f"bench-refused-{tag}")
-        set_up(app, target=target)
-        await pilot.pause(0.2)
-        await pilot.press("r")
-        await until(lambda: app.state.trial is not None and len(_longest(session)) > 0, "traffic")
-        await asyncio.sleep(duration_s * 0.7)
-        await pilot.pause(0.2)
-        save(app, directory, f"bench-sending-{tag}")
-        if size[0] == 80:
-            await pilot.press("v")
-            await pilot.pause(0.4)
-            save(app, directory, f"bench-chart-{tag}")
-            await pilot.press("v", "v")
-        await until(lambda: app.state.last is not None and not app.state.asked, "the result")
-        await pilot.pause(0.8)
-        save(app, directory, f"bench-saved-{tag}")
-        await pilot.press("f3")
-        await pilot.pause(0.8)
-        save(app, directory, f"runs-{tag}")
-        await pilot.press("question_mark")
-        await pilot.pause(0.3)
-        save(app, directory, f"help-{tag}")
-        await pilot.press("escape", "f2")
-        if size[0] == 120:
-            app.theme = theme.LIGHT.name
-            await pilot.pause(0.5)
-            save(app, directory, f"bench-light-{tag}")
-        await session.close()
-
-
-def _longest(session: SessionLike) -> list[float]:
-    return max((list(s.seconds) for s in session.telemetry.streams.values()), key=len, default=[])
-
-
-def real_factory(hosts: Path, store: str | None) -> SessionFactory:
+def real_factory(hosts: Path) -> SessionFactory:
     """Sessions on a real inventory."""
     from labconsole.testbed import load_testbed, open_session
 
-    inventory, runs = load_testbed(hosts, store)
+    inventory, runs = load_testbed(hosts, None)
     return lambda: open_session(inventory, runs)
 
 
-def scripted_factory() -> SessionFactory:
-    """Sessions of the tests' scripted testbed."""
-    from tui_fake import MovingSession
-
-    return lambda: MovingSession(loss=0.07)
+def tour(factory: SessionFactory, directory: Path, only: str) -> None:
+    """Every picture."""
+    if only in ("", "120"):
+        asyncio.run(every_screen(factory, directory))
+    for size in ((80, 24), (200, 60)):
+        if only in ("", str(size[0])):
+            asyncio.run(bench_and_runs(factory, directory, size))
+    if only in ("", "nocolor"):
+        os.environ["NO_COLOR"] = "1"
+        asyncio.run(without_colour(factory, directory))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hosts", type=Path, help="inventory of a testbed that is up; without it: the scripted one")
-    parser.add_argument("--store", help="where the runs go (default: the user's store)")
-    parser.add_argument("--out", type=Path, default=Path("screenshots"))
-    parser.add_argument("--duration", type=float, default=5.0)
-    parser.add_argument("--target", default="100Mbit")
-    parser.add_argument("--frame-size", default="500")
+    parser.add_argument("--out", type=Path, default=ROOT / "screenshots")
+    parser.add_argument("--only", default="", help="120, 80, 200 or nocolor")
+    parser.add_argument("--keep", action="store_true", help="leave what is in the directory")
     args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    for size in SIZES:
-        factory = real_factory(args.hosts, args.store) if args.hosts else scripted_factory()
-        asyncio.run(
-            tour(factory, args.out, size, duration_s=args.duration, target=args.target, frame_size=args.frame_size)
-        )
+    directory = args.out.resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    if not args.only and not args.keep:
+        for old in [*directory.glob("*.svg"), *directory.glob("*.png")]:
+            old.unlink()
+    with tempfile.TemporaryDirectory() as home:
+        for word in ("STATE", "DATA", "CONFIG", "CACHE"):
+            os.environ[f"XDG_{word}_HOME"] = f"{home}/{word.lower()}"
+        os.environ.pop("NO_COLOR", None)
+        os.chdir(home)
+        Path("plans").mkdir()
+        for name, text in (("curves", MATRIX), ("night", OVERNIGHT), ("broken", BROKEN)):
+            Path("plans", f"{name}.yaml").write_text(text)
+        status = lab.up(lab.LabSpec(name=NAME, sources=3, loss={"uut/out": 0.02}))
+        try:
+            hosts = Path(status.hosts_file)
+            command = [sys.executable, "-m", "labconsole", "replay", "plans/curves.yaml", "--hosts", str(hosts)]
+            subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+            tour(real_factory(hosts), directory, args.only)
+        finally:
+            lab.down(NAME)
     return 0
 
 

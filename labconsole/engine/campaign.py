@@ -27,6 +27,9 @@ from labconsole.model.request import TrialRequest
 BACK_WITHIN_S = 120.0
 """How long a lost node is waited for: a reboot takes about that."""
 
+RENEW_EVERY_S = 30.0
+"""How often others are told anew until when a paused plan holds the testbed."""
+
 Take = Callable[..., Awaitable[RunRecord]]
 """What Session.batch yields."""
 
@@ -352,7 +355,11 @@ class Campaign:
         self._say(CampaignStatus.PAUSED)
         waits = [asyncio.ensure_future(self._resumed.wait()), asyncio.ensure_future(self._session.wait_stopping())]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            done: set[asyncio.Future[Any]] = set()
+            while not done:
+                # Others are told until when the testbed is held; while the plan is held, that moves with the clock.
+                await self._session.renew_lease(self.left_s)
+                done, _ = await asyncio.wait(waits, timeout=RENEW_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waits:
                 each.cancel()

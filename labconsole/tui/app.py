@@ -20,7 +20,6 @@ from rich.console import RenderableType
 from textual import work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import WorkerFailed
@@ -64,7 +63,7 @@ class ConsoleApp(App[int]):
             )
             for entry in SCREENS
         ),
-        Binding("y", "copy_run_id", "Copy id", id="copy", tooltip="Copy the run's id to the clipboard (OSC 52)."),
+        Binding("y", "copy_run_id", "Copy", id="copy", tooltip="Copy the run's id, or what the cursor is on (OSC 52)."),
         Binding("d", "toggle_dark", "Light/dark", show=False, id="dark", tooltip="Switch between light and dark."),
         Binding(
             "question_mark,f1", "help", "Help", id="help", key_display="?", tooltip="Every key and what words mean."
@@ -191,13 +190,12 @@ class ConsoleApp(App[int]):
             self.tell(str(exc), "error")
             return
         for screen in self.console_screens():
-            with contextlib.suppress(NoMatches):  # the console is being left, and the screen's parts go before it does
-                screen.show_runs(self.runs)
+            screen.show_runs(self.runs)
 
     def console_screens(self) -> list[ConsoleScreen]:
         """The screens that were gone to so far, in sight or not."""
         stacks = [screen for stack in self._screen_stacks.values() for screen in stack]
-        return [screen for screen in stacks if isinstance(screen, ConsoleScreen) and screen.composed]
+        return [screen for screen in stacks if isinstance(screen, ConsoleScreen) and screen.standing]
 
     def start_run(self, request: TrialRequest, repetitions: int) -> None:
         """Start, unless something runs already."""

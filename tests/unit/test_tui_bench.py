@@ -26,11 +26,13 @@ from labconsole.tui.repetitions import TOTAL, Repetitions
 from labconsole.tui.screens import SCREENS
 from labconsole.tui.screens.bench import BenchScreen
 from labconsole.tui.screens.confirm import Confirm
+from labconsole.tui.screens.help import Help
 from labconsole.tui.screens.pick import Pick
 from labconsole.tui.settings import Settings
 from labconsole.tui.uut import UutView
 from labconsole.tui.widgets.fields import Field
 from labconsole.tui.widgets.interfaces import InterfacesTable
+from labconsole.tui.widgets.key_bar import KeyBar
 
 ESCAPE = "\x1b]0;owned\x07[bold]\u202eexe\u200b"
 
@@ -335,3 +337,11 @@ async def test_typing_into_the_filter_starts_nothing() -> None:
         await pilot.press("slash", *"rqa1 ")
         assert isinstance(app.focused, Input) and app.focused.value == "rqa1 "
         assert session.requests == [] and app.is_running
+
+
+@pytest.mark.asyncio
+async def test_a_click_on_a_key_in_the_last_line_does_what_the_key_does() -> None:
+    async with console() as (app, _, pilot):
+        await until(pilot, lambda: "? Help" in picture(app)[-1])
+        await pilot.click(KeyBar, offset=(picture(app)[-1].index("? Help"), 0))
+        await until(pilot, lambda: isinstance(app.screen, Help))

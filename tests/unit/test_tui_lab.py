@@ -325,7 +325,7 @@ async def test_the_grid_scrolls_across_many_repetitions(plans):
 # Check
 
 
-async def test_results_come_one_by_one_and_the_first_problem_is_shown_in_full():
+async def test_results_come_one_by_one_and_the_first_failure_is_shown_in_full():
     gate = asyncio.Semaphore(0)
 
     def stepped() -> LabSession:
@@ -340,15 +340,37 @@ async def test_results_come_one_by_one_and_the_first_problem_is_shown_in_full():
         await shown(app, pilot, "✓ 1 pass", "! 1 warn", "pktgen is not loaded")
         for _ in range(10):
             gate.release()
-        await shown(app, pilot, "■ checked in", "✗ 1 fail", "modprobe pktgen on src1", "x can do this")
+        await shown(app, pilot, "■ checked in", "✗ 1 fail", "ip link set eth5 mtu 1500")
         table = app.screen.query_one(ChecksTable)
         assert [r.node for r in table.results] == [None, "src1", "src1", "uut", "uut", "snk1"]
         await pilot.press("f")
-        await shown(app, pilot, "ip link set eth5 mtu 1500")
+        await shown(app, pilot, "modprobe pktgen on src1", "x can do this")
         await pilot.press("w")
         await shown(app, pilot, "only problems are listed")
         assert len(table.keys()) == 3
         assert session.checks == [(None, False)]
+
+
+async def test_a_running_check_is_aborted_by_a_key_and_keeps_what_it_found():
+    gate = asyncio.Semaphore(2)
+
+    def stepped() -> LabSession:
+        session = LabSession()
+        session.check_step = gate.acquire
+        return session
+
+    async with console(stepped, screen="5") as (app, session, pilot):
+        await shown(app, pilot, "▶ checking", "! 1 warn")
+        await pilot.press("a")
+        await shown(app, pilot, "▶ ending the check")
+        assert session.aborted
+        gate.release()
+        await shown(app, pilot, "■ aborted in", "! 1 warn", "check aborted: 1 pass, 1 warn")
+        await pilot.press("r")
+        await shown(app, pilot, "▶ checking")
+        for _ in range(10):
+            gate.release()
+        await shown(app, pilot, "■ checked in", "✗ 1 fail")
 
 
 async def test_a_check_is_run_for_a_plan_and_fixes_what_it_may_after_one_question():
@@ -557,3 +579,10 @@ async def test_the_plans_of_a_grid_with_nothing_chosen_answer_every_key(plans):
         assert app.screen.query_one(PlansTable).chosen is not None
         assert app.screen.query_one(GridTable).cell is None
         assert TrialState.PENDING.value == "pending"
+
+
+@pytest.mark.parametrize("screen", ["", "2", "3", "4", "5", "6", "7"])
+async def test_help_and_quit_stand_in_the_last_line_of_every_screen_however_narrow(screen):
+    async with console(size=(80, 24), screen=screen) as (app, _, pilot):
+        await until(pilot, lambda: "q Quit" in text(app).splitlines()[-1])
+        assert "? Help" in text(app).splitlines()[-1]

@@ -258,7 +258,7 @@ async def test_marked_runs_are_exported_to_a_new_file_and_never_over_one(tmp_pat
         rows = list(csv.DictReader((tmp_path / "all.csv").read_text().splitlines()))
         assert [row["run_id"] for row in rows] == list(table.order)
         assert rows[0]["reason_codes"] == "below_target"
-        assert str(tmp_path / "all.csv") in text(app)
+        await until(pilot, lambda: str(tmp_path / "all.csv") in text(app))
 
 
 @pytest.mark.parametrize(

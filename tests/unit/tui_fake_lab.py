@@ -153,9 +153,12 @@ class LabSession(FakeSession):
         if self.refusal is not None:
             raise self.refusal
         self.checks.append((plan, fix))
+        self._stop.clear()
         for each in self.results:
             if self.check_step is not None:
                 await self.check_step()
+            if self.stopping:
+                break
             if on_result is not None:
                 on_result(each)
         return self.results

@@ -63,6 +63,11 @@ class ConsoleScreen(Screen[None]):
         self.composed = True
         self.set_interval(1 / frames_per_second(self.console_app.settings), self.tick)
 
+    @property
+    def standing(self) -> bool:
+        """All its parts are there: they are composed, and the console is not being taken apart yet."""
+        return self.composed and self.display
+
     def on_screen_resume(self) -> None:
         self._seen = ()
         self.call_after_refresh(self.tick)
@@ -75,7 +80,7 @@ class ConsoleScreen(Screen[None]):
 
     def tick(self) -> None:
         """Paint if this screen is in sight and something moved."""
-        if not self.composed or self.console_app.hung_up:
+        if not self.standing or self.console_app.hung_up:
             return
         try:
             front = self.app.screen

@@ -10,7 +10,7 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.widgets import Button, Footer
+from textual.widgets import Button
 
 from labconsole.engine.events import Event, NodeState, TrialStarted
 from labconsole.errors import LabError
@@ -23,6 +23,7 @@ from labconsole.tui.state import ConsoleState
 from labconsole.tui.text import safe
 from labconsole.tui.uut import UutView
 from labconsole.tui.widgets.interfaces import InterfacesTable
+from labconsole.tui.widgets.key_bar import KeyBar
 from labconsole.tui.widgets.nodes import NodesTable
 from labconsole.tui.widgets.quick_filter import QuickFilter
 from labconsole.tui.widgets.rate_chart import RateChart
@@ -100,7 +101,7 @@ class BenchScreen(ConsoleScreen):
             yield RunsTable(id="recent-runs")
         yield QuickFilter()
         yield EventLines(self.state)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         super().on_mount()

@@ -11,7 +11,6 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
-from textual.widgets import Footer
 
 from labconsole.engine.preflight.result import CheckResult, CheckStatus
 from labconsole.errors import LabError
@@ -23,6 +22,7 @@ from labconsole.tui.session import SessionLike
 from labconsole.tui.state import ConsoleState
 from labconsole.tui.text import safe, span
 from labconsole.tui.widgets.checks_table import LOOKS, TESTBED, ChecksTable
+from labconsole.tui.widgets.key_bar import KeyBar
 from labconsole.tui.widgets.lines import Lines, Span
 from labconsole.tui.widgets.plan_details import field
 from labconsole.tui.widgets.status import EventLines, PhaseBar
@@ -78,6 +78,7 @@ class CheckScreen(ConsoleScreen):
     CSS_PATH = "check.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "run", "Check", id="check-run", tooltip="Check everything again."),
+        Binding("a", "abort", "Abort", id="check-abort", tooltip="End the running check, or the trial that runs."),
         Binding("x", "fix", "Fix", id="check-fix", tooltip="Put right what can be put right from here; asks."),
         Binding("p", "plan(1)", "Plan", id="check-plan", tooltip="For which plan: none, or one of those in plans/."),
         Binding("w", "problems", "Problems", id="check-problems", tooltip="Only what did not pass, or everything."),
@@ -89,7 +90,7 @@ class CheckScreen(ConsoleScreen):
 
     def __init__(self, session: SessionLike, state: ConsoleState) -> None:
         super().__init__(session, state)
-        self._checking = False
+        self._checking = self._aborted = False
         self._begun_s: float | None = None
         self._took_s: float | None = None
         self._problem = ""
@@ -106,7 +107,7 @@ class CheckScreen(ConsoleScreen):
                 box.border_title = "Result"
                 yield CheckDetails()
         yield EventLines(self.state)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -121,6 +122,7 @@ class CheckScreen(ConsoleScreen):
     def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
         return (
             ("Check the testbed", "Everything again (r)", self.action_run),
+            ("Abort the check", "What was found so far stays (a)", self.action_abort),
             ("Fix what a check found", "What can be put right from here, after a question (x)", self.action_fix),
             ("Check for another plan", "None, or one of the files in plans/ (p)", lambda: self.action_plan(1)),
             ("Only problems", "Leave out what passed, or show everything (w)", self.action_problems),
@@ -150,12 +152,13 @@ class CheckScreen(ConsoleScreen):
         """Run it; results arrive one by one."""
         table = self.query_one(ChecksTable)
         self._checking, self._begun_s, self._took_s, self._problem = True, clock.monotonic_s(), None, ""
+        self._aborted = False
         table.clear()
         self.query_one(CheckDetails).result = None
         self._paint_results()
 
         def take(result: CheckResult) -> None:
-            if self.is_mounted:
+            if self.standing:
                 table.add(result)
 
         try:
@@ -166,11 +169,14 @@ class CheckScreen(ConsoleScreen):
         finally:
             self._checking = False
             self._took_s = clock.monotonic_s() - self._begun_s
+        if not self.standing:
+            return
         if not self._problem:
             counts = table.counts
             bad = counts[CheckStatus.FAIL]
             severity = "error" if bad else "warning" if counts[CheckStatus.WARN] else "information"
-            self.state.note(clock.wall_s(), "check: " + self._counted(), severity)
+            word = "check aborted: " if self._aborted else "check: "
+            self.state.note(clock.wall_s(), word + self._counted(), severity)
         self._paint_results()
         table.settle()
 
@@ -192,11 +198,13 @@ class CheckScreen(ConsoleScreen):
         plan = f"for plan {self._plan.name}" if self._plan is not None else "for no plan in particular"
         words: list[Span] = [(" ", "")]
         if self._checking and self._begun_s is not None:
-            words += [("▶ checking ", "accent"), (f"{span(clock.monotonic_s() - self._begun_s)}  ", "muted")]
+            word = "▶ ending the check " if self._aborted else "▶ checking "
+            words += [(word, "accent"), (f"{span(clock.monotonic_s() - self._begun_s)}  ", "muted")]
         elif self._problem:
             words += [("✗ ", "bad"), (safe(self._problem, 200) + "  ", "bad")]
         elif self._took_s is not None:
-            words += [("■ checked ", "strong"), (f"in {span(self._took_s)}  ", "muted")]
+            word, tone = ("■ aborted ", "warn") if self._aborted else ("■ checked ", "strong")
+            words += [(word, tone), (f"in {span(self._took_s)}  ", "muted")]
         else:
             words.append(("○ not checked yet  ", "muted"))
         counts = table.counts
@@ -225,6 +233,16 @@ class CheckScreen(ConsoleScreen):
             self.console_app.tell(busy, "warning")
         else:
             self.check()
+
+    @work(group="abort")
+    async def action_abort(self) -> None:
+        """End the check between two of its steps: nothing is lost, so nobody is asked. A trial is asked about."""
+        if not self._checking:
+            self.console_app.ask_abort()
+        elif not self._aborted:
+            self._aborted = True
+            self._paint_results()
+            await self.session.abort()
 
     @work(group="ask", exclusive=True)
     async def action_fix(self) -> None:
@@ -267,7 +285,7 @@ class CheckScreen(ConsoleScreen):
             self.console_app.tell("Nothing to complain about." if table.counts else "Nothing was checked yet.")
             return
         here = table.cursor_key
-        table.focus()
+        self.set_focus(table)
         table.move_to(next((key for key in keys if here is not None and key > here), keys[0]))
 
     def run_id_to_copy(self) -> str | None:

@@ -15,7 +15,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.widgets import Footer, Label
+from textual.widgets import Label
 
 from labconsole.measure.curves import LINES_BY, X_FACTORS, CurveData, CurvePoint, Curves, CurveSpec, Unit, X, Y
 from labconsole.model.run_query import Query
@@ -30,6 +30,7 @@ from labconsole.tui.widgets.curve_chart import CurveChart, CurvePicture
 from labconsole.tui.widgets.curves_table import CurvesTable
 from labconsole.tui.widgets.fields import Choice
 from labconsole.tui.widgets.filter_line import FilterInput, FilterLine
+from labconsole.tui.widgets.key_bar import KeyBar
 from labconsole.tui.widgets.status import EventLines, PhaseBar
 from labconsole.units import format_target
 
@@ -125,7 +126,7 @@ class CurvesScreen(FollowingScreen):
         yield CurveChart(id="curves")
         yield CurvesTable(id="points")
         yield EventLines(self.state)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -202,7 +203,7 @@ class CurvesScreen(FollowingScreen):
 
     @on(FilterInput.Left)
     def leave_filter(self) -> None:
-        self.query_one(CurvesTable).focus()
+        self.set_focus(self.query_one(CurvesTable))
 
     def action_choose(self, name: str) -> None:
         """The next of a choice, from the last back to the first."""
@@ -210,7 +211,7 @@ class CurvesScreen(FollowingScreen):
         choice.value = choice.options[(choice.options.index(choice.value) + 1) % len(choice.options)]
 
     def action_filter(self) -> None:
-        self.query_one(FilterInput).focus()
+        self.set_focus(self.query_one(FilterInput))
 
     def action_reload(self) -> None:
         self.follow(again=True)
@@ -218,7 +219,7 @@ class CurvesScreen(FollowingScreen):
     def action_back(self) -> None:
         """One step back."""
         if isinstance(self.focused, Choice):
-            self.query_one(CurvesTable).focus()
+            self.set_focus(self.query_one(CurvesTable))
         elif self.query_one(FilterLine).text:
             self.query_one(FilterLine).clear_text()
         else:

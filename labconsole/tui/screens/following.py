@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from textual import work
+from textual.css.query import NoMatches
 
 from labconsole.tui.saved_runs import SavedRuns
 from labconsole.tui.screens.base import ConsoleScreen
@@ -57,7 +58,7 @@ class FollowingScreen(ConsoleScreen):
     def look_again(self) -> None:
         """Look anew. While that is under way, the next time waits for it and stands for all since."""
         self._wanted += 1
-        if not self._looking and not self.paused and self.is_mounted:
+        if not self._looking and not self.paused and self.standing:
             self._looking = True
             self._look()
 
@@ -67,6 +68,9 @@ class FollowingScreen(ConsoleScreen):
             while self._done != self._wanted:
                 self._done = self._wanted
                 await self.look()
+        except NoMatches:
+            if self.standing:  # else it was left while the runs were read
+                raise
         finally:
             self._looking = False
 

@@ -10,12 +10,13 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.widgets import Footer, Input
+from textual.widgets import Input
 
 from labconsole.tui.journal import SEVERITIES
 from labconsole.tui.screens.base import PAUSE, ConsoleScreen
 from labconsole.tui.text import safe
 from labconsole.tui.widgets.journal_table import LOOKS, JournalTable, stamp
+from labconsole.tui.widgets.key_bar import KeyBar
 from labconsole.tui.widgets.lines import Lines, Span
 from labconsole.tui.widgets.status import PhaseBar
 from labconsole.tui.widgets.table import LineTable
@@ -32,7 +33,7 @@ class LogFilter(Input):
     ]
 
     def action_leave(self) -> None:
-        self.screen.query_one(JournalTable).focus()
+        self.screen.set_focus(self.screen.query_one(JournalTable))
 
 
 class WholeEntry(Lines):
@@ -75,7 +76,7 @@ class LogScreen(ConsoleScreen):
             yield LogFilter(placeholder="/ words that an entry must hold", compact=True, id="log-words")
             yield table
             yield WholeEntry(table)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyBar()
 
     def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
         return (
@@ -108,7 +109,7 @@ class LogScreen(ConsoleScreen):
         self.query_one(JournalTable).choose(wanted=event.value)
 
     def action_filter(self) -> None:
-        self.query_one(LogFilter).focus()
+        self.set_focus(self.query_one(LogFilter))
 
     def action_severity(self) -> None:
         table = self.query_one(JournalTable)
@@ -117,7 +118,7 @@ class LogScreen(ConsoleScreen):
     def action_follow(self) -> None:
         table = self.query_one(JournalTable)
         table.follow = True
-        table.focus()
+        self.set_focus(table)
         table.paint()
 
     def action_back(self) -> None:

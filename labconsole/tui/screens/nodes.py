@@ -17,7 +17,6 @@ from textual import on, work
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
-from textual.widgets import Footer
 
 from labconsole.engine.events import NodeState
 from labconsole.errors import LabError
@@ -26,6 +25,7 @@ from labconsole.tui.screens.base import PAUSE, ConsoleScreen
 from labconsole.tui.session import SessionLike
 from labconsole.tui.state import ConsoleState
 from labconsole.tui.widgets.command_table import CommandTable
+from labconsole.tui.widgets.key_bar import KeyBar
 from labconsole.tui.widgets.node_details import NodeDetails
 from labconsole.tui.widgets.node_list import NodeList
 from labconsole.tui.widgets.status import EventLines, PhaseBar
@@ -68,7 +68,7 @@ class NodesScreen(ConsoleScreen):
                     yield NodeDetails(self.session.inventory, nodes.live)
                 yield CommandTable()
         yield EventLines(self.state)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyBar()
 
     def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
         yield from (

@@ -16,7 +16,6 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
-from textual.widgets import Footer
 
 from labconsole.engine.campaign import Campaign, CampaignStatus, Outcome
 from labconsole.errors import ConfigError, LabError, LeaseHeld
@@ -29,6 +28,7 @@ from labconsole.tui.screens.confirm import Confirm
 from labconsole.tui.session import RunSummaryLike, SessionLike
 from labconsole.tui.state import ConsoleState
 from labconsole.tui.widgets.grid import GridLegend, GridTable
+from labconsole.tui.widgets.key_bar import KeyBar
 from labconsole.tui.widgets.plan_details import PlanDetails
 from labconsole.tui.widgets.plans_table import PlansTable
 from labconsole.tui.widgets.status import EventLines, PhaseBar
@@ -77,7 +77,7 @@ class PlansScreen(ConsoleScreen):
                 yield GridTable()
                 yield GridLegend(id="grid-legend")
         yield EventLines(self.state)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -175,7 +175,7 @@ class PlansScreen(ConsoleScreen):
 
     def _paint_plans(self) -> None:
         """Paint when a trial or a status moved, and once a second while time left runs down."""
-        if not self.is_mounted:
+        if not self.standing:
             return
         running = self.state.campaign
         second = int(clock.monotonic_s()) if running is not None and running.running else 0
@@ -218,7 +218,7 @@ class PlansScreen(ConsoleScreen):
         self.state.revision += 1
         # The app's and not this screen's worker: leaving waits for it, and it ends with the app.
         self.app.run_worker(self._run(path, campaign), group="trial", name=f"plan {campaign.plan.name}")
-        self.query_one(GridTable).focus()
+        self.set_focus(self.query_one(GridTable))
 
     async def _run(self, path: Path, campaign: Campaign) -> None:
         name, held = campaign.plan.name, ""
@@ -280,7 +280,7 @@ class PlansScreen(ConsoleScreen):
             return
         grid = self.query_one(GridTable)
         here = grid.trial or (-1, 0)
-        grid.focus()
+        self.set_focus(grid)
         grid.move_to_trial(next((trial for trial in failing if trial > here), failing[0]))
 
     @on(GridTable.Opened)

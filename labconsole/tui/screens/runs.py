@@ -17,7 +17,6 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
-from textual.widgets import Footer
 
 from labconsole.errors import LabError
 from labconsole.measure.comparison import compare
@@ -32,6 +31,7 @@ from labconsole.tui.screens.following import FollowingScreen
 from labconsole.tui.text import safe
 from labconsole.tui.widgets.details import Comparison, DetailsScroll, PageName, PageTabs, RunDetails, RunView
 from labconsole.tui.widgets.filter_line import FilterInput, FilterLine
+from labconsole.tui.widgets.key_bar import KeyBar
 from labconsole.tui.widgets.runs_table import SavedRunsTable, Sorting
 from labconsole.tui.widgets.status import EventLines, PhaseBar
 from labconsole.tui.widgets.table import LineTable
@@ -95,7 +95,7 @@ class RunsScreen(FollowingScreen):
                 with DetailsScroll(id="details-scroll"):
                     yield RunDetails(id="details")
         yield EventLines(self.state)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -142,7 +142,7 @@ class RunsScreen(FollowingScreen):
         if wanted in self.table.order:
             self.state.wanted_run = None
             self.table.move_to(wanted)
-            self.table.focus()
+            self.set_focus(self.table)
         elif self.query_one(FilterLine).text and any(run.run_id == wanted for run in self.saved.runs):
             self.query_one(FilterLine).clear_text()
 
@@ -159,7 +159,7 @@ class RunsScreen(FollowingScreen):
 
     @on(FilterInput.Left)
     def leave_filter(self) -> None:
-        self.table.focus()
+        self.set_focus(self.table)
 
     @on(SavedRunsTable.HeaderClicked)
     def header_clicked(self, event: SavedRunsTable.HeaderClicked) -> None:
@@ -179,7 +179,7 @@ class RunsScreen(FollowingScreen):
 
     def action_filter(self) -> None:
         self._show_details(False)
-        self.query_one(FilterInput).focus()
+        self.set_focus(self.query_one(FilterInput))
 
     def action_reload(self) -> None:
         self.follow(again=True)
@@ -188,7 +188,7 @@ class RunsScreen(FollowingScreen):
         """One step back."""
         if self.focused is not None and self.focused.id == "details-scroll":
             self._show_details(False)
-            self.table.focus()
+            self.set_focus(self.table)
         elif self.query_one(FilterLine).text:
             self.query_one(FilterLine).clear_text()
         else:
@@ -279,7 +279,7 @@ class RunsScreen(FollowingScreen):
     def action_open(self) -> None:
         """Go to the details; on a small terminal they take the place of the list."""
         self._show_details(True)
-        self.query_one(DetailsScroll).focus()
+        self.set_focus(self.query_one(DetailsScroll))
 
     def _show_details(self, yes: bool) -> None:
         self.set_class(yes, "-details")

@@ -86,10 +86,11 @@ class ChecksTable(LineTable):
         return [self._results[key] for key in sorted(self._results)]
 
     def settle(self) -> None:
-        """All have come: put the cursor on the first problem, unless somebody has put it elsewhere."""
+        """All have come: put the cursor on the first failure, else the first doubt, unless somebody moved it."""
         problems = self.problems()
         if problems and not self._steered:
-            self.move_to(problems[0])
+            failed = (key for key in problems if self._results[key].status is CheckStatus.FAIL)
+            self.move_to(next(failed, problems[0]))
 
     def problems(self) -> list[Key]:
         """The rows that say that something is wrong."""

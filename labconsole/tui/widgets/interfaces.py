@@ -51,7 +51,7 @@ class InterfacesTable(LineTable):
 
     EMPTY = "nothing to show: no node is connected yet, or the filter lets none through"
     COLUMNS: ClassVar[tuple[Column, ...]] = (
-        Column("node", "node", 7, right=False, grow_to=12),
+        Column("node", "node", 6, right=False, grow_to=12),
         Column("name", "interface", 9, right=False, grow_to=16),
         Column("state", "state", 8, right=False),
         Column("speed", "Mbit/s", 7, rank=5),
@@ -164,10 +164,13 @@ class InterfacesTable(LineTable):
         return column.title + mark if column.name == self.sort else column.title
 
     def _rank(self, key: Key) -> tuple[object, ...]:
-        """Nodes as in the inventory; on each, what streams pass first, then its other interfaces by name."""
+        """Nodes as in the inventory; on each, what streams pass first, then its other interfaces by name.
+
+        Loopbacks come after all nodes: no test traffic passes them, and on a lab they were every second row.
+        """
         node, namespace, name = key
         aside = namespace != "" or (node, name) not in self._in_use
-        return self._order.get(node, len(self._order)), aside, _natural(namespace), _natural(name)
+        return name == "lo", self._order.get(node, len(self._order)), aside, _natural(namespace), _natural(name)
 
     def prepare(self) -> None:
         """One scale for all sparklines: the largest recent rate of any interface.

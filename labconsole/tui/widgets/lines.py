@@ -15,7 +15,8 @@ from textual.widget import Widget
 
 Span = tuple[str, str]
 TONES: set[str] = {
-    f"lc--{tone}" for tone in ("muted", "good", "warn", "bad", "accent", "second", "head", "cursor", "strong", "tab")
+    f"lc--{tone}"
+    for tone in ("muted", "good", "warn", "bad", "accent", "second", "head", "cursor", "strong", "tab", "key")
 }
 
 

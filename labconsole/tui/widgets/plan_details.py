@@ -115,7 +115,7 @@ class PlanDetails(Lines):
         if campaign.detail:
             rows += field("", campaign.detail, width, "bad" if campaign.status is CampaignStatus.FAILED else "warn")
         grid, total = campaign.grid, campaign.plan.trials
-        done = grid.count(*STANDING, TrialState.INVALID)
+        done = grid.count(*STANDING)
         cells = max(4, min(30, width - LABEL_CELLS - 20))
         filled = cells * done // total
         rows.append(

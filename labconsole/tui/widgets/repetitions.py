@@ -21,13 +21,13 @@ class RepetitionsTable(LineTable):
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("name", "stream", 7, right=False, grow_to=12),
         Column("n", "n", 4),
-        Column("offered", "offered pps", 11),
-        Column("offered_ci", "±", 8, rank=2),
+        Column("offered", "offered pps", 11, rank=2),
+        Column("offered_ci", "±", 8, rank=3),
         Column("measured", "measured pps", 12),
         Column("measured_ci", "±", 8),
         Column("loss", "loss %", 8),
         Column("loss_ci", "±", 7, rank=1),
-        Column("runs", "each run", 8, right=False, rank=3, grow_to=40),
+        Column("runs", "each run", 8, right=False, rank=4, grow_to=40),
     )
 
     def __init__(self, inventory: Inventory, state: ConsoleState) -> None:

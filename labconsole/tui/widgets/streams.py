@@ -5,8 +5,9 @@ While a trial runs these are live rates and a running difference; once it is sav
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 from textual.geometry import Size
@@ -115,9 +116,9 @@ class StreamsTable(LineTable):
         Column("name", "stream", 7, right=False, grow_to=12),
         Column("path", "path", 38, right=False, rank=4, grow_to=46),
         Column("offered", "offered pps", 11),
-        Column("offered_spark", "", 7, right=False, rank=1, grow_to=WINDOW),
+        Column("offered_spark", "", 6, right=False, rank=1, grow_to=WINDOW),
         Column("measured", "measured pps", 12),
-        Column("measured_spark", "", 7, right=False, rank=1, grow_to=WINDOW),
+        Column("measured_spark", "", 6, right=False, rank=1, grow_to=WINDOW),
         Column("loss_packets", "lost", 10, rank=2),
         Column("loss", "loss %", 9),
         Column("offered_bps", "offered Mbit/s", 14, rank=3),
@@ -202,13 +203,21 @@ class StreamsTable(LineTable):
             return "≈ " + percent(numbers.loss_ratio, 2), "muted"
         return (text, tone) if numbers.loss_ratio == 0 else ("! " + text, "warn" if numbers.loss_ratio > 0 else "bad")
 
+    def _spark(self, live: StreamLive, series: Iterable[float], width: int) -> str:
+        """The newest samples, one a cell; once it is saved all of the trial, a cell being the mean of its part."""
+        values = list(series)
+        if live.final and len(values) > width:
+            edges = [len(values) * i // width for i in range(width + 1)]
+            values = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
+        return sparkline(values[-width:], self._top).rjust(width)
+
     def cell_offered_spark(self, key: str, width: int) -> Span:
         live = self._telemetry.streams.get(key)
-        return (sparkline(list(live.offered_pps)[-width:], self._top).rjust(width), "second") if live else ("", "")
+        return (self._spark(live, live.offered_pps, width), "second") if live else ("", "")
 
     def cell_measured_spark(self, key: str, width: int) -> Span:
         live = self._telemetry.streams.get(key)
-        return (sparkline(list(live.measured_pps)[-width:], self._top).rjust(width), "accent") if live else ("", "")
+        return (self._spark(live, live.measured_pps, width), "accent") if live else ("", "")
 
     def cell_generator(self, key: str, width: int) -> Span:
         return safe(self._of(key).generator, width), "muted"

@@ -1,0 +1,35 @@
+"""Unit tests of the console wait for what they drive, not for the machine.
+
+Textual's own wait for idleness reads the process's CPU time in steps of 20 ms, twice a key: half of these tests' time,
+and on a loaded machine a process that gets no CPU looks idle. Here idle means that the event loop has nothing left to
+call and no thread works for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+CALM_TURNS, TURN_S = 3, 0.001
+
+
+async def wait_for_idle(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
+    """As textual._wait.wait_for_idle, which it replaces."""
+    loop: Any = asyncio.get_running_loop()
+    deadline, calm = time.monotonic() + max_sleep, 0
+    while calm < CALM_TURNS and time.monotonic() < deadline:
+        await asyncio.sleep(TURN_S)
+        calm = 0 if loop._ready or _threads_work(loop._default_executor) else calm + 1
+
+
+def _threads_work(executor: Any) -> bool:
+    return executor is not None and executor._idle_semaphore._value < len(executor._threads)
+
+
+@pytest.fixture(autouse=True)
+def idle_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("textual.app.wait_for_idle", wait_for_idle)
+    monkeypatch.setattr("textual.pilot.wait_for_idle", wait_for_idle)
