@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from conftest import missing, require, require_namespaces
+from needs import missing, require, require_namespaces
 
 from labconsole.nodes import package
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from agent_harness import AgentProcess, Net, eventually, processes_in
-from conftest import require
+from needs import require
 
 
 @pytest.fixture

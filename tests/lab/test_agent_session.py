@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from agent_harness import AgentProcess, Net, eventually
-from conftest import old_python, require
+from needs import old_python, require
 
 from labconsole.agent.wire import MAX_LINE_BYTES, PROTOCOL, STAT_NAMES
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import require, require_namespaces
+from needs import require, require_namespaces
 from support import labconsole, records, wait_until
 
 from labconsole import lab

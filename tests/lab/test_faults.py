@@ -14,7 +14,7 @@ from pathlib import Path
 
 import faults
 import pytest
-from conftest import missing, require
+from needs import missing, require
 from support import COMMAND, lab_state, labconsole, processes, records, wait_until
 
 from labconsole import lab

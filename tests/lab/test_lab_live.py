@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import missing, require, require_namespaces
+from needs import missing, require, require_namespaces
 from support import lab_state, wait_until
 
 from labconsole import lab

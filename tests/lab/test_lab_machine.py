@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import require
+from needs import require
 
 from labconsole import lab
 from labconsole.errors import LabSetupError

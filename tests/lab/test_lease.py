@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from agent_harness import AgentProcess, Net, eventually
-from conftest import missing, require
+from needs import missing, require
 
 Start = Callable[..., AgentProcess]
 

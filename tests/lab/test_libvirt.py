@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import require
+from needs import require
 
 from labconsole.agent.execute import Executor
 from labconsole.agent.wire import WireError

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import require
+from needs import require
 from support import COMMAND, lab_state, labconsole, processes, records, wait_until
 
 from labconsole import lab

@@ -12,7 +12,7 @@ from typing import Any
 import asyncssh
 import pytest
 import pytest_asyncio
-from conftest import old_python
+from needs import old_python
 from nodes_servers import HOST, SERVERS, USER, Server, World, free_port, require, ssh_agent, start_with
 
 from labconsole.errors import CapabilityMissing, NodeUnreachable

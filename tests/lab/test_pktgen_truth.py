@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import require
+from needs import require
 from support import labconsole, processes, records
 
 from labconsole import lab

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import missing, require
+from needs import missing, require
 from support import labconsole, records
 
 from labconsole import lab

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import require
+from needs import require
 from session_support import BUSY, connected, take_while
 
 from labconsole import lab
