@@ -395,6 +395,19 @@ async def test_a_check_is_run_for_a_plan_and_fixes_what_it_may_after_one_questio
         ]
 
 
+async def test_a_console_that_only_watches_checks_and_fixes_nothing():
+    def watching() -> LabSession:
+        session = LabSession()
+        session.read_only = True
+        return session
+
+    async with console(watching, screen="5") as (app, session, pilot):
+        await shown(app, pilot, "■ checked", "READ-ONLY")
+        await pilot.press("x")
+        await shown(app, pilot, "only watches")
+        assert session.checks == [(None, False)]
+
+
 async def test_no_check_disturbs_a_trial():
     async with console(lambda: LabSession(hold=True)) as (app, session, pilot):
         await pilot.press("r")

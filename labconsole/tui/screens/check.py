@@ -250,6 +250,9 @@ class CheckScreen(ConsoleScreen):
         if busy:
             self.console_app.tell(busy, "warning")
             return
+        if self.session.read_only:
+            self.console_app.tell("This console only watches; it changes nothing.", "warning")
+            return
         fixable = [r for r in self.query_one(ChecksTable).results if r.fixable and not r.fixed]
         if not fixable:
             self.console_app.tell("There is nothing that could be put right from here.")

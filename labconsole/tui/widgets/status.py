@@ -27,6 +27,17 @@ def _justified(left: list[Span], right: list[Span], width: int) -> list[Span]:
     return [*left, (" " * max(1, width - _cells(left) - _cells(right)), ""), *right]
 
 
+FITTINGS = (
+    (True, True, True, True),
+    (False, True, True, True),
+    (False, True, True, False),
+    (False, False, True, True),
+    (False, False, True, False),
+    (False, False, False, False),
+)
+"""What stands in the top line, the most that fits: the program's name, the screens' titles, "emulated", the time."""
+
+
 class TopBar(Lines):
     """Testbed, whether it is emulated, how many nodes answer, whether painting is paused, the time in UTC."""
 
@@ -41,15 +52,6 @@ class TopBar(Lines):
         up = sum(node.state is NodeState.CONNECTED for node in nodes.values())
         total = len(self._inventory.nodes)
         broken = sum(node.state in (NodeState.LOST, NodeState.FAILED) for node in nodes.values())
-        left: list[Span] = [(" labconsole ", "accent")] if width >= 104 else []
-        for entry in SCREENS:
-            if entry.title == self._where:
-                left.append((f" {entry.key} {entry.title} ", "tab"))
-            else:
-                left.append((f" {entry.key} {entry.title}" if width >= 104 else f" {entry.key}", "muted"))
-        left.append((f"  {safe(self._inventory.testbed, 24)}", ""))
-        if self._inventory.emulated:
-            left.append((" · emulated", "muted"))
         right: list[Span] = []
         if self.read_only:
             right.append((" READ-ONLY ", "warn"))
@@ -57,9 +59,27 @@ class TopBar(Lines):
             right.append((f" PAUSED {span(clock.monotonic_s() - self.paused_since_s)} ", "warn"))
         tone = "good" if up == total else "bad" if broken else "warn"
         right.append((f" {'●' if up == total else '✗' if broken else '◌'} {up} of {total} nodes ", tone))
-        if width >= 70:
-            right.append((f" {datetime.fromtimestamp(clock.wall_s(), UTC):%H:%M:%S} UTC ", "muted"))
-        return [_justified(left, right, width)]
+        clock_words: Span = (f" {datetime.fromtimestamp(clock.wall_s(), UTC):%H:%M:%S} UTC ", "muted")
+        line: list[Span] = []
+        for brand, titles, emulated, time in FITTINGS:
+            left = self._left(brand=brand, titles=titles, emulated=emulated)
+            both = [*right, clock_words] if time else right
+            line = _justified(left, both, width)
+            if _cells(line) <= width:
+                break
+        return [line]
+
+    def _left(self, *, brand: bool, titles: bool, emulated: bool) -> list[Span]:
+        left: list[Span] = [(" labconsole ", "accent")] if brand else []
+        for entry in SCREENS:
+            if entry.title == self._where:
+                left.append((f" {entry.key} {entry.title} ", "tab"))
+            else:
+                left.append((f" {entry.key} {entry.title}" if titles else f" {entry.key}", "muted"))
+        left.append((f"  {safe(self._inventory.testbed, 24)}", ""))
+        if self._inventory.emulated and emulated:
+            left.append((" · emulated", "muted"))
+        return left
 
 
 class PhaseBar(Lines):
