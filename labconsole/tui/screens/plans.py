@@ -230,7 +230,11 @@ class PlansScreen(ConsoleScreen):
         except LabError as exc:
             self.console_app.tell(f"plan {name}: {exc}", "error")
         else:
-            self.console_app.tell(f"plan {name}: {ending(outcome)}", "warning" if outcome.invalid else "information")
+            words, severity = f"plan {name}: {ending(outcome)}", "warning" if outcome.invalid else "information"
+            if self.app.screen is self:  # where it is seen anyway: a toast would cover it
+                self.state.note(clock.wall_s(), words, severity)
+            else:
+                self.console_app.tell(words, severity)
         finally:
             self.state.run_ended()
         if held:
