@@ -47,6 +47,11 @@ from labconsole.units import format_rate_bps, pps_to_bps
 RATE_SHARES = (0.1, 0.5, 0.9)
 """Of the generator's maximum: where its rate error is taken."""
 
+DISTURBED_TRIES = 3
+DISTURBANCES = frozenset({"carrier_changed", "mtu_changed", "counter_decreased", "interface_gone"})
+"""What makes a trial say nothing of the instrument, so that it is taken again. Not every invalid one: flat out, the two
+witnesses of a virtual link disagree as a rule."""
+
 MAXIMUM_TRIALS = 2
 MAX_SEARCH_TRIALS = 10
 
@@ -199,10 +204,16 @@ class _Calibration:
                 f"{'closer bounds: ' if purpose == 'search' else ''}{frame_size} B, {sources} {plural} at {at} each"
             )
             request = self._wanted.trial(frame_size, sources, target_bps)
-            record = await take(request, settings=self._settings, keep=False)
-            if self._session.stopping:
-                raise Aborted("the calibration was stopped by the operator")
-            self._require_bypass(record)
+            for _ in range(DISTURBED_TRIES):
+                record = await take(request, settings=self._settings, keep=False)
+                if self._session.stopping:
+                    raise Aborted("the calibration was stopped by the operator")
+                self._require_bypass(record)
+                disturbed = [reason for reason in record.verdict.reasons if reason.code in DISTURBANCES]
+                if not disturbed:
+                    break
+            else:
+                raise MeasurementError(f"{DISTURBED_TRIES} trials in a row were disturbed: {disturbed[0].detail}")
             taken.append(TakenTrial(target_bps, purpose, record))
             self._done += 1
             self._searched += purpose == "search"

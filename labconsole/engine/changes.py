@@ -13,6 +13,9 @@ from labconsole.measure.rates import sample_difference
 from labconsole.model.record import Reason
 from labconsole.model.tolerances import Tolerances
 
+ADAPTIVE = {f"coalesce.{way}_{what}": f"adaptive_{way}" for way in ("rx", "tx") for what in ("usecs", "frames")}
+"""Interrupt moderation, and the setting under which the driver chooses it anew by itself."""
+
 OWN_WORDS = ("mtu", "up", "carrier_changes")
 """Settings of an interface that have a code of their own."""
 
@@ -123,11 +126,20 @@ def settings_changes(
         both = _interfaces(seen, node, interface)
         for key, old, new in _differences(*both) if both else ():
             word = key.partition(".")[0]
+            if _adapts_itself(key, *both):
+                continue
             if word not in OWN_WORDS and (word in UNJUDGED) == unjudged:
                 yield f"{interface} {key}", old, new
     if not unjudged:
         whole = ({k: v for k, v in settings.items() if k != "interfaces"} for settings in (first, last))
         yield from _differences(*whole)
+
+
+def _adapts_itself(key: str, first: dict[str, Any], last: dict[str, Any]) -> bool:
+    """Whether this is what a driver moves by itself all the time: it tells the moment's value, not a setting."""
+    if key not in ADAPTIVE:
+        return False
+    return all((side.get("coalesce") or {}).get(ADAPTIVE[key]) for side in (first, last))
 
 
 def _differences(first: dict[str, Any], last: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:

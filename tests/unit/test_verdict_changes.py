@@ -418,3 +418,11 @@ def test_doubts_of_others_enter_the_verdict_and_unknown_codes_do_not(inventory):
     assert codes(record(inventory, seen)) == {"instrument_limited"}
     with pytest.raises(ValueError, match="no code"):
         reason("made_up", "so")
+
+
+@pytest.mark.parametrize(("adaptive", "judged"), [(1, False), (0, True), (None, True)])
+def test_interrupt_moderation_that_the_driver_adapts_by_itself_is_no_change_of_settings(inventory, adaptive, judged):
+    seen = undisturbed(inventory)
+    for readings, value in ((seen.begin, 3), (seen.end, 64)):
+        readings["uut"].settings["interfaces"]["eth1"]["coalesce"] = {"rx_usecs": value, "adaptive_rx": adaptive}
+    assert codes(record(inventory, seen)) == ({"settings_changed"} if judged else set())
