@@ -58,8 +58,8 @@ def conditions(began: float, load: tuple[float, ...]) -> list[str]:
         + f". Kernel {platform.release()}, {os.cpu_count()} CPUs ({_processor()}), Python {platform.python_version()}, "
         + f"{_first_line('tcpdump', '--version')}, {_first_line('nft', '--version')}, {_first_line('tc', '-V')}.",
         "",
-        f"Load average {load[0]:.1f} at the beginning, {os.getloadavg()[0]:.1f} at the end (a quiet machine shows about 1 to 2 "
-        f"here); {(time.monotonic() - began) / 60:.1f} minutes; as {'root' if os.geteuid() == 0 else 'a user'}.",
+        f"Load average {load[0]:.1f} at the beginning, {os.getloadavg()[0]:.1f} at the end; "
+        f"{(time.monotonic() - began) / 60:.1f} minutes; as {'root' if os.geteuid() == 0 else 'a user'}.",
     ]
 
 
