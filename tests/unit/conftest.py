@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-CALM_TURNS, TURN_S = 3, 0.001
+CALM_TURNS, TURN_S = 5, 0.001
 
 
 async def wait_for_idle(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:

@@ -288,7 +288,7 @@ async def test_a_damaged_record_is_said_in_its_place_and_the_others_can_be_read(
         session.store.damaged.add(table.order[1])
         await pilot.press("down")
         await still(app, pilot)
-        assert "not valid JSON" in text(app)
+        await until(pilot, lambda: "not valid JSON" in text(app))
         await pilot.press("t", "down")
         await still(app, pilot)
         assert "Stream s1" in text(app)
