@@ -124,7 +124,9 @@ def settings_changes(
         return
     for interface in ports:
         both = _interfaces(seen, node, interface)
-        for key, old, new in _differences(*both) if both else ():
+        if both is None:
+            continue
+        for key, old, new in _differences(*both):
             word = key.partition(".")[0]
             if _adapts_itself(key, *both):
                 continue
