@@ -50,9 +50,7 @@ while read -r line; do
 done
 """
 
-APPLETS = (
-    "sh", "mount", "mkdir", "insmod", "ip", "arp", "cat", "echo", "tr", "stty", "uname", "sleep", "kill", "dd", "ps",
-)  # fmt: skip
+APPLETS = ("sh", "mount", "mkdir", "insmod", "ip", "arp", "cat", "echo", "tr", "stty", "uname", "nproc")
 
 MODULES = ("virtio_pci", "virtio_net", "e1000", "e1000e", "vmxnet3", "8139cp", "pcnet32", "af_packet")
 
