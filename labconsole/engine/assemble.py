@@ -15,7 +15,7 @@ from labconsole.measure.ledger import HopCount, build_ledger, frozen, without
 from labconsole.measure.loss import choose_measured, loss_packets, loss_ratio, rate_pps, total, total_rate
 from labconsole.model.envelope import Envelope
 from labconsole.model.inventory import Inventory
-from labconsole.model.record import Capture, PlanRef, Requested, RunRecord, Sequence, StreamRecord, Total
+from labconsole.model.record import Background, Capture, PlanRef, Requested, RunRecord, Sequence, StreamRecord, Total
 from labconsole.model.request import TrialRequest
 from labconsole.model.tolerances import Tolerances
 from labconsole.units import pps_to_bps
@@ -67,7 +67,7 @@ def build_record(
         ),
         streams=streams,
         total=_total(streams),
-        background=None if request.background == "none" else {"kind": request.background, **(seen.background or {})},
+        background=seen.background or _not_proven(request),
         verdict=doubted(
             judge(seen, streams, request, tolerances, inventory=inventory, stood_still=stood_still),
             instrument_reasons(envelope, request, streams),
@@ -77,6 +77,11 @@ def build_record(
         timeline=dict(seen.timeline),
         failure=seen.failure,
     )
+
+
+def _not_proven(request: TrialRequest) -> Background | None:
+    """A load that was asked for and of which nothing is known; None when none was asked for."""
+    return None if request.background == "none" else Background(kind=request.background)
 
 
 def _stream_record(

@@ -197,28 +197,20 @@ def _platform(seen: TrialSeen) -> Iterator[Reason]:
 
 
 def _background(seen: TrialSeen, limits: Tolerances) -> Iterator[Reason]:
-    if seen.background is None:
+    load = seen.background
+    if load is None:
         return
-    for key, asked, achieved in _pairs(seen.background.get("requested"), seen.background.get("achieved")):
-        name = f" ({key})" if key else ""
+    for key, asked in load.requested.items():
+        achieved = load.achieved.get(key)
         if achieved is None:
-            yield reason("background_missed", f"what the background load reached is not known{name}", requested=asked)
+            yield reason(
+                "background_missed", f"what the background load reached is not known ({key})", key=key, requested=asked
+            )
         elif abs(achieved - asked) > limits.background_ratio * abs(asked):
             yield reason(
                 "background_missed",
-                f"the background load reached {achieved:.4g} instead of {asked:.4g}{name}",
-                key=key or None,
+                f"the background load reached {achieved:.4g} instead of {asked:.4g} ({key})",
+                key=key,
                 requested=asked,
                 achieved=achieved,
             )
-
-
-def _pairs(requested: Any, achieved: Any) -> Iterator[tuple[str, float, float | None]]:
-    """(name, asked, achieved) of every figure that was asked for."""
-    if isinstance(requested, dict):
-        for key, value in requested.items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                got = achieved.get(key) if isinstance(achieved, dict) else None
-                yield key, value, got
-    elif isinstance(requested, int | float) and not isinstance(requested, bool):
-        yield "", requested, achieved if isinstance(achieved, int | float) else None

@@ -45,6 +45,26 @@ class StreamPath:
     points: tuple[PathPoint, ...]
 
 
+Ask = Callable[[AgentLink, str], Awaitable[str]]
+"""Runs one shell line inside a guest and returns what it printed. Raises NodeError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondGuest:
+    """The guest beside the one under test, as far as the engine puts load on it.
+
+    ``cpus``: the UUT's CPUs it is pinned to; None: it is not pinned. ``ask`` None: nothing can be run inside, and
+    ``cannot`` says why. ``pid``: the process on the UUT whose threads and descendants are this guest, for the host's
+    view of its CPU time; None where there is no such process.
+    """
+
+    name: str
+    cpus: str | None = None
+    ask: Ask | None = None
+    cannot: str = ""
+    pid: int | None = None
+
+
 Attest = Callable[[AgentLink], Awaitable[dict[str, Any]]]
 """Asks the UUT what runs now, in the words of the attestation. Raises NodeError."""
 
@@ -54,10 +74,11 @@ class Prepared:
     """A platform that is set up and forwards. ``attestation`` goes into the record: what exactly runs.
 
     ``attest`` asks again after each trial: what it then says must equal ``attestation``, or the run is void. It must
-    hold nothing that changes by itself. None: the driver cannot ask.
+    hold nothing that changes by itself. None: the driver cannot ask. ``paths`` has the second guest's streams, too.
     """
 
     paths: dict[str, StreamPath]
+    second: SecondGuest | None = None
     attestation: dict[str, Any] = field(default_factory=dict)
     attest: Attest | None = None
 
@@ -65,8 +86,17 @@ class Prepared:
 class Driver(Protocol):
     """One platform driver. Created with the options of hosts.yaml; raises ConfigError for one it does not know."""
 
-    async def prepare(self, uut: AgentLink, wirings: Sequence[StreamWiring]) -> Prepared:
-        """Set the platform up for these streams. Raises NodeError; on an error nothing is left changed."""
+    def refusal(self, background: str) -> str | None:
+        """Why this platform cannot have such a background load, in one sentence; None: it can. Asks nobody."""
+        ...
+
+    async def prepare(
+        self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
+    ) -> Prepared:
+        """Set the platform up for these streams. Raises NodeError; on an error nothing is left changed.
+
+        ``second``: the streams that go through a second guest beside it, which may be none; None: no second guest.
+        """
         ...
 
     async def restore(self, uut: AgentLink) -> None:

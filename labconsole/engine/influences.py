@@ -61,8 +61,9 @@ def _attested(seen: TrialSeen, node: str, uut: str) -> set[str]:
     """Guests that belong to the platform under test or to its background load."""
     if node != uut:
         return set()
-    names = [*seen.attestation.get("guests", ()), *((seen.background or {}).get("guests", ()))]
-    return {str(name) for name in names}
+    second = seen.background.guest if seen.background is not None else None
+    names = [*seen.attestation.get("guests", ()), second]
+    return {str(name) for name in names if name is not None}
 
 
 def _machines(seen: TrialSeen) -> list[dict[str, dict[str, Any]]]:

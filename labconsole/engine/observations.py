@@ -8,7 +8,7 @@ from typing import Any
 from labconsole.engine.driver import StreamPath
 from labconsole.measure.rates import CounterSample
 from labconsole.model.inventory import Stream
-from labconsole.model.record import Failure, Reason
+from labconsole.model.record import Background, Failure, Reason
 
 Snapshot = dict[tuple[str, str], CounterSample]
 """(namespace, interface) to its counters, of one node at one instant."""
@@ -61,8 +61,7 @@ class TrialSeen:
     attested_after: dict[str, Any] | None = None
     """What the platform attested after the traffic; None when it was not asked."""
 
-    background: dict[str, Any] | None = None
-    """``requested`` and ``achieved``: a number each, or names with units to numbers; and whatever else describes it."""
+    background: Background | None = None
 
     console_clock_moved_ns: int | None = None
     """By how much this machine's wall clock was set between begin and end."""

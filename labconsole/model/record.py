@@ -133,6 +133,24 @@ class Total(_Part):
     loss_ratio: float | None
 
 
+class Background(_Part):
+    """What ran beside the guest under test, and the proof that it did (method.md section 3).
+
+    ``requested`` and ``achieved``: names with units to numbers; every name of ``requested`` is in ``achieved``, None
+    there when it is not known. ``cpus``: the UUT's CPUs that the second guest is pinned to; None: not pinned.
+    ``streams``: the second guest's own, which enter no total. ``reference``: the stored maximum that a forwarding load
+    is a share of.
+    """
+
+    kind: str
+    guest: str | None = None
+    cpus: str | None = None
+    requested: dict[str, int | float] = Field(default_factory=dict)
+    achieved: dict[str, int | float | None] = Field(default_factory=dict)
+    streams: tuple[StreamRecord, ...] = ()
+    reference: dict[str, Any] | None = None
+
+
 class Failure(_Part):
     """What stopped a run before its end: a stable word, the operation, a sentence."""
 
@@ -158,7 +176,7 @@ class RunRecord(_Part):
     requested: Requested
     streams: tuple[StreamRecord, ...]
     total: Total
-    background: dict[str, Any] | None
+    background: Background | None
     verdict: Verdict
     influences: tuple[dict[str, Any], ...] = ()
     environment: dict[str, Any] = Field(default_factory=dict)

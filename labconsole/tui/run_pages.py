@@ -95,12 +95,14 @@ def _background(record: RunRecord, width: int) -> list[Row]:
     if load is None:
         asked = record.requested.background
         return field("background", "none" if asked == "none" else f"{asked} asked, nothing known of it", width, "muted")
-    rows = field("background", str(load.get("kind", record.requested.background)), width)
-    for word, key in (("asked", "requested"), ("achieved", "achieved")):
-        if key in load:
-            rows += field(f"  {word}", words(load[key]), width)
-    rest = {key: value for key, value in load.items() if key not in ("kind", "requested", "achieved")}
-    return rows + (field("", words(rest), width, "muted") if rest else [])
+    rows = field("background", load.kind, width)
+    if load.guest is not None:
+        where = "not pinned" if load.cpus is None else f"on CPU {load.cpus}"
+        rows += field("  guest", f"{load.guest}, {where}", width)
+    for word, figures in (("asked", load.requested), ("achieved", load.achieved)):
+        if figures:
+            rows += field(f"  {word}", words(figures), width)
+    return rows + (field("  share of", words(load.reference), width, "muted") if load.reference else [])
 
 
 def _influence(influence: dict[str, Any]) -> str:

@@ -46,7 +46,7 @@ def hostile_record(number: int = 0) -> RunRecord:
         verdict=Verdict(status=("valid", "suspect", "invalid")[number % 3], reasons=(Reason(code="c", detail="d"),)),
     )  # fmt: skip
     data = json.loads(json.dumps(record.to_json()))
-    data["background"] = {"kind": "x", WORDS: WORDS}
+    data["background"] = {"kind": "x", "guest": "y", "cpus": "z", "requested": {WORDS: 1}, "reference": {WORDS: WORDS}}
     for path in list(places(data)):
         value = data
         for key in path:

@@ -10,7 +10,7 @@ from test_verdict import SENT, codes, counters, inventory, observe, record
 from labconsole.engine.codes import WEIGHT, reason
 from labconsole.engine.observations import NodeReading, TrialSeen
 from labconsole.measure.rates import CounterSample
-from labconsole.model.record import RunRecord
+from labconsole.model.record import Background, RunRecord
 from labconsole.model.tolerances import Tolerances
 
 __all__ = ["inventory"]  # a fixture
@@ -156,9 +156,9 @@ def test_a_guest_that_is_not_as_attested_voids_the_run(inventory):
 @pytest.mark.parametrize(
     ("requested", "achieved", "missed"),
     [
-        (95.0, 93.0, False),
-        (95.0, 60.0, True),
-        ({"cpu_ratio": 1.0, "name": "light"}, {"cpu_ratio": 0.99}, False),
+        ({"offered_pps": 95.0}, {"offered_pps": 93.0}, False),
+        ({"offered_pps": 95.0}, {"offered_pps": 60.0}, True),
+        ({"cpu_ratio": 1.0}, {"cpu_ratio": 0.99, "steal_ratio": 0.5}, False),
         ({"cpu_ratio": 1.0}, {"cpu_ratio": 1.2}, True),
         ({"forwarding_pps": 1000}, {}, True),
         ({"cpu_ratio": 0}, {"cpu_ratio": 0}, False),
@@ -166,7 +166,7 @@ def test_a_guest_that_is_not_as_attested_voids_the_run(inventory):
 )
 def test_a_background_load_that_was_not_reached_voids_the_run(inventory, requested, achieved, missed):
     seen = undisturbed(inventory)
-    seen.background = {"requested": requested, "achieved": achieved}
+    seen.background = Background(kind="light", requested=requested, achieved=achieved)
     assert codes(record(inventory, seen)) == ({"background_missed"} if missed else set())
 
 
