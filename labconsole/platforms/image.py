@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from labconsole.engine.driver import StreamWiring
+from labconsole.engine.driver import PathPoint, StreamPath, StreamWiring
 from labconsole.engine.ports import AgentLink
+from labconsole.platforms.inside import DONE, READY
 
-READY = "LABCONSOLE-GUEST-READY"
-DONE = "LABCONSOLE-DONE"
 ASK_S = 10.0
+FIRST, SECOND = "first", "second"
 
 _SEEN = re.compile(rf"{READY} (\S{{1,100}}) (\d{{1,5}})")
 
@@ -28,22 +29,68 @@ class TapNic:
     mac: str
 
 
-def guest_nics(wirings: Sequence[StreamWiring]) -> list[tuple[TapNic, TapNic]]:
+@dataclass(frozen=True, slots=True)
+class BootedGuest:
+    """A guest and the streams that pass it. ``after``: how many streams other guests have, whose NICs come before."""
+
+    name: str
+    wirings: tuple[StreamWiring, ...]
+    after: int = 0
+
+    @property
+    def nics(self) -> list[tuple[TapNic, TapNic]]:
+        return guest_nics(self.wirings, self.after)
+
+    @property
+    def words(self) -> str:
+        return kernel_words(self.wirings, self.after)
+
+    def changes(self) -> list[dict[str, Any]]:
+        """A tap for each of its NICs, bridged to the UUT's NIC on that side."""
+        changes: list[dict[str, Any]] = []
+        for wiring, (inbound, outbound) in zip(self.wirings, self.nics, strict=True):
+            for nic, port in ((inbound, wiring.uut_in), (outbound, wiring.uut_out)):
+                changes.append({"do": "tap", "name": nic.tap})
+                changes.append({"do": "bridge", "name": f"lcb{nic.tap[3:]}", "ports": [port, nic.tap]})
+        return changes
+
+    def paths(self) -> dict[str, StreamPath]:
+        return {
+            wiring.name: StreamPath(
+                destination_mac=inbound.mac,
+                points=(
+                    PathPoint("uut_in", "", wiring.uut_in, "rx_packets"),
+                    PathPoint("to_guest", "", inbound.tap, "tx_packets"),
+                    PathPoint("from_guest", "", outbound.tap, "rx_packets"),
+                    PathPoint("uut_out", "", wiring.uut_out, "tx_packets"),
+                ),
+            )
+            for wiring, (inbound, outbound) in zip(self.wirings, self.nics, strict=True)
+        }
+
+
+def booted_guests(wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None) -> list[BootedGuest]:
+    """The guest under test, and the second one where there is to be one."""
+    guests = [BootedGuest(FIRST, tuple(wirings))]
+    return guests if second is None else [*guests, BootedGuest(SECOND, tuple(second), after=len(wirings))]
+
+
+def guest_nics(wirings: Sequence[StreamWiring], after: int = 0) -> list[tuple[TapNic, TapNic]]:
     """The inbound and outbound NIC for every stream. No MAC is that of a bridge port: such frames never arrive."""
     return [
         (
             TapNic(f"lcti{index}", f"02:6c:67:00:{index:02x}:01"),
             TapNic(f"lcto{index}", f"02:6c:67:00:{index:02x}:02"),
         )
-        for index in range(1, len(wirings) + 1)
+        for index in range(after + 1, after + len(wirings) + 1)
     ]
 
 
-def kernel_words(wirings: Sequence[StreamWiring]) -> str:
+def kernel_words(wirings: Sequence[StreamWiring], after: int = 0) -> str:
     """What the image is told: per stream the two MACs, the two test addresses, the sink's MAC."""
     return " ".join(
         f"lc.stream={inbound.mac},{outbound.mac},{w.source_ip},{w.sink_ip},{w.sink_mac.lower()}"
-        for w, (inbound, outbound) in zip(wirings, guest_nics(wirings), strict=True)
+        for w, (inbound, outbound) in zip(wirings, guest_nics(wirings, after), strict=True)
     )
 
 

@@ -16,7 +16,8 @@ from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiri
 from labconsole.engine.ports import AgentLink
 from labconsole.errors import NodeError
 from labconsole.platforms.forwarding import restored_on_failure, undo
-from labconsole.platforms.image import READY, guest_nics, kernel_words, look_inside
+from labconsole.platforms.image import guest_nics, kernel_words, look_inside
+from labconsole.platforms.inside import READY
 from labconsole.platforms.options import Cpus, Word, read_options
 
 TOKEN = "platform"

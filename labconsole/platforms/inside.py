@@ -1,0 +1,76 @@
+"""A shell inside a guest: one conversation, whatever leads into the guest.
+
+``sh`` reads lines from its standard input and runs each by itself, so a guest needs no address and no SSH. What a line
+prints is found between two marks that no other line has: a serial console shows kernel messages, too, and may give the
+last words of one line with the next.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shlex
+from collections.abc import Sequence
+
+from labconsole.engine.driver import Ask
+from labconsole.engine.ports import AgentLink
+from labconsole.errors import NodeError
+
+READY = "LABCONSOLE-GUEST-READY"
+"""What a guest prints when it is up, and takes lines."""
+
+DONE = "LABCONSOLE-DONE"
+"""What it prints after each line, with the line's exit status."""
+
+ASK_S = 30.0
+"""A guest may be an emulated machine of one processor that twelve others compete for."""
+
+OPEN_S = 20.0
+MAX_LINE_BYTES = 3000
+"""A terminal, which a serial console is, cuts off what is beyond 4095 bytes."""
+
+_MAX_TOLD = 300
+LOOP = f'echo {READY}; while read -r line; do sh -c "$line" </dev/null 2>&1; echo "{DONE} $?"; done'
+
+
+async def open_shell(uut: AgentLink, name: str, argv: Sequence[str]) -> Ask:
+    """Start the shell that ``argv`` leads to (``lxc-attach -n X --``; empty: the UUT's own), under ``name``.
+
+    It ends with the agent, or by ``close_shell``. Raises NodeError.
+    """
+    start = {"guest": name, "argv": [*argv, "sh", "-c", LOOP], "ready": READY, "timeout_s": OPEN_S}
+    await uut.request("guest.start", start, timeout_s=OPEN_S + 10)
+    return ask_on_console(name)
+
+
+def ask_on_console(name: str) -> Ask:
+    """Asks a guest that runs already and whose console runs such a loop. A line that fails raises NodeError."""
+
+    async def ask(uut: AgentLink, line: str) -> str:
+        mark = secrets.token_hex(6)
+        # Quoted apart, so that a console that echoes what it is given shows no mark.
+        told = f"echo '<'{mark}; sh -c {shlex.quote(line)} </dev/null 2>&1; s=$?; echo; echo '>'{mark} $s"
+        if "\n" in line or len(told.encode()) > MAX_LINE_BYTES:
+            raise NodeError(uut.name, f"a line for guest {name} is too long or several", operation="guest.ask")
+        request = {"guest": name, "line": told, "until": DONE, "timeout_s": ASK_S}
+        printed = (await uut.request("guest.ask", request, timeout_s=ASK_S + 10))["printed"].replace("\r\n", "\n")
+        said = re.search(rf"<{mark}\n(.*)\n>{mark} (\d{{1,3}})\s", printed, re.DOTALL)
+        if said is None:
+            end = " ".join(printed[-_MAX_TOLD:].split())
+            raise NodeError(uut.name, f"guest {name} gave no whole answer; it ends: {end}", operation="guest.ask")
+        answer = said[1].removesuffix("\n")
+        if said[2] != "0":
+            end = " ".join(answer[-_MAX_TOLD:].split()) or "it said nothing"
+            raise NodeError(uut.name, f"in guest {name}, status {said[2]}: {end}", operation="guest.ask")
+        return answer
+
+    return ask
+
+
+async def close_shell(uut: AgentLink, name: str) -> None:
+    """End it; nothing happens when it has ended before."""
+    try:
+        await uut.request("guest.stop", {"guest": name})
+    except NodeError as exc:
+        if getattr(exc, "code", "") != "no_such_guest":
+            raise
