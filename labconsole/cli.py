@@ -137,6 +137,7 @@ def _add_lab(commands: Any, common: argparse.ArgumentParser, machine: argparse.A
         "(default: the first three)",
     )  # fmt: skip
     up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of pktgen's machine (default: tcg)")
+    up.add_argument("--install", action="store_true", help="install the Debian packages that are missing")
     wire = actions.add_parser("wire", help="take the UUT out from between sources and sinks", parents=[common, machine])
     wire.add_argument("how", choices=("direct", "through"), help="direct: source to sink; through: the UUT, as built")
     wire.add_argument("--name", default="local", help="which lab (default: local)")

@@ -57,7 +57,7 @@ def _up(args: argparse.Namespace) -> int:
     spec = _spec(args)
     if spec.generator == "pktgen":
         sys.stderr.write("booting an emulated machine with Debian's kernel; this takes a quarter of a minute or more\n")
-    status = lab.up(spec)
+    status = lab.up(spec, install=args.install)
     if args.json:
         sys.stdout.write(json.dumps(status.to_json()) + "\n")
     else:

@@ -24,7 +24,7 @@ from labconsole.errors import ConfigError, LabSetupError
 from labconsole.lab import control
 from labconsole.lab.files import alias
 from labconsole.lab.layout import SSH_PORT, lay_out
-from labconsole.lab.platforms import needs_guest
+from labconsole.lab.platforms import LOAD_TOOLS, tools_of
 from labconsole.lab.prerequisites import check_tools
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import LabFile, ProcessIdentity, lab_directory, labs_directory, locked
@@ -98,9 +98,18 @@ class LabStatus:
         }
 
 
-def up(spec: LabSpec) -> LabStatus:
-    """Bring the lab up, or find it up with the same options. Raises LabSetupError, leaving nothing behind."""
-    check_tools(openssh=spec.ssh_server == "openssh", machine=spec.generator == "pktgen" or needs_guest(spec.platforms))
+def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
+    """Bring the lab up, or find it up with the same options. Raises LabSetupError, leaving nothing behind.
+
+    ``install``: Debian packages that are missing are installed first.
+    """
+    check_tools(
+        openssh=spec.ssh_server == "openssh",
+        machine=spec.generator == "pktgen",
+        more=tools_of(spec.platforms),
+        useful=LOAD_TOOLS,
+        install=install,
+    )
     _check_options(spec)
     directory = lab_directory(spec.name)
     with locked(directory, create=True) as lock:

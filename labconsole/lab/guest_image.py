@@ -1,7 +1,8 @@
 """A forwarding guest as a kernel and an initial RAM file system: what ``platforms/image.py`` boots.
 
 It forwards what its kernel command line says (``lc.stream=IN_MAC,OUT_MAC,SOURCE_IP,SINK_IP,SINK_MAC``, one per stream),
-prints a line when it does, and then runs each line that comes over its console, with a mark after it.
+prints a line when it does, and then runs each line that comes over its console, with a mark after it. It has the real
+``stress``, so that a guest beside the one under test can be put to work.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from labconsole.lab.initramfs import Archive, in_loading_order
+from labconsole.lab.programs import applets, parents, with_libraries
 
 INIT = r"""#!/bin/sh
 export PATH=/bin
@@ -50,18 +52,23 @@ while read -r line; do
 done
 """
 
-APPLETS = ("sh", "mount", "mkdir", "insmod", "ip", "arp", "cat", "echo", "tr", "stty", "uname", "nproc")
-
 MODULES = ("virtio_pci", "virtio_net", "e1000", "e1000e", "vmxnet3", "8139cp", "pcnet32", "af_packet")
+PROGRAMS = ("stress",)
+"""What a guest can be loaded with; all of busybox is there to start it and to look at it."""
 
 
 def write_guest_image(path: Path, *, busybox: Path, modules: Path, wanted: Iterable[str] = MODULES) -> None:
     """Write the archive for a kernel whose modules are at ``modules``. Raises LabSetupError when one is missing."""
     ordered = in_loading_order(modules, wanted)
+    files = {"bin/busybox": busybox.read_bytes()}
+    for program in PROGRAMS:
+        files |= with_libraries(program)
     archive = Archive()
-    archive.directory("bin")
-    archive.file("bin/busybox", busybox.read_bytes(), executable=True)
-    for applet in APPLETS:
+    for directory in parents(files):
+        archive.directory(directory)
+    for name, content in files.items():
+        archive.file(name, content, executable=True)
+    for applet in applets(busybox):
         archive.link(f"bin/{applet}", "busybox")
     archive.directory("modules")
     for name, content in ordered:

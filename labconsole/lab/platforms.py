@@ -9,12 +9,18 @@ from pathlib import Path
 from labconsole.errors import LabSetupError
 from labconsole.lab.debian_kernel import debian_kernel
 from labconsole.lab.guest_image import write_guest_image
-from labconsole.lab.prerequisites import tool
+from labconsole.lab.prerequisites import MACHINE_TOOLS, tool
 
 DEFAULT = ("raw", "raw-bridge", "container")
 _QEMU = {"qemu-virtio": "virtio", "qemu-e1000": "e1000", "qemu-vmxnet3": "vmxnet3"}
 KNOWN = (*DEFAULT, *_QEMU)
 IMAGE_FILE = "guest.cpio"
+
+LOAD_TOOLS = {"stress": "stress"}
+"""What puts load on a guest; into guests with a root file system of their own it is copied when that is made."""
+
+_TOOLS = dict.fromkeys(_QEMU, MACHINE_TOOLS | LOAD_TOOLS)
+"""Platform to what it needs beside what every lab does: program to Debian package."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,11 @@ class GuestFiles:
 def needs_guest(platforms: Sequence[str]) -> bool:
     """Whether one of them boots a kernel of its own."""
     return any(name in _QEMU for name in platforms)
+
+
+def tools_of(platforms: Sequence[str]) -> dict[str, str]:
+    """What these platforms need: program to Debian package."""
+    return {program: package for name in platforms for program, package in _TOOLS.get(name, {}).items()}
 
 
 def guest_files(platforms: Sequence[str], directory: Path) -> GuestFiles | None:

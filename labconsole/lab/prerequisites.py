@@ -1,9 +1,15 @@
-"""What a lab needs from the machine: Debian packages and the right to make namespaces. Missing: says what to type."""
+"""What a lab needs from the machine: Debian packages and the right to make namespaces. Missing: says what to type.
+
+Packages are installed only when that was asked for (``lab up --install``).
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from labconsole.errors import LabSetupError
@@ -19,19 +25,66 @@ MACHINE_TOOLS = {
 }
 
 
+_INSTALL_S = 600.0
+_SAID_CHARACTERS = 200
+
+
 def tool(name: str) -> str | None:
     """Path of a system tool."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
 
 
-def check_tools(*, openssh: bool = False, machine: bool = False) -> None:
-    """Raises LabSetupError naming every missing tool and the one command that installs them."""
-    wanted = _TOOLS | (_OPENSSH_TOOLS if openssh else {}) | (MACHINE_TOOLS if machine else {})
-    missing = [name for name in wanted if tool(name) is None]
+def check_tools(
+    *,
+    openssh: bool = False,
+    machine: bool = False,
+    more: Mapping[str, str] | None = None,
+    useful: Mapping[str, str] | None = None,
+    install: bool = False,
+) -> None:
+    """Raises LabSetupError naming every missing tool and the one command that installs them.
+
+    ``more``: program to Debian package, beside what every lab needs. ``install``: install what is missing, and of
+    ``useful``, without which the lab can be, as well.
+    """
+    wanted = {**_TOOLS, **(_OPENSSH_TOOLS if openssh else {}), **(MACHINE_TOOLS if machine else {}), **(more or {})}
+    looked_for = {**wanted, **(useful or {})} if install else wanted
+    missing = [name for name in looked_for if tool(name) is None]
+    if missing and install:
+        install_packages(looked_for[name] for name in missing)
+        missing = [name for name in wanted if tool(name) is None]
     if missing:
         packages = " ".join(sorted({wanted[name] for name in missing}))
         prefix = "" if os.geteuid() == 0 else "sudo "
-        raise LabSetupError(f"the lab needs {', '.join(missing)}; type: {prefix}apt-get install -y {packages}")
+        raise LabSetupError(
+            f"the lab needs {', '.join(missing)}; type: {prefix}apt-get install -y {packages}"
+            + ("" if install else " (or give --install)")
+        )
+
+
+def install_packages(packages: Iterable[str]) -> None:
+    """Install Debian packages, saying so. Blocking. Raises LabSetupError with apt-get's last words."""
+    names = sorted(set(packages))
+    root = os.geteuid() == 0
+    get = [*([] if root else ["sudo", "-n"]), "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]
+    sys.stderr.write(f"installing Debian packages: {' '.join(names)}\n")
+    done = _apt([*get, "install", "-y", "--no-install-recommends", *names])
+    if done.returncode != 0:
+        # The list may be old, or there may be none: only then is it worth the time to fetch one.
+        _apt([*get, "update"])
+        done = _apt([*get, "install", "-y", "--no-install-recommends", *names])
+    if done.returncode != 0:
+        said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        why = said[-1][:_SAID_CHARACTERS] if said else f"exit status {done.returncode}"
+        by_hand = f"{'' if root else 'sudo '}apt-get install -y {' '.join(names)}"
+        raise LabSetupError(f"cannot install {', '.join(names)} ({why}); type: {by_hand}")
+
+
+def _apt(argv: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_INSTALL_S)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        return subprocess.CompletedProcess(argv, 1, "", str(exc))
 
 
 def _sysctl(name: str) -> str | None:

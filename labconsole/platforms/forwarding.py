@@ -58,6 +58,22 @@ async def read_state(
     return state
 
 
+async def apply(uut: AgentLink, token: str, changes: Sequence[dict[str, Any]]) -> None:
+    """Have the agent make ``changes``, all or none. Raises NodeError, for an interface in another's bridge as well:
+    it would be taken out of that one, and what somebody else measures or runs there would end.
+    """
+    wanted = {port for change in changes if change["do"] == "bridge" for port in change["ports"]}
+    wanted |= {change["interface"] for change in changes if change["do"] == "route" and not change.get("namespace")}
+    for link in (await uut.request("links"))["links"]:
+        if link["name"] in wanted and not link["namespace"] and link["master"]:
+            raise NodeError(
+                uut.name,
+                f"{link['name']} is a port of {link['master']}, which something else has set up; to free it, type "
+                f"there: ip link set {link['name']} nomaster",
+            )
+    await uut.request("net.apply", {"token": token, "changes": list(changes)})
+
+
 async def undo(uut: AgentLink, token: str) -> None:
     """Undo what was applied under ``token``. Raises NodeError naming what could not be undone."""
     failed = (await uut.request("net.undo", {"token": token}))["failed"]

@@ -1,32 +1,38 @@
 """``qemu``: a QEMU machine that forwards, under KVM or by translation (TCG), with a chosen NIC model.
 
 No management daemon stands between: the command line is ours, taps bridge the guest to the UUT's NICs, and the guest is
-a child of the agent, gone with it. How many processors it has, and where it may run, is read back and not assumed.
+a child of the agent, gone with it. How many processors it has, and where it may run, is read back and not assumed. A
+second guest is a second such machine, with NICs and a console of its own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiring
+from labconsole.engine.driver import Prepared, SecondGuest, StreamWiring
 from labconsole.engine.ports import AgentLink
 from labconsole.errors import NodeError
-from labconsole.platforms.forwarding import restored_on_failure, undo
-from labconsole.platforms.image import guest_nics, kernel_words, look_inside
-from labconsole.platforms.inside import READY
+from labconsole.platforms.forwarding import apply, restored_on_failure, undo
+from labconsole.platforms.image import FIRST, SECOND, BootedGuest, booted_guests, look_inside
+from labconsole.platforms.inside import READY, ask_on_console, close_shell
 from labconsole.platforms.options import Cpus, Word, read_options
+from labconsole.platforms.spoken import as_commands
 
 TOKEN = "platform"
-GUEST = "first"
 BOOT_S = 120.0
 DEVICES = {"virtio": "virtio-net-pci"}
 """Where QEMU's word for a NIC model is not ours."""
 
 ACCELERATORS = {"kvm": ["-accel", "kvm", "-cpu", "host"], "tcg": ["-accel", "tcg", "-cpu", "max"]}
+HEAVY_MIB = 1536
+"""What ``stress --cpu 8 --vm 4`` touches, four times 256 MiB, and the rest of a guest."""
+
 _ALLOWED_CPUS = re.compile(r"^Cpus_allowed_list:\s*([\d,-]{1,200})$", re.MULTILINE)
 
 
@@ -42,6 +48,8 @@ class QemuOptions(BaseModel):
     memory_mib: int = Field(default=256, strict=True, ge=64)
     vcpus: int = Field(default=1, strict=True, ge=1)
     cpu: Cpus | None = None
+    second_memory_mib: int = Field(default=HEAVY_MIB, strict=True, ge=64)
+    second_cpu: Cpus | None = None
     program: Word = "qemu-system-x86_64"
 
 
@@ -52,83 +60,102 @@ class QemuDriver:
         self.name = name
         self.options = read_options(QemuOptions, "qemu", name, options)
 
-    def argv(self, wirings: Sequence[StreamWiring]) -> list[str]:
+    def refusal(self, background: str) -> str | None:
+        """None: a second guest is made when there is to be one."""
+        return None
+
+    def argv(self, guest: BootedGuest) -> list[str]:
         """The program that is the guest."""
         told = self.options
+        first = guest.name == FIRST
+        cpus = told.cpu if first else told.second_cpu
         device = DEVICES.get(told.nic_model, told.nic_model)
         nics: list[str] = []
-        for number, nic in enumerate(nic for pair in guest_nics(wirings) for nic in pair):
+        for number, nic in enumerate(nic for pair in guest.nics for nic in pair):
             nics += ["-netdev", f"tap,id=n{number},ifname={nic.tap},script=no,downscript=no"]
             nics += ["-device", f"{device},netdev=n{number},mac={nic.mac}"]
         return [
-            *([] if told.cpu is None else ["taskset", "-c", told.cpu]),
+            *([] if cpus is None else ["taskset", "-c", cpus]),
             told.program,
             *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "pc"),
             *ACCELERATORS[told.accel],
-            *("-smp", str(told.vcpus), "-m", str(told.memory_mib)),
+            *("-smp", str(told.vcpus), "-m", str(told.memory_mib if first else told.second_memory_mib)),
             *("-kernel", told.kernel, "-initrd", told.initrd),
             # quiet: writing to an emulated serial line costs boot time. panic=-1: a dead guest ends.
-            *("-append", f"console=ttyS0 quiet panic=-1 mitigations=off {kernel_words(wirings)}"),
+            *("-append", f"console=ttyS0 quiet panic=-1 mitigations=off {guest.words}".rstrip()),
             *("-serial", "stdio", "-monitor", "none"),
             *nics,
         ]
 
-    async def prepare(self, uut: AgentLink, wirings: Sequence[StreamWiring]) -> Prepared:
-        """Make taps and bridges, boot the guest, wait until it says that it forwards."""
-        changes: list[dict[str, Any]] = []
-        for wiring, (inbound, outbound) in zip(wirings, guest_nics(wirings), strict=True):
-            for nic, port in ((inbound, wiring.uut_in), (outbound, wiring.uut_out)):
-                changes.append({"do": "tap", "name": nic.tap})
-                changes.append({"do": "bridge", "name": f"lcb{nic.tap[3:]}", "ports": [port, nic.tap]})
+    def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
+        """What prepare() does on the UUT, as lines of a shell."""
+        guests = booted_guests(wirings, second)
+        return [line for guest in guests for line in (*as_commands(guest.changes()), shlex.join(self.argv(guest)))]
+
+    async def prepare(
+        self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
+    ) -> Prepared:
+        """Make taps and bridges, boot the guests side by side, wait until each says that it forwards."""
+        guests = booted_guests(wirings, second)
         async with restored_on_failure(self.restore, uut):
-            await uut.request("net.apply", {"token": TOKEN, "changes": changes})
-            start = {"guest": GUEST, "argv": self.argv(wirings), "ready": READY, "timeout_s": BOOT_S}
-            pid = (await uut.request("guest.start", start, timeout_s=BOOT_S + 10))["pid"]
-            attestation = await self._attest(uut, pid)
+            await apply(uut, TOKEN, [change for guest in guests for change in guest.changes()])
+            booted = await asyncio.gather(*(self._boot(uut, guest) for guest in guests), return_exceptions=True)
+            pids: dict[str, int] = {}
+            for guest, outcome in zip(guests, booted, strict=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                pids[guest.name] = outcome
+            attestation = await self._attest(uut, pids)
 
         async def attest(link: AgentLink) -> dict[str, Any]:
-            return await self._attest(link, pid)
+            return await self._attest(link, pids)
 
-        return Prepared(paths=_paths(wirings), attestation=attestation, attest=attest)
+        return Prepared(
+            paths={name: path for guest in guests for name, path in guest.paths().items()},
+            second=self._second(pids),
+            attestation=attestation,
+            attest=attest,
+        )
 
-    async def _attest(self, uut: AgentLink, pid: int) -> dict[str, Any]:
+    def _second(self, pids: dict[str, int]) -> SecondGuest | None:
+        if SECOND not in pids:
+            return None
+        return SecondGuest(name=SECOND, cpus=self.options.second_cpu, ask=ask_on_console(SECOND), pid=pids[SECOND])
+
+    async def _boot(self, uut: AgentLink, guest: BootedGuest) -> int:
+        start = {"guest": guest.name, "argv": self.argv(guest), "ready": READY, "timeout_s": BOOT_S}
+        return int((await uut.request("guest.start", start, timeout_s=BOOT_S + 10))["pid"])
+
+    async def _attest(self, uut: AgentLink, pids: dict[str, int]) -> dict[str, Any]:
         """What runs now. Model, accelerator and memory are the running command line's, which nobody can change."""
-        status = await uut.request("guest.status", {"guest": GUEST})
+        machines = {name: await self._machine(uut, name, pid) for name, pid in pids.items()}
+        beside = {name: machine for name, machine in machines.items() if name != FIRST}
+        return {
+            "driver": "qemu",
+            "guests": list(machines),
+            **machines[FIRST],
+            **{key: getattr(self.options, key) for key in ("nic_model", "accel", "memory_mib")},
+            **({"machines": beside} if beside else {}),
+        }
+
+    async def _machine(self, uut: AgentLink, name: str, pid: int) -> dict[str, Any]:
+        status = await uut.request("guest.status", {"guest": name})
         if not status["running"] or status["pid"] != pid:
-            raise NodeError(uut.name, f"the guest of platform {self.name} is not the one that was started")
-        seen = await look_inside(uut, GUEST)
+            raise NodeError(uut.name, f"the {name} guest of platform {self.name} is not the one that was started")
+        seen = await look_inside(uut, name)
         read = await uut.request("exec", {"argv": ["cat", f"/proc/{pid}/status"], "timeout_s": 5})
         allowed = _ALLOWED_CPUS.search(read["stdout"])
         return {
-            "driver": "qemu",
-            "guests": [GUEST],
             "guest_kernel": seen[0] if seen else None,
             "vcpus": seen[1] if seen else None,
             "host_cpus": allowed[1] if allowed else None,
-            **{key: getattr(self.options, key) for key in ("nic_model", "accel", "memory_mib")},
+            **({"memory_mib": self.options.second_memory_mib} if name == SECOND else {}),
         }
 
     async def restore(self, uut: AgentLink) -> None:
-        """End the guest, take its taps and bridges away."""
+        """End the guests, take their taps and bridges away."""
         try:
-            await uut.request("guest.stop", {"guest": GUEST})
-        except NodeError as exc:
-            if getattr(exc, "code", "") != "no_such_guest":
-                raise
+            for name in (SECOND, FIRST):
+                await close_shell(uut, name)
         finally:
             await undo(uut, TOKEN)
-
-
-def _paths(wirings: Sequence[StreamWiring]) -> dict[str, StreamPath]:
-    return {
-        wiring.name: StreamPath(
-            destination_mac=inbound.mac,
-            points=(
-                PathPoint("uut_in", "", wiring.uut_in, "rx_packets"),
-                PathPoint("to_guest", "", inbound.tap, "tx_packets"),
-                PathPoint("from_guest", "", outbound.tap, "rx_packets"),
-                PathPoint("uut_out", "", wiring.uut_out, "tx_packets"),
-            ),
-        )
-        for wiring, (inbound, outbound) in zip(wirings, guest_nics(wirings), strict=True)
-    }

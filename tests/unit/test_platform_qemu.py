@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from labconsole.engine.driver import StreamWiring
 from labconsole.errors import ConfigError
+from labconsole.platforms.image import booted_guests
 from labconsole.platforms.qemu import QemuDriver
 
 WIRING = StreamWiring(
@@ -18,7 +21,7 @@ NEEDED = {"kernel": "/boot/vmlinuz", "initrd": "/srv/guest.cpio"}
 
 
 def argv(**options: Any) -> list[str]:
-    return QemuDriver("q", {**NEEDED, **options}).argv([WIRING])
+    return QemuDriver("q", {**NEEDED, **options}).argv(booted_guests([WIRING], None)[0])
 
 
 def test_the_command_line_says_everything_that_the_guest_has() -> None:
@@ -30,6 +33,27 @@ def test_the_command_line_says_everything_that_the_guest_has() -> None:
     assert words[words.index("-accel") + 1] == "tcg"
     told = words[words.index("-append") + 1]
     assert "lc.stream=02:6c:67:00:01:01,02:6c:67:00:01:02,198.18.1.1,198.19.1.1,02:00:00:00:00:aa" in told
+
+
+def test_a_second_guest_has_nics_bridges_memory_and_cpus_of_its_own() -> None:
+    driver = QemuDriver("q", {**NEEDED, "accel": "tcg", "cpu": 0, "second_cpu": 1, "second_memory_mib": 2048})
+    beside = replace(WIRING, name="s2", uut_in="eth2", uut_out="eth6", source_ip="198.18.2.1", sink_ip="198.19.2.1")
+    first, second = booted_guests([WIRING], [beside])
+    words = driver.argv(second)
+    assert words[:3] == ["taskset", "-c", "1"]
+    assert words[words.index("-m") + 1] == "2048"
+    assert not {nic for pair in first.nics for nic in pair} & {nic for pair in second.nics for nic in pair}
+    assert first.paths().keys() | second.paths().keys() == {"s1", "s2"}
+    lines = driver.commands([WIRING], [beside])
+    assert "ip link set eth2 master lcbi2 up" in lines
+    assert shlex.join(words) in lines
+    assert shlex.join(driver.argv(first)) in lines
+
+
+def test_a_second_guest_without_a_stream_has_no_nic() -> None:
+    _, second = booted_guests([WIRING], [])
+    assert "-netdev" not in QemuDriver("q", NEEDED).argv(second)
+    assert second.changes() == []
 
 
 @pytest.mark.parametrize(

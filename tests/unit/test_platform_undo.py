@@ -35,9 +35,12 @@ class Uut:
     def __init__(self, fails: BaseException, left: tuple[str, ...] = (), lost: bool = False) -> None:
         self.fails, self.left, self.lost = fails, left, lost
         self.asked: list[str] = []
+        self.master: str | None = None
 
     async def request(self, op: str, args: Any = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
         self.asked.append(op)
+        if op == "links":
+            return {"links": [{"name": name, "namespace": "", "master": self.master} for name in ("eth1", "eth5")]}
         if op == "net.apply":
             raise self.fails
         if self.lost:

@@ -1,0 +1,61 @@
+"""Programs of this machine for a guest that has no distribution of its own: the file, and what it is linked with.
+
+Debian has no static ``stress``. A file of the same version beside the libraries that it was linked with on this machine
+is the same program; anything rebuilt would not be.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from labconsole.errors import LabSetupError
+from labconsole.lab.prerequisites import tool
+
+_LDD_S = 20.0
+_LIBRARY = re.compile(r"^\s+(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
+_MISSING = re.compile(r"^\s+(\S+) => not found$", re.MULTILINE)
+
+
+def with_libraries(name: str) -> dict[str, bytes]:
+    """Where each file belongs in the guest, without the first slash, and its content; the program is bin/NAME."""
+    program = tool(name)
+    if program is None:
+        raise LabSetupError(f"there is no program {name} on this machine")
+    try:
+        done = subprocess.run(
+            ["ldd", program], env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=_LDD_S,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise LabSetupError(f"cannot ask what {program} is linked with: {exc}") from exc
+    missing = _MISSING.findall(done.stdout)
+    if missing:
+        raise LabSetupError(f"{program} does not run here: there is no {', '.join(missing)}")
+    static = "not a dynamic executable" in done.stdout + done.stderr or "statically linked" in done.stdout
+    if done.returncode != 0 and not static:
+        raise LabSetupError(f"cannot ask what {program} is linked with: {done.stderr.strip()[-200:]}")
+    files = {path.lstrip("/"): Path(path).read_bytes() for path in ([] if static else _LIBRARY.findall(done.stdout))}
+    return {f"bin/{name}": Path(program).read_bytes(), **files}
+
+
+def applets(busybox: Path) -> list[str]:
+    """What this busybox can be called as."""
+    try:
+        done = subprocess.run(
+            [str(busybox), "--list"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LDD_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise LabSetupError(f"{busybox} does not run: {exc}") from exc
+    found = [name for name in done.stdout.split() if name != "busybox"]
+    if done.returncode != 0 or "sh" not in found:
+        raise LabSetupError(f"{busybox} does not say what it can be called as")
+    return found
+
+
+def parents(files: Mapping[str, object]) -> list[str]:
+    """The directories that these files need, each after the one that it is in."""
+    found = {str(parent) for name in files for parent in Path(name).parents if str(parent) != "."}
+    return sorted(found, key=lambda name: (name.count("/"), name))
