@@ -11,7 +11,7 @@ import asyncio
 import os
 import re
 import subprocess
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Sequence
 
 from labconsole.agent import children
 from labconsole.agent.wire import WireError, field
@@ -107,7 +107,7 @@ class Guests:
         self._tell = tell
         self._guests: Dict[str, Guest] = {}
 
-    async def start(self, args: Args) -> Dict[str, Any]:
+    async def start(self, args: Args, namespaces: Sequence[Any] = ()) -> Dict[str, Any]:
         """Start a guest's program; ``ready`` is what its console prints when it is up."""
         name, argv = field(args, "guest", str), field(args, "argv", list)
         ready, timeout_s = field(args, "ready", str), _timeout(args)
@@ -118,7 +118,7 @@ class Guests:
         if name in self._guests:
             raise WireError("exists", "a guest %s runs already" % name)
         try:
-            process = await children.spawn(argv, stdin=subprocess.PIPE, stderr=subprocess.STDOUT)
+            process = await children.spawn(argv, stdin=subprocess.PIPE, stderr=subprocess.STDOUT, namespaces=namespaces)
         except FileNotFoundError:
             raise WireError("command_missing", "there is no program %s on this node" % argv[0]) from None
         except OSError as exc:

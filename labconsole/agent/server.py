@@ -123,10 +123,11 @@ class Agent:
             "net.apply": self._net_apply,
             "net.undo": self._net_undo,
             "net.read": self._net_read,
-            "guest.start": self._guests.start,
+            "guest.start": self._guest_start,
             "guest.ask": self._guests.ask,
             "guest.status": self._guests.status,
             "guest.stop": self._guests.stop,
+            "process.usage": self._process_usage,
             "exec": self._exec,
             "watchdog": self._watchdog,
         }
@@ -301,6 +302,17 @@ class Agent:
             return found
 
         return await self._in_namespace(args, read)
+
+    async def _guest_start(self, args: Args) -> Dict[str, Any]:
+        namespaces = self._namespaces.to_enter(field(args, "namespace", str, optional=True) or "")
+        return await self._guests.start(args, namespaces)
+
+    async def _process_usage(self, args: Args) -> Dict[str, Any]:
+        from labconsole.agent import usage
+
+        pids = field(args, "pids", list)
+        result: Dict[str, Any] = await self._loop.run_in_executor(None, usage.read, pids)
+        return result
 
     async def _exec(self, args: Args) -> Dict[str, Any]:
         timeout_s = field(args, "timeout_s", float)

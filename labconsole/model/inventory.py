@@ -160,6 +160,7 @@ class Defaults(BaseModel):
     connect_timeout_s: float = Field(default=10.0, gt=0, le=120)
     sample_interval_s: float = Field(default=0.1, ge=0.02, le=10)
     capture_buffer_kib: int = Field(default=65536, ge=64, le=4 * 1024 * 1024)
+    background_stream: Name | None = None
 
 
 class Inventory(BaseModel):
@@ -194,6 +195,11 @@ class Inventory(BaseModel):
         """Name of the unit under test."""
         return next(name for name, node in self.nodes.items() if "uut" in node.roles)
 
+    def second_stream(self, sources: int) -> Stream | None:
+        """The stream that a second guest gets where a trial of so many sources leaves it free."""
+        chosen = self.defaults.background_stream or self.streams[-1].name
+        return next((stream for stream in self.streams[sources:] if stream.name == chosen), None)
+
     def fingerprint(self) -> str:
         """A hash of what decides results: nodes, streams, platforms; not of how to reach them or of comments."""
         meaning = {
@@ -203,6 +209,8 @@ class Inventory(BaseModel):
             "platforms": {k: v.model_dump(mode="json") for k, v in sorted(self.platforms.items())},
             "roles": {k: sorted(v.roles) for k, v in sorted(self.nodes.items())},
         }
+        if self.defaults.background_stream is not None:
+            meaning["background_stream"] = self.defaults.background_stream
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -254,6 +262,11 @@ def _check_references(inventory: Inventory) -> None:
                 if (kind, value) in seen:
                     fail(("streams", index, key), f"duplicate {kind}, already used by {seen[(kind, value)]}", value)
                 seen[(kind, value)] = f"streams[{index}].{key}"
+    beside = inventory.defaults.background_stream
+    if beside is not None and beside not in [stream.name for stream in inventory.streams[1:]]:
+        # The first stream is never free: every trial measures with it.
+        allowed = ", ".join(stream.name for stream in inventory.streams[1:]) or "(only one stream: none)"
+        fail(("defaults", "background_stream"), "is no stream that a trial can leave free", beside, allowed)
 
 
 DEFAULT_INVENTORY = Path("hosts.yaml")

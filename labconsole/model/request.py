@@ -11,8 +11,11 @@ from labconsole.units import bps_to_pps, delay_ns, format_rate_bps, format_targe
 
 Target = int | Literal["max"]
 BACKGROUNDS = ("none", "idle", "light", "heavy", "forwarding-50", "forwarding-95")
-AVAILABLE_BACKGROUNDS = ("none",)
-"""What this version can put beside the guest under test."""
+FORWARDING_SHARES = {"forwarding-50": 0.5, "forwarding-95": 0.95}
+"""The backgrounds that forward, and at which share of the platform's maximum."""
+
+BACKGROUND_FRAME_BYTES = 64
+"""Frames of the second guest's own stream, in the request's convention (method.md section 3)."""
 
 GENERATORS = ("auto", "pktgen", "afpacket")
 OBSERVE = ("quiet", "live")
@@ -82,8 +85,6 @@ def check_request(request: TrialRequest, inventory: Inventory, *, where: str = "
         refuse("platform", "is not in the inventory", request.platform, ", ".join(inventory.platforms))
     if request.background not in BACKGROUNDS:
         refuse("background", "is not a background load", request.background, ", ".join(BACKGROUNDS))
-    if request.background not in AVAILABLE_BACKGROUNDS:
-        refuse("background", "is not in this version", request.background, ", ".join(AVAILABLE_BACKGROUNDS))
     if request.generator not in GENERATORS:
         refuse("generator", "is not a generator", request.generator, ", ".join(GENERATORS))
     if request.observe not in OBSERVE:
@@ -91,6 +92,13 @@ def check_request(request: TrialRequest, inventory: Inventory, *, where: str = "
     if not 1 <= request.sources <= len(inventory.streams):
         refuse(
             "sources", "the testbed has no such number of streams", request.sources, f"1 to {len(inventory.streams)}"
+        )
+    if request.background in FORWARDING_SHARES and inventory.second_stream(request.sources) is None:
+        refuse(
+            "background",
+            f"needs a stream for the second guest, and {request.sources} sources leave none free",
+            request.background,
+            ", ".join(kind for kind in BACKGROUNDS if kind not in FORWARDING_SHARES) + ", or fewer sources",
         )
     if not 0 < request.duration_s <= MAX_DURATION_S:
         refuse("duration", "is out of range", request.duration_s, f"more than 0, at most {MAX_DURATION_S:g} s")

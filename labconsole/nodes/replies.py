@@ -52,6 +52,7 @@ MAX_IP_STATISTICS = 100
 MAX_OWNERS = 20
 MAX_PROCESSES = 1000
 MAX_GUESTS = 256
+MAX_PIDS = 64
 MAX_LOGINS = 1000
 MAX_OUTPUT = 1024 * 1024
 """Characters of a program's output: an agent keeps that many bytes."""
@@ -425,6 +426,17 @@ _CHECKS: dict[str, Check] = {
     "guest.ask": fields({"printed": _OUTPUT}),
     "guest.status": fields({"running": flag, "pid": count, "cpu_s": maybe(amount)}),
     "guest.stop": fields({}),
+    "process.usage": fields(
+        {
+            "monotonic_ns": count,
+            "processes": count,
+            "threads": count,
+            "cpu_ns": count,
+            "run_ns": maybe(count),
+            "wait_ns": maybe(count),
+            "gone": listed(count, MAX_PIDS),
+        }
+    ),
     "exec": fields({"exit_status": whole(-255, 255), "stdout": _OUTPUT, "stderr": _OUTPUT, "truncated": flag}),
     "watchdog": fields({}),
     "close": fields({"failed": _SENTENCES}),
