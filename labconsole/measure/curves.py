@@ -1,18 +1,18 @@
 """Curves over saved runs: measured over offered with intervals, the maximum per number of sources. Pure, on summaries.
 
-Repetitions are runs of one design point; they are summarized there and nowhere else, so that a point of a curve never
-mixes two targets or two frame sizes. Only runs that stand (valid, suspect) enter; the others are counted by verdict.
-Runs can be added as they come: what is known of a design point is summarized again only when it got another run.
+Repetitions are runs of one design point (design_points.py), so that a point of a curve never mixes two targets or two
+frame sizes. Only runs that stand (valid, suspect) enter; the others are counted by verdict. Runs can be added as they
+come: what is known of a design point is summarized again only when it got another run.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Literal
 
-from labconsole.measure.statistics import Summary, summarize
+from labconsole.measure.design_points import DesignPoint, DesignPoints, Repetitions, RunLike, maxima
+from labconsole.measure.statistics import Summary
 from labconsole.units import format_target
 
 Quantity = Literal["offered", "measured", "loss"]
@@ -21,7 +21,6 @@ Y = Literal["measured", "loss", "offered", "maximum"]
 Unit = Literal["pps", "bit/s"]
 Factor = Literal["platform", "size", "sources", "background", "generator", "testbed"]
 
-STANDING = ("valid", "suspect")
 X_FACTORS = ("sources", "size")
 
 LINES_BY: dict[str, tuple[Factor, ...]] = {
@@ -36,52 +35,6 @@ LINES_BY: dict[str, tuple[Factor, ...]] = {
     "platform, backgr.": ("platform", "background"),
 }
 """What may make the lines, under the name that a choice shows."""
-
-
-class RunLike(Protocol):
-    """What is needed of a run; a summary of the store has it. ``target_bps`` None or "max": no limit."""
-
-    @property
-    def platform(self) -> str: ...
-    @property
-    def frame_size_bytes(self) -> int: ...
-    @property
-    def frame_size_includes_fcs(self) -> bool: ...
-    @property
-    def sources(self) -> int: ...
-    @property
-    def target_bps(self) -> int | Literal["max"] | None: ...
-    @property
-    def background(self) -> str: ...
-    @property
-    def generator(self) -> str: ...
-    @property
-    def testbed(self) -> str: ...
-    @property
-    def verdict(self) -> str: ...
-    @property
-    def offered_pps(self) -> float | None: ...
-    @property
-    def offered_bps(self) -> float | None: ...
-    @property
-    def measured_pps(self) -> float | None: ...
-    @property
-    def measured_bps(self) -> float | None: ...
-    @property
-    def loss_ratio(self) -> float | None: ...
-
-
-class DesignPoint(NamedTuple):
-    """What was asked for, as far as runs that differ in it are no repetitions of each other."""
-
-    platform: str
-    frame_size_bytes: int
-    includes_fcs: bool
-    sources: int
-    target_bps: int | Literal["max"]
-    background: str
-    generator: str
-    testbed: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,64 +81,22 @@ class Curves:
     pooled: dict[str, tuple[str, ...]]
 
 
-@dataclass(slots=True)
-class _Repetitions:
-    """The values of one design point, by quantity and unit; None where a run does not know it."""
-
-    values: dict[str, list[float | None]] = field(default_factory=dict)
-    runs: int = 0
-    _summaries: dict[str, tuple[int, Summary | None]] = field(default_factory=dict)
-
-    def add(self, run: RunLike) -> None:
-        self.runs += 1
-        for name in ("offered_pps", "offered_bps", "measured_pps", "measured_bps", "loss_ratio"):
-            self.values.setdefault(name, []).append(getattr(run, name))
-
-    def summary(self, name: str) -> Summary | None:
-        """None when no repetition knows this quantity."""
-        kept = self._summaries.get(name)
-        if kept is None or kept[0] != self.runs:
-            known = [value for value in self.values.get(name, ()) if value is not None]
-            kept = self._summaries[name] = (self.runs, summarize(known) if known else None)
-        return kept[1]
-
-
 class CurveData:
     """Runs by design point. ``add`` takes more of them; ``curves`` answers a spec."""
 
     def __init__(self, runs: Iterable[RunLike] = ()) -> None:
-        self._points: dict[DesignPoint, _Repetitions] = {}
-        self.left_out: Counter[str] = Counter()
-        self.add(runs)
+        self._grouped = DesignPoints(runs)
 
     def add(self, runs: Iterable[RunLike]) -> None:
         """Take more runs. Those that do not stand are only counted."""
-        points = self._points
-        for run in runs:
-            if run.verdict not in STANDING:
-                self.left_out[run.verdict] += 1
-                continue
-            key = DesignPoint(
-                run.platform,
-                run.frame_size_bytes,
-                run.frame_size_includes_fcs,
-                run.sources,
-                "max" if run.target_bps is None else run.target_bps,
-                run.background,
-                run.generator,
-                run.testbed,
-            )
-            there = points.get(key)
-            if there is None:
-                there = points[key] = _Repetitions()
-            there.add(run)
+        self._grouped.add(runs)
 
     def curves(self, spec: CurveSpec) -> Curves:
         """The curves of a spec, in the order of their labels' meaning."""
         x = spec.effective_x
         lines: dict[tuple[object, ...], list[CurvePoint]] = {}
-        runs = unknown = 0
-        for design, repetitions in self._points.items():
+        runs, unknown = 0, self._grouped.unknown
+        for design, repetitions in self._grouped.points.items():
             where = _x_of(design, repetitions, x, spec.unit)
             what = repetitions.summary(_column("measured" if spec.y == "maximum" else spec.y, spec.unit))
             if where is None or what is None:
@@ -198,7 +109,7 @@ class CurveData:
                 key += (_by_rate(design.target_bps),)
             lines.setdefault(key, []).append(CurvePoint(where, what, design))
         made = [Curve(_label(spec, key, points[0].design), _arranged(spec, points)) for key, points in _sorted(lines)]
-        return Curves(spec, tuple(made), runs, dict(self.left_out), unknown, self._pooled(spec, x))
+        return Curves(spec, tuple(made), runs, dict(self._grouped.left_out), unknown, self._pooled(spec, x))
 
     def _pooled(self, spec: CurveSpec, x: X) -> dict[str, tuple[str, ...]]:
         """Factors that neither make the lines nor are drawn over, and that are not the same everywhere."""
@@ -206,7 +117,7 @@ class CurveData:
         for name, of in _FACTORS.items():
             if name in spec.lines_by or name == x:
                 continue
-            values = sorted({of(design) for design in self._points})
+            values = sorted({of(design) for design in self._grouped.points})
             if len(values) > 1:
                 found[name] = tuple(_words(name, value) for value in values)
         return found
@@ -247,7 +158,7 @@ def _column(quantity: Quantity, unit: Unit) -> str:
     return "loss_ratio" if quantity == "loss" else f"{quantity}_{'pps' if unit == 'pps' else 'bps'}"
 
 
-def _x_of(design: DesignPoint, repetitions: _Repetitions, x: X, unit: Unit) -> float | None:
+def _x_of(design: DesignPoint, repetitions: Repetitions, x: X, unit: Unit) -> float | None:
     if x == "sources":
         return float(design.sources)
     if x == "size":
@@ -259,12 +170,7 @@ def _x_of(design: DesignPoint, repetitions: _Repetitions, x: X, unit: Unit) -> f
 def _arranged(spec: CurveSpec, points: list[CurvePoint]) -> tuple[CurvePoint, ...]:
     """In the order of x; for a maximum only the best design point at each x."""
     if spec.y == "maximum":
-        best: dict[float, CurvePoint] = {}
-        for point in points:
-            there = best.get(point.x)
-            if there is None or point.y.mean > there.y.mean:
-                best[point.x] = point
-        points = list(best.values())
+        points = list(maxima(points, lambda point: point.x, lambda point: point.y.mean).values())
     return tuple(sorted(points, key=lambda point: (point.x, point.y.mean)))
 
 

@@ -1,16 +1,20 @@
 """The papers' evaluation from runs: throughput over offered load, maxima, relative changes. Pure; method.md section 4.
 
-Runs of one design point are its repetitions. A maximum is over all offered loads, because a platform can collapse
-beyond it; it is the design point with the highest mean, and carries that point's interval.
+What a design point is, which runs enter it and where a maximum lies is measure/design_points.py's, as for the console's
+curves; here a point gets the report's intervals. A maximum carries the interval of the point at which it lies: that the
+point was chosen for being the highest is not in the interval, and the report says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import pandas as pd
 
+from labconsole.measure import design_points as grouping
+from labconsole.measure.design_points import DesignPoint, DesignPoints, Repetitions, RunLike
 from labconsole.measure.statistics import Ratio, Summary, ratio, summarize
 
 DEDICATED = "none"
@@ -19,9 +23,21 @@ DEDICATED = "none"
 IDLE = "idle"
 """A second guest that does nothing: the paper's baseline for background load."""
 
+CPU_LOADS = ("light", "heavy")
+FORWARDING = ("forwarding-50", "forwarding-95")
+
+CPU_BASELINES = (IDLE, DEDICATED)
+"""Of table 1: section 3.4 of the paper starts from a second guest without load. Without one, no second guest."""
+
+NETWORK_BASELINES = (DEDICATED, IDLE)
+"""Of figure 5: the dedicated maximum. Where there is none, beside an idle second guest."""
+
+Setting = tuple[str, int, bool, int, str]
+"""Platform, frame size, whether it includes the FCS, sources, background: all factors but the load."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DesignPoint:
+class Point:
     """One design point and its repetitions. Rates are sums over the streams; ``*_bps`` is bandwidth on the wire."""
 
     platform: str
@@ -43,7 +59,7 @@ class DesignPoint:
         return self.measured_bps.n
 
     @property
-    def key(self) -> tuple[str, int, bool, int, str]:
+    def key(self) -> Setting:
         """All factors but the target."""
         return (self.platform, self.frame_size_bytes, self.frame_size_includes_fcs, self.sources, self.background)
 
@@ -52,8 +68,8 @@ class DesignPoint:
 class Change:
     """The maximum of one setting relative to another's; the relative change is ``value`` - 1."""
 
-    subject: DesignPoint
-    baseline: DesignPoint
+    subject: Point
+    baseline: Point
     ratio: Ratio
 
     @property
@@ -69,45 +85,88 @@ class Change:
         return not self.ratio.ci_low <= 1 <= self.ratio.ci_high
 
 
-def design_points(runs: pd.DataFrame) -> list[DesignPoint]:
-    """Every design point of the runs (as frame.sample keeps them), ordered by its factors."""
-    return sorted(_points(runs), key=lambda p: (*p.key[1:], p.platform, p.target_bps is None, p.target_bps or 0))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondGuestRun:
+    """What the second guest's own streams did in one run, summed; None where a stream is not known."""
+
+    run_id: str
+    offered_bps: float | None
+    measured_bps: float | None
+    frame_size_bytes: int | None
 
 
-def _points(runs: pd.DataFrame) -> Iterator[DesignPoint]:
-    factors = ["platform", "frame_size_bytes", "frame_size_includes_fcs", "sources", "target_bps", "background"]
-    # dropna=False: the target max is a missing number, not a missing group.
-    for key, group in runs.groupby(factors, observed=True, dropna=False, sort=False):
-        platform, size, fcs, sources, target, background = key
-        losses = group["loss_ratio"].dropna()
-        measured = tuple(float(value) for value in group["measured_bps"])
-        yield DesignPoint(
-            platform=str(platform),
-            frame_size_bytes=int(size),
-            frame_size_includes_fcs=bool(fcs),
-            sources=int(sources),
-            target_bps=None if pd.isna(target) else int(target),
-            background=str(background),
-            offered_bps=summarize([float(v) for v in group["offered_bps"]]),
-            measured_bps=summarize(measured),
-            measured_pps=summarize([float(v) for v in group["measured_pps"]]),
-            loss_ratio=summarize([float(v) for v in losses]) if len(losses) else None,
-            measured_values_bps=measured,
-            run_ids=tuple(group["run_id"]),
-        )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondGuest:
+    """The second guest beside one setting of the first. ``target_bps`` None with ``all_loads``: over all of them."""
+
+    platform: str
+    frame_size_bytes: int
+    frame_size_includes_fcs: bool
+    sources: int
+    target_bps: int | None
+    all_loads: bool
+    background: str
+    offered_bps: Summary
+    measured_bps: Summary
+    run_ids: tuple[str, ...]
+
+    @property
+    def lost_ratio(self) -> float | None:
+        """Of the means; None where nothing was offered."""
+        return 1 - self.measured_bps.mean / self.offered_bps.mean if self.offered_bps.mean else None
 
 
-def maxima(points: Sequence[DesignPoint]) -> dict[tuple[str, int, bool, int, str], DesignPoint]:
+def design_points(runs: pd.DataFrame) -> list[Point]:
+    """Every design point of the runs (as frame.sample keeps them), ordered by its factors, raw first."""
+    grouped = DesignPoints(_rows(runs)).points.items()
+    return sorted((_point(*item) for item in grouped), key=_order)
+
+
+def _rows(runs: pd.DataFrame) -> Iterable[RunLike]:
+    """The frame's rows as the grouping reads them: None where pandas has a missing number."""
+    bare = runs.assign(**{name: _with_none(runs[name]) for name in ("target_bps", *grouping.QUANTITIES)})
+    return cast("Iterable[RunLike]", bare.itertuples(index=False, name="Run"))
+
+
+def _with_none(column: pd.Series[Any]) -> pd.Series[Any]:
+    return column.astype(object).where(column.notna(), None)
+
+
+def _point(design: DesignPoint, repetitions: Repetitions) -> Point:
+    offered, measured, packets = (
+        summarize(repetitions.known(name)) for name in ("offered_bps", "measured_bps", "measured_pps")
+    )
+    return Point(
+        platform=design.platform,
+        frame_size_bytes=int(design.frame_size_bytes),
+        frame_size_includes_fcs=bool(design.includes_fcs),
+        sources=int(design.sources),
+        target_bps=None if design.target_bps == "max" else int(design.target_bps),
+        background=design.background,
+        offered_bps=offered,
+        measured_bps=measured,
+        measured_pps=packets,
+        loss_ratio=repetitions.summary("loss_ratio"),
+        measured_values_bps=tuple(repetitions.known("measured_bps")),
+        run_ids=tuple(repetitions.run_ids),
+    )
+
+
+def platform_order(name: str) -> tuple[bool, str]:
+    """The bare host first, as in the papers, then by name: the same order in every selection of runs."""
+    return (not name.startswith("raw"), name)
+
+
+def _order(p: Point) -> tuple[object, ...]:
+    return (*p.key[1:], platform_order(p.platform), p.target_bps is None, p.target_bps or 0)
+
+
+def maxima(points: Iterable[Point]) -> dict[Setting, Point]:
     """For every setting (all factors but the target) the point with the highest mean measured rate."""
-    best: dict[tuple[str, int, bool, int, str], DesignPoint] = {}
-    for point in points:
-        held = best.get(point.key)
-        if held is None or point.measured_bps.mean > held.measured_bps.mean:
-            best[point.key] = point
-    return best
+    return grouping.maxima(points, lambda point: point.key, lambda point: point.measured_bps.mean)
 
 
-def changes(points: Sequence[DesignPoint], backgrounds: Sequence[str], baselines: Sequence[str]) -> list[Change]:
+def changes(points: Sequence[Point], backgrounds: Sequence[str], baselines: Sequence[str]) -> list[Change]:
     """Maxima under each background relative to the first of ``baselines`` that was measured for the same setting."""
     best = maxima(points)
     found = []
@@ -121,3 +180,41 @@ def changes(points: Sequence[DesignPoint], backgrounds: Sequence[str], baselines
                 found.append(Change(subject=subject, baseline=baseline, ratio=compared))
                 break
     return found
+
+
+def second_guests(points: Sequence[Point], seen: Iterable[SecondGuestRun], *, all_loads: bool) -> list[SecondGuest]:
+    """Offered and measured of the second guest beside each point of the first, or beside all its loads together.
+
+    The papers' tables 2 and 3 average over the loads. Runs whose second guest sent nothing known do not enter.
+    """
+    held = {run.run_id: run for run in seen}
+    groups: dict[tuple[object, ...], list[Point]] = {}
+    for point in points:
+        if point.background in FORWARDING:
+            groups.setdefault((*point.key, None if all_loads else (point.target_bps,)), []).append(point)
+    return list(_second(groups.values(), held, all_loads))
+
+
+def _second(groups: Iterable[list[Point]], held: dict[str, SecondGuestRun], all_loads: bool) -> Iterator[SecondGuest]:
+    for group in groups:
+        known = [
+            (run.run_id, run.offered_bps, run.measured_bps)
+            for point in group
+            for run in (held.get(run_id) for run_id in point.run_ids)
+            if run is not None and run.offered_bps is not None and run.measured_bps is not None
+        ]
+        if not known:
+            continue
+        first = group[0]
+        yield SecondGuest(
+            platform=first.platform,
+            frame_size_bytes=first.frame_size_bytes,
+            frame_size_includes_fcs=first.frame_size_includes_fcs,
+            sources=first.sources,
+            target_bps=None if all_loads else first.target_bps,
+            all_loads=all_loads,
+            background=first.background,
+            offered_bps=summarize(offered for _, offered, _ in known),
+            measured_bps=summarize(measured for _, _, measured in known),
+            run_ids=tuple(run_id for run_id, _, _ in known),
+        )

@@ -11,7 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labconsole.measure.statistics import Summary
-from labconsole.report.evaluation import DEDICATED, IDLE, Change, DesignPoint, changes, maxima
+from labconsole.report.evaluation import (
+    DEDICATED,
+    FORWARDING,
+    NETWORK_BASELINES,
+    Change,
+    Point,
+    changes,
+    maxima,
+    platform_order,
+)
 
 MEGA = 1e6
 
@@ -64,13 +73,12 @@ def size_words(size: int, includes_fcs: bool) -> str:
     return f"{size} B" + (" with FCS" if includes_fcs else "")
 
 
-def _sizes(points: Sequence[DesignPoint]) -> list[tuple[int, bool]]:
+def _sizes(points: Sequence[Point]) -> list[tuple[int, bool]]:
     return sorted({(p.frame_size_bytes, p.frame_size_includes_fcs) for p in points})
 
 
-def _platforms(points: Sequence[DesignPoint]) -> list[str]:
-    """In the order in which they came: the plan's."""
-    return list(dict.fromkeys(p.platform for p in points))
+def _platforms(points: Sequence[Point]) -> list[str]:
+    return sorted({p.platform for p in points}, key=platform_order)
 
 
 def _mark(x: float, summary: Summary, scale: float = MEGA) -> Mark:
@@ -99,7 +107,7 @@ def _caption(text: str, panels: Sequence[Panel]) -> str:
     return f"{text}; {_repetitions(marks)} per point; {bars}."
 
 
-def throughput_over_load(points: Sequence[DesignPoint], *, sources: int = 1) -> Figure | None:
+def throughput_over_load(points: Sequence[Point], *, sources: int = 1) -> Figure | None:
     """Figure 3, for trials with this many sources and no second guest. None when there are none."""
     chosen = [p for p in points if p.sources == sources and p.background == DEDICATED]
     panels = []
@@ -125,7 +133,7 @@ def throughput_over_load(points: Sequence[DesignPoint], *, sources: int = 1) -> 
     )
 
 
-def maximum_by_sources(points: Sequence[DesignPoint]) -> Figure | None:
+def maximum_by_sources(points: Sequence[Point]) -> Figure | None:
     """Figure 4: the maximum accumulated throughput with 1, 2, … sources, no second guest."""
     chosen = [p for p in points if p.background == DEDICATED]
     best = maxima(chosen)
@@ -156,17 +164,16 @@ def maximum_by_sources(points: Sequence[DesignPoint]) -> Figure | None:
     )
 
 
-def maximum_beside_forwarding(points: Sequence[DesignPoint]) -> Figure | None:
+def maximum_beside_forwarding(points: Sequence[Point]) -> Figure | None:
     """Figure 5: the maximum beside a second guest that forwards, relative to the maximum beside none."""
-    kinds = ("forwarding-50", "forwarding-95")
-    found = changes(points, kinds, (DEDICATED, IDLE))
+    found = changes(points, FORWARDING, NETWORK_BASELINES)
     if not found:
         return None
     platforms = _platforms(points)
     panels = []
     for size, fcs in _sizes([c.subject for c in found]):
         curves = []
-        for kind in kinds:
+        for kind in FORWARDING:
             marks = [
                 _change_mark(platforms.index(c.subject.platform), c)
                 for c in found
@@ -195,7 +202,7 @@ def _change_mark(x: int, change: Change) -> Mark:
     return Mark(x, change.value, change.ratio.ci_low, change.ratio.ci_high, n)
 
 
-def all_figures(points: Sequence[DesignPoint]) -> list[Figure]:
+def all_figures(points: Sequence[Point]) -> list[Figure]:
     """Every figure that these points allow, the paper's first."""
     extra = sorted({p.sources for p in points if p.background == DEDICATED} - {1})
     made = [

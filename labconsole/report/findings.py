@@ -12,7 +12,7 @@ from itertools import combinations
 
 from labconsole.measure.statistics import Difference, difference, jain_index, order_effect, outliers
 from labconsole.model.record import Reason, RunRecord
-from labconsole.report.evaluation import DEDICATED, DesignPoint, maxima
+from labconsole.report.evaluation import DEDICATED, Point, maxima
 from labconsole.report.figures import size_words
 from labconsole.report.tables import number, target_words, with_interval
 from labconsole.units import format_rate_bps
@@ -41,14 +41,14 @@ class Finding:
     run_ids: tuple[str, ...]
 
 
-def _where(point: DesignPoint) -> str:
+def _where(point: Point) -> str:
     size = size_words(point.frame_size_bytes, point.frame_size_includes_fcs)
     plural = "source" if point.sources == 1 else "sources"
     beside = "" if point.background == DEDICATED else f", background {point.background}"
     return f"{point.platform}, {size}, {point.sources} {plural}{beside}"
 
 
-def find_all(points: Sequence[DesignPoint], records: Sequence[RunRecord]) -> list[Finding]:
+def find_all(points: Sequence[Point], records: Sequence[RunRecord]) -> list[Finding]:
     """Every finding, in a fixed order of kinds. ``records``: the runs behind the points, or a part of them.
 
     No invalid ones: an aborted run has unequal streams, and that says nothing of the platform.
@@ -66,7 +66,7 @@ def find_all(points: Sequence[DesignPoint], records: Sequence[RunRecord]) -> lis
     ]
 
 
-def collapses(points: Sequence[DesignPoint]) -> Iterator[Finding]:
+def collapses(points: Sequence[Point]) -> Iterator[Finding]:
     """Settings whose measured rate falls beyond their maximum while more is offered."""
     for key, best in maxima(points).items():
         beyond = [p for p in points if p.key == key and p.offered_bps.mean > best.offered_bps.mean]
@@ -90,9 +90,9 @@ def collapses(points: Sequence[DesignPoint]) -> Iterator[Finding]:
             )
 
 
-def wide_spreads(points: Sequence[DesignPoint]) -> Iterator[Finding]:
+def wide_spreads(points: Sequence[Point]) -> Iterator[Finding]:
     """Points whose repetitions differ far more than those of the platform's other points."""
-    spreads: dict[str, list[tuple[float, DesignPoint]]] = {}
+    spreads: dict[str, list[tuple[float, Point]]] = {}
     for p in points:
         if p.measured_bps.sd is not None and p.n >= 3 and p.measured_bps.mean > 0:
             spreads.setdefault(p.platform, []).append((p.measured_bps.sd / p.measured_bps.mean, p))
@@ -110,7 +110,7 @@ def wide_spreads(points: Sequence[DesignPoint]) -> Iterator[Finding]:
                 )
 
 
-def outlying(points: Sequence[DesignPoint]) -> Iterator[Finding]:
+def outlying(points: Sequence[Point]) -> Iterator[Finding]:
     """Runs that lie apart from the other repetitions of their point. They stay in its mean."""
     for p in points:
         places = outliers(p.measured_values_bps)
@@ -153,10 +153,10 @@ def order_effects(records: Sequence[RunRecord]) -> Iterator[Finding]:
         )
 
 
-def indistinguishable(points: Sequence[DesignPoint]) -> Iterator[Finding]:
+def indistinguishable(points: Sequence[Point]) -> Iterator[Finding]:
     """Pairs of platforms whose maxima in the same setting show no detectable difference (Welch, 95 %)."""
     best = maxima(points)
-    by_setting: dict[tuple[object, ...], list[DesignPoint]] = {}
+    by_setting: dict[tuple[object, ...], list[Point]] = {}
     for key, point in best.items():
         by_setting.setdefault(key[1:], []).append(point)
     for held in by_setting.values():

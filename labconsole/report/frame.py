@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 
 import pandas as pd
 
+from labconsole.measure.design_points import RATES, STANDING
 from labconsole.store.summary import RunSummary
 
 APART = ("generator", "testbed")
@@ -48,8 +49,8 @@ class Sample:
 
 
 def sample(frame: pd.DataFrame) -> Sample:
-    """Valid and suspect runs with a measured rate; invalid ones and those without a number are left out."""
-    keep = frame["verdict"].isin(["valid", "suspect"]) & frame["measured_bps"].notna() & frame["offered_bps"].notna()
+    """The runs that enter a design point: the rule of measure/design_points.py, for a whole table at once."""
+    keep = frame["verdict"].isin(STANDING) & frame[list(RATES)].notna().all(axis=1)
     excluded = frame[~keep]
     reasons = Counter(code for codes in excluded["reason_codes"] for code in codes or ("no_rate",))
     kept = frame[keep]

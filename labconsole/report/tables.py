@@ -10,7 +10,7 @@ from typing import Any
 
 from labconsole.measure.statistics import Summary
 from labconsole.model.spreadsheet import harmless_cell
-from labconsole.report.evaluation import Change, DesignPoint
+from labconsole.report.evaluation import Change, Point
 
 Cell = str | int | float | None
 UNKNOWN = "–"
@@ -110,12 +110,12 @@ def target_words(target_bps: int | None) -> str:
     return "max" if target_bps is None else number(target_bps / 1e6, 0)
 
 
-def size_number(point: DesignPoint) -> str:
+def size_number(point: Point) -> str:
     """The frame size under a heading that has its unit, with its convention where it is not the paper's."""
     return f"{point.frame_size_bytes}{' with FCS' if point.frame_size_includes_fcs else ''}"
 
 
-def results(points: Sequence[DesignPoint]) -> Table:
+def results(points: Sequence[Point]) -> Table:
     """Every design point with its means, intervals and repetitions."""
     rows, shown = [], []
     for p in points:
