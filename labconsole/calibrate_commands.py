@@ -19,7 +19,7 @@ from labconsole.errors import ConfigError, MeasurementError
 from labconsole.headless import drive
 from labconsole.model.envelope import Envelope, parse_envelope
 from labconsole.model.inventory import Inventory, Platform
-from labconsole.model.plan import load_plan
+from labconsole.model.plan_load import load_plan
 from labconsole.store import RunStore
 from labconsole.terminal import undisguised
 from labconsole.testbed import hosts_path, load_testbed, open_session

@@ -18,7 +18,8 @@ from labconsole.engine.preflight import CheckResult, CheckStatus
 from labconsole.engine.session import Session
 from labconsole.errors import Aborted, NodeUnreachable
 from labconsole.headless import drive
-from labconsole.model.plan import Plan, load_plan
+from labconsole.model.plan import Plan
+from labconsole.model.plan_load import load_plan
 from labconsole.store import RunStore
 from labconsole.terminal import undisguised
 from labconsole.testbed import hosts_path, load_testbed, open_session

@@ -18,7 +18,9 @@ from labconsole.engine.stamps import operator_name
 from labconsole.errors import Aborted, ConfigError, LeaseHeld, NodeUnreachable, StoreError
 from labconsole.model.inventory import Inventory
 from labconsole.model.note import exported
-from labconsole.model.plan import Estimate, Plan, estimate, load_plan
+from labconsole.model.plan import Plan
+from labconsole.model.plan_estimate import Estimate, estimate
+from labconsole.model.plan_load import load_plan
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest, check_request
 from labconsole.store import RunStore

@@ -20,7 +20,8 @@ from labconsole.engine.grid import Grid, TrialState
 from labconsole.engine.ports import StoredTrial
 from labconsole.errors import LabError, NodeLost, NodeUnreachable
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan import Estimate, Plan, Point, estimate
+from labconsole.model.plan import Plan, Point
+from labconsole.model.plan_estimate import Estimate, estimate
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest
 

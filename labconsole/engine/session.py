@@ -41,7 +41,7 @@ from labconsole.engine.wiring import check_mtu
 from labconsole.errors import ConfigError, LabError, MeasurementError, NodeUnreachable
 from labconsole.model.envelope import Envelope
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan import TRIAL_OVERHEAD_S
+from labconsole.model.plan_estimate import TRIAL_OVERHEAD_S
 from labconsole.model.record import PlanRef, RunRecord
 from labconsole.model.request import TrialRequest, check_request
 from labconsole.model.run_id import new_run_id

@@ -1,8 +1,8 @@
-"""plans/*.yaml: a matrix or a list of design points, the order in which to measure them, how long that takes.
+"""A plan: its design points, its identity, how it is to be carried out. plan_load.py reads it from a file.
 
 A point's index is its position in the full cross product in a fixed nesting (platform, background, sources, frame size,
 target), or in the list of points, whatever the order of execution: that and the hash of the plan's meaning are how a
-stored run finds its place. docs/plans.md.
+stored run finds its place.
 """
 
 from __future__ import annotations
@@ -10,41 +10,22 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import random
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan_file import MATRIX_KEYS, MATRIX_NEEDS, Order, PlanFile
+from labconsole.model.plan_conduct import Command, Retry, Stop, WarmUp
+from labconsole.model.plan_file import Order
+from labconsole.model.plan_order import forwards, schedule
 from labconsole.model.plan_points import Listed, as_matrix, distinct, point_meaning
 from labconsole.model.record import PlanRef
-from labconsole.model.request import Target, TrialRequest, check_request
+from labconsole.model.request import Target, TrialRequest
 from labconsole.model.tolerances import Tolerances
-from labconsole.model.yaml_file import key_text, line_of, load_yaml, validate
-from labconsole.units import format_target
 
-MAX_TRIALS = 1_000_000
-"""A plan beyond this is a slip of the keyboard: at one second each it would take eleven days."""
-
-TRIAL_OVERHEAD_S = 0.3
-"""Budget of a trial beyond its traffic and its configured waits: arming, counting, saving."""
-
-PLATFORM_SWITCH_S = 1.0
-"""Budget for handing the unit under test to another platform. A guest that must boot takes longer."""
-
-_FACTORS = {
-    "platform": "platforms",
-    "background": "backgrounds",
-    "sources": "sources",
-    "frame_size": "frame_sizes",
-    "target": "targets",
-}
-"""What check_request calls a factor -> the list in the file."""
+REFERENCE_FRAME_BYTES = 64
+"""A forwarding second guest is offered a share of the maximum at this frame size, beside an idle one (method.md 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +34,15 @@ class Point:
 
     index: int
     request: TrialRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A platform's points beside a forwarding guest, and the plan's own points that give the maximum they need."""
+
+    platform: str
+    points: tuple[int, ...]
+    given_by: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +73,15 @@ class Plan:
 
     tolerances: Tolerances
     listed: tuple[Listed, ...] = ()
+    rules: tuple[str, ...] = ()
+    """In words, how the matrix in the file was changed to become these points."""
+
+    platform_tolerances: tuple[tuple[str, Tolerances], ...] = ()
+    retry: Retry = field(default_factory=Retry)
+    warm_up: WarmUp | None = None
+    stop: Stop = field(default_factory=Stop)
+    pre: tuple[Command, ...] = ()
+    post: tuple[Command, ...] = ()
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
@@ -122,46 +121,30 @@ class Plan:
         """How often this point is measured."""
         return self.listed[point].repetitions if self.listed else self.repetitions
 
+    def tolerances_of(self, point: int) -> Tolerances:
+        """Beyond what a run of this point is doubted."""
+        return dict(self.platform_tolerances).get(self.points[point].request.platform, self.tolerances)
+
     def schedule(self) -> list[tuple[int, int]]:
-        """(point index from 0, repetition from 1) of every trial in the order of execution.
+        """(point index from 0, repetition from 1) of every trial in the order of execution."""
+        return schedule(self.points, self.order, self.seed, self.repetitions_of, self.repetitions)
 
-        The same for the same plan and seed on every machine: Python promises that ``random()`` keeps its sequence for a
-        seed across versions, but not that ``shuffle()`` does, so a pass is sorted by one ``random()`` per point. Each
-        pass has a generator of its own: more repetitions add passes and leave the earlier ones as they were.
-        """
-        repetitions = range(1, self.repetitions + 1)
-        if self.order == "full-random":
-            keyed = [item for r in repetitions for item in self._keyed(self.points, f"{self.seed}/{r}", r)]
-            return [trial for _, trial in sorted(keyed)]
-        trials: list[tuple[int, int]] = []
-        for platform, block in self._blocks().items():
-            for r in repetitions:
-                if self.order == "as-listed":
-                    trials += [(point.index, r) for point in block if r <= self.repetitions_of(point.index)]
-                else:
-                    trials += [trial for _, trial in sorted(self._keyed(block, f"{self.seed}/{r}/{platform}", r))]
-        return trials
+    def needs(self) -> list[Need]:
+        """What has to be known before points beside a forwarding guest can be measured, by platform."""
+        found = []
+        for platform in self.platforms:
+            own = [point for point in self.points if point.request.platform == platform]
+            waiting = tuple(point.index for point in own if forwards(point.request.background))
+            if waiting:
+                given_by = tuple(
+                    point.index for point in own
+                    if point.request.background == "idle" and point.request.frame_size_bytes == REFERENCE_FRAME_BYTES
+                )  # fmt: skip
+                found.append(Need(platform, waiting, given_by))
+        return found
 
-    def _blocks(self) -> dict[str, list[Point]]:
-        """The points of each platform, platforms in the order in which they first occur."""
-        blocks: dict[str, list[Point]] = {}
-        for point in self.points:
-            blocks.setdefault(point.request.platform, []).append(point)
-        return blocks
-
-    def _keyed(self, points: Sequence[Point], seed: str, repetition: int) -> list[tuple[float, tuple[int, int]]]:
-        """A number is drawn for every point, also one that is not repeated so often: the others keep theirs."""
-        source = random.Random(seed)
-        drawn = [(source.random(), (point.index, repetition)) for point in points]
-        return [item for item in drawn if repetition <= self.repetitions_of(item[1][0])]
-
-    def hash(self) -> str:
-        """Hash of what is measured at each point index: factors in their order, duration, convention, instruments.
-
-        Not of the name, seed, order, repetitions, waits, tolerances or max_redo: a finished plan can be extended by
-        more repetitions, and none of these changes what a single run measures. A list of points that is a matrix in
-        its order has that matrix's hash.
-        """
+    @cached_property
+    def _hash(self) -> str:
         requests = [point.request for point in self.points] if self.listed else []
         meaning: dict[str, object] | None = as_matrix(requests) if self.listed else {
             "platforms": self.platforms,
@@ -180,6 +163,15 @@ class Plan:
             meaning = {"version": 1, **meaning}
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
 
+    def hash(self) -> str:
+        """Hash of what is measured at each point index: factors in their order, duration, convention, instruments.
+
+        Not of the name, seed, order, repetitions, waits, tolerances or how it is carried out: a finished plan can be
+        extended by more repetitions, and none of these changes what a single run measures. A list of points that is a
+        matrix in its order has that matrix's hash, and so has a matrix whose rules leave it one.
+        """
+        return self._hash
+
     def ref(self, point: int, repetition: int) -> PlanRef:
         """What a run's record says about its place in this plan."""
         return PlanRef(name=self.name, hash=self.hash(), point=point, repetition=repetition, seed=self.seed)
@@ -196,72 +188,6 @@ class Plan:
         )
 
 
-def load_plan(path: Path, inventory: Inventory | None = None) -> Plan:
-    """Read a plan; with an inventory also check it against that testbed and take over its defaults.
-
-    Raises ConfigError naming file, line, key, value and what is allowed.
-    """
-    data = load_yaml(path)
-    file = validate(PlanFile, data, path)
-    _refuse_half_and_half(file, data, path)
-    _refuse_duplicates(file, data, path)
-    _refuse_too_large(file, path)
-    plan = _listed_plan(file, data, path) if file.points is not None else _matrix_plan(file)
-    return plan if inventory is None else check_plan(plan, inventory, path, data)
-
-
-def _matrix_plan(file: PlanFile) -> Plan:
-    assert file.platforms is not None and file.frame_sizes is not None and file.targets is not None
-    assert file.duration_s is not None
-    return Plan(
-        platforms=file.platforms,
-        frame_sizes_bytes=file.frame_sizes,
-        targets_bps=file.targets,
-        sources=file.sources,
-        backgrounds=file.backgrounds,
-        duration_s=float(file.duration_s),
-        repetitions=file.repetitions,
-        **_how(file),
-    )
-
-
-def _how(file: PlanFile) -> dict[str, Any]:
-    """What both kinds of plan say in the same words."""
-    names = ("order", "seed", "frame_size_includes_fcs", "settle_s", "drain_s", "generator", "observe", "max_redo")
-    return {"name": file.plan, "tolerances": file.tolerances} | {name: getattr(file, name) for name in names}
-
-
-def _listed_plan(file: PlanFile, data: Any, path: Path) -> Plan:
-    listed: list[Listed] = []
-    for index, entry in enumerate(file.points or ()):
-        duration_s = file.duration_s if entry.duration_s is None else entry.duration_s
-        if duration_s is None:
-            raise _complaint(data, path, ("points", index, "duration_s"), "is required, here or at the top of the file")
-        fcs = entry.frame_size_includes_fcs
-        listed.append(
-            Listed(
-                platform=entry.platform,
-                frame_size_bytes=entry.frame_size,
-                target_bps=entry.target,
-                sources=entry.sources,
-                background=entry.background,
-                duration_s=float(duration_s),
-                repetitions=entry.repetitions or file.repetitions,
-                frame_size_includes_fcs=file.frame_size_includes_fcs if fcs is None else fcs,
-                generator=entry.generator,
-                observe=entry.observe,
-            )
-        )
-    plan = Plan(listed=tuple(listed), **factors(listed), **_how(file))
-    first: dict[TrialRequest, int] = {}
-    for point in plan.points:
-        if point.request in first:
-            message = f"repeats points[{first[point.request]}]; repetitions is the key for measuring a point more often"
-            raise _complaint(data, path, ("points", point.index), message)
-        first[point.request] = point.index
-    return plan
-
-
 def factors(listed: Sequence[Listed]) -> dict[str, Any]:
     """The fields of a Plan that sum its listed points up."""
     return {
@@ -273,109 +199,3 @@ def factors(listed: Sequence[Listed]) -> dict[str, Any]:
         "duration_s": max(each.duration_s for each in listed),
         "repetitions": max(each.repetitions for each in listed),
     }
-
-
-def _complaint(data: Any, path: Path, location: tuple[str | int, ...], message: str) -> ConfigError:
-    return ConfigError(message, file=str(path), line=line_of(data, location), key=key_text(location))
-
-
-def check_plan(plan: Plan, inventory: Inventory, path: Path | None = None, data: Any = None) -> Plan:
-    """The plan resolved for this testbed. Raises ConfigError at the first point that cannot be asked of it."""
-    plan = plan.resolved(inventory)
-    for point in plan.points:
-        try:
-            check_request(point.request, inventory)
-        except ConfigError as exc:
-            location = _location(plan, point, exc.key or "")
-            raise ConfigError(
-                exc.message,
-                file=str(path) if path else None,
-                line=line_of(data, location) if data is not None else None,
-                key=key_text(location),
-                value=exc.value,
-                allowed=exc.allowed,
-            ) from None
-    return plan
-
-
-def _location(plan: Plan, point: Point, key: str) -> tuple[str | int, ...]:
-    if plan.listed:
-        return ("points", point.index, "duration_s" if key == "duration" else key)
-    request = point.request
-    values: dict[str, tuple[Sequence[object], object]] = {
-        "platform": (plan.platforms, request.platform),
-        "background": (plan.backgrounds, request.background),
-        "sources": (plan.sources, request.sources),
-        "frame_size": (plan.frame_sizes_bytes, request.frame_size_bytes),
-        "target": (plan.targets_bps, request.target_bps),
-    }
-    if key not in values:
-        return ("duration_s",) if key == "duration" else (key,)
-    listed, value = values[key]
-    return (_FACTORS[key], listed.index(value))
-
-
-def _refuse_half_and_half(file: PlanFile, data: Any, path: Path) -> None:
-    """Either the factors of a matrix or points, and whichever it is, whole."""
-    if file.points is None:
-        for key in MATRIX_NEEDS:
-            if getattr(file, key) is None:
-                instead = "" if key == "duration_s" or file.platforms else " (or points, instead of a matrix)"
-                raise ConfigError("is required" + instead, file=str(path), key=key)
-        return
-    for key in MATRIX_KEYS:
-        if key in file.model_fields_set:
-            raise _complaint(data, path, (key,), "does not go with points, each of which says its own")
-
-
-def _refuse_duplicates(file: PlanFile, data: Any, path: Path) -> None:
-    for key in _FACTORS.values():
-        first: dict[object, int] = {}
-        for index, value in enumerate(getattr(file, key) or ()):
-            if value in first:
-                location = (key, index)
-                shown = format_target(value) if key == "targets" else value
-                raise ConfigError(
-                    f"repeats {key}[{first[value]}]; repetitions is the key for measuring a point more often",
-                    file=str(path), line=line_of(data, location), key=key_text(location), value=shown,
-                )  # fmt: skip
-            first[value] = index
-
-
-def _refuse_too_large(file: PlanFile, path: Path) -> None:
-    trials = file.repetitions
-    if file.points is not None:
-        trials = sum(entry.repetitions or file.repetitions for entry in file.points)
-    else:
-        for key in _FACTORS.values():
-            trials *= len(getattr(file, key))
-    if trials > MAX_TRIALS:
-        raise ConfigError("the plan has too many trials", file=str(path), value=trials, allowed=f"at most {MAX_TRIALS}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """How long a plan takes. What goes wrong and is redone comes on top. ``per_trial_s`` is the mean."""
-
-    trials: int
-    platform_switches: int
-    per_trial_s: float
-    total_s: float
-    trials_per_platform: dict[str, int]
-
-
-def estimate(plan: Plan, inventory: Inventory, schedule: Sequence[tuple[int, int]] | None = None) -> Estimate:
-    """Time for the schedule (default: all of it): traffic, waits, a fixed overhead, platform switches."""
-    plan = plan.resolved(inventory)
-    assert plan.settle_s is not None and plan.drain_s is not None
-    requests = [plan.points[index].request for index, _ in (plan.schedule() if schedule is None else schedule)]
-    switches = sum(1 for _ in itertools.groupby(request.platform for request in requests))
-    around_s = plan.drain_s + plan.settle_s + TRIAL_OVERHEAD_S
-    traffic_s = sum(request.duration_s for request in requests)
-    return Estimate(
-        trials=len(requests),
-        platform_switches=switches,
-        per_trial_s=around_s + (traffic_s / len(requests) if requests else plan.duration_s),
-        total_s=traffic_s + len(requests) * around_s + switches * PLATFORM_SWITCH_S,
-        trials_per_platform=dict(Counter(request.platform for request in requests)),
-    )

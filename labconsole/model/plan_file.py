@@ -1,13 +1,14 @@
-"""A plan's file as written, checked word by word. What it means is in plan.py."""
+"""A plan's file as written, checked word by word. What it means is in plan.py, its rules in plan_rules.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
 from labconsole.model.inventory import Name
+from labconsole.model.plan_conduct import Command, Retry, Stop, WarmUp
 from labconsole.model.request import BACKGROUNDS, GENERATORS, MAX_DURATION_S, OBSERVE, Target
 from labconsole.model.tolerances import Tolerances
 from labconsole.model.yaml_file import register_keys
@@ -17,6 +18,8 @@ Order = Literal["blocked-random", "full-random", "as-listed"]
 
 MATRIX_KEYS = ("platforms", "frame_sizes", "targets", "sources", "backgrounds")
 MATRIX_NEEDS = ("platforms", "frame_sizes", "targets", "duration_s")
+RULE_KEYS = ("include", "exclude", "overrides")
+"""What shapes a matrix, and therefore does not go with a list of points."""
 
 
 def _target(value: Any) -> Target:
@@ -38,6 +41,16 @@ def _one_of(words: Sequence[str]) -> Callable[[str], str]:
     return check
 
 
+def _several(value: Any) -> Any:
+    """One value, or a list of them."""
+    return value if isinstance(value, (list, tuple)) else (value,)
+
+
+def _no(value: Any) -> Any:
+    """``warm_up: false`` is a way to say that there is none."""
+    return None if value is False else value
+
+
 FileTarget = Annotated[Target, PlainValidator(_target, json_schema_input_type=str)]
 Background = Annotated[str, AfterValidator(_one_of(BACKGROUNDS))]
 Generator = Annotated[str, AfterValidator(_one_of(GENERATORS))]
@@ -46,6 +59,10 @@ Observe = Annotated[str, AfterValidator(_one_of(OBSERVE))]
 Count = Annotated[int, Field(strict=True, ge=1, le=100_000)]
 Seconds = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Duration = Annotated[Seconds, Field(gt=0, le=MAX_DURATION_S)]
+Yes = Annotated[bool, Field(strict=True)]
+
+T = TypeVar("T")
+Several = Annotated[tuple[T, ...], Field(min_length=1, max_length=10_000), BeforeValidator(_several)]
 
 
 class PointEntry(BaseModel):
@@ -60,9 +77,49 @@ class PointEntry(BaseModel):
     background: Background = "none"
     duration_s: Duration | None = None
     repetitions: Count | None = None
-    frame_size_includes_fcs: Annotated[bool, Field(strict=True)] | None = None
+    frame_size_includes_fcs: Yes | None = None
     generator: Generator | None = None
     observe: Observe | None = None
+
+
+class IncludeEntry(BaseModel):
+    """Points beside the matrix: every combination of these values. No platform: every one of the plan."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    platform: Several[Name] | None = None
+    frame_size: Several[Count]
+    target: Several[FileTarget]
+    sources: Several[Count] = (1,)
+    background: Several[Background] = ("none",)
+    duration_s: Duration | None = None
+    repetitions: Count | None = None
+
+
+class ExcludeEntry(BaseModel):
+    """Points of the matrix that are left out: those that agree in every factor named here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    platform: Several[Name] | None = None
+    frame_size: Several[Count] | None = None
+    target: Several[FileTarget] | None = None
+    sources: Several[Count] | None = None
+    background: Several[Background] | None = None
+
+
+class Override(BaseModel):
+    """What one platform has in place of what the plan says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    frame_sizes: Annotated[tuple[Count, ...], Field(min_length=1, max_length=10_000)] | None = None
+    targets: Annotated[tuple[FileTarget, ...], Field(min_length=1, max_length=10_000)] | None = None
+    sources: Annotated[tuple[Count, ...], Field(min_length=1, max_length=1000)] | None = None
+    backgrounds: Annotated[tuple[Background, ...], Field(min_length=1)] | None = None
+    duration_s: Duration | None = None
+    repetitions: Count | None = None
+    tolerances: Tolerances | None = None
 
 
 class PlanFile(BaseModel):
@@ -74,7 +131,10 @@ class PlanFile(BaseModel):
         json_schema_extra={
             "oneOf": [
                 {"required": list(MATRIX_NEEDS), "not": {"required": ["points"]}},
-                {"required": ["points"], "not": {"anyOf": [{"required": [key]} for key in MATRIX_KEYS]}},
+                {
+                    "required": ["points"],
+                    "not": {"anyOf": [{"required": [key]} for key in (*MATRIX_KEYS, *RULE_KEYS)]},
+                },
             ]
         },
     )
@@ -85,20 +145,32 @@ class PlanFile(BaseModel):
     targets: Annotated[tuple[FileTarget, ...], Field(min_length=1, max_length=10_000)] | None = None
     sources: tuple[Count, ...] = Field(default=(1,), min_length=1, max_length=1000)
     backgrounds: tuple[Background, ...] = Field(default=("none",), min_length=1)
+    include: Annotated[tuple[IncludeEntry, ...], Field(max_length=10_000)] = ()
+    exclude: Annotated[tuple[ExcludeEntry, ...], Field(max_length=1000)] = ()
+    overrides: dict[Name, Override] = Field(default_factory=dict)
     points: Annotated[tuple[PointEntry, ...], Field(min_length=1, max_length=100_000)] | None = None
     duration_s: Duration | None = None
     repetitions: Count = 1
     order: Order = "blocked-random"
     seed: Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)] = 1
-    frame_size_includes_fcs: Annotated[bool, Field(strict=True)] = False
+    frame_size_includes_fcs: Yes = False
     settle_s: Annotated[Seconds, Field(ge=0, le=600)] | None = None
     drain_s: Annotated[Seconds, Field(ge=0.1, le=60)] | None = None
     generator: Generator | None = None
     observe: Observe | None = None
     max_redo: Annotated[int, Field(strict=True, ge=0, le=100)] = 2
+    retry: Retry = Retry()
+    warm_up: Annotated[WarmUp | None, BeforeValidator(_no)] = None
+    stop: Stop = Stop()
+    pre: Annotated[tuple[Command, ...], Field(max_length=100)] = ()
+    post: Annotated[tuple[Command, ...], Field(max_length=100)] = ()
     tolerances: Tolerances = Tolerances()
 
 
 register_keys("PlanFile", None, PlanFile)
-register_keys("PlanFile", "tolerances", Tolerances)
-register_keys("PlanFile", "points", PointEntry)
+_SECTIONS: dict[str, type[BaseModel]] = {
+    "tolerances": Tolerances, "points": PointEntry, "include": IncludeEntry, "exclude": ExcludeEntry,
+    "overrides": Override, "retry": Retry, "warm_up": WarmUp, "stop": Stop, "pre": Command, "post": Command,
+}  # fmt: skip
+for _section, _model in _SECTIONS.items():
+    register_keys("PlanFile", _section, _model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from labconsole.model.request import Target, TrialRequest
@@ -26,6 +26,12 @@ class Listed:
     frame_size_includes_fcs: bool
     generator: str | None = None
     observe: str | None = None
+    where: tuple[str | int, ...] = field(default=(), compare=False)
+    """The entry of the file that it comes from; empty: a combination of a matrix."""
+
+    def with_place_of(self, other: Listed) -> Listed:
+        """This point as a word on one that is there already: measured so often, found where that one is."""
+        return replace(self, where=other.where)
 
     def request(self, generator: str, observe: str) -> TrialRequest:
         """The trial to ask for, given what the plan says in general."""

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan import Plan, load_plan
+from labconsole.model.plan import Plan
+from labconsole.model.plan_load import load_plan
 
 DIRECTORY = Path("plans")
-CAPTURE_RECORD_BYTES = 16
-"""What pcap writes before every packet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +57,3 @@ def read(path: Path, stamp: tuple[int, int], inventory: Inventory) -> PlanEntry:
         return PlanEntry(path, stamp, load_plan(path, inventory), "")
     except ConfigError as exc:
         return PlanEntry(path, stamp, None, str(exc))
-
-
-def largest_capture_bytes(plan: Plan, inventory: Inventory) -> int:
-    """Room that the largest capture of one trial takes on one sink, until it is counted and deleted."""
-    from labconsole.engine.stream_setup import SNAP_BYTES
-
-    largest = 0
-    for point in plan.points:
-        request = point.request
-        each = CAPTURE_RECORD_BYTES + min(SNAP_BYTES, request.pkt_size_bytes)
-        for stream in inventory.streams[: request.sources]:
-            pps = request.intended_pps or request.line_rate_pps(stream)
-            largest = max(largest, round(pps * request.duration_s) * each)
-    return largest

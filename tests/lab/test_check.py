@@ -16,7 +16,8 @@ from support import lab_state, labconsole, processes, wait_until
 from labconsole import lab
 from labconsole.engine.preflight import CheckResult, CheckStatus, rehearsal
 from labconsole.model.inventory import Inventory, load_inventory
-from labconsole.model.plan import Plan, load_plan
+from labconsole.model.plan import Plan
+from labconsole.model.plan_load import load_plan
 from labconsole.store import open_store
 from labconsole.testbed import open_session
 

@@ -17,7 +17,7 @@ from labconsole import lab
 from labconsole.engine.campaign import CampaignStatus
 from labconsole.engine.grid import TrialState
 from labconsole.model.inventory import load_inventory
-from labconsole.model.plan import load_plan
+from labconsole.model.plan_load import load_plan
 from labconsole.model.plan_writer import done_in, plan_from_requests, plan_text, request_of, write_plan
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest

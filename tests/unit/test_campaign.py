@@ -14,7 +14,8 @@ from labconsole.engine.campaign import Campaign, CampaignStatus, Progress, run_c
 from labconsole.engine.grid import TrialState
 from labconsole.engine.ports import StoredTrial
 from labconsole.errors import ConfigError, NodeLost
-from labconsole.model.plan import Plan, check_plan, load_plan
+from labconsole.model.plan import Plan
+from labconsole.model.plan_load import check_plan, load_plan
 
 PLAN = """\
 plan: small

@@ -19,7 +19,7 @@ from labconsole.engine.campaign import CampaignStatus
 from labconsole.engine.events import NodeChanged, NodeState, Notice
 from labconsole.engine.grid import TrialState
 from labconsole.errors import LeaseHeld
-from labconsole.model.plan import load_plan
+from labconsole.model.plan_load import load_plan
 from labconsole.tui import clock
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.journal import KEPT

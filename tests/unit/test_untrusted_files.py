@@ -22,12 +22,12 @@ from labconsole.errors import ConfigError, LabError, LabSetupError, StoreError
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import LabFile, ProcessIdentity, lab_directory
 from labconsole.model.inventory import load_inventory
-from labconsole.model.plan import load_plan
+from labconsole.model.plan_load import load_plan
 from labconsole.model.run_id import RUN_ID
 from labconsole.model.yaml_file import load_yaml
 from labconsole.store import RunStore, open_store
 from labconsole.store.exchange import parse_exported, read_jsonl
-from labconsole.store.series import load_series, stage_series
+from labconsole.store.series import pack_series, read_file, unpack_series
 
 HOSTS = """\
 testbed: t
@@ -193,7 +193,7 @@ SERIES = Series({"uut": {"t_ns": list(range(50)), "packets": [1, None] * 25, "ra
 
 @pytest.fixture(scope="module")
 def good_series(directory: Path) -> bytes:
-    return stage_series(directory, "r", SERIES).read_bytes()
+    return pack_series("r", SERIES)
 
 
 @tries(400)
@@ -202,7 +202,7 @@ def test_any_series_file_is_read_or_refused_in_words(directory: Path, good_serie
     path = directory / "series.npz"
     path.write_bytes(mutated_bytes(data, good_series))
     try:
-        load_series(path, "r")
+        unpack_series(read_file(path, "r"), "r", str(path))
     except StoreError as error:
         assert "run r" in str(error)
 
@@ -241,7 +241,7 @@ def test_an_archive_that_is_no_series_is_refused(directory: Path, content: bytes
     path = directory / "made-up.npz"
     path.write_bytes(content)
     with pytest.raises(StoreError, match="run r"):
-        load_series(path, "r")
+        unpack_series(read_file(path, "r"), "r", str(path))
 
 
 def test_a_small_file_that_unpacks_to_gigabytes_is_refused_unread(
@@ -252,7 +252,7 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused_unread(
     path.write_bytes(archive(**{"a/b.npy": header("(262144,)") + bytes(1 << 21)}))
     assert path.stat().st_size < 10_000
     with pytest.raises(StoreError, match="unpacks to more than"):
-        load_series(path, "r")
+        unpack_series(read_file(path, "r"), "r", str(path))
 
 
 # --- a lab's own files

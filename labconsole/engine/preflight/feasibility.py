@@ -12,7 +12,8 @@ from labconsole.engine.preflight.bench import Bench
 from labconsole.engine.preflight.result import Finding, failed, passed, skipped, warned
 from labconsole.errors import ConfigError, StoreError
 from labconsole.model.envelope import Envelope, node_versions, parse_envelope
-from labconsole.model.plan import Point, estimate
+from labconsole.model.plan import Point
+from labconsole.model.plan_estimate import estimate
 from labconsole.model.request import check_request
 from labconsole.units import format_count
 

@@ -7,7 +7,8 @@ import textwrap
 from labconsole.engine.campaign import ENDED, Campaign, CampaignStatus
 from labconsole.engine.grid import Cell, TrialState
 from labconsole.model.inventory import Inventory
-from labconsole.tui.plan_files import PlanEntry, largest_capture_bytes
+from labconsole.model.plan_estimate import largest_capture_bytes
+from labconsole.tui.plan_files import PlanEntry
 from labconsole.tui.text import count, safe, span
 from labconsole.tui.widgets.grid import LOOKS, look
 from labconsole.tui.widgets.lines import Lines, Span
@@ -74,7 +75,7 @@ class PlanDetails(Lines):
         plan = entry.plan
         assert plan is not None
         if self._capture_bytes is None or self._capture_bytes[0] is not entry:
-            self._capture_bytes = (entry, largest_capture_bytes(plan, self._inventory))
+            self._capture_bytes = (entry, largest_capture_bytes({p.request for p in plan.points}, self._inventory))
         kind = "listed" if plan.listed else "a full matrix"
         uneven = plan.trials != len(plan.points) * plan.repetitions
         times = ("up to " if uneven else "") + (

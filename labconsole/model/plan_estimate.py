@@ -1,0 +1,88 @@
+"""How long a plan takes and how much room it needs, reckoned before it begins."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan import Plan
+from labconsole.model.plan_order import configuration
+from labconsole.model.request import TrialRequest
+
+TRIAL_OVERHEAD_S = 0.3
+"""Budget of a trial beyond its traffic and its configured waits: arming, counting, saving."""
+
+PLATFORM_SWITCH_S = 1.0
+"""Budget for handing the unit under test to another platform that has nothing to boot."""
+
+BOOT_S = {"lxc": 1.0, "uml": 2.0, "qemu": 5.0, "libvirt": 8.0, "xl": 10.0, "virtualbox": 60.0, "esxi": 60.0}
+"""By driver, what it takes on top until one guest forwards. Two guests boot one after the other."""
+
+RUN_BYTES = 40_000
+"""Room in the store for one run with its time series; it grows with the duration and the number of interfaces."""
+
+SNAP_BYTES = 64
+"""What a capture keeps of a packet at most (engine/stream_setup.py, which a test holds this to)."""
+
+CAPTURE_RECORD_BYTES = 16
+"""What pcap writes before every packet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """How long a plan takes. What goes wrong and is redone comes on top. ``per_trial_s`` is the mean.
+
+    ``store_bytes``: what the store grows by; ``capture_bytes``: room on a sink while its largest trial runs.
+    """
+
+    trials: int
+    platform_switches: int
+    warm_ups: int
+    per_trial_s: float
+    total_s: float
+    store_bytes: int
+    capture_bytes: int
+    trials_per_platform: dict[str, int]
+
+
+def estimate(plan: Plan, inventory: Inventory, schedule: Sequence[tuple[int, int]] | None = None) -> Estimate:
+    """Time for the schedule (default: all of it): traffic, waits, a fixed overhead, platforms set up, warm-ups."""
+    plan = plan.resolved(inventory)
+    assert plan.settle_s is not None and plan.drain_s is not None
+    requests = [plan.points[index].request for index, _ in (plan.schedule() if schedule is None else schedule)]
+    firsts = [next(group) for _, group in itertools.groupby(requests, key=configuration)]
+    around_s = plan.drain_s + plan.settle_s + TRIAL_OVERHEAD_S
+    traffic_s = sum(request.duration_s for request in requests)
+    warm_s = sum(around_s + (plan.warm_up.duration_s or first.duration_s) for first in firsts) if plan.warm_up else 0.0
+    return Estimate(
+        trials=len(requests),
+        platform_switches=len(firsts),
+        warm_ups=len(firsts) if plan.warm_up else 0,
+        per_trial_s=around_s + (traffic_s / len(requests) if requests else plan.duration_s),
+        total_s=traffic_s + len(requests) * around_s + sum(switch_s(each, inventory) for each in firsts) + warm_s,
+        store_bytes=len(requests) * RUN_BYTES,
+        capture_bytes=largest_capture_bytes(set(requests), inventory),
+        trials_per_platform=dict(Counter(request.platform for request in requests)),
+    )
+
+
+def switch_s(request: TrialRequest, inventory: Inventory) -> float:
+    """What it takes to set up what this request needs."""
+    platform = inventory.platforms.get(request.platform)
+    boot_s = BOOT_S.get(platform.driver, 0.0) if platform is not None else 0.0
+    guests = 1 if request.background == "none" else 2
+    return PLATFORM_SWITCH_S + guests * boot_s
+
+
+def largest_capture_bytes(requests: set[TrialRequest], inventory: Inventory) -> int:
+    """Room that the largest capture of one trial takes on one sink, until it is counted and deleted."""
+    largest = 0
+    for request in requests:
+        each = CAPTURE_RECORD_BYTES + min(SNAP_BYTES, request.pkt_size_bytes)
+        for stream in inventory.streams[: request.sources]:
+            pps = request.intended_pps or request.line_rate_pps(stream)
+            largest = max(largest, round(pps * request.duration_s) * each)
+    return largest

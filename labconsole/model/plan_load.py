@@ -1,0 +1,218 @@
+"""A plan read from its file and checked: against itself word by word, and against the testbed it is meant for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+from labconsole.errors import ConfigError
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan import Plan, Point, factors
+from labconsole.model.plan_file import MATRIX_KEYS, MATRIX_NEEDS, RULE_KEYS, PlanFile
+from labconsole.model.plan_points import Listed
+from labconsole.model.plan_rules import RULE_FACTORS, exclusion_words, has_rules, location, unfold
+from labconsole.model.request import TrialRequest, check_request
+from labconsole.model.yaml_file import key_text, line_of, load_yaml, validate
+from labconsole.units import format_target
+
+MAX_TRIALS = 1_000_000
+"""A plan beyond this is a slip of the keyboard: at one second each it would take eleven days."""
+
+
+def load_plan(path: Path, inventory: Inventory | None = None) -> Plan:
+    """Read a plan; with an inventory also check it against that testbed and take over its defaults.
+
+    Raises ConfigError naming file, line, key, value and what is allowed.
+    """
+    data = load_yaml(path)
+    file = validate(PlanFile, data, path)
+    _refuse_half_and_half(file, data, path)
+    _refuse_duplicates(file, data, path)
+    _refuse_too_large(file, path)
+    if file.points is not None:
+        plan = _listed_plan(file, data, path)
+    elif has_rules(file):
+        plan = _ruled_plan(file, data, path)
+    else:
+        plan = _matrix_plan(file)
+    return plan if inventory is None else check_plan(plan, inventory, path, data, file)
+
+
+def _matrix_plan(file: PlanFile) -> Plan:
+    assert file.platforms is not None and file.frame_sizes is not None and file.targets is not None
+    assert file.duration_s is not None
+    return Plan(
+        platforms=file.platforms,
+        frame_sizes_bytes=file.frame_sizes,
+        targets_bps=file.targets,
+        sources=file.sources,
+        backgrounds=file.backgrounds,
+        duration_s=float(file.duration_s),
+        repetitions=file.repetitions,
+        **_how(file),
+    )
+
+
+def _how(file: PlanFile) -> dict[str, Any]:
+    """What every kind of plan says in the same words."""
+    names = (
+        "order", "seed", "frame_size_includes_fcs", "settle_s", "drain_s", "generator", "observe", "max_redo",
+        "tolerances", "retry", "warm_up", "stop", "pre", "post",
+    )  # fmt: skip
+    return {"name": file.plan} | {name: getattr(file, name) for name in names}
+
+
+def _ruled_plan(file: PlanFile, data: Any, path: Path) -> Plan:
+    def refuse(
+        where: tuple[str | int, ...], message: str, value: object = None, allowed: str | None = None
+    ) -> NoReturn:
+        raise ConfigError(
+            message, file=str(path), line=line_of(data, where), key=key_text(where), value=value, allowed=allowed
+        )
+
+    listed, excluded = unfold(file, refuse)
+    if (trials := sum(each.repetitions for each in listed)) > MAX_TRIALS:
+        raise _too_large(path, trials)
+    words = [f"{name} has its own {', '.join(sorted(own.model_fields_set))}" for name, own in file.overrides.items()]
+    words += [f"not measured: {exclusion_words(rule)}" for rule in file.exclude]
+    if excluded:
+        words.append(f"{excluded} points of the matrix are left out")
+    if added := sum(bool(each.where) for each in listed):
+        words.append(f"{added} points are added to the matrix")
+    own_tolerances = tuple((name, own.tolerances) for name, own in file.overrides.items() if own.tolerances is not None)
+    return Plan(listed=listed, rules=tuple(words), platform_tolerances=own_tolerances, **factors(listed), **_how(file))
+
+
+def _listed_plan(file: PlanFile, data: Any, path: Path) -> Plan:
+    listed: list[Listed] = []
+    for index, entry in enumerate(file.points or ()):
+        duration_s = file.duration_s if entry.duration_s is None else entry.duration_s
+        if duration_s is None:
+            raise _complaint(data, path, ("points", index, "duration_s"), "is required, here or at the top of the file")
+        fcs = entry.frame_size_includes_fcs
+        listed.append(
+            Listed(
+                platform=entry.platform,
+                frame_size_bytes=entry.frame_size,
+                target_bps=entry.target,
+                sources=entry.sources,
+                background=entry.background,
+                duration_s=float(duration_s),
+                repetitions=entry.repetitions or file.repetitions,
+                frame_size_includes_fcs=file.frame_size_includes_fcs if fcs is None else fcs,
+                generator=entry.generator,
+                observe=entry.observe,
+                where=("points", index),
+            )
+        )
+    plan = Plan(listed=tuple(listed), **factors(listed), **_how(file))
+    first: dict[TrialRequest, int] = {}
+    for point in plan.points:
+        if point.request in first:
+            message = f"repeats points[{first[point.request]}]; repetitions is the key for measuring a point more often"
+            raise _complaint(data, path, ("points", point.index), message)
+        first[point.request] = point.index
+    return plan
+
+
+def _complaint(data: Any, path: Path, where: tuple[str | int, ...], message: str) -> ConfigError:
+    return ConfigError(message, file=str(path), line=line_of(data, where), key=key_text(where))
+
+
+def check_plan(
+    plan: Plan, inventory: Inventory, path: Path | None = None, data: Any = None, file: PlanFile | None = None
+) -> Plan:
+    """The plan resolved for this testbed. Raises ConfigError at the first point that cannot be asked of it."""
+    plan = plan.resolved(inventory)
+    for point in plan.points:
+        try:
+            check_request(point.request, inventory)
+        except ConfigError as exc:
+            where = _location(plan, point, exc.key or "", file)
+            raise ConfigError(
+                exc.message,
+                file=str(path) if path else None,
+                line=line_of(data, where) if data is not None else None,
+                key=key_text(where),
+                value=exc.value,
+                allowed=exc.allowed,
+            ) from None
+    return plan
+
+
+def _location(plan: Plan, point: Point, key: str, file: PlanFile | None) -> tuple[str | int, ...]:
+    """Where the file says what is wrong with this point."""
+    factor = "duration_s" if key == "duration" else key
+    if plan.listed:
+        listed = plan.listed[point.index]
+        if file is not None and file.points is None:
+            return location(file, listed, factor)
+        return (*(listed.where or ("points", point.index)), factor)
+    request = point.request
+    values: dict[str, tuple[tuple[object, ...], object]] = {
+        "platform": (plan.platforms, request.platform),
+        "background": (plan.backgrounds, request.background),
+        "sources": (plan.sources, request.sources),
+        "frame_size": (plan.frame_sizes_bytes, request.frame_size_bytes),
+        "target": (plan.targets_bps, request.target_bps),
+    }
+    if factor not in values:
+        return (factor,)
+    known, value = values[factor]
+    return (RULE_FACTORS[factor], known.index(value))
+
+
+def _refuse_half_and_half(file: PlanFile, data: Any, path: Path) -> None:
+    """Either the factors of a matrix or points, and whichever it is, whole."""
+    if file.points is None:
+        for key in MATRIX_NEEDS:
+            if getattr(file, key) is None:
+                instead = "" if key == "duration_s" or file.platforms else " (or points, instead of a matrix)"
+                raise ConfigError("is required" + instead, file=str(path), key=key)
+        return
+    for key in (*MATRIX_KEYS, *RULE_KEYS):
+        if key in file.model_fields_set:
+            raise _complaint(data, path, (key,), "does not go with points, each of which says its own")
+
+
+def _refuse_duplicates(file: PlanFile, data: Any, path: Path) -> None:
+    lists: list[tuple[tuple[str | int, ...], str, Any]] = []
+    for key in RULE_FACTORS.values():
+        lists.append(((key,), key, getattr(file, key)))
+        lists += [(("overrides", name, key), key, getattr(own, key, None)) for name, own in file.overrides.items()]
+    for where, key, values in lists:
+        first: dict[object, int] = {}
+        for index, value in enumerate(values or ()):
+            if value in first:
+                place = (*where, index)
+                shown = format_target(value) if key == "targets" else value
+                raise ConfigError(
+                    f"repeats {key}[{first[value]}]; repetitions is the key for measuring a point more often",
+                    file=str(path), line=line_of(data, place), key=key_text(place), value=shown,
+                )  # fmt: skip
+            first[value] = index
+
+
+def _refuse_too_large(file: PlanFile, path: Path) -> None:
+    """Before anything is unfolded: the matrix, each platform's own, and what is added to it."""
+    if file.points is not None:
+        trials = sum(entry.repetitions or file.repetitions for entry in file.points)
+    else:
+        trials = 0
+        for name in file.platforms or ():
+            own = file.overrides.get(name)
+            each = (own.repetitions if own else None) or file.repetitions
+            for key in ("backgrounds", "sources", "frame_sizes", "targets"):
+                each *= len((getattr(own, key) if own else None) or getattr(file, key))
+            trials += each
+        for entry in file.include:
+            each = entry.repetitions or file.repetitions
+            for values in (entry.platform or file.platforms, entry.background, entry.sources, entry.frame_size):
+                each *= len(values or ())
+            trials += each * len(entry.target)
+    if trials > MAX_TRIALS:
+        raise _too_large(path, trials)
+
+
+def _too_large(path: Path, trials: int) -> ConfigError:
+    return ConfigError("the plan has too many trials", file=str(path), value=trials, allowed=f"at most {MAX_TRIALS}")
