@@ -8,16 +8,19 @@ instrument's limit is not published as a platform's.
 
 from __future__ import annotations
 
-import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
-from labconsole.errors import ConfigError, MeasurementError
-
-Limit = Literal["uut", "generator", "instrument", "line_rate", "below_minimum"]
-
-_PDR = re.compile(r"pdr-(\d+(?:\.\d+)?)%")
+from labconsole.errors import ConfigError
+from labconsole.measure.load_class import (
+    conditional_throughput_pps,
+    missing_ratio,
+    relevant_bounds,
+)
+from labconsole.model.plan_search import GOAL_WORDS, Search, partial_drop_ratio
+from labconsole.model.search_record import Limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +47,31 @@ def parse_goal(text: str) -> Goal:
     """``ndr``, ``rfc2544``, ``tst009`` or ``pdr-0.5%``. Raises ConfigError."""
     if text in GOALS:
         return GOALS[text]
-    match = _PDR.fullmatch(text)
-    if match is None or not 0 < float(match[1]) < 100:
-        raise ConfigError(
-            "is not a goal", key="goals", value=text, allowed=f"{', '.join(GOALS)}, pdr-X% such as pdr-0.5%"
-        )
-    loss = float(match[1]) / 100
+    loss = partial_drop_ratio(text)
+    if loss is None:
+        raise ConfigError("is not a goal", key="goals", value=text, allowed=GOAL_WORDS)
     # The draft asks for a width no smaller than the loss that is allowed.
     return replace(GOALS["ndr"], name=text, loss_ratio=loss, relative_width=max(0.005, loss))
+
+
+def goals_of(search: Search) -> list[Goal]:
+    """The goals that a plan's search asks for, with what it changes of them: such a goal is no preset any more."""
+    goals = []
+    for word in search.load_goals:
+        preset = parse_goal(word)
+        goal = replace(
+            preset,
+            trial_duration_s=search.trial_s or preset.trial_duration_s,
+            duration_sum_s=search.duration_sum_s or preset.duration_sum_s,
+            relative_width=search.width_ratio or preset.relative_width,
+        )
+        if goal.duration_sum_s < goal.trial_duration_s:
+            raise ConfigError(
+                "is shorter than one trial", key="duration_sum_s", value=goal.duration_sum_s,
+                allowed=f"{goal.trial_duration_s:g} or more",
+            )  # fmt: skip
+        goals.append(goal if goal == preset else replace(goal, name=f"{word} (adjusted)"))
+    return goals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +79,7 @@ class Trial:
     """One trial of a search. ``load_pps`` is per source, counts are summed over the sources.
 
     ``lost_outside_packets``: of the lost, those that a counter of a source or a sink says were lost there.
+    ``offered_pps``: what the generators reached over all sources while they sent, None where that is not known.
     """
 
     run_id: str
@@ -68,6 +89,7 @@ class Trial:
     offered_packets: int
     measured_packets: int
     lost_outside_packets: int = 0
+    offered_pps: float | None = None
 
     @property
     def uut_loss_ratio(self) -> float:
@@ -78,8 +100,7 @@ class Trial:
     @property
     def missing_ratio(self) -> float:
         """Lost or not sent, of what was intended, whoever's doing it was: by this the library judges a trial."""
-        bad = abs(self.offered_packets - self.measured_packets) + abs(self.intended_packets - self.offered_packets)
-        return bad / max(self.offered_packets, self.intended_packets)
+        return missing_ratio(self)
 
 
 Measure = Callable[[float, float], Trial]
@@ -91,7 +112,8 @@ class GoalResult:
     """What was found for one goal. Loads are per source; None where there is no such bound.
 
     ``conditional_throughput_pps`` is the forwarding rate at the lower bound. ``limited_by``: why no higher load meets
-    the goal; ``below_minimum`` means that not even the lowest load did.
+    the goal; ``below_minimum`` means that not even the lowest load did. ``complete`` False: the search was ended before
+    the bounds were as close as the goal asks; they stand all the same. ``*_run_ids``: the trials at the bounds.
     """
 
     goal: Goal
@@ -99,30 +121,49 @@ class GoalResult:
     upper_bound_pps: float | None
     conditional_throughput_pps: float | None
     limited_by: Limit
+    complete: bool = True
+    lower_run_ids: tuple[str, ...] = ()
+    upper_run_ids: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class SearchResult:
-    """All goals of one search, and every trial in the order taken."""
+    """All goals of one search, and every trial in the order taken. ``ended_early``: why, None when it was not."""
 
     goals: list[GoalResult] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
+    ended_early: str | None = None
+
+
+class _Enough(Exception):
+    """The search has had all the trials or the time that it may take."""
 
 
 def search(
-    measure: Measure, goals: Sequence[Goal], *, minimum_pps: float, maximum_pps: float, within_s: float
+    measure: Measure,
+    goals: Sequence[Goal],
+    *,
+    minimum_pps: float,
+    maximum_pps: float,
+    within_s: float,
+    max_trials: int = 2000,
 ) -> SearchResult:
-    """Find every goal's bounds between two loads. Blocking: takes as long as its trials.
+    """Find every goal's bounds between two loads. Blocking; raises what ``measure`` raises.
 
-    Raises MeasurementError when ``within_s`` seconds do not suffice, and what ``measure`` raises.
+    Ended by ``within_s`` or ``max_trials``, it gives the bounds that its trials support so far, and says so.
     """
     from MLRsearch import Config, MultipleLossRatioSearch, SearchGoal
     from MLRsearch.trial_measurement import AbstractMeasurer, MeasurementResult
 
     found = SearchResult()
+    deadline = time.monotonic() + within_s
 
     class Measurer(AbstractMeasurer):  # type: ignore[misc]
         def measure(self, intended_duration: float, intended_load: float) -> Any:
+            if len(found.trials) >= max_trials:
+                raise _Enough(f"ended after {max_trials} trials, as many as it may take")
+            if time.monotonic() > deadline:
+                raise _Enough(f"ended after {within_s:g} s, as long as it may take")
             trial = measure(float(intended_duration), float(intended_load))
             found.trials.append(trial)
             return MeasurementResult(
@@ -133,8 +174,9 @@ def search(
                 intended_count=trial.intended_packets,
             )
 
-    theirs = {
-        goal: SearchGoal(
+    config = Config()
+    config.goals = [
+        SearchGoal(
             loss_ratio=goal.loss_ratio,
             exceed_ratio=goal.exceed_ratio,
             relative_width=goal.relative_width,
@@ -144,43 +186,57 @@ def search(
             fail_fast=False,
         )
         for goal in goals
-    }
-    config = Config()
-    config.goals = theirs.values()
+    ]
     config.min_load = minimum_pps  # first: it must lie below the maximum at every moment
     config.max_load = maximum_pps
-    config.search_duration_max, config.warmup_duration = within_s, 0.0
+    # Ours is the limit that counts: theirs gives no bounds.
+    config.search_duration_max, config.warmup_duration = within_s + 86400.0, 0.0
     try:
-        bounds = MultipleLossRatioSearch(config=config).search(Measurer(), debug=lambda _text: None)
-    except RuntimeError as exc:
-        raise MeasurementError(f"the search did not end within {within_s:g} s: {exc}") from exc
-    for goal, their_goal in theirs.items():
-        found.goals.append(_result(goal, bounds[their_goal], found.trials))
+        MultipleLossRatioSearch(config=config).search(Measurer(), debug=lambda _text: None)
+    except _Enough as exc:
+        found.ended_early = str(exc)
+    found.goals = [goal_result(goal, found.trials, minimum_pps=minimum_pps, maximum_pps=maximum_pps) for goal in goals]
     return found
 
 
-def _result(goal: Goal, theirs: Any, trials: Sequence[Trial]) -> GoalResult:
-    lower, upper = theirs.relevant_lower_bound, theirs.relevant_upper_bound
-    throughput = theirs.conditional_throughput
-    upper_pps = None if upper is None else float(upper)
-    if lower is None:
-        limited: Limit = "below_minimum"
-    elif upper_pps is None:
-        limited = "line_rate"
+def goal_result(goal: Goal, trials: Sequence[Trial], *, minimum_pps: float, maximum_pps: float) -> GoalResult:
+    """What these trials say about a goal, and nothing that they do not. Also recomputes a stored search."""
+    lower, upper = relevant_bounds(goal, trials)
+    there: dict[float, list[Trial]] = {}
+    for trial in trials:
+        there.setdefault(trial.load_pps, []).append(trial)
+    complete = True
+    if upper is not None and lower is not None:
+        limited: Limit = _blame(goal, there[upper])
+        complete = upper - lower <= upper * goal.relative_width * (1 + WIDTH_SLACK)
+    elif lower is not None:
+        complete = _same(lower, maximum_pps)
+        limited = "line_rate" if complete else "undecided"
     else:
-        limited = _blame(goal, upper_pps, trials)
+        complete = upper is not None and _same(upper, minimum_pps)
+        limited = "below_minimum" if complete else "undecided"
     return GoalResult(
         goal=goal,
-        lower_bound_pps=None if lower is None else float(lower),
-        upper_bound_pps=upper_pps,
-        conditional_throughput_pps=None if throughput is None else float(throughput),
+        lower_bound_pps=lower,
+        upper_bound_pps=upper,
+        conditional_throughput_pps=None if lower is None else conditional_throughput_pps(goal, lower, there[lower]),
         limited_by=limited,
+        complete=complete,
+        lower_run_ids=() if lower is None else tuple(trial.run_id for trial in there[lower]),
+        upper_run_ids=() if upper is None else tuple(trial.run_id for trial in there[upper]),
     )
 
 
-def _blame(goal: Goal, upper_pps: float, trials: Sequence[Trial]) -> Limit:
+WIDTH_SLACK = 0.01
+"""The library rounds loads to a grid of its own, whose step is a little beside the width that is asked for."""
+
+
+def _same(load_pps: float, limit_pps: float) -> bool:
+    return abs(load_pps - limit_pps) <= limit_pps * 1e-6
+
+
+def _blame(goal: Goal, there: Sequence[Trial]) -> Limit:
     """Who failed the goal at its upper bound: the UUT, if what it lost of the packets offered is too much by itself."""
-    there = [trial for trial in trials if abs(trial.load_pps - upper_pps) <= upper_pps * 1e-6]
     failed = [trial for trial in there if trial.missing_ratio > goal.loss_ratio]
     if 2 * sum(trial.uut_loss_ratio > goal.loss_ratio for trial in there) >= len(failed):
         return "uut"

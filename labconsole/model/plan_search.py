@@ -1,0 +1,156 @@
+"""A plan's key ``search``: loss goals and RFC 2544's further tests, for every configuration of the plan.
+
+A configuration is a design point without its load: that is what a search finds. Its hash is of its meaning alone, not
+of the plan around it, so a finished search is not repeated because a platform was added to the plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from labconsole.model.request import MAX_DURATION_S, TrialRequest
+
+PRESETS = ("ndr", "rfc2544", "tst009")
+FURTHER = ("frame-loss", "back-to-back", "latency")
+"""Tests of RFC 2544 beside its throughput: sections 26.3, 26.4 and 26.2."""
+
+GOAL_WORDS = f"{', '.join(PRESETS)}, pdr-X% such as pdr-0.5%"
+HASH_PREFIX = "search-"
+"""By which a run's plan hash says that the run is a search's trial, and no point of a grid."""
+
+_PDR = re.compile(r"pdr-(\d{1,2}(?:\.\d{1,6})?)%")
+
+
+def partial_drop_ratio(goal: str) -> float | None:
+    """The loss ratio that ``pdr-X%`` allows; None for what is no such goal."""
+    match = _PDR.fullmatch(goal)
+    return float(match[1]) / 100 if match is not None and 0 < float(match[1]) < 100 else None
+
+
+def _goal(word: str) -> str:
+    if word not in (*PRESETS, *FURTHER) and partial_drop_ratio(word) is None:
+        raise ValueError(f"is not a goal | allowed: {GOAL_WORDS}, {', '.join(FURTHER)}")
+    return word
+
+
+GoalWord = Annotated[str, AfterValidator(_goal)]
+Trial = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, le=MAX_DURATION_S)]
+Share = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, lt=1)]
+Count = Annotated[int, Field(strict=True, ge=1, le=100_000)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FrameLoss(_Section):
+    """Section 26.3: from the line rate down in steps, until two trials running lose nothing."""
+
+    trial_s: Trial = 60.0
+    step_ratio: Annotated[float, Field(strict=True, gt=0, le=0.1)] = 0.1
+
+
+class BackToBack(_Section):
+    """Section 26.4: the longest burst at line rate of which nothing is lost, ``repetitions`` times over.
+
+    ``trial_s`` is the longest burst tried; ``width_ratio`` how close a burst that passes and one that does not must be.
+    """
+
+    trial_s: Trial = 2.0
+    repetitions: Count = 50
+    width_ratio: Share = 0.01
+
+
+class Latency(_Section):
+    """Section 26.2: delay at the throughput that was found."""
+
+    trial_s: Trial = 120.0
+    repetitions: Count = 20
+
+
+class Search(_Section):
+    """What is searched at every configuration. None of ``trial_s``, ``duration_sum_s``, ``width_ratio``: the goal's."""
+
+    goals: Annotated[tuple[GoalWord, ...], Field(min_length=1, max_length=20)]
+    trial_s: Trial | None = None
+    duration_sum_s: Trial | None = None
+    width_ratio: Share | None = None
+    lowest_ratio: Share = 0.001
+    repetitions: Count = 1
+    max_trials: Count = 2000
+    within_s: Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, le=30 * 86400)] = 86400.0
+    frame_loss: FrameLoss = FrameLoss()
+    back_to_back: BackToBack = BackToBack()
+    latency: Latency = Latency()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if len(set(self.goals)) < len(self.goals):
+            raise ValueError("goals names one goal twice | allowed: each goal once; repetitions repeats a search")
+        if "latency" in self.goals and not self.load_goals:
+            raise ValueError(f"latency is measured at a load that is found | allowed: a goal beside it: {GOAL_WORDS}")
+        if self.trial_s is not None and self.duration_sum_s is not None and self.duration_sum_s < self.trial_s:
+            raise ValueError(f"duration_sum_s is shorter than one trial | allowed: {self.trial_s:g} or more")
+        return self
+
+    @property
+    def load_goals(self) -> tuple[str, ...]:
+        """The goals that a load is searched for."""
+        return tuple(goal for goal in self.goals if goal not in FURTHER)
+
+    def meaning(self) -> dict[str, Any]:
+        """What is measured, without how often and what ends it early."""
+        return self.model_dump(mode="json", exclude={"repetitions", "max_trials", "within_s"})
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One search to make: ``index`` from 0 in the plan, ``repetition`` from 1. The request's load is not meant."""
+
+    index: int
+    repetition: int
+    request: TrialRequest
+
+    def describe(self) -> str:
+        """One line for people."""
+        asked = self.request
+        fcs = "with FCS" if asked.frame_size_includes_fcs else "without FCS"
+        plural = "source" if asked.sources == 1 else "sources"
+        again = f", repetition {self.repetition}" if self.repetition > 1 else ""
+        return (
+            f"{asked.platform}, {asked.frame_size_bytes} B {fcs}, {asked.sources} {plural}, "
+            f"background {asked.background}{again}"
+        )
+
+
+def configurations(search: Search, points: Iterable[TrialRequest]) -> tuple[Configuration, ...]:
+    """The points without their loads, each once, in the order of first occurrence; all of them, then all again."""
+    loadless = dict.fromkeys(replace(request, target_bps="max", duration_s=1.0) for request in points)
+    return tuple(
+        Configuration(index, repetition, request)
+        for repetition in range(1, search.repetitions + 1)
+        for index, request in enumerate(loadless)
+    )
+
+
+def search_hash(search: Search, configuration: Configuration, salt: str = "") -> str:
+    """Hash of what one search measures, for resume; ``salt`` makes one that is resumed by nobody."""
+    asked = configuration.request
+    meaning = {
+        "version": 1,
+        "search": search.meaning(),
+        "repetition": configuration.repetition,
+        "configuration": [
+            asked.platform, asked.background, asked.sources, asked.frame_size_bytes, asked.frame_size_includes_fcs,
+            asked.generator, asked.observe,
+        ],
+        "salt": salt,
+    }  # fmt: skip
+    return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
