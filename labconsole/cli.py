@@ -128,6 +128,11 @@ def _add_lab(commands: Any, common: argparse.ArgumentParser, machine: argparse.A
         help="pktgen: the whole lab inside a machine whose kernel has pktgen, by qemu (default: afpacket)",
     )  # fmt: skip
     up.add_argument(
+        "--uut", choices=("namespace", "machine"), default="namespace",
+        help="machine: the UUT is a machine of its own, by qemu, on which platforms can be compared "
+        "(default: namespace)",
+    )  # fmt: skip
+    up.add_argument(
         "--ssh-server", choices=("builtin", "openssh"), default="builtin",
         help="what the nodes are logged in to by; openssh needs sshd (default: builtin)",
     )  # fmt: skip
@@ -136,7 +141,7 @@ def _add_lab(commands: Any, common: argparse.ArgumentParser, machine: argparse.A
         help="what the UUT offers: raw, raw-bridge, container, qemu-virtio, qemu-e1000, qemu-vmxnet3 "
         "(default: the first three)",
     )  # fmt: skip
-    up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of pktgen's machine (default: tcg)")
+    up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of a machine (default: tcg)")
     up.add_argument("--install", action="store_true", help="install the Debian packages that are missing")
     wire = actions.add_parser("wire", help="take the UUT out from between sources and sinks", parents=[common, machine])
     wire.add_argument("how", choices=("direct", "through"), help="direct: source to sink; through: the UUT, as built")

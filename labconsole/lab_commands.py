@@ -49,13 +49,14 @@ def _spec(args: argparse.Namespace) -> lab.LabSpec:
         generator=args.generator,
         ssh_server=args.ssh_server,
         accel=args.accel,
+        uut=args.uut,
         platforms=tuple(args.platforms),
     )
 
 
 def _up(args: argparse.Namespace) -> int:
     spec = _spec(args)
-    if spec.generator == "pktgen":
+    if spec.generator == "pktgen" or spec.uut == "machine":
         sys.stderr.write("booting an emulated machine with Debian's kernel; this takes a quarter of a minute or more\n")
     status = lab.up(spec, install=args.install)
     if args.json:

@@ -105,7 +105,7 @@ def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
     """
     check_tools(
         openssh=spec.ssh_server == "openssh",
-        machine=spec.generator == "pktgen",
+        machine=spec.generator == "pktgen" or spec.uut == "machine",
         more=tools_of(spec.platforms),
         useful=LOAD_TOOLS,
         install=install,
@@ -338,7 +338,9 @@ def _start_supervisor(spec: LabSpec, directory: Path, lock: int) -> None:
         supervisor: ProcessIdentity | None = None
         try:
             starter.wait()
-            deadline_s = time.monotonic() + (MACHINE_UP_S if spec.generator == "pktgen" else UP_S)
+            deadline_s = time.monotonic() + (
+                MACHINE_UP_S if spec.generator == "pktgen" or spec.uut == "machine" else UP_S
+            )
             for message in _lines(ready, deadline_s):
                 if "pid" in message:
                     with contextlib.suppress(ProcessLookupError):

@@ -100,7 +100,7 @@ def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str, guest: Guest
         f"  drain_s: {DRAIN_S:g}",
         f"  ssh_config: {_yaml_text(ssh_config_path)}",
     ]
-    if spec.generator == "pktgen":
+    if spec.generator == "pktgen" or spec.uut == "machine":
         # Every agent's interpreter starts at the same time, on two emulated processors.
         lines.append(f"  connect_timeout_s: {MACHINE_CONNECT_S:g}")
     return "\n".join(lines) + "\n"

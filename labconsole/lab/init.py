@@ -23,6 +23,9 @@ from labconsole.lab.listeners import Outside
 from labconsole.lab.spec import LabSpec
 
 SETUP_STEP_S = 60.0
+MACHINE_STEP_S = 320.0
+"""More than what a machine's case waits for its boot and for the UUT in it."""
+
 _ANSWER_S = 10.0
 _GRACE_S = 5.0
 
@@ -46,6 +49,11 @@ class _Running:
     pid: int
     channel: socket.socket
     peer: control.Peer | None = None
+
+
+def step_limit_s(spec: LabSpec) -> float:
+    """How long a step of building a node may take."""
+    return MACHINE_STEP_S if spec.uut == "machine" else SETUP_STEP_S
 
 
 class Lab:
@@ -102,7 +110,7 @@ class Lab:
         kernel.setns(own_pids, kernel.CLONE_NEWPID)
         os.close(own_pids)
         theirs.close()
-        ours.settimeout(SETUP_STEP_S)
+        ours.settimeout(step_limit_s(blueprint.spec))
         return _Running(pid, ours)
 
     def _tell_all(self, state: str) -> None:
@@ -114,7 +122,7 @@ class Lab:
             try:
                 message = control.json_line(running.channel)
             except TimeoutError:
-                raise LabSetupError(f"node {name} was not ready ({state}) within {SETUP_STEP_S:g} s") from None
+                raise LabSetupError(f"node {name} was not ready ({state}) in time") from None
             except EOFError:
                 raise LabSetupError(f"node {name} ended while it was set up") from None
             if message.get("state") != state:

@@ -28,7 +28,7 @@ for module in $MODULES; do insmod /modules/$module || echo "lab: module $module 
 mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose host /lower || echo "lab: no root file system"
 mount -t tmpfs -o size=90% tmpfs /rw
 mkdir /rw/upper /rw/work
-mount -t overlay -o lowerdir=/lower,upperdir=/rw/upper,workdir=/rw/work overlay /new || echo "lab: no overlay"
+mount -t overlay -o lowerdir=$LAYERS/lower,upperdir=/rw/upper,workdir=/rw/work overlay /new || echo "lab: no overlay"
 mkdir -p /new/proc /new/sys /new/dev /new/run /new/tmp
 mount -t tmpfs -o mode=0755 tmpfs /new/run
 mkdir -p /dev/pts /dev/shm
@@ -44,14 +44,19 @@ mount --move /dev /new/dev
 mount --move /proc /new/proc
 mount --move /sys /new/sys
 exec switch_root /new /usr/bin/env -i HOME="$HOME_DIRECTORY" SHELL=/bin/bash PATH="$SEARCH_PATH" \
-  PYTHONPATH="$PYTHON_PATH" PYTHONDONTWRITEBYTECODE=1 "$PYTHON" -m labconsole.lab.guest
+  PYTHONPATH="$PYTHON_PATH" PYTHONDONTWRITEBYTECODE=1 \
+  XDG_STATE_HOME="$STATE_HOME" XDG_CACHE_HOME="$CACHE_HOME" "$PYTHON" -m $PROGRAM
 """
 
 
 def write_initramfs(
     path: Path, *, busybox: Path, modules: Path, wanted: Iterable[str], settings: Mapping[str, str]
 ) -> None:
-    """Write the archive. Raises LabSetupError when the kernel lacks a module that is neither there nor built in."""
+    """Write the archive. Raises LabSetupError when the kernel lacks a module that is neither there nor built in.
+
+    ``settings`` are variables of the script: ADDRESS of the first NIC, PROGRAM (a module) that becomes process 1,
+    LAYERS (``/lower/PATH:`` for each directory of the host that is laid over its root).
+    """
     ordered = in_loading_order(modules, wanted)
     environment = {**settings, "MODULES": " ".join(f"{name}.ko" for name, _ in ordered)}
     archive = Archive()

@@ -13,21 +13,21 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from labconsole.errors import LabSetupError
 from labconsole.lab import control, kernel
 from labconsole.lab.debian_kernel import DebianKernel, debian_kernel
 from labconsole.lab.files import user_name, write_client_files
-from labconsole.lab.guest import GUEST_ADDRESS, PORT_NAME, guest_port
+from labconsole.lab.guest import GUEST_ADDRESS, guest_port
 from labconsole.lab.initramfs import write_initramfs
 from labconsole.lab.keys import new_keys
 from labconsole.lab.layout import SSH_PORT, Layout, lay_out
+from labconsole.lab.machine_words import WORDS, awaited, last_words
 from labconsole.lab.node import home_directory
 from labconsole.lab.prerequisites import SYSTEM_PATH, tool
 from labconsole.lab.spec import LabSpec
+from labconsole.lab.virtio_port import PORT_NAME
 from labconsole.terminal import harmless
 
 BOOT_S = 150.0
@@ -36,10 +36,6 @@ _STOP_S = 10.0
 _ANSWER_S = 30.0
 _GRACE_S = 10.0
 _MEMORY_MIB = 2048
-_WORDS = 400
-"""Characters of what the machine says of itself."""
-_SERIAL_BYTES = 16384
-_SERIAL_LINES = 12
 
 MODULES = [
     *("virtio_pci", "virtio_net", "virtio_rng", "virtio_console"),
@@ -78,6 +74,7 @@ class Machine:
             settings={
                 "ADDRESS": f"{GUEST_ADDRESS}/24",
                 "HOME_DIRECTORY": home_directory(),
+                "PROGRAM": "labconsole.lab.guest",
                 "SEARCH_PATH": SYSTEM_PATH,
                 "PYTHON_PATH": os.pathsep.join(path for path in sys.path if path),
                 "PYTHON": sys.executable,
@@ -95,7 +92,7 @@ class Machine:
                 preexec_fn=lambda: kernel.die_with_parent(signal.SIGKILL),
             )
         keys = new_keys([node.name for node in self._layout.nodes])
-        self.kernel = harmless(str(self._await_state("hello", BOOT_S).get("kernel")))[:_WORDS]
+        self.kernel = harmless(str(self._await_state("hello", BOOT_S).get("kernel")))[:WORDS]
         control.send(
             self.port,
             {
@@ -140,36 +137,12 @@ class Machine:
         ]
 
     def _await_state(self, state: str, limit_s: float) -> dict[str, Any]:
-        assert self.port is not None and self.process is not None
-        started_s = time.monotonic()
-        self.port.settimeout(limit_s)
-        try:
-            message = control.json_line(self.port)
-        except TimeoutError:
-            raise LabSetupError(
-                f"the machine did not say {state!r} within {limit_s:g} s; {self.last_words()}"
-            ) from None
-        except (EOFError, ConnectionError) as exc:
-            why = "ended" if isinstance(exc, EOFError) else f"is not to be understood ({exc})"
-            raise LabSetupError(
-                f"the machine {why} after {time.monotonic() - started_s:.0f} s; {self.last_words()}"
-            ) from None
-        if message.get("state") != state:
-            raise LabSetupError(f"in the machine: {harmless(str(message.get('message', message)))[:_WORDS]}")
-        print(
-            f"the machine said {state!r} after {time.monotonic() - started_s:.1f} s", flush=True
-        )  # into the lab's log
-        return message
+        assert self.port is not None
+        return awaited(self.port, state, limit_s, self.last_words)
 
     def last_words(self) -> str:
         """The end of QEMU's messages and of the serial log."""
-        words = []
-        for name, path in (("log", self._directory / "log"), ("serial log", self._serial)):
-            with path.open("rb") as file:
-                file.seek(max(0, path.stat().st_size - _SERIAL_BYTES))
-                lines = harmless(file.read().decode("utf-8", "replace")).strip().splitlines()[-_SERIAL_LINES:]
-            words.append(f"its {name} ends: {' | '.join(lines) or '(empty)'}")
-        return "; ".join(words)
+        return last_words({"log": self._directory / "log", "serial log": self._serial})
 
     def kill(self) -> None:
         """End QEMU, and with it everything inside."""

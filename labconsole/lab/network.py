@@ -92,6 +92,11 @@ def configure(node: LabNode, spec: LabSpec, counted: Mapping[str, Mapping[str, i
         _run(["nft", "-f", "-"], loss_rules(node, spec.loss, counted or {}))
 
 
+def ip_batch(lines: Sequence[str]) -> None:
+    """Commands of ``ip`` in one process. Raises LabSetupError."""
+    _run(["ip", "-batch", "-"], "\n".join([*lines, ""]))
+
+
 def read_truth() -> dict[str, dict[str, int]]:
     """What the loss rules in this namespace have counted. Raises LabSetupError."""
     return truth_from_counters(_run(list(TRUTH_COMMAND), ""))

@@ -12,9 +12,10 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import asyncssh
 
@@ -29,6 +30,10 @@ from labconsole.lab.spec import LabSpec
 from labconsole.lab.sshd import NodeServer, ServerSettings
 from labconsole.lab.state import labs_directory
 
+if TYPE_CHECKING:
+    from labconsole.lab.uut_machine import Case
+
+CABLE_OPS = ("unplug", "plug", "carrier")
 _CARRIER_S = 20.0
 _EXEC_LIMIT_BYTES = 4 * 1024 * 1024
 _PRIVATE = ("/run", "/tmp", "/var/tmp")
@@ -55,11 +60,21 @@ def run(setup: NodeSetup, channel: socket.socket) -> NoReturn:
         _enter_namespaces(setup)
         control.send(channel, {"state": "namespaces"})
         control.read_line(channel)  # the supervisor has made the links
-        network.configure(setup.node, setup.spec)
+        case = _case(setup)
+        configure = network.configure if case is None else case.configure
+        configure(setup.node, setup.spec)
+        if case is not None:
+            case.start()
         control.send(channel, {"state": "configured"})
         control.read_line(channel)  # the other ends are up too
         network.await_links(setup.node, _CARRIER_S)
-        asyncio.run(_serve(setup, channel))
+        if case is None:
+            asyncio.run(_serve(setup, channel, _Cables(setup, configure)))
+        else:
+            case.await_boot()
+            # The machine itself drops what is to be lost: its rules stay where they are when cables are pulled.
+            outside = replace(setup, spec=replace(setup.spec, loss={}))
+            asyncio.run(case.serve(channel, _Cables(outside, configure).answer))
         status = 0
     except (OSError, LabSetupError, EOFError) as exc:
         with contextlib.suppress(OSError):
@@ -68,6 +83,15 @@ def run(setup: NodeSetup, channel: socket.socket) -> NoReturn:
         # Never run the exit handlers of the process this one was copied from.
         sys.stderr.flush()
         os._exit(status)
+
+
+def _case(setup: NodeSetup) -> Case | None:
+    """The case of a node that is a machine."""
+    if setup.spec.uut != "machine" or setup.node.role != "uut":
+        return None
+    from labconsole.lab.uut_machine import Case
+
+    return Case(setup)
 
 
 def _close_all_but(*descriptors: int) -> None:
@@ -149,7 +173,8 @@ def _shell() -> str:
     return shell if shell.startswith("/") and os.access(shell, os.X_OK) else "/bin/sh"
 
 
-async def _serve(setup: NodeSetup, channel: socket.socket) -> None:
+async def serve_ssh(setup: NodeSetup) -> tuple[ServerSettings, Any]:
+    """Answer SSH sessions on the node's listener: what they share, and the server."""
     loop = asyncio.get_running_loop()
     children = Children(loop)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -175,8 +200,18 @@ async def _serve(setup: NodeSetup, channel: socket.socket) -> None:
             line_editor=False,
             login_timeout=30,
         )
-    cables = _Cables(setup)
-    peer = await control.peer_on(channel, lambda message: _answer(message, settings, cables))
+    return settings, server
+
+
+async def _serve(setup: NodeSetup, channel: socket.socket, cables: _Cables) -> None:
+    settings, server = await serve_ssh(setup)
+
+    async def answer(message: dict[str, Any]) -> dict[str, Any]:
+        if message["op"] in CABLE_OPS:
+            return await cables.answer(message)
+        return await answer_exec(message, settings)
+
+    peer = await control.peer_on(channel, answer)
     peer.announce({"state": "ready"})
     await peer.serve()
     server.close()
@@ -188,15 +223,16 @@ class _Cables:
     Blocks the event loop on purpose while a command runs: it is short, and only there can nobody else reap it.
     """
 
-    def __init__(self, setup: NodeSetup) -> None:
-        self._setup = setup
+    def __init__(self, setup: NodeSetup, configure: Callable[..., None]) -> None:
+        self._setup, self._configure = setup, configure
         self._counted: dict[str, dict[str, int]] | None = None
 
-    async def answer(self, op: str, only: list[str] | None) -> dict[str, Any]:
+    async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
         """One step; the lab's first process takes each with all nodes before the next. Raises control.Refused.
 
         ``only`` some of the interfaces, when the node at their other end comes back.
         """
+        op, only = message["op"], message.get("only")
         node, spec = self._setup.node, self._setup.spec
         if only is not None:
             node = replace(node, interfaces=tuple(i for i in node.interfaces if i.name in only))
@@ -206,7 +242,7 @@ class _Cables:
                     self._counted = network.read_truth()
                 network.remove_links(node)
             elif op == "plug":
-                network.configure(node, spec, self._counted)
+                self._configure(node, spec, self._counted)
                 self._counted = None
             else:
                 await asyncio.to_thread(network.await_links, node, _CARRIER_S)
@@ -215,9 +251,8 @@ class _Cables:
         return {}
 
 
-async def _answer(message: dict[str, Any], settings: ServerSettings, cables: _Cables) -> dict[str, Any]:
-    if message["op"] in ("unplug", "plug", "carrier"):
-        return await cables.answer(message["op"], message.get("only"))
+async def answer_exec(message: dict[str, Any], settings: ServerSettings) -> dict[str, Any]:
+    """Run a command for whoever holds the lab. Raises control.Refused."""
     if message["op"] != "exec":
         raise control.Refused(f"a node does not know {message['op']!r}")
     argv = [str(word) for word in message["argv"]]

@@ -112,6 +112,10 @@ def _hold(spec: LabSpec, directory: Path, ready: TextIO, lock: int) -> int:
         public_key=keys.client_public,
         host_keys=keys.host_public,
     )
+    if spec.uut == "machine":
+        from labconsole.lab.uut_machine import write_boot_files
+
+        write_boot_files(directory)
     listener = control.listen(directory)
     blueprint = init.Blueprint(spec, layout, listeners, keys.host_private, keys.client_public, user_name())
     enter_namespaces()
@@ -128,7 +132,7 @@ def _hold(spec: LabSpec, directory: Path, ready: TextIO, lock: int) -> int:
     listener.close()
     for each in listeners.values():
         each.close()
-    report.settimeout(init.SETUP_STEP_S * 3)
+    report.settimeout(init.SETUP_STEP_S * 3 + init.step_limit_s(spec))
     try:
         _await_ready(report)
         write_lab_file(spec, index, directory, process, os.uname().release)
