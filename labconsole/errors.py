@@ -15,6 +15,7 @@ LabError                    base; carries ``failure``, a stable word that goes i
     CounterInconsistency      a counter decreased, or more came out than went in
   CaptureFormatError        a capture file cannot be read                     exit 2
   StoreError                the run store cannot be read or written           exit 2
+    StoreHeld                 another process does what only one may do         exit 3
 """
 
 from __future__ import annotations
@@ -171,3 +172,14 @@ class StoreError(LabError):
 
     failure = "store_error"
     exit_code = 2
+
+
+class StoreHeld(StoreError):
+    """Raised when another process holds ``what`` in a store; ``holder`` is what it said of itself."""
+
+    failure = "store_held"
+    exit_code = 3
+
+    def __init__(self, what: str, holder: str) -> None:
+        self.what, self.holder = what, holder
+        super().__init__(f"{what} is held by {holder}")

@@ -1,4 +1,4 @@
-"""Runs, kept durably: a SQL table of factors and records, and a columnar file of time series per run.
+"""Runs, kept durably in SQLite or PostgreSQL: factors and records in tables, columnar time series per run.
 
 Importing this costs next to nothing: SQLAlchemy (200 ms), pydantic and numpy are loaded when a store is opened, so that
 ``labconsole --help`` and a console that paints its first screen do not wait for them.
@@ -19,9 +19,10 @@ __all__ = ["RunFilter", "RunStore", "RunSummary", "StoreLocation", "default_path
 
 
 def open_store(url: str | None = None, *, write: bool = True) -> RunStore:
-    """Open the store at a path or sqlite:///path; None is the user's own. Creates it unless ``write`` is False.
+    """Open the store at a path, sqlite:///path or postgresql://user@host/database; None is the user's own.
 
-    Blocking. Raises StoreError naming the path when it cannot be opened, is no run store, or is of a newer version.
+    Blocking. Creates it unless ``write`` is False. Raises StoreError naming the place when it cannot be
+    opened, is no run store, or is of a newer version.
     """
     location = parse_location(url)
     from labconsole.store.database import RunStore

@@ -1,25 +1,50 @@
-"""Where a store is: the user's data directory, a path, or sqlite:///path. Touches no file."""
+"""Where a store is: the user's data directory, a path, sqlite:///path, or a PostgreSQL server. Touches nothing."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from labconsole.errors import StoreError
 
+ALLOWED = "allowed: a path, sqlite:///path or postgresql://user@host/database"
+_POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
+_SECRET = ("password", "sslpassword")
+
 
 @dataclass(frozen=True, slots=True)
-class StoreLocation:
+class FileLocation:
     """The database file. ``own`` is True for the default place, whose directories are made when missing."""
 
     path: Path
     own: bool = False
 
     @property
+    def name(self) -> str:
+        """What messages call it."""
+        return str(self.path)
+
+    @property
     def series_dir(self) -> Path:
         """Where the time series of its runs lie, beside the database."""
         return self.path.with_name(self.path.name + ".series")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLocation:
+    """A database of a PostgreSQL server: a connection URL as libpq reads it, with no password in it."""
+
+    url: str
+
+    @property
+    def name(self) -> str:
+        """What messages call it: the URL without its options."""
+        return urlunsplit(urlsplit(self.url)._replace(query=""))
+
+
+StoreLocation = FileLocation | ServerLocation
 
 
 def default_path() -> Path:
@@ -33,17 +58,38 @@ def default_path() -> Path:
 def parse_location(url: str | None) -> StoreLocation:
     """Where ``--store`` points. Raises StoreError for what is no place for runs."""
     if url is None:
-        return StoreLocation(default_path(), own=True)
+        return FileLocation(default_path(), own=True)
+    if "\0" in url:
+        raise StoreError("the store's path contains a null character")
     text = url
     if "://" in url:
         scheme, _, rest = url.partition("://")
-        if scheme in ("postgresql", "postgres") or scheme.startswith("postgresql+"):
-            raise StoreError(f"{scheme}:// stores are not in this version; allowed: a path or sqlite:///path")
+        if scheme in _POSTGRESQL:
+            return _server(f"postgresql://{rest}")
         if scheme != "sqlite" or not rest.startswith("/"):
-            raise StoreError(f"{url!r} is not a store; allowed: a path or sqlite:///path")
+            # An unknown URL may hold a password as well, so it is not repeated.
+            raise StoreError(f"{scheme + '://' + rest.rpartition('@')[2]!r} is not a store; {ALLOWED}")
         text = rest[1:]
     if text in ("", ":memory:"):
-        raise StoreError(f"{url!r} names no file to keep runs in; allowed: a path or sqlite:///path")
-    if "\0" in text:
-        raise StoreError("the store's path contains a null character")
-    return StoreLocation(Path(text).expanduser().absolute())
+        raise StoreError(f"{url!r} names no file to keep runs in; {ALLOWED}")
+    return FileLocation(Path(text).expanduser().absolute())
+
+
+def _server(url: str) -> ServerLocation:
+    """A server's URL. One with a password in it is refused unrepeated: command lines are for everybody to read."""
+    try:
+        parts = urlsplit(url)
+        keys = [key.lower() for key, _ in parse_qsl(parts.query, keep_blank_values=True)]
+    except ValueError as exc:
+        raise StoreError(f"the store's URL cannot be read: {exc}; {ALLOWED}") from None
+    user, _, _ = parts.netloc.rpartition("@")
+    if ":" in user or any(key in _SECRET for key in keys):
+        raise StoreError(
+            "the store's URL holds a password, which everybody on this machine can read in the list of processes; "
+            "put it into ~/.pgpass or PGPASSWORD and leave it out of the URL"
+        )
+    if "@" in user:
+        raise StoreError("the store's URL holds two '@': write one that belongs to a name as %40")
+    if parts.fragment:
+        raise StoreError("the store's URL holds a '#': write one that belongs to a name as %23")
+    return ServerLocation(url)

@@ -12,8 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy import Connection, insert, select, update
 
 from labconsole.errors import StoreError
 from labconsole.model.note import RunNote
@@ -73,9 +72,10 @@ def write_note(connection: Connection, run_id: str, note: RunNote) -> bool:
     if there is not None and (there == note or there.written_at > note.written_at):
         return False
     values = {"text": note.text, "author": note.author, "written_at": note.written_at}
-    connection.execute(
-        upsert(notes).values(run_id=run_id, **values).on_conflict_do_update(index_elements=["run_id"], set_=values)
-    )
+    if there is None:
+        connection.execute(insert(notes).values(run_id=run_id, **values))
+    else:
+        connection.execute(update(notes).where(notes.c.run_id == run_id).values(values))
     return True
 
 

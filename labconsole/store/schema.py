@@ -33,35 +33,38 @@ SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
+_Word = String().with_variant(String(collation="C"), "postgresql")
+"""Text that sorts by its bytes, as SQLite sorts: run ids and time stamps mean something in that order."""
+
 schema_version = Table(
     "labconsole_schema",
     metadata,
     Column("version", Integer, primary_key=True),
-    Column("created_by", String, nullable=False),
+    Column("created_by", _Word, nullable=False),
 )
 
 runs = Table(
     "runs",
     metadata,
-    Column("run_id", String, primary_key=True),
-    Column("started_at", String, nullable=False),
-    Column("testbed", String, nullable=False),
-    Column("testbed_fingerprint", String, nullable=False),
+    Column("run_id", _Word, primary_key=True),
+    Column("started_at", _Word, nullable=False),
+    Column("testbed", _Word, nullable=False),
+    Column("testbed_fingerprint", _Word, nullable=False),
     Column("emulated", Boolean, nullable=False),
-    Column("generator", String, nullable=False),
-    Column("platform", String, nullable=False),
+    Column("generator", _Word, nullable=False),
+    Column("platform", _Word, nullable=False),
     Column("frame_size_bytes", Integer, nullable=False),
     Column("frame_size_includes_fcs", Boolean, nullable=False),
     Column("sources", Integer, nullable=False),
     Column("target_bps", BigInteger),
-    Column("background", String, nullable=False),
+    Column("background", _Word, nullable=False),
     Column("duration_s", Float, nullable=False),
-    Column("plan_name", String),
-    Column("plan_hash", String),
+    Column("plan_name", _Word),
+    Column("plan_hash", _Word),
     Column("plan_point", Integer),
     Column("repetition", Integer),
-    Column("verdict", String, nullable=False),
-    Column("reason_codes", String, nullable=False),
+    Column("verdict", _Word, nullable=False),
+    Column("reason_codes", _Word, nullable=False),
     Column("offered_pps", Float),
     Column("offered_bps", Float),
     Column("measured_pps", Float),
@@ -80,18 +83,18 @@ Index("runs_by_plan", runs.c.plan_hash, runs.c.testbed_fingerprint)
 notes = Table(
     "notes",
     metadata,
-    Column("run_id", String, primary_key=True),
+    Column("run_id", _Word, primary_key=True),
     Column("text", Text),
-    Column("author", String, nullable=False),
-    Column("written_at", String, nullable=False),
+    Column("author", _Word, nullable=False),
+    Column("written_at", _Word, nullable=False),
 )
 
 calibrations = Table(
     "calibrations",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("testbed_fingerprint", String, nullable=False),
-    Column("saved_at", String, nullable=False),
+    Column("testbed_fingerprint", _Word, nullable=False),
+    Column("saved_at", _Word, nullable=False),
     Column("record", Text, nullable=False),
 )
 Index("calibrations_by_testbed", calibrations.c.testbed_fingerprint, calibrations.c.id)

@@ -1,4 +1,4 @@
-"""Time series of one run as one numpy .npz file: a member per column, named table/column.
+"""Time series of one run as the bytes of one numpy .npz file: a member per column, named table/column.
 
 A column is int64 (uint64 when it must), or float64 with NaN for "not known". An integer column with gaps keeps its
 integers and says where the gaps are in a second member, table/column?, because nanoseconds since 1970 fit no float.
@@ -7,9 +7,7 @@ integers and says where the gaps are in a second member, table/column?, because 
 from __future__ import annotations
 
 import io
-import os
 import re
-import secrets
 import zipfile
 import zlib
 from pathlib import Path
@@ -27,58 +25,54 @@ MAX_SERIES_BYTES = 512 << 20
 """Unpacked, of one run: sixty million samples. A file of some kilobytes can unpack to any size."""
 
 
-def stage_series(directory: Path, run_id: str, series: Series) -> Path:
-    """Write the series to a temporary file in ``directory``, down to the disk. Raises StoreError or OSError."""
+def pack_series(run_id: str, series: Series) -> bytes:
+    """The series as the bytes of an .npz file, the same for the same series. Raises StoreError."""
     import numpy as np
 
     arrays = _to_arrays(run_id, series)
-    directory.mkdir(mode=0o777, exist_ok=True)
-    path = directory / f".tmp-{run_id}-{secrets.token_hex(4)}"
+    packed = io.BytesIO()
+    # np.savez_compressed(file, **arrays) would take a column called "file" for its own argument.
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, array in arrays.items():
+            member = zipfile.ZipInfo(f"{name}.npy")  # of 1980: a date would make every archive another
+            member.compress_type = zipfile.ZIP_DEFLATED
+            with archive.open(member, "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, array, allow_pickle=False)
+    return packed.getvalue()
+
+
+def read_file(path: Path, run_id: str) -> bytes:
+    """The bytes of a series file. Raises StoreError naming the run and the file."""
     try:
-        with path.open("xb") as stream:
-            # np.savez_compressed(file, **arrays) would take a column called "file" for its own argument.
-            with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-                for name, array in arrays.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, array, allow_pickle=False)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    return path
+        with path.open("rb") as stream:
+            content = stream.read(MAX_SERIES_BYTES + 1)
+    except FileNotFoundError as exc:
+        raise StoreError(f"run {run_id}: its time series {path} is missing") from exc
+    except OSError as exc:
+        raise StoreError(f"run {run_id}: its time series {path} cannot be read: {exc}") from exc
+    if len(content) > MAX_SERIES_BYTES:
+        raise StoreError(f"run {run_id}: its time series {path} has more than {MAX_SERIES_BYTES} bytes")
+    return content
 
 
-def publish_series(staged: Path, final: Path) -> None:
-    """Give a staged file its name, durably: after this a row may point to it."""
-    staged.replace(final)
-    descriptor = os.open(final.parent, os.O_RDONLY | os.O_DIRECTORY)
+def unpack_series(content: bytes, run_id: str, where: str) -> Series:
+    """Packed series. Raises StoreError naming the run and ``where`` the bytes are from."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def load_series(path: Path, run_id: str) -> Series:
-    """Read a series file. Raises StoreError naming the run and the file."""
-    try:
-        with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = archive.infolist()
             if sum(member.file_size for member in members) > MAX_SERIES_BYTES:
                 raise ValueError(f"it unpacks to more than {MAX_SERIES_BYTES} bytes")
             arrays = {member.filename.removesuffix(".npy"): _member(archive, member) for member in members}
-    except FileNotFoundError as exc:
-        raise StoreError(f"run {run_id}: its time series {path} is missing") from exc
     except (OSError, ValueError, EOFError, RuntimeError, MemoryError, zlib.error, zipfile.BadZipFile) as exc:
         # RuntimeError: a member that wants a password, or is packed in a way that Python does not know
-        raise StoreError(f"run {run_id}: its time series {path} cannot be read: {exc}") from exc
+        raise StoreError(f"run {run_id}: its time series {where} cannot be read: {exc}") from exc
     tables: dict[str, dict[str, list[int | float | None]]] = {}
     for name, array in arrays.items():
         if name.endswith(_GAPS):
             continue
         table, slash, column = name.partition("/")
         if not slash or array.ndim != 1 or array.dtype.kind not in "iuf":
-            raise StoreError(f"run {run_id}: its time series {path} holds {name!r}, which is no column of numbers")
+            raise StoreError(f"run {run_id}: its time series {where} holds {name!r}, which is no column of numbers")
         tables.setdefault(table, {})[column] = _to_list(array, arrays.get(name + _GAPS))
     return Series(tables)
 

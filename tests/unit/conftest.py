@@ -9,9 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from pg_server import PostgresServer
+    from store_places import Place
 
 CALM_TURNS, TURN_S = 5, 0.001
 
@@ -33,3 +39,23 @@ def _threads_work(executor: Any) -> bool:
 def idle_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("textual.app.wait_for_idle", wait_for_idle)
     monkeypatch.setattr("textual.pilot.wait_for_idle", wait_for_idle)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server, started when the first test asks for it."""
+    from pg_server import PostgresServer
+
+    server = PostgresServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Where a store can be made: a file, and a database of a server."""
+    from store_places import ServerPlace, SqlitePlace
+
+    if request.param == "sqlite":
+        return SqlitePlace(tmp_path)
+    return ServerPlace(request.getfixturevalue("postgres"))

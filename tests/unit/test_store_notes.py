@@ -28,8 +28,8 @@ def old(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(tmp_path: Path):
-    with open_store(str(tmp_path / "runs.sqlite")) as opened:
+def store(place):
+    with open_store(place.url) as opened:
         yield opened
 
 

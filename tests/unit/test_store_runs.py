@@ -24,13 +24,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
-    return tmp_path / "runs.sqlite"
-
-
-@pytest.fixture
-def store(path):
-    with open_store(str(path)) as opened:
+def store(place):
+    with open_store(place.url) as opened:
         yield opened
 
 
@@ -44,21 +39,21 @@ def test_a_run_comes_back_as_it_was_saved(store):
     assert store.series(record.run_id) is None
 
 
-def test_a_run_is_there_after_reopening(path):
-    with open_store(f"sqlite:///{path}") as store:
+def test_a_run_is_there_after_reopening(place):
+    with open_store(place.url) as store:
         store.save(sample_record(), sample_series())
-    with open_store(str(path)) as store:
+    with open_store(place.url, write=False) as store:
         assert store.get(sample_record().run_id) == sample_record()
         assert store.series(sample_record().run_id) == sample_series()
 
 
-def test_series_keep_integers_beyond_a_floats_precision_and_gaps(store, path):
+def test_series_keep_integers_beyond_a_floats_precision_and_gaps(store, place):
     record = sample_record()
     store.save(record, sample_series())
     assert store.series(record.run_id) == sample_series()
     values = store.series(record.run_id).tables["counters"]["wall_ns"]
     assert values == [1_795_229_101_123_456_789, None]
-    assert (path.parent / "runs.sqlite.series" / f"{record.run_id}.npz").exists()
+    assert place.series_names() == [record.run_id]
     assert store.list()[0].has_series
 
 
@@ -76,33 +71,34 @@ def test_empty_columns_and_floats_that_are_not_numbers_are_kept_as_unknown(store
         ({"t": {"a": [2**70]}}, "does not hold numbers"),
     ],
 )
-def test_series_that_cannot_be_kept_are_refused_and_nothing_is_stored(store, tables, message):
+def test_series_that_cannot_be_kept_are_refused_and_nothing_is_stored(store, place, tables, message):
     with pytest.raises(StoreError, match=message):
         store.save(sample_record(), Series(tables))
     assert store.count() == 0
-    assert list(store.series_dir.glob("*")) == []
+    assert place.series_names() == []
 
 
-def test_a_missing_or_damaged_series_file_is_named(store):
-    record = sample_record()
-    store.save(record, sample_series())
-    file = store.series_dir / f"{record.run_id}.npz"
-    file.write_bytes(file.read_bytes()[:-40])
-    with pytest.raises(StoreError, match=f"{record.run_id}.*cannot be read"):
-        store.series(record.run_id)
-    file.unlink()
-    with pytest.raises(StoreError, match=f"{re.escape(str(file))} is missing"):
-        store.series(record.run_id)
-    assert store.get(record.run_id) == record
+def test_a_missing_or_damaged_series_file_is_named(tmp_path):
+    with open_store(str(tmp_path / "runs.sqlite")) as store:
+        record = sample_record()
+        store.save(record, sample_series())
+        file = tmp_path / "runs.sqlite.series" / f"{record.run_id}.npz"
+        file.write_bytes(file.read_bytes()[:-40])
+        with pytest.raises(StoreError, match=f"{record.run_id}.*cannot be read"):
+            store.series(record.run_id)
+        file.unlink()
+        with pytest.raises(StoreError, match=f"{re.escape(str(file))} is missing"):
+            store.series(record.run_id)
+        assert store.get(record.run_id) == record
 
 
-def test_saving_the_same_run_again_changes_nothing(store):
+def test_saving_the_same_run_again_changes_nothing(store, place):
     store.save(sample_record(), sample_series())
     store.save(sample_record(), None)
     store.save(sample_record(), sample_series())
     assert store.count() == 1
     assert store.series(sample_record().run_id) == sample_series()
-    assert [p.name for p in store.series_dir.iterdir()] == [f"{sample_record().run_id}.npz"]
+    assert place.series_names() == [sample_record().run_id]
 
 
 def test_series_can_follow_a_run_that_was_saved_without(store):
@@ -228,12 +224,11 @@ def test_streaming_goes_through_all_pages_in_order_and_sees_equal_times(store):
     assert [r.run_id for r in store.iterate()] == sorted(r.run_id for r in records)
 
 
-def test_a_damaged_record_is_named_and_hides_no_other(store, path):
+def test_a_damaged_record_is_named_and_hides_no_other(store, place):
     for number in range(3):
         store.save(sample_record(number), None)
     bad = sample_record(1).run_id
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE runs SET record = '{\"format\": 1}' WHERE run_id = ?", (bad,))
+    place.execute("UPDATE runs SET record = '{\"format\": 1}' WHERE run_id = ?", bad)
     assert len(store.list()) == 3
     with pytest.raises(StoreError, match=f"run {bad}: run_id: Field required"):
         store.get(bad)
@@ -244,10 +239,9 @@ def test_a_damaged_record_is_named_and_hides_no_other(store, path):
     assert bad in str(complaints[0])
 
 
-def test_a_record_under_the_wrong_id_is_named(store, path):
+def test_a_record_under_the_wrong_id_is_named(store, place):
     store.save(sample_record(), None)
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE runs SET run_id = 'other'")
+    place.execute("UPDATE runs SET run_id = 'other'")
     with pytest.raises(StoreError, match=f"run other: its record says that it is run {sample_record().run_id}"):
         store.get("other")
 
@@ -343,18 +337,19 @@ def test_threads_that_save_the_same_run_agree(store):
     assert store.series(sample_record().run_id) == sample_series()
 
 
-def test_a_reader_in_the_middle_of_a_transaction_does_not_block_the_writer(store, path):
-    store.save(sample_record(0), None)
-    reader = sqlite3.connect(path, isolation_level=None, timeout=0)
-    reader.execute("BEGIN")
-    assert reader.execute("SELECT count(*) FROM runs").fetchone() == (1,)
-    store.save(sample_record(1), None)
-    assert reader.execute("SELECT count(*) FROM runs").fetchone() == (1,)
-    reader.close()
-    streaming = store.iterate()
-    next(streaming)
-    store.save(sample_record(2), None)
-    assert len(list(streaming)) >= 1
+def test_a_reader_in_the_middle_of_a_transaction_does_not_block_the_writer(tmp_path):
+    with open_store(str(tmp_path / "runs.sqlite")) as store:
+        store.save(sample_record(0), None)
+        reader = sqlite3.connect(tmp_path / "runs.sqlite", isolation_level=None, timeout=0)
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+        store.save(sample_record(1), None)
+        assert reader.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+        reader.close()
+        streaming = store.iterate()
+        next(streaming)
+        store.save(sample_record(2), None)
+        assert len(list(streaming)) >= 1
 
 
 def test_run_ids_sort_by_time_and_differ():

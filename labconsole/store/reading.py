@@ -1,0 +1,207 @@
+"""A store as it is read: by lists, filters, pages and ids, without ever waiting for a writer."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import Row, Select, and_, func, select, tuple_
+
+from labconsole.engine.ports import Series, StoredTrial
+from labconsole.errors import StoreError
+from labconsole.model.note import RunNote
+from labconsole.model.record import RunRecord
+from labconsole.model.run_id import RUN_ID
+from labconsole.store.backend import Backend
+from labconsole.store.matching import matching
+from labconsole.store.notes import read_calibrations, read_notes
+from labconsole.store.records import parse_record
+from labconsole.store.schema import SUMMARY_COLUMNS, SUMMARY_COLUMNS_1, notes, runs, summary_of
+from labconsole.store.series import unpack_series
+from labconsole.store.summary import EVERYTHING, Page, RunFilter, RunSummary
+
+PAGE_RUNS = 200
+"""Records read at a time while streaming: a slow consumer then holds no snapshot that keeps the WAL from shrinking."""
+
+
+class StoredRuns:
+    """The reading half of a store. Every method blocks and may be called from any thread, from several at once."""
+
+    _backend: Backend
+    _version: int
+
+    @property
+    def name(self) -> str:
+        """What messages call the store: a path, or a URL. It holds no secret."""
+        return self._backend.name
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def get(self, run_id: str) -> RunRecord:
+        """The record of a run, by its id or a unique beginning of it."""
+        row = self._find(run_id)
+        return self._record(row.run_id, row.record)
+
+    def series(self, run_id: str) -> Series | None:
+        """The time series of a run, or None when none were kept."""
+        row = self._find(run_id)
+        packed = self._packed(row.run_id) if row.has_series else None
+        return unpack_series(packed[0], row.run_id, packed[1]) if packed is not None else None
+
+    def packed_series(self, run_id: str) -> bytes | None:
+        """The time series of a run as the bytes of an .npz file, or None when none were kept."""
+        row = self._find(run_id)
+        return self._packed(row.run_id)[0] if row.has_series else None
+
+    def _packed(self, run_id: str) -> tuple[bytes, str]:
+        with self._backend.errors(f"read the time series of run {run_id}"), self._backend.reading() as connection:
+            return self._backend.series(connection, run_id)
+
+    def list(self, where: RunFilter = EVERYTHING, *, limit: int | None = None) -> list[RunSummary]:
+        """The runs that match, newest first. Reads no record, so one that is damaged hides nothing."""
+        statement = matching(self._summaries(), where).order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
+        if limit is not None:
+            statement = statement.limit(limit)
+        return [summary_of(row) for row in self._rows(statement, "list runs")]
+
+    def page(self, *, before: int | None = None, after: int | None = None, limit: int) -> Page:
+        """Runs in the order of saving, the last first: from the end, those before a place, or all after one.
+
+        So a list of any length is read in pieces, and kept up to date by asking for what came after its ``last``.
+        """
+        place = self._backend.saved_order
+        statement = self._summaries().add_columns(place.label("saved"))
+        if before is not None:
+            statement = statement.where(place < before)
+        if after is not None:
+            statement = statement.where(place > after)
+        # Ascending after a place: what is beyond the limit is then found by asking again.
+        statement = statement.order_by(place if after is not None else place.desc()).limit(limit)
+        rows = self._rows(statement, "list runs")
+        if after is not None:
+            rows = rows[::-1]
+        if not rows:
+            return Page([], before or 0, after or 0)
+        return Page([summary_of(row) for row in rows], rows[-1].saved, rows[0].saved)
+
+    def note(self, run_id: str) -> RunNote | None:
+        """The note on a run, None when there is none."""
+        found = self._find(run_id).run_id
+        note = self.notes(found).get(found)
+        return note if note is not None and note.text is not None else None
+
+    def notes(self, run_id: str | None = None) -> dict[str, RunNote]:
+        """The notes by run id, those that were removed (without text) too."""
+        if self._version < 2:
+            return {}
+        with self._backend.errors("read notes"), self._backend.reading() as connection:
+            return read_notes(connection, run_id)
+
+    def calibrations(
+        self, testbed_fingerprint: str | None = None, *, limit: int | None = None
+    ) -> builtins.list[dict[str, Any]]:
+        """Calibrations, newest first, of every testbed or of one."""
+        if self._version < 2:
+            return []
+        with self._backend.errors("read calibrations"), self._backend.reading() as connection:
+            return read_calibrations(connection, testbed_fingerprint, limit=limit)
+
+    def latest_calibration(self, testbed_fingerprint: str) -> dict[str, Any] | None:
+        """The newest calibration of a testbed, None when it was never calibrated."""
+        return next(iter(self.calibrations(testbed_fingerprint, limit=1)), None)
+
+    def count(self, where: RunFilter = EVERYTHING) -> int:
+        """How many runs match."""
+        return int(self._rows(matching(select(func.count()).select_from(runs), where), "count runs")[0][0])
+
+    def iterate(
+        self, where: RunFilter = EVERYTHING, *, unreadable: Callable[[StoreError], None] | None = None
+    ) -> Iterator[RunRecord]:
+        """The records that match, oldest first, a page at a time.
+
+        A record that cannot be read raises StoreError with its run id; given ``unreadable``, that is told and the rest
+        goes on.
+        """
+        for run_id, text in self.texts(where):
+            try:
+                record = self._record(run_id, text)
+            except StoreError as exc:
+                if unreadable is None:
+                    raise
+                unreadable(exc)
+            else:
+                yield record
+
+    def texts(self, where: RunFilter = EVERYTHING) -> Iterator[tuple[str, str]]:
+        """Run id and record, as the JSON text it is kept as, of the runs that match, oldest first, a page at a time.
+
+        For who needs a few fields of very many runs: checking a record takes ten times as long as reading its JSON.
+        """
+        columns = select(runs.c.started_at, runs.c.run_id, runs.c.record)
+        statement = matching(columns, where).order_by(runs.c.started_at, runs.c.run_id).limit(PAGE_RUNS)
+        page = self._rows(statement, "read runs")
+        while page:
+            for row in page:
+                yield row.run_id, row.record
+            last = page[-1]
+            after = tuple_(runs.c.started_at, runs.c.run_id) > (last.started_at, last.run_id)
+            page = self._rows(statement.where(after), "read runs")
+
+    def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]:
+        """Every trial of this plan on this testbed that has a valid or suspect run, and the newest of them; sorted."""
+        statement = (
+            select(runs.c.plan_point, runs.c.repetition, runs.c.run_id, runs.c.verdict)
+            .where(
+                runs.c.plan_hash == plan_hash,
+                runs.c.testbed_fingerprint == testbed_fingerprint,
+                runs.c.verdict.in_(("valid", "suspect")),
+            )
+            .order_by(runs.c.plan_point, runs.c.repetition, runs.c.started_at, runs.c.run_id)
+        )
+        rows = self._rows(statement, "read the runs of a plan")
+        newest = {(row.plan_point, row.repetition): (row.run_id, row.verdict) for row in rows}
+        return [StoredTrial(*trial, *run) for trial, run in newest.items()]
+
+    def _summaries(self) -> Select[Any]:
+        if self._version < 2:
+            return select(*SUMMARY_COLUMNS_1).select_from(runs)
+        return select(*SUMMARY_COLUMNS).select_from(runs.outerjoin(notes, notes.c.run_id == runs.c.run_id))
+
+    def _find(self, run_id: str) -> Row[Any]:
+        if not RUN_ID.fullmatch(run_id):
+            raise StoreError(f"{run_id!r} is not a run id or the beginning of one")
+        columns = select(runs.c.run_id, runs.c.has_series, runs.c.record)
+        exact = self._rows(columns.where(runs.c.run_id == run_id), f"read run {run_id}")
+        if exact:
+            return exact[0]
+        # A range rather than LIKE, which ignores case; DEL sorts behind every character an id may hold.
+        beginning = and_(runs.c.run_id >= run_id, runs.c.run_id < run_id + "\x7f")
+        found = self._rows(columns.where(beginning).order_by(runs.c.run_id).limit(6), f"read run {run_id}")
+        if not found:
+            raise StoreError(f"{self.name}: there is no run {run_id}")
+        if len(found) > 1:
+            names = ", ".join(row.run_id for row in found[:5]) + (", …" if len(found) > 5 else "")
+            raise StoreError(f"{self.name}: {run_id} is the beginning of several runs: {names}")
+        return found[0]
+
+    def _rows(self, statement: Select[Any], doing: str) -> Sequence[Row[Any]]:
+        with self._backend.errors(doing), self._backend.reading() as connection:
+            return connection.execute(statement).all()
+
+    def _record(self, run_id: str, text: str) -> RunRecord:
+        record = parse_record(text, f"{self.name}: run {run_id}")
+        if record.run_id != run_id:
+            raise StoreError(f"{self.name}: run {run_id}: its record says that it is run {record.run_id}")
+        return record
