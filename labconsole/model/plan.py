@@ -20,6 +20,7 @@ from labconsole.model.plan_conduct import Command, Retry, Stop, WarmUp
 from labconsole.model.plan_file import Order
 from labconsole.model.plan_order import forwards, schedule
 from labconsole.model.plan_points import Listed, as_matrix, distinct, point_meaning
+from labconsole.model.plan_search import Configuration, Search, configurations
 from labconsole.model.record import PlanRef
 from labconsole.model.request import Target, TrialRequest
 from labconsole.model.tolerances import Tolerances
@@ -82,6 +83,9 @@ class Plan:
     stop: Stop = field(default_factory=Stop)
     pre: tuple[Command, ...] = ()
     post: tuple[Command, ...] = ()
+    search: Search | None = None
+    grid: bool = True
+    """False: no point is measured; they say at which configurations the search is made."""
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
@@ -119,6 +123,8 @@ class Plan:
 
     def repetitions_of(self, point: int) -> int:
         """How often this point is measured."""
+        if not self.grid:
+            return 0
         return self.listed[point].repetitions if self.listed else self.repetitions
 
     def tolerances_of(self, point: int) -> Tolerances:
@@ -127,7 +133,14 @@ class Plan:
 
     def schedule(self) -> list[tuple[int, int]]:
         """(point index from 0, repetition from 1) of every trial in the order of execution."""
+        if not self.grid:
+            return []
         return schedule(self.points, self.order, self.seed, self.repetitions_of, self.repetitions)
+
+    @property
+    def searches(self) -> tuple[Configuration, ...]:
+        """What is searched, in the order of execution."""
+        return configurations(self.search, (point.request for point in self.points)) if self.search is not None else ()
 
     def needs(self) -> list[Need]:
         """What has to be known before points beside a forwarding guest can be measured, by platform."""

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from labconsole.model.inventory import Name
 from labconsole.model.plan_conduct import Command, Retry, Stop, WarmUp
+from labconsole.model.plan_search import SEARCH_SECTIONS, Search
 from labconsole.model.request import BACKGROUNDS, GENERATORS, MAX_DURATION_S, OBSERVE, Target
 from labconsole.model.tolerances import Tolerances
 from labconsole.model.yaml_file import register_keys
@@ -132,6 +133,10 @@ class PlanFile(BaseModel):
             "oneOf": [
                 {"required": list(MATRIX_NEEDS), "not": {"required": ["points"]}},
                 {
+                    "required": ["platforms", "frame_sizes", "search"],
+                    "not": {"anyOf": [{"required": [key]} for key in ("points", "targets")]},
+                },
+                {
                     "required": ["points"],
                     "not": {"anyOf": [{"required": [key]} for key in (*MATRIX_KEYS, *RULE_KEYS)]},
                 },
@@ -165,12 +170,15 @@ class PlanFile(BaseModel):
     pre: Annotated[tuple[Command, ...], Field(max_length=100)] = ()
     post: Annotated[tuple[Command, ...], Field(max_length=100)] = ()
     tolerances: Tolerances = Tolerances()
+    search: Search | None = None
 
 
 register_keys("PlanFile", None, PlanFile)
 _SECTIONS: dict[str, type[BaseModel]] = {
     "tolerances": Tolerances, "points": PointEntry, "include": IncludeEntry, "exclude": ExcludeEntry,
     "overrides": Override, "retry": Retry, "warm_up": WarmUp, "stop": Stop, "pre": Command, "post": Command,
+    "search": Search,
 }  # fmt: skip
+_SECTIONS |= {f"search.{name}": model for name, model in SEARCH_SECTIONS.items()}
 for _section, _model in _SECTIONS.items():
     register_keys("PlanFile", _section, _model)

@@ -11,6 +11,7 @@ from labconsole.model.plan import Plan, Point, factors
 from labconsole.model.plan_file import MATRIX_KEYS, MATRIX_NEEDS, RULE_KEYS, PlanFile
 from labconsole.model.plan_points import Listed
 from labconsole.model.plan_rules import RULE_FACTORS, exclusion_words, has_rules, location, unfold
+from labconsole.model.plan_searched import as_searched, searches_only
 from labconsole.model.request import TrialRequest, check_request
 from labconsole.model.yaml_file import key_text, line_of, load_yaml, validate
 from labconsole.units import format_target
@@ -25,7 +26,7 @@ def load_plan(path: Path, inventory: Inventory | None = None) -> Plan:
     Raises ConfigError naming file, line, key, value and what is allowed.
     """
     data = load_yaml(path)
-    file = validate(PlanFile, data, path)
+    file = as_searched(validate(PlanFile, data, path))
     _refuse_half_and_half(file, data, path)
     _refuse_duplicates(file, data, path)
     _refuse_too_large(file, path)
@@ -57,9 +58,9 @@ def _how(file: PlanFile) -> dict[str, Any]:
     """What every kind of plan says in the same words."""
     names = (
         "order", "seed", "frame_size_includes_fcs", "settle_s", "drain_s", "generator", "observe", "max_redo",
-        "tolerances", "retry", "warm_up", "stop", "pre", "post",
+        "tolerances", "retry", "warm_up", "stop", "pre", "post", "search",
     )  # fmt: skip
-    return {"name": file.plan} | {name: getattr(file, name) for name in names}
+    return {"name": file.plan, "grid": not searches_only(file)} | {name: getattr(file, name) for name in names}
 
 
 def _ruled_plan(file: PlanFile, data: Any, path: Path) -> Plan:

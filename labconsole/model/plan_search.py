@@ -17,7 +17,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from labconsole.model.request import MAX_DURATION_S, TrialRequest
 
-PRESETS = ("ndr", "rfc2544", "tst009")
+PRESET_TRIAL_S = {"ndr": 1.0, "rfc2544": 60.0, "tst009": 60.0}
+PRESET_SUM_S = {"ndr": 21.0, "rfc2544": 60.0, "tst009": 120.0}
+"""Of each goal, one trial and the trial time that decides on a load; those of a partial drop goal are ndr's."""
+
+PRESETS = tuple(PRESET_TRIAL_S)
 FURTHER = ("frame-loss", "back-to-back", "latency")
 """Tests of RFC 2544 beside its throughput: sections 26.3, 26.4 and 26.2."""
 
@@ -96,8 +100,10 @@ class Search(_Section):
             raise ValueError("goals names one goal twice | allowed: each goal once; repetitions repeats a search")
         if "latency" in self.goals and not self.load_goals:
             raise ValueError(f"latency is measured at a load that is found | allowed: a goal beside it: {GOAL_WORDS}")
-        if self.trial_s is not None and self.duration_sum_s is not None and self.duration_sum_s < self.trial_s:
-            raise ValueError(f"duration_sum_s is shorter than one trial | allowed: {self.trial_s:g} or more")
+        for goal in self.load_goals:
+            trial_s = self.trial_s or PRESET_TRIAL_S.get(goal, PRESET_TRIAL_S["ndr"])
+            if (self.duration_sum_s or PRESET_SUM_S.get(goal, PRESET_SUM_S["ndr"])) < trial_s:
+                raise ValueError(f"duration_sum_s of {goal} is shorter than one trial | allowed: {trial_s:g} or more")
         return self
 
     @property
@@ -105,9 +111,25 @@ class Search(_Section):
         """The goals that a load is searched for."""
         return tuple(goal for goal in self.goals if goal not in FURTHER)
 
+    @property
+    def longest_trial_s(self) -> float:
+        """The longest traffic of one trial."""
+        further = {
+            "frame-loss": self.frame_loss.trial_s,
+            "back-to-back": self.back_to_back.trial_s,
+            "latency": self.latency.trial_s,
+        }
+        return max(
+            further[goal] if goal in further else self.trial_s or PRESET_TRIAL_S.get(goal, PRESET_TRIAL_S["ndr"])
+            for goal in self.goals
+        )
+
     def meaning(self) -> dict[str, Any]:
         """What is measured, without how often and what ends it early."""
         return self.model_dump(mode="json", exclude={"repetitions", "max_trials", "within_s"})
+
+
+SEARCH_SECTIONS: dict[str, type[BaseModel]] = {"frame_loss": FrameLoss, "back_to_back": BackToBack, "latency": Latency}
 
 
 @dataclass(frozen=True, slots=True)

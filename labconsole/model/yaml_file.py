@@ -158,14 +158,15 @@ def config_error(exc: ValidationError, data: CommentedMap, path: Path) -> Config
 
 
 def _known_keys(exc: ValidationError, location: Sequence[str | int]) -> list[str]:
-    return KNOWN_KEYS.get((exc.title, tuple(s for s in location[:-1] if isinstance(s, str))[:1]), [])
+    steps = tuple(step for step in location[:-1] if isinstance(step, str))
+    return KNOWN_KEYS.get((exc.title, steps)) or KNOWN_KEYS.get((exc.title, steps[:1]), [])
 
 
 KNOWN_KEYS: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-"""(model, first step of the location) -> the keys that may stand there; filled by the models."""
+"""(model, the steps to a section, or the first of them) -> the keys that may stand there; filled by the models."""
 
 
 def register_keys(title: str, section: str | None, model: type[BaseModel]) -> None:
-    """Tell which keys a section of a file may hold, for the message about an unknown one."""
+    """Tell which keys a section (``search``, ``search.latency``) may hold, for the message about an unknown one."""
     keys = [field.alias or name for name, field in model.model_fields.items()]
-    KNOWN_KEYS[(title, (section,) if section else ())] = keys
+    KNOWN_KEYS[(title, tuple(section.split(".")) if section else ())] = keys
