@@ -126,6 +126,7 @@ class CommandDriver(ManagedDriver):
 
     DRIVER: ClassVar[str] = "command"
     OPTIONS: ClassVar[type[ManagedOptions]] = CommandOptions
+    JOINS: ClassVar[bool] = True
     options: CommandOptions
 
     def declare(self) -> Capabilities:
@@ -220,6 +221,9 @@ class CommandDriver(ManagedDriver):
                 )
             )
         return nics
+
+    def inside(self, name: str) -> Sequence[str] | None:
+        return None if self.options.exec_ is None else self._filled(self.options.exec_, name)
 
     async def execute(self, shell: Shell, name: str, argv: Sequence[str]) -> Answer:
         assert self.options.exec_ is not None

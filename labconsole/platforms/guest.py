@@ -73,6 +73,12 @@ def as_interface(text: str) -> str | None:
     return text if text not in ("-", ".", "..") and _INTERFACE.fullmatch(text) else None
 
 
+def as_pid(text: str) -> int | None:
+    """A process in a hypervisor's output; None where it is none."""
+    said = text.strip()
+    return int(said) if said.isascii() and said.isdigit() and 0 < len(said) < 11 and int(said) > 1 else None
+
+
 def same_cpus(one: str, other: str) -> bool:
     """Whether two lists name the same CPUs, however they are written."""
     return one.strip() == other.strip() or (cpu_set(one) is not None and cpu_set(one) == cpu_set(other))

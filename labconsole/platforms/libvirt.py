@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from labconsole.platforms.guest import Capabilities, Guest, GuestNic, Pinning, State, as_interface
+from labconsole.platforms.guest import Capabilities, Guest, GuestNic, Pinning, State, as_interface, as_pid
 from labconsole.platforms.managed import ManagedDriver
 from labconsole.platforms.options import ManagedOptions, Word, mac_address
 from labconsole.platforms.shell import Answer, Shell
@@ -29,6 +29,7 @@ STATES = {
 HOST = "Domain-0"
 PINNING = ("qemu", "xen", "test")
 COUNTING = ("qemu", "xen", "lxc")
+PID_FILES = {"qemu": "/run/libvirt/qemu", "lxc": "/run/libvirt/lxc"}
 
 _ROW = re.compile(rf"\s*(?:\d+|-)\s+(.+?)\s+({'|'.join(STATES)})\s*")
 _VERSION = re.compile(r"^(Using library|Running hypervisor): +(\S.*?)\s*$", re.MULTILINE)
@@ -74,6 +75,7 @@ class LibvirtDriver(ManagedDriver):
 
     DRIVER: ClassVar[str] = "libvirt"
     OPTIONS: ClassVar[type[ManagedOptions]] = LibvirtOptions
+    EVERY_VCPU: ClassVar[str] = "EACH-VCPU"
     options: LibvirtOptions
 
     @property
@@ -155,10 +157,23 @@ class LibvirtDriver(ManagedDriver):
 
     async def pin(self, shell: Shell, name: str, pinning: Pinning) -> Answer:
         """Of the running guest only: what is configured stays."""
+        if not self.capabilities.pin:
+            return await super().pin(shell, name, pinning)
         answer = Answer(("virsh",), 0, "", "")
         for vcpu, cpus in pinning.items():
             answer = await shell.run(self.virsh("vcpupin", name, vcpu, cpus, "--live"))
         return answer
 
+    def inside(self, name: str) -> Sequence[str] | None:
+        return self.virsh("lxc-enter-namespace", name, "--") if self.scheme == "lxc" else None
+
+    async def pid(self, shell: Shell, name: str) -> int | None:
+        """As libvirt's daemon for the whole machine has written it down: QEMU's, or that of a container's keeper."""
+        if self.scheme not in PID_FILES:
+            return None
+        return as_pid((await shell.run(["cat", f"{PID_FILES[self.scheme]}/{name}.pid"])).stdout)
+
     async def execute(self, shell: Shell, name: str, argv: Sequence[str]) -> Answer:
+        if self.scheme != "lxc":
+            return await super().execute(shell, name, argv)
         return await shell.run(self.virsh("lxc-enter-namespace", name, *argv))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from labconsole.platforms.guest import Capabilities, Guest, GuestNic, Pinning, State, as_interface
+from labconsole.platforms.guest import Capabilities, Guest, GuestNic, Pinning, State, as_interface, as_pid
 from labconsole.platforms.managed import ManagedDriver
 from labconsole.platforms.options import ManagedOptions, Word, mac_address
 from labconsole.platforms.shell import Answer, Shell
@@ -125,5 +125,11 @@ class LxcDriver(ManagedDriver):
     async def pin(self, shell: Shell, name: str, pinning: Pinning) -> Answer:
         return await shell.run(self.tool("lxc-cgroup", "-n", name, CPUS, pinning["all"]))
 
+    def inside(self, name: str) -> Sequence[str]:
+        return self.tool("lxc-attach", "-n", name, "--")
+
     async def execute(self, shell: Shell, name: str, argv: Sequence[str]) -> Answer:
-        return await shell.run(self.tool("lxc-attach", "-n", name, "--", *argv))
+        return await shell.run([*self.inside(name), *argv])
+
+    async def pid(self, shell: Shell, name: str) -> int | None:
+        return as_pid((await shell.run(self.tool("lxc-info", "-n", name, "-pH"))).stdout)

@@ -58,6 +58,7 @@ class OpenVzDriver(ManagedDriver):
     DRIVER: ClassVar[str] = "openvz"
     OPTIONS: ClassVar[type[ManagedOptions]] = OpenVzOptions
     CAPABILITIES: ClassVar[Capabilities] = Capabilities(statistics=True, nic_models=True, exec=True, idle_nics=True)
+    JOINS: ClassVar[bool] = True
     options: OpenVzOptions
 
     async def probe(self, shell: Shell) -> dict[str, str]:
@@ -127,6 +128,8 @@ class OpenVzDriver(ManagedDriver):
             "cpu_units": told.get("CPUUNITS"),
         }
 
+    def inside(self, name: str) -> Sequence[str]:
+        return [self.options.tool, "exec2" if self.options.tool == "vzctl" else "exec", name]
+
     async def execute(self, shell: Shell, name: str, argv: Sequence[str]) -> Answer:
-        run = "exec2" if self.options.tool == "vzctl" else "exec"
-        return await shell.run([self.options.tool, run, name, *argv])
+        return await shell.run([*self.inside(name), *argv])

@@ -76,6 +76,15 @@ def _word(value: str) -> str:
     return value
 
 
+def _argv(value: list[str]) -> list[str]:
+    if not all(word and word.isprintable() for word in value) or value[0].startswith("-"):
+        raise ValueError("is not a command: a list of words")
+    return value
+
+
+Argv = Annotated[list[str], Field(min_length=1), AfterValidator(_argv)]
+"""A command, each word by itself."""
+
 GuestName = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_guest)]
 Mac = Annotated[str, AfterValidator(_mac)]
 Cpus = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_cpus)]
@@ -107,6 +116,8 @@ class ManagedOptions(BaseModel):
     second_cpu: Cpus | None = None
     start_s: float = Field(default=120.0, gt=0, le=3600)
     graceful_s: float = Field(default=30.0, ge=0, le=3600)
+    second_shell: Argv | None = None
+    bridges: Literal["found", "made"] = "found"
     ssh: Annotated[str, AfterValidator(_target)] | None = None
 
 

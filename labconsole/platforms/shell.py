@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 from labconsole.engine.ports import AgentLink
 from labconsole.errors import AgentError, CapabilityMissing, NodeError
@@ -80,13 +81,17 @@ class Shell:
     def missing(self, message: str) -> CapabilityMissing:
         return CapabilityMissing(self.uut.name, f"platform {self.platform}: {message}")
 
+    def sent(self, argv: Sequence[str]) -> list[str]:
+        """What this node is asked to run."""
+        if self.ssh is None:
+            return list(argv)
+        # What ssh hands over is one line for a remote shell, so every word is quoted for it.
+        line = shlex.join(["env", "LC_ALL=C", *argv])
+        return ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", self.ssh, line]
+
     async def run(self, argv: Sequence[str], *, limit_s: float = LIMIT_S) -> Answer:
         """Run it. Raises CapabilityMissing when there is no such program or it may not be run, else returns."""
-        sent = list(argv)
-        if self.ssh is not None:
-            # What ssh hands over is one line for a remote shell, so every word is quoted for it.
-            line = shlex.join(["env", "LC_ALL=C", *argv])
-            sent = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", self.ssh, line]
+        sent = self.sent(argv)
         args = {"argv": sent, "timeout_s": limit_s, "stdin": None, "namespace": ""}
         try:
             reply = await self.uut.request("exec", args, timeout_s=limit_s + 10)
@@ -123,3 +128,32 @@ class Shell:
         if answer.exit_status is None:
             return self.error(answer.said)
         return self.error(f"`{answer.command}` failed: {answer.said}")
+
+
+class _Nowhere:
+    """In place of a UUT that is asked nothing."""
+
+    name = "uut"
+
+
+class RecordingShell(Shell):
+    """Keeps what would be run, and runs nothing: each command "succeeds" with nothing to say."""
+
+    def __init__(self, platform: str, ssh: str | None = None) -> None:
+        super().__init__(cast("AgentLink", _Nowhere()), platform, ssh)
+        self.lines: list[str] = []
+
+    async def run(self, argv: Sequence[str], *, limit_s: float = LIMIT_S) -> Answer:
+        self.lines.append(shlex.join(self.sent(argv)))
+        return Answer(tuple(argv), 0, "", "")
+
+    def record(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Carry ``work`` out as far as it comes without an answer. It waits for nothing, so no event loop is needed."""
+        try:
+            work.send(None)
+        except StopIteration:
+            return
+        except NodeError:
+            self.lines.append("# … and what follows from what that says")
+        finally:
+            work.close()

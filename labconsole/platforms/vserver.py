@@ -11,15 +11,14 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from labconsole.engine.driver import PathPoint, StreamPath, StreamWiring
-from labconsole.engine.ports import AgentLink
+from labconsole.engine.driver import PathPoint, StreamPath
 from labconsole.errors import ConfigError
 from labconsole.platforms.forwarding import read_state, route_changes
 from labconsole.platforms.guest import Capabilities, Guest, GuestNic, State, Wires
+from labconsole.platforms.guest_streams import Streams, wirings_of
 from labconsole.platforms.managed import ManagedDriver
 from labconsole.platforms.shell import Answer, Shell
 
-TOKEN = "platform"
 DIRECTORY = "/etc/vservers"
 RUNS, STOPPED, UNKNOWN = 0, 3, 5
 
@@ -40,7 +39,6 @@ class VserverDriver(ManagedDriver):
 
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         super().__init__(name, options)
-        self._routed = False
         for key in ("nics", "ssh"):
             if getattr(self.options, key):
                 raise ConfigError(
@@ -104,22 +102,26 @@ class VserverDriver(ManagedDriver):
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
         return ()
 
-    async def execute(self, shell: Shell, name: str, argv: Sequence[str]) -> Answer:
-        return await shell.run(["vserver", name, "exec", *argv])
+    def inside(self, name: str) -> Sequence[str]:
+        return ["vserver", name, "exec"]
 
-    async def wires(self, shell: Shell, wirings: Sequence[StreamWiring]) -> Wires:
+    async def execute(self, shell: Shell, name: str, argv: Sequence[str]) -> Answer:
+        return await shell.run([*self.inside(name), *argv])
+
+    async def wires(self, shell: Shell, streams: Streams) -> Wires:
         return {}
 
-    async def paths(self, shell: Shell, wirings: Sequence[StreamWiring]) -> dict[str, StreamPath]:
-        changes = [
+    def changes(self, streams: Streams, wires: Wires) -> list[dict[str, Any]]:
+        """The host's own stack forwards, for whichever guest a stream is meant."""
+        return [
             change
-            for w in wirings
+            for w in wirings_of(streams)
             for change in route_changes(
                 inbound=w.uut_in, outbound=w.uut_out, source_ip=w.source_ip, sink_ip=w.sink_ip, sink_mac=w.sink_mac
             )
         ]
-        await shell.uut.request("net.apply", {"token": TOKEN, "changes": changes})
-        self._routed = True
+
+    async def paths(self, shell: Shell, streams: Streams) -> dict[str, StreamPath]:
         return {
             w.name: StreamPath(
                 destination_mac=w.uut_in_mac,
@@ -128,18 +130,10 @@ class VserverDriver(ManagedDriver):
                     PathPoint("uut_out", "", w.uut_out, "tx_packets"),
                 ),
             )
-            for w in wirings
+            for w in wirings_of(streams)
         }
 
-    async def attestation(self, shell: Shell, wirings: Sequence[StreamWiring]) -> dict[str, Any]:
-        attested = await super().attestation(shell, wirings)
-        nics = [nic for wiring in wirings for nic in (wiring.uut_in, wiring.uut_out)]
+    async def attestation(self, shell: Shell, streams: Streams) -> dict[str, Any]:
+        attested = await super().attestation(shell, streams)
+        nics = [nic for wiring in wirings_of(streams) for nic in (wiring.uut_in, wiring.uut_out)]
         return {**attested, "interfaces": await read_state(shell.uut, routing={"": nics}, ports=())}
-
-    async def restore(self, uut: AgentLink) -> None:
-        try:
-            await super().restore(uut)
-        finally:
-            if self._routed:
-                await uut.request("net.undo", {"token": TOKEN})
-                self._routed = False

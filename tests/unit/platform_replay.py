@@ -58,11 +58,13 @@ class ReplayedNode:
     phase: str = ""
     moves: dict[str, str | tuple[str, int]] = field(default_factory=dict)
     interfaces: Iterable[str] = ("eth1", "eth5")
+    bridged: bool = True
     missing: frozenset[str] = frozenset()
     hanging: frozenset[str] = frozenset()
     name: str = "uut"
     commands: list[str] = field(default_factory=list)
     changes: list[tuple[str, Any]] = field(default_factory=list)
+    shells: list[tuple[str, Any]] = field(default_factory=list)
     _coming: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
@@ -74,9 +76,13 @@ class ReplayedNode:
             assert timeout_s > args["timeout_s"] > 0
             return self._run(args["argv"])
         if op == "links":
-            return {"links": [{"name": name, "namespace": "", "master": f"br-{name}"} for name in self.interfaces]}
+            masters = {name: f"br-{name}" if self.bridged else None for name in self.interfaces}
+            return {"links": [{"name": name, "namespace": "", "master": masters[name]} for name in masters]}
         if op == "net.read":
             return {"sysctls": dict.fromkeys((args or {})["sysctls"], "1")}
+        if op in ("guest.start", "guest.stop"):
+            self.shells.append((op, (args or {}).get("argv")))
+            return {"pid": 7}
         assert op in ("net.apply", "net.undo"), op
         self.changes.append((op, args))
         return {"failed": []}

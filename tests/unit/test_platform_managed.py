@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import subprocess
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -17,6 +18,7 @@ from platform_replay import ReplayedNode, hurried, wiring
 
 from labconsole.errors import CapabilityMissing, ConfigError, NodeError
 from labconsole.platforms import DRIVERS
+from labconsole.platforms.inside import DONE, LOOP, READY
 from labconsole.platforms.managed import ManagedDriver
 
 QEMU, LXC, ESXI = "virsh -c qemu:///system ", " -P /srv/lxc -n fw", "env PATH=/bin:/sbin:/usr/bin:/usr/lib/vmware/bin "
@@ -50,7 +52,7 @@ class Case:
         ends = self.ends or ()
         return ReplayedNode(
             self.recording or self.driver, phase, moves={**moves, **how.pop("moves", {})},
-            interfaces=("eth1", "eth5", *ends), **how,
+            interfaces=("eth1", "eth5", *ends), bridged=self.driver != "vserver", **how,
         )  # fmt: skip
 
 
@@ -518,10 +520,13 @@ def test_an_option_that_cannot_be_is_refused(driver: str, options: dict[str, Any
     assert words in str(raised.value)
 
 
-def test_a_second_guest_is_started_beside_the_first_and_stopped_again(monkeypatch) -> None:
+def two_containers(**options: Any) -> tuple[ManagedDriver, ReplayedNode]:
+    """OpenVZ with container 101 running and 102 off: "both" is the phase in which it runs, too."""
     case = BY_DRIVER["openvz"]
-    driver, node = case.make(second_guest=102), case.node("running", moves={"vzctl start 102 --wait": "both"})
-    hurried(driver, monkeypatch)
+    driver, node = (
+        case.make(second_guest=102, **options),
+        case.node("running", moves={"vzctl start 102 --wait": "both"}),
+    )
     node.phases["both"] = dict(node.phases["running"])
     for phase, status in (("running", "unmounted down"), ("both", "mounted running")):
         reply = {"exit_status": 0, "stdout": f"CTID 102 exist {status}\n", "stderr": "", "truncated": False}
@@ -530,14 +535,113 @@ def test_a_second_guest_is_started_beside_the_first_and_stopped_again(monkeypatc
     node.phases["both"]["vzlist -a -ovpsid,status -H"] = {**listed, "stdout": "101 running\n102 running\n"}
     for command in ("vzctl start 102 --wait", "vzctl stop 102", "vzctl exec2 102 /bin/uname -r"):
         node.answers(command)
-    node.answers("cat /etc/vz/conf/102.conf", 'NETIF="ifname=eth0,mac=00:18:51:A1:C6:99,host_ifname=veth102.0"\n')
-    prepared = prepare(driver, node)
+    nics = (f"ifname=eth{n},mac=00:18:51:A1:C6:9{n},host_ifname=veth102.{n}" for n in (0, 1))
+    node.answers("cat /etc/vz/conf/102.conf", f'NETIF="{";".join(nics)}"\n')
+    node.moves["vzctl stop 102"] = "running"
+    return driver, node
+
+
+def test_a_second_guest_runs_only_beside_a_load_has_its_own_streams_and_is_stopped_again(monkeypatch) -> None:
+    driver, node = two_containers()
+    hurried(driver, monkeypatch)
+    assert prepare(driver, node).attestation["guests"] == ["101"]
+    assert "vzctl start 102 --wait" not in node.commands
+    restore(driver, node)
+    prepared = asyncio.run(driver.prepare(node, [wiring()], second=[wiring("s2", 2)]))  # type: ignore[arg-type]
     assert prepared.attestation["guests"] == ["101", "102"]
     assert prepared.attestation["other_guests"] == []
-    node.moves["vzctl stop 102"] = "running"
+    macs = {name: path.destination_mac for name, path in prepared.paths.items()}
+    assert macs == {"s1": "00:18:51:a1:c6:35", "s2": "00:18:51:a1:c6:90"}
+    assert (prepared.second.name, prepared.second.cpus, prepared.second.cannot) == ("102", None, "")
+    assert prepared.second.ask is not None
+    (_, argv) = node.shells[0]
+    assert "vzctl exec2 102 sh" in argv[2]
     restore(driver, node)
+    assert node.shells[-1][0] == "guest.stop"
     assert "vzctl stop 101" not in node.commands
     assert node.phase == "running"
+
+
+def test_a_second_guest_that_runs_where_there_is_to_be_none_is_refused(monkeypatch) -> None:
+    driver, node = two_containers()
+    node.phase = "both"
+    assert refused(driver, node) == (
+        "platform p: 102 runs beside 101, and 102 is to run only beside a background load: stop it, or say "
+        "`others: allow` in hosts.yaml"
+    )
+
+
+def test_a_background_load_that_cannot_be_is_refused_by_what_is_missing() -> None:
+    xl = BY_DRIVER["xl"]
+    assert [xl.make().refusal(kind) for kind in ("none", "idle")] == [
+        None,
+        "platform p names no second_guest in hosts.yaml, so nothing can run beside its guest",
+    ]
+    beside = xl.make(second_guest="idle")
+    assert [beside.refusal(kind) for kind in ("none", "idle", "forwarding-50")] == [None, None, None]
+    assert "driver xl cannot run a program inside a guest" in (beside.refusal("light") or "")
+    assert "second_shell: [ssh, " in (beside.refusal("heavy") or "")
+    led = xl.make(second_guest="idle", second_shell=["ssh", "root@guest2"])
+    assert led.refusal("heavy") is None
+    assert BY_DRIVER["lxc"].make(second_guest="idle").refusal("light") is None
+
+
+def test_the_shell_of_a_guest_is_fed_its_loop_through_whatever_leads_there(tmp_path) -> None:
+    """``ssh`` makes one line for a shell of its words; here a script does as it does."""
+    lead = tmp_path / "lead"
+    lead.write_text('#!/bin/sh\nexec sh -c "$*"\n')
+    lead.chmod(0o755)
+    driver = BY_DRIVER["xl"].make(second_guest="idle", second_shell=[str(lead)])
+    argv = driver._lead()
+    assert argv is not None
+    with subprocess.Popen([*argv, "sh", "-c", LOOP], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as shell:
+        assert shell.stdin is not None
+        assert shell.stdout is not None
+        assert shell.stdout.readline() == f"{READY}\n"  # lines are given to a shell that is ready, as the agent does
+        shell.stdin.write("echo told $((1 + 1)) 'a  b'\n")
+        shell.stdin.close()
+        assert shell.stdout.read() == f"told 2 a  b\n{DONE} 0\n"
+
+
+def test_bridges_are_made_on_request_and_taken_away_before_the_guest_is_stopped(monkeypatch) -> None:
+    case = BY_DRIVER["lxc"]
+    driver, node = case.make(bridges="made"), case.node("stopped")
+    node.bridged = False
+    hurried(driver, monkeypatch)
+    prepare(driver, node)
+    (_, applied) = node.changes[0]
+    assert applied["changes"] == [
+        {"do": "bridge", "name": "lcbi1", "ports": ["eth1", "vc-in"]},
+        {"do": "bridge", "name": "lcbo1", "ports": ["eth5", "vethpOzyt6"]},
+    ]
+    restore(driver, node)
+    assert [op for op, _ in node.changes] == ["net.apply", "net.undo"]
+    node.bridged = True
+    assert "eth1 is a port of br-eth1, which something else has set up" in refused(case.make(bridges="made"), node)
+
+
+def test_a_dry_run_tells_what_would_be_run_and_asks_nobody() -> None:
+    nics = [{"stream": "s1", "in_mac": "02:00:00:00:0a:01", "out_mac": "02:00:00:00:0a:02"}]
+    lxc = BY_DRIVER["lxc"].make(second_guest="idle", cpu=0, second_cpu=1, bridges="made", nics=nics)
+    lines = lxc.commands([wiring()], [])
+    assert lines[:4] == [
+        "lxc-start -P /srv/lxc -n fw -d",
+        "lxc-start -P /srv/lxc -n idle -d",
+        "lxc-cgroup -P /srv/lxc -n fw cpuset.cpus 0",
+        "lxc-cgroup -P /srv/lxc -n idle cpuset.cpus 1",
+    ]
+    assert "ip link set fw:NIC-02:00:00:00:0a:02 master lcbo1 up" in lines
+    assert "vcpupin hvtest-uut EACH-VCPU 1 --live" in BY_DRIVER["libvirt"].make(cpu=1).commands([wiring()])[1]
+    assert BY_DRIVER["esxi"].make().commands([wiring()])[-1].startswith("# … and what follows")
+
+
+def test_what_a_driver_does_not_have_is_refused_with_a_reason() -> None:
+    driver, node = BY_DRIVER["virtualbox"].make(), BY_DRIVER["virtualbox"].node("running")
+    shell = driver.shell(node)  # type: ignore[arg-type]
+    with pytest.raises(CapabilityMissing, match="driver virtualbox cannot pin a guest"):
+        asyncio.run(driver.pin(shell, "hvtest-vb", {"0": "1"}))
+    with pytest.raises(CapabilityMissing, match="driver virtualbox cannot run a program inside a guest"):
+        asyncio.run(driver.execute(shell, "hvtest-vb", ["true"]))
 
 
 def test_commands_for_a_hypervisor_elsewhere_go_through_ssh_quoted_for_its_shell() -> None:
