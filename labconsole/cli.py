@@ -39,7 +39,11 @@ def build_parser() -> argparse.ArgumentParser:
     testbed = argparse.ArgumentParser(add_help=False)
     testbed.add_argument("--hosts", type=Path, metavar="FILE", help="the testbed (default: ./hosts.yaml)")
     stored = argparse.ArgumentParser(add_help=False)
-    stored.add_argument("--store", metavar="URL", help="where runs are saved (default: the user's data directory)")
+    stored.add_argument(
+        "--store",
+        metavar="URL",
+        help="where runs are saved: a file, or postgresql://user@host/database (default: the user's data directory)",
+    )
     machine = argparse.ArgumentParser(add_help=False)
     taking = argparse.ArgumentParser(add_help=False)
     taking.add_argument("--take-over", action="store_true", help=TAKE_OVER)
@@ -78,13 +82,25 @@ def build_parser() -> argparse.ArgumentParser:
     runs = commands.add_parser("runs", help="saved runs", parents=[common, stored, machine])
     runs.add_argument(
         "action", nargs="?", choices=("list", "show", "note", "export", "import"), default="list",
-        help="what to do (default: list); export writes JSON lines to stdout",
+        help="what to do (default: list)",
     )  # fmt: skip
     runs.add_argument(
-        "what", nargs="?", help="show, note: a run's id or its beginning; import: a file that export wrote"
-    )
+        "what", nargs="?",
+        help="show, note: a run's id or its beginning; import: a file that export wrote, or another store, whose runs, "
+        "series, notes and calibrations are taken over without doubles",
+    )  # fmt: skip
     runs.add_argument("text", nargs="?", help='note: what to write on the run ("" removes it); without: show the note')
     runs.add_argument("--limit", type=int, default=20, metavar="N", help="list: newest N runs (default: 20)")
+    runs.add_argument(
+        "--where",
+        metavar="FILTER",
+        help="list, export: as in the console, such as 'platform=raw size=64 verdict!=invalid'",
+    )
+    runs.add_argument(
+        "--format", choices=("jsonl", "csv", "parquet"),
+        help="export: all of a run, or a row of a table (default: by the file's name, else jsonl)",
+    )  # fmt: skip
+    runs.add_argument("--out", type=Path, metavar="FILE", help="export: where to write (default: stdout)")
     report = commands.add_parser(
         "report",
         help="figures, tables and a page for a reviewer, from the saved runs",
@@ -133,12 +149,16 @@ def _add_lab(commands: Any, common: argparse.ArgumentParser, machine: argparse.A
         "(default: namespace)",
     )  # fmt: skip
     up.add_argument(
+        "--boot", choices=("linux", "xen"), default="linux",
+        help="what that machine boots; xen: the UUT is Xen's first domain (default: linux)",
+    )  # fmt: skip
+    up.add_argument(
         "--ssh-server", choices=("builtin", "openssh"), default="builtin",
         help="what the nodes are logged in to by; openssh needs sshd (default: builtin)",
     )  # fmt: skip
     up.add_argument(
         "--platforms", type=_names, default=["raw", "raw-bridge", "container"], metavar="A,B",
-        help="what the UUT offers: raw, raw-bridge, container, qemu-virtio, qemu-e1000, qemu-vmxnet3 "
+        help="what the UUT offers: raw, raw-bridge, container, lxc, qemu-virtio, qemu-e1000, qemu-vmxnet3 "
         "(default: the first three)",
     )  # fmt: skip
     up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of a machine (default: tcg)")
@@ -317,9 +337,9 @@ def _dispatch(args: argparse.Namespace) -> int:
 
         return lab_commands.dispatch(args)
     if command == "runs":
-        from labconsole import headless
+        from labconsole import runs_command
 
-        return headless.runs(args)
+        return runs_command.runs(args)
     if command == "run":
         from labconsole import headless
 

@@ -24,7 +24,7 @@ from labconsole.errors import ConfigError, LabSetupError
 from labconsole.lab import control
 from labconsole.lab.files import alias
 from labconsole.lab.layout import SSH_PORT, lay_out
-from labconsole.lab.platforms import LOAD_TOOLS, tools_of
+from labconsole.lab.platforms import LOAD_TOOLS, check_rights, tools_of
 from labconsole.lab.prerequisites import check_tools
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import LabFile, ProcessIdentity, lab_directory, labs_directory, locked
@@ -110,6 +110,7 @@ def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
         useful=LOAD_TOOLS,
         install=install,
     )
+    check_rights(spec.platforms)
     _check_options(spec)
     directory = lab_directory(spec.name)
     with locked(directory, create=True) as lock:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from labconsole.lab.containers import DIRECTORY as CONTAINERS
+from labconsole.lab.containers import write_containers
 from labconsole.lab.layout import SSH_PORT, Layout
 from labconsole.lab.platforms import GuestFiles, guest_files, inventory_lines
 from labconsole.lab.spec import LabSpec
@@ -92,7 +94,7 @@ def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str, guest: Guest
         ]
     lines += [
         "platforms:",
-        *inventory_lines(spec.platforms, guest),
+        *inventory_lines(spec.platforms, guest, layout, Path(ssh_config_path).parent),
         "defaults:",
         "  generator: auto",
         "  observe: quiet",
@@ -119,4 +121,6 @@ def write_client_files(
     write_private(directory / "known_hosts", known_hosts(layout, host_keys))
     write_private(directory / "ssh_config", ssh_config(spec, layout, directory))
     guest = guest_files(spec.platforms, directory)
+    if "lxc" in spec.platforms:
+        write_containers(directory / CONTAINERS, layout)
     write_private(directory / "hosts.yaml", hosts_yaml(spec, layout, str(directory / "ssh_config"), guest))

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from labconsole.errors import LabSetupError
+from labconsole.lab import containers
 from labconsole.lab.debian_kernel import debian_kernel
 from labconsole.lab.guest_image import write_guest_image
 from labconsole.lab.prerequisites import MACHINE_TOOLS, tool
 
+if TYPE_CHECKING:
+    from labconsole.lab.layout import Layout
+
 DEFAULT = ("raw", "raw-bridge", "container")
 _QEMU = {"qemu-virtio": "virtio", "qemu-e1000": "e1000", "qemu-vmxnet3": "vmxnet3"}
-KNOWN = (*DEFAULT, *_QEMU)
+MACHINE_ONLY = ("kvm", "xen")
+"""For a UUT that is a machine: KVM as its processor has it, Xen as it boots it."""
+
+KNOWN = (*DEFAULT, "lxc", *_QEMU, *MACHINE_ONLY)
 IMAGE_FILE = "guest.cpio"
 
 LOAD_TOOLS = {"stress": "stress"}
 """What puts load on a guest; into guests with a root file system of their own it is copied when that is made."""
 
-_TOOLS = dict.fromkeys(_QEMU, MACHINE_TOOLS | LOAD_TOOLS)
+_TOOLS = {
+    **dict.fromkeys((*_QEMU, *MACHINE_ONLY), MACHINE_TOOLS | LOAD_TOOLS),
+    "lxc": {"lxc-start": "lxc", "busybox": "busybox-static", **LOAD_TOOLS},
+}
 """Platform to what it needs beside what every lab does: program to Debian package."""
 
 
@@ -33,7 +45,7 @@ class GuestFiles:
 
 def needs_guest(platforms: Sequence[str]) -> bool:
     """Whether one of them boots a kernel of its own."""
-    return any(name in _QEMU for name in platforms)
+    return any(name in _QEMU or name in MACHINE_ONLY for name in platforms)
 
 
 def tools_of(platforms: Sequence[str]) -> dict[str, str]:
@@ -57,8 +69,22 @@ def guest_files(platforms: Sequence[str], directory: Path) -> GuestFiles | None:
     return GuestFiles(kernel.image, image)
 
 
-def inventory_lines(platforms: Sequence[str], files: GuestFiles | None) -> list[str]:
+def check_rights(platforms: Sequence[str]) -> None:
+    """Raises LabSetupError for a platform that this user cannot have."""
+    if "lxc" in platforms and os.geteuid() != 0:
+        raise LabSetupError("platform lxc needs root: LXC makes control groups; type: sudo labconsole lab up …")
+
+
+def spare_cpu() -> int | None:
+    """The CPU that second guests are pinned to: the last that there is; None where there is but one."""
+    cpus = sorted(os.sched_getaffinity(0))
+    return cpus[-1] if len(cpus) > 1 else None
+
+
+def inventory_lines(platforms: Sequence[str], files: GuestFiles | None, layout: Layout, directory: Path) -> list[str]:
     """The entries below ``platforms:`` in hosts.yaml."""
+    spare = spare_cpu()
+    second = "" if spare is None else f" second_cpu: {spare},"
     known = {
         "raw": "{driver: raw, forwarding: route}",
         "raw-bridge": "{driver: raw, forwarding: bridge}",
@@ -69,7 +95,15 @@ def inventory_lines(platforms: Sequence[str], files: GuestFiles | None) -> list[
         if name in _QEMU:
             assert files is not None
             known[name] = (
-                f"{{driver: qemu, nic_model: {_QEMU[name]}, accel: tcg,\n"
+                f"{{driver: qemu, nic_model: {_QEMU[name]}, accel: tcg,{second}\n"
+                f"     kernel: {_quoted(files.kernel)}, initrd: {_quoted(files.initrd)}}}"
+            )
+        if name == "lxc":
+            known[name] = containers.inventory_options(directory / containers.DIRECTORY, layout.streams, spare)
+        if name == "kvm":
+            assert files is not None
+            known[name] = (
+                "{driver: qemu, nic_model: virtio, accel: kvm, cpu: 1, second_cpu: 0,\n"
                 f"     kernel: {_quoted(files.kernel)}, initrd: {_quoted(files.initrd)}}}"
             )
         lines.append(f"  {name}: {known[name]}")

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from labconsole.errors import ConfigError
 from labconsole.lab import platforms
+from labconsole.lab.containers import MAX_STREAMS
 from labconsole.units import PREAMBLE_AND_GAP_BYTES
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
@@ -77,6 +78,11 @@ class LabSpec:
                 "is not possible in a lab with pktgen, which is in a machine itself", key="platforms",
                 value=", ".join(self.platforms), allowed=", ".join(platforms.DEFAULT),
             )  # fmt: skip
+        if "lxc" in self.platforms and self.sources > MAX_STREAMS:
+            raise ConfigError(
+                "is more than a container of lxc has NICs for", key="sources", value=self.sources,
+                allowed=f"at most {MAX_STREAMS} with platform lxc",
+            )  # fmt: skip
         if not isinstance(self.loss, dict):
             raise ConfigError("is not a table of hops and ratios", key="loss", value=self.loss)
         for hop, ratio in self.loss.items():
@@ -88,6 +94,9 @@ class LabSpec:
         if self.uut == "namespace":
             if self.boot != "linux":
                 raise ConfigError("is for a UUT that is a machine (--uut machine)", key="boot", value=self.boot)
+            for name in self.platforms:
+                if name in platforms.MACHINE_ONLY:
+                    raise ConfigError("is for a UUT that is a machine (--uut machine)", key="platforms", value=name)
             return
         if self.generator == "pktgen":
             raise ConfigError(

@@ -42,8 +42,8 @@ class Hypervisor(ABC):
         for key, value in (("cpu", told.cpu), ("second_cpu", told.second_cpu)):
             if value is not None and not self.capabilities.pin:
                 raise self._wrong(key, f"cannot be given: driver {self.DRIVER} cannot pin a guest{self.where()}")
-        for key, value in (("second_cpu", told.second_cpu), ("second_shell", told.second_shell)):
-            if value is not None and told.second_guest is None:
+        for key in ("second_cpu", "second_shell"):
+            if getattr(told, key) is not None and told.second_guest is None:
                 raise self._wrong(key, "needs a second_guest")
         if told.second_guest == told.guest:
             raise self._wrong("second_guest", "is the first guest", told.guest)
