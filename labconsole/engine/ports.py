@@ -64,12 +64,23 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class StoredTrial:
-    """A trial of a plan that counts as done: its place in the plan, the run, that run's verdict."""
+    """A trial of a plan that counts as done: its place in the plan, the run, that run's verdict and loss."""
 
     point: int
     repetition: int
     run_id: str
     status: str
+    loss_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """The highest mean rate over a platform's points: of how many runs, at which target, and the newest of them."""
+
+    measured_pps: float
+    runs: int
+    run_id: str
+    target_bps: int | str
 
 
 class RunSink(Protocol):
@@ -81,4 +92,20 @@ class RunSink(Protocol):
 
     def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]:
         """Every trial of this plan on this testbed that has a valid or suspect run, with the newest such run."""
+        ...
+
+    def maximum(
+        self,
+        *,
+        platform: str,
+        testbed_fingerprint: str,
+        background: str,
+        frame_size_bytes: int,
+        frame_size_includes_fcs: bool,
+        sources: int,
+    ) -> Reference | None:
+        """The highest mean measured rate over the targets of these points, of valid and suspect runs.
+
+        None without a run at target max: then nobody knows whether it is the maximum.
+        """
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -39,21 +39,20 @@ class RunStore(StoredRuns):
 
     def __init__(self, location: StoreLocation, *, write: bool = True) -> None:
         self.writable = write
-        self._version = SCHEMA_VERSION
-        self._backend = _backend_for(location, write=write)
-        with self._backend.errors("open the run store"):
+        self.version = SCHEMA_VERSION
+        self.backend = _backend_for(location, write=write)
+        with self.backend.errors("open the run store"):
             try:
-                self._version = prepare(self._backend) if write else look(self._backend)
+                self.version = prepare(self.backend) if write else look(self.backend)
             except BaseException:
-                self._backend.close()
+                self.backend.close()
                 raise
 
     def save(self, record: RunRecord, series: Series | None = None) -> None:
         """Store one run durably, or raise StoreError and store nothing. The same run again changes nothing."""
-        text = self._checked_text(record)
         self._require_writable()
-        with self._backend.errors(f"save run {record.run_id}"):
-            self._save_packed(record, text, None if series is None else pack_series(record.run_id, series))
+        packed = None if series is None else pack_series(record.run_id, series)
+        self.take_over([(record, packed)], doing=f"save run {record.run_id}")
 
     def import_records(self, records: Iterable[NotedRecord | RunRecord | Mapping[str, Any] | str]) -> ImportResult:
         """Take records from elsewhere: all of them or, with a StoreError about the first bad one, none.
@@ -61,7 +60,7 @@ class RunStore(StoredRuns):
         Of two notes on one run the newer stays.
         """
         added = present = noted = 0
-        with self._writing("import runs") as connection:
+        with self.writing("import runs") as connection:
             for number, item in enumerate(records, 1):
                 if isinstance(item, RunRecord):
                     item = NotedRecord(item, None)
@@ -75,17 +74,37 @@ class RunStore(StoredRuns):
                     noted += write_note(connection, item.record.run_id, item.note)
         return ImportResult(added, present, noted)
 
+    def take_over(self, complete: Sequence[tuple[RunRecord, bytes | None]], *, doing: str = "take runs over") -> int:
+        """Store runs with their packed series, all of them or none; returns how many are new."""
+        texts = [self._checked_text(record) for record, _ in complete]
+        self._require_writable()
+        added, failed = 0, True
+        staged: list[Any] = []
+        with self.backend.errors(doing):
+            try:
+                for record, packed in complete:
+                    staged.append(None if packed is None else self.backend.stage(record.run_id, packed))
+                with self.backend.writing() as connection:
+                    for (record, packed), text, place in zip(complete, texts, staged, strict=True):
+                        added += self._save_in(connection, record, text, packed, place)
+                failed = False
+            finally:
+                for (record, _), place in zip(complete, staged, strict=False):
+                    if place is not None:
+                        self.backend.unstage(record.run_id, place, failed=failed)
+        return added
+
     def set_note(self, run_id: str, text: str | None, *, author: str) -> None:
         """Put a note on a run, in place of the one that is there; None or blanks remove it."""
         note = checked_note(text, author)
         self._require_writable()
         found = self._find(run_id).run_id
-        with self._writing(f"note run {found}") as connection:
+        with self.writing(f"note run {found}") as connection:
             write_note(connection, found, newer_than(note, read_notes(connection, found).get(found)))
 
     def save_calibration(self, record: dict[str, Any]) -> None:
         """Keep a calibration of the testbed that its ``testbed_fingerprint`` names."""
-        with self._writing("save a calibration") as connection:
+        with self.writing("save a calibration") as connection:
             write_calibration(connection, record)
 
     def hold(self, what: str, holder: str) -> AbstractContextManager[None]:
@@ -101,8 +120,8 @@ class RunStore(StoredRuns):
 
     @contextmanager
     def _holding(self, what: str, holder: str) -> Iterator[None]:
-        held = self._backend.hold(what, holder)
-        with self._backend.errors(f"hold {what}"):
+        held = self.backend.hold(what, holder)
+        with self.backend.errors(f"hold {what}"):
             held.__enter__()
         try:
             yield
@@ -110,24 +129,11 @@ class RunStore(StoredRuns):
             held.__exit__(None, None, None)
 
     @contextmanager
-    def _writing(self, doing: str) -> Iterator[Connection]:
+    def writing(self, doing: str) -> Iterator[Connection]:
         """A writing transaction: everything in it is on the disk afterwards, or nothing."""
         self._require_writable()
-        with self._backend.errors(doing), self._backend.writing() as connection:
+        with self.backend.errors(doing), self.backend.writing() as connection:
             yield connection
-
-    def _save_packed(self, record: RunRecord, text: str, packed: bytes | None) -> bool:
-        """Save one run in a transaction of its own. True if it is new."""
-        staged = None if packed is None else self._backend.stage(record.run_id, packed)
-        failed = True
-        try:
-            with self._backend.writing() as connection:
-                new = self._save_in(connection, record, text, packed, staged)
-            failed = False
-        finally:
-            if staged is not None:
-                self._backend.unstage(record.run_id, staged, failed=failed)
-        return new
 
     def _save_in(self, connection: Connection, record: RunRecord, text: str, packed: bytes | None, staged: Any) -> bool:
         """True if the run is new. Holds the write lock, so nobody else can be saving the same run."""
@@ -136,17 +142,17 @@ class RunStore(StoredRuns):
         ).one_or_none()
         if there is None:
             if packed is not None:
-                self._backend.publish(connection, record.run_id, staged)
+                self.backend.publish(connection, record.run_id, staged)
             connection.execute(insert(runs).values(row_of(record, text, has_series=packed is not None)))
             return True
-        if there.record != text:
+        if there.record != text and parse_record(there.record, f"{self.name}: run {record.run_id}") != record:
             raise StoreError(f"{self.name}: run {record.run_id} is already stored with different content")
         if packed is not None and there.has_series:
-            kept, where = self._backend.series(connection, record.run_id)
+            kept, where = self.backend.series(connection, record.run_id)
             if packed != kept and not _same_series(record.run_id, packed, kept, where):
                 raise StoreError(f"{self.name}: run {record.run_id} is already stored with different time series")
         elif packed is not None:
-            self._backend.publish(connection, record.run_id, staged)
+            self.backend.publish(connection, record.run_id, staged)
             connection.execute(update(runs).where(runs.c.run_id == record.run_id).values(has_series=True))
         return False
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from labconsole.errors import StoreError
 from labconsole.model.note import RunNote
@@ -40,8 +40,11 @@ def newer_than(note: RunNote, there: RunNote | None) -> RunNote:
     """The note with a time after the one that it replaces, should that come from a machine whose clock is ahead."""
     if there is None or there.written_at < note.written_at:
         return note
-    after = datetime.fromisoformat(there.written_at) + timedelta(microseconds=1)
-    return replace(note, written_at=utc_text(after.isoformat(), "note"))
+    return replace(note, written_at=_just_after(there.written_at, "note"))
+
+
+def _just_after(moment: str, where: str) -> str:
+    return utc_text((datetime.fromisoformat(moment) + timedelta(microseconds=1)).isoformat(), where)
 
 
 def note_from_json(data: object, where: str) -> RunNote:
@@ -88,14 +91,22 @@ def write_calibration(connection: Connection, record: Mapping[str, Any]) -> None
         text = json.dumps(dict(record), sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
         raise StoreError(f"the calibration cannot be written as JSON: {exc}") from exc
-    connection.execute(insert(calibrations).values(testbed_fingerprint=fingerprint, saved_at=now_utc(), record=text))
+    newest = connection.execute(
+        select(func.max(calibrations.c.saved_at)).where(calibrations.c.testbed_fingerprint == fingerprint)
+    ).scalar()
+    saved_at = now_utc()
+    if newest is not None and newest >= saved_at:  # saved by a console whose clock is ahead
+        saved_at = _just_after(newest, "calibration")
+    connection.execute(insert(calibrations).values(testbed_fingerprint=fingerprint, saved_at=saved_at, record=text))
 
 
 def read_calibrations(
     connection: Connection, testbed_fingerprint: str | None = None, *, limit: int | None = None
 ) -> list[dict[str, Any]]:
     """Calibrations, newest first, of every testbed or of one."""
-    statement = select(calibrations.c.id, calibrations.c.record).order_by(calibrations.c.id.desc())
+    # By the time rather than the number: one that was taken over from another store may be older than those here.
+    newest_first = (calibrations.c.saved_at.desc(), calibrations.c.id.desc())
+    statement = select(calibrations.c.id, calibrations.c.record).order_by(*newest_first)
     if testbed_fingerprint is not None:
         statement = statement.where(calibrations.c.testbed_fingerprint == testbed_fingerprint)
     found: list[dict[str, Any]] = []

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from sqlalchemy import Row, Select, and_, func, select, tuple_
 
-from labconsole.engine.ports import Series, StoredTrial
+from labconsole.engine.ports import Reference, Series, StoredTrial
 from labconsole.errors import StoreError
 from labconsole.model.note import RunNote
 from labconsole.model.record import RunRecord
@@ -18,6 +18,7 @@ from labconsole.store.backend import Backend
 from labconsole.store.matching import matching
 from labconsole.store.notes import read_calibrations, read_notes
 from labconsole.store.records import parse_record
+from labconsole.store.reference import highest
 from labconsole.store.schema import SUMMARY_COLUMNS, SUMMARY_COLUMNS_1, notes, runs, summary_of
 from labconsole.store.series import unpack_series
 from labconsole.store.summary import EVERYTHING, Page, RunFilter, RunSummary
@@ -29,17 +30,18 @@ PAGE_RUNS = 200
 class StoredRuns:
     """The reading half of a store. Every method blocks and may be called from any thread, from several at once."""
 
-    _backend: Backend
-    _version: int
+    backend: Backend
+    version: int
+    """Of the schema that the store has."""
 
     @property
     def name(self) -> str:
         """What messages call the store: a path, or a URL. It holds no secret."""
-        return self._backend.name
+        return self.backend.name
 
     def close(self) -> None:
         """Close all connections."""
-        self._backend.close()
+        self.backend.close()
 
     def __enter__(self) -> Self:
         return self
@@ -52,7 +54,7 @@ class StoredRuns:
     def get(self, run_id: str) -> RunRecord:
         """The record of a run, by its id or a unique beginning of it."""
         row = self._find(run_id)
-        return self._record(row.run_id, row.record)
+        return self.parsed(row.run_id, row.record)
 
     def series(self, run_id: str) -> Series | None:
         """The time series of a run, or None when none were kept."""
@@ -66,22 +68,22 @@ class StoredRuns:
         return self._packed(row.run_id)[0] if row.has_series else None
 
     def _packed(self, run_id: str) -> tuple[bytes, str]:
-        with self._backend.errors(f"read the time series of run {run_id}"), self._backend.reading() as connection:
-            return self._backend.series(connection, run_id)
+        with self.backend.errors(f"read the time series of run {run_id}"), self.backend.reading() as connection:
+            return self.backend.series(connection, run_id)
 
     def list(self, where: RunFilter = EVERYTHING, *, limit: int | None = None) -> list[RunSummary]:
         """The runs that match, newest first. Reads no record, so one that is damaged hides nothing."""
         statement = matching(self._summaries(), where).order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
         if limit is not None:
             statement = statement.limit(limit)
-        return [summary_of(row) for row in self._rows(statement, "list runs")]
+        return [summary_of(row) for row in self.rows(statement, "list runs")]
 
     def page(self, *, before: int | None = None, after: int | None = None, limit: int) -> Page:
         """Runs in the order of saving, the last first: from the end, those before a place, or all after one.
 
         So a list of any length is read in pieces, and kept up to date by asking for what came after its ``last``.
         """
-        place = self._backend.saved_order
+        place = self.backend.saved_order
         statement = self._summaries().add_columns(place.label("saved"))
         if before is not None:
             statement = statement.where(place < before)
@@ -89,7 +91,7 @@ class StoredRuns:
             statement = statement.where(place > after)
         # Ascending after a place: what is beyond the limit is then found by asking again.
         statement = statement.order_by(place if after is not None else place.desc()).limit(limit)
-        rows = self._rows(statement, "list runs")
+        rows = self.rows(statement, "list runs")
         if after is not None:
             rows = rows[::-1]
         if not rows:
@@ -104,18 +106,18 @@ class StoredRuns:
 
     def notes(self, run_id: str | None = None) -> dict[str, RunNote]:
         """The notes by run id, those that were removed (without text) too."""
-        if self._version < 2:
+        if self.version < 2:
             return {}
-        with self._backend.errors("read notes"), self._backend.reading() as connection:
+        with self.backend.errors("read notes"), self.backend.reading() as connection:
             return read_notes(connection, run_id)
 
     def calibrations(
         self, testbed_fingerprint: str | None = None, *, limit: int | None = None
     ) -> builtins.list[dict[str, Any]]:
         """Calibrations, newest first, of every testbed or of one."""
-        if self._version < 2:
+        if self.version < 2:
             return []
-        with self._backend.errors("read calibrations"), self._backend.reading() as connection:
+        with self.backend.errors("read calibrations"), self.backend.reading() as connection:
             return read_calibrations(connection, testbed_fingerprint, limit=limit)
 
     def latest_calibration(self, testbed_fingerprint: str) -> dict[str, Any] | None:
@@ -124,7 +126,7 @@ class StoredRuns:
 
     def count(self, where: RunFilter = EVERYTHING) -> int:
         """How many runs match."""
-        return int(self._rows(matching(select(func.count()).select_from(runs), where), "count runs")[0][0])
+        return int(self.rows(matching(select(func.count()).select_from(runs), where), "count runs")[0][0])
 
     def iterate(
         self, where: RunFilter = EVERYTHING, *, unreadable: Callable[[StoreError], None] | None = None
@@ -136,7 +138,7 @@ class StoredRuns:
         """
         for run_id, text in self.texts(where):
             try:
-                record = self._record(run_id, text)
+                record = self.parsed(run_id, text)
             except StoreError as exc:
                 if unreadable is None:
                     raise
@@ -151,18 +153,18 @@ class StoredRuns:
         """
         columns = select(runs.c.started_at, runs.c.run_id, runs.c.record)
         statement = matching(columns, where).order_by(runs.c.started_at, runs.c.run_id).limit(PAGE_RUNS)
-        page = self._rows(statement, "read runs")
+        page = self.rows(statement, "read runs")
         while page:
             for row in page:
                 yield row.run_id, row.record
             last = page[-1]
             after = tuple_(runs.c.started_at, runs.c.run_id) > (last.started_at, last.run_id)
-            page = self._rows(statement.where(after), "read runs")
+            page = self.rows(statement.where(after), "read runs")
 
     def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]:
         """Every trial of this plan on this testbed that has a valid or suspect run, and the newest of them; sorted."""
         statement = (
-            select(runs.c.plan_point, runs.c.repetition, runs.c.run_id, runs.c.verdict)
+            select(runs.c.plan_point, runs.c.repetition, runs.c.run_id, runs.c.verdict, runs.c.loss_ratio)
             .where(
                 runs.c.plan_hash == plan_hash,
                 runs.c.testbed_fingerprint == testbed_fingerprint,
@@ -170,12 +172,33 @@ class StoredRuns:
             )
             .order_by(runs.c.plan_point, runs.c.repetition, runs.c.started_at, runs.c.run_id)
         )
-        rows = self._rows(statement, "read the runs of a plan")
-        newest = {(row.plan_point, row.repetition): (row.run_id, row.verdict) for row in rows}
+        rows = self.rows(statement, "read the runs of a plan")
+        newest = {(row.plan_point, row.repetition): (row.run_id, row.verdict, row.loss_ratio) for row in rows}
         return [StoredTrial(*trial, *run) for trial, run in newest.items()]
 
+    def maximum(
+        self,
+        *,
+        platform: str,
+        testbed_fingerprint: str,
+        background: str,
+        frame_size_bytes: int,
+        frame_size_includes_fcs: bool,
+        sources: int,
+    ) -> Reference | None:
+        """As engine.ports.RunSink."""
+        where = RunFilter(
+            platform=platform,
+            testbed_fingerprint=testbed_fingerprint,
+            background=background,
+            frame_size_bytes=frame_size_bytes,
+            frame_size_includes_fcs=frame_size_includes_fcs,
+            sources=sources,
+        )
+        return highest(self.list(where))
+
     def _summaries(self) -> Select[Any]:
-        if self._version < 2:
+        if self.version < 2:
             return select(*SUMMARY_COLUMNS_1).select_from(runs)
         return select(*SUMMARY_COLUMNS).select_from(runs.outerjoin(notes, notes.c.run_id == runs.c.run_id))
 
@@ -183,12 +206,12 @@ class StoredRuns:
         if not RUN_ID.fullmatch(run_id):
             raise StoreError(f"{run_id!r} is not a run id or the beginning of one")
         columns = select(runs.c.run_id, runs.c.has_series, runs.c.record)
-        exact = self._rows(columns.where(runs.c.run_id == run_id), f"read run {run_id}")
+        exact = self.rows(columns.where(runs.c.run_id == run_id), f"read run {run_id}")
         if exact:
             return exact[0]
         # A range rather than LIKE, which ignores case; DEL sorts behind every character an id may hold.
         beginning = and_(runs.c.run_id >= run_id, runs.c.run_id < run_id + "\x7f")
-        found = self._rows(columns.where(beginning).order_by(runs.c.run_id).limit(6), f"read run {run_id}")
+        found = self.rows(columns.where(beginning).order_by(runs.c.run_id).limit(6), f"read run {run_id}")
         if not found:
             raise StoreError(f"{self.name}: there is no run {run_id}")
         if len(found) > 1:
@@ -196,11 +219,13 @@ class StoredRuns:
             raise StoreError(f"{self.name}: {run_id} is the beginning of several runs: {names}")
         return found[0]
 
-    def _rows(self, statement: Select[Any], doing: str) -> Sequence[Row[Any]]:
-        with self._backend.errors(doing), self._backend.reading() as connection:
+    def rows(self, statement: Select[Any], doing: str) -> Sequence[Row[Any]]:
+        """All rows of a statement."""
+        with self.backend.errors(doing), self.backend.reading() as connection:
             return connection.execute(statement).all()
 
-    def _record(self, run_id: str, text: str) -> RunRecord:
+    def parsed(self, run_id: str, text: str) -> RunRecord:
+        """The record of a row. Raises StoreError naming the run."""
         record = parse_record(text, f"{self.name}: run {run_id}")
         if record.run_id != run_id:
             raise StoreError(f"{self.name}: run {run_id}: its record says that it is run {record.run_id}")

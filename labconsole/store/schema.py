@@ -28,8 +28,11 @@ from labconsole.model.record import RunRecord
 from labconsole.store.records import utc_text
 from labconsole.store.summary import RunSummary
 
-SCHEMA_VERSION = 2
-"""Incremented when an older labconsole could no longer read or write the tables. 2 added notes and calibrations."""
+SCHEMA_VERSION = 3
+"""Incremented when an older labconsole could no longer read or write the tables.
+
+2 added notes and calibrations, 3 searches.
+"""
 
 metadata = MetaData()
 
@@ -99,6 +102,21 @@ calibrations = Table(
 )
 Index("calibrations_by_testbed", calibrations.c.testbed_fingerprint, calibrations.c.id)
 
+searches = Table(
+    "searches",
+    metadata,
+    Column("search_id", _Word, primary_key=True),
+    Column("started_at", _Word, nullable=False),
+    Column("testbed", _Word, nullable=False),
+    Column("testbed_fingerprint", _Word, nullable=False),
+    Column("plan_name", _Word, nullable=False),
+    Column("plan_hash", _Word, nullable=False),
+    Column("platform", _Word, nullable=False),
+    Column("status", _Word, nullable=False),
+    Column("record", Text, nullable=False),
+)
+Index("searches_by_plan", searches.c.plan_hash, searches.c.testbed_fingerprint)
+
 _RUN_COLUMNS = [column for column in runs.c if column.name != "record"]
 SUMMARY_COLUMNS = [*_RUN_COLUMNS, notes.c.text.label("note")]
 """Of runs left joined with notes."""
@@ -121,6 +139,8 @@ def migrate(connection: Connection, version: int) -> None:
     if version < 2:
         notes.create(connection)
         calibrations.create(connection)
+    if version < 3:
+        searches.create(connection)
     connection.execute(insert(schema_version).values(version=SCHEMA_VERSION, created_by=__version__))
 
 

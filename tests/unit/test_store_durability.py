@@ -84,7 +84,7 @@ def test_several_processes_create_and_fill_one_store(tmp_path):
 
 
 def test_commits_reach_the_disk(tmp_path):
-    with open_store(str(tmp_path / "runs.sqlite")) as store, store._backend.engine.connect() as connection:
+    with open_store(str(tmp_path / "runs.sqlite")) as store, store.backend.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
         assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 10_000
@@ -94,7 +94,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_behind(tmp_path):
     path = tmp_path / "runs.sqlite"
     with open_store(str(path)) as store:
         store.save(sample_record(0), sample_series())
-        with store._backend.engine.connect() as connection:  # the pool's only connection: the limit stays with it
+        with store.backend.engine.connect() as connection:  # the pool's only connection: the limit stays with it
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
             connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
         big = sample_record(1, environment={"uut": "x" * 100_000})
@@ -102,7 +102,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_behind(tmp_path):
             store.save(big, sample_series())
         assert store.count() == 1
         assert series_of(path) == [f"{sample_record(0).run_id}.npz"]
-        with store._backend.engine.connect() as connection:
+        with store.backend.engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count=1000000")
         store.save(big, sample_series())
         assert store.count() == 2
