@@ -15,6 +15,7 @@ DRIVERS = {
     "raw": "RawDriver",
     "container": "ContainerDriver",
     "qemu": "QemuDriver",
+    "uml": "UmlDriver",
     "bypass": "BypassDriver",
     "libvirt": "LibvirtDriver",
     "lxc": "LxcDriver",

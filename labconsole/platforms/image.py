@@ -6,18 +6,23 @@ there. So a guest needs no address, no SSH and no disk, and ends with the agent 
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from labconsole.engine.driver import PathPoint, StreamPath, StreamWiring
 from labconsole.engine.ports import AgentLink
-from labconsole.platforms.inside import DONE, READY
+from labconsole.errors import NodeError
+from labconsole.platforms.inside import DONE, READY, close_shell
 
 ASK_S = 10.0
 FIRST, SECOND = "first", "second"
+HEAVY_MIB = 1536
+"""What ``stress --cpu 8 --vm 4`` touches, four times 256 MiB, and the rest of a guest."""
 
+_ALLOWED_CPUS = re.compile(r"^Cpus_allowed_list:\s*([\d,-]{1,200})$", re.MULTILINE)
 _SEEN = re.compile(rf"{READY} (\S{{1,100}}) (\d{{1,5}})")
 
 
@@ -99,3 +104,44 @@ async def look_inside(uut: AgentLink, guest: str) -> tuple[str, int] | None:
     ask = {"guest": guest, "line": f"echo {READY} $(uname -r) $(nproc)", "until": DONE, "timeout_s": ASK_S}
     found = _SEEN.findall((await uut.request("guest.ask", ask))["printed"])
     return (found[-1][0], int(found[-1][1])) if found else None
+
+
+async def boot(uut: AgentLink, argvs: Mapping[str, Sequence[str]], *, timeout_s: float) -> dict[str, int]:
+    """Start the guests side by side; returns each one's process once all say that they forward. Raises NodeError."""
+
+    async def start(name: str, argv: Sequence[str]) -> int:
+        told = {"guest": name, "argv": list(argv), "ready": READY, "timeout_s": timeout_s}
+        return int((await uut.request("guest.start", told, timeout_s=timeout_s + 10))["pid"])
+
+    # All are waited for: one that is still being started could not be ended.
+    outcomes = await asyncio.gather(*(start(name, argv) for name, argv in argvs.items()), return_exceptions=True)
+    pids: dict[str, int] = {}
+    for name, outcome in zip(argvs, outcomes, strict=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+        pids[name] = outcome
+    return pids
+
+
+async def look_at_guest(uut: AgentLink, platform: str, name: str, pid: int) -> dict[str, Any]:
+    """What a guest that is the process ``pid`` says of itself, and where that may run.
+
+    Raises NodeError when it is another process, or none.
+    """
+    status = await uut.request("guest.status", {"guest": name})
+    if not status["running"] or status["pid"] != pid:
+        raise NodeError(uut.name, f"the {name} guest of platform {platform} is not the one that was started")
+    seen = await look_inside(uut, name)
+    read = await uut.request("exec", {"argv": ["cat", f"/proc/{pid}/status"], "timeout_s": 5})
+    allowed = _ALLOWED_CPUS.search(read["stdout"])
+    return {
+        "guest_kernel": seen[0] if seen else None,
+        "vcpus": seen[1] if seen else None,
+        "host_cpus": allowed[1] if allowed else None,
+    }
+
+
+async def end(uut: AgentLink) -> None:
+    """End the guests; nothing happens when they have ended before."""
+    for name in (SECOND, FIRST):
+        await close_shell(uut, name)

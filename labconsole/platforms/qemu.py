@@ -7,8 +7,6 @@ second guest is a second such machine, with NICs and a console of its own.
 
 from __future__ import annotations
 
-import asyncio
-import re
 import shlex
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -17,10 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from labconsole.engine.driver import Prepared, SecondGuest, StreamWiring
 from labconsole.engine.ports import AgentLink
-from labconsole.errors import NodeError
 from labconsole.platforms.forwarding import apply, restored_on_failure, undo
-from labconsole.platforms.image import FIRST, SECOND, BootedGuest, booted_guests, look_inside
-from labconsole.platforms.inside import READY, ask_on_console, close_shell
+from labconsole.platforms.image import FIRST, HEAVY_MIB, SECOND, BootedGuest, boot, booted_guests, end, look_at_guest
+from labconsole.platforms.inside import ask_on_console
 from labconsole.platforms.options import Cpus, Word, read_options
 from labconsole.platforms.spoken import as_commands
 
@@ -30,10 +27,6 @@ DEVICES = {"virtio": "virtio-net-pci"}
 """Where QEMU's word for a NIC model is not ours."""
 
 ACCELERATORS = {"kvm": ["-accel", "kvm", "-cpu", "host"], "tcg": ["-accel", "tcg", "-cpu", "max"]}
-HEAVY_MIB = 1536
-"""What ``stress --cpu 8 --vm 4`` touches, four times 256 MiB, and the rest of a guest."""
-
-_ALLOWED_CPUS = re.compile(r"^Cpus_allowed_list:\s*([\d,-]{1,200})$", re.MULTILINE)
 
 
 class QemuOptions(BaseModel):
@@ -99,12 +92,7 @@ class QemuDriver:
         guests = booted_guests(wirings, second)
         async with restored_on_failure(self.restore, uut):
             await apply(uut, TOKEN, [change for guest in guests for change in guest.changes()])
-            booted = await asyncio.gather(*(self._boot(uut, guest) for guest in guests), return_exceptions=True)
-            pids: dict[str, int] = {}
-            for guest, outcome in zip(guests, booted, strict=True):
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                pids[guest.name] = outcome
+            pids = await boot(uut, {guest.name: self.argv(guest) for guest in guests}, timeout_s=BOOT_S)
             attestation = await self._attest(uut, pids)
 
         async def attest(link: AgentLink) -> dict[str, Any]:
@@ -122,10 +110,6 @@ class QemuDriver:
             return None
         return SecondGuest(name=SECOND, cpus=self.options.second_cpu, ask=ask_on_console(SECOND), pid=pids[SECOND])
 
-    async def _boot(self, uut: AgentLink, guest: BootedGuest) -> int:
-        start = {"guest": guest.name, "argv": self.argv(guest), "ready": READY, "timeout_s": BOOT_S}
-        return int((await uut.request("guest.start", start, timeout_s=BOOT_S + 10))["pid"])
-
     async def _attest(self, uut: AgentLink, pids: dict[str, int]) -> dict[str, Any]:
         """What runs now. Model, accelerator and memory are the running command line's, which nobody can change."""
         machines = {name: await self._machine(uut, name, pid) for name, pid in pids.items()}
@@ -139,23 +123,12 @@ class QemuDriver:
         }
 
     async def _machine(self, uut: AgentLink, name: str, pid: int) -> dict[str, Any]:
-        status = await uut.request("guest.status", {"guest": name})
-        if not status["running"] or status["pid"] != pid:
-            raise NodeError(uut.name, f"the {name} guest of platform {self.name} is not the one that was started")
-        seen = await look_inside(uut, name)
-        read = await uut.request("exec", {"argv": ["cat", f"/proc/{pid}/status"], "timeout_s": 5})
-        allowed = _ALLOWED_CPUS.search(read["stdout"])
-        return {
-            "guest_kernel": seen[0] if seen else None,
-            "vcpus": seen[1] if seen else None,
-            "host_cpus": allowed[1] if allowed else None,
-            **({"memory_mib": self.options.second_memory_mib} if name == SECOND else {}),
-        }
+        seen = await look_at_guest(uut, self.name, name, pid)
+        return {**seen, **({"memory_mib": self.options.second_memory_mib} if name == SECOND else {})}
 
     async def restore(self, uut: AgentLink) -> None:
         """End the guests, take their taps and bridges away."""
         try:
-            for name in (SECOND, FIRST):
-                await close_shell(uut, name)
+            await end(uut)
         finally:
             await undo(uut, TOKEN)

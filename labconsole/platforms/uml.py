@@ -1,0 +1,176 @@
+"""``uml``: a User-mode Linux that forwards: a kernel that runs as a process, with its NICs on taps of the UUT.
+
+It is booted as ``qemu``'s guest is, and gone with its agent as that is, helper processes included: they share its
+process group. What it writes (a file that is its memory, its sockets) goes into a file system of its own that only its
+processes see, because a program that is killed can clean up nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from labconsole.engine.driver import Prepared, SecondGuest, StreamPath, StreamWiring
+from labconsole.engine.ports import AgentLink
+from labconsole.errors import NodeError
+from labconsole.platforms.forwarding import apply, restored_on_failure, undo
+from labconsole.platforms.image import (
+    FIRST,
+    HEAVY_MIB,
+    SECOND,
+    BootedGuest,
+    boot,
+    booted_guests,
+    end,
+    look_at_guest,
+)
+from labconsole.platforms.inside import ask_on_console
+from labconsole.platforms.options import Cpus, Word, read_options
+from labconsole.platforms.spoken import as_commands
+
+TOKEN = "platform"
+BOOT_S = 60.0
+QUEUE_DEPTH = 128
+"""Frames that a NIC takes or gives in one system call."""
+
+SCRATCH = "/dev/shm"
+IN_SCRATCH = f'mount -t tmpfs -o mode=0700,size=100% labconsole {SCRATCH} && exec "$@"'
+
+ALL_REGISTERS_SINCE = (6, 13)
+"""From this kernel on UML keeps as many registers as the processor has."""
+
+_VERSION = re.compile(r"^(\d{1,3})\.(\d{1,3})\S{0,60}$", re.MULTILINE)
+_COMMAND_LINE_CHARACTERS = 4000
+
+
+class UmlOptions(BaseModel):
+    """``kernel`` (a program), ``initrd`` and ``preload`` (a shared library) are files on the UUT."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kernel: Word = "linux.uml"
+    initrd: Word
+    transport: Literal["tap", "raw"] = "tap"
+    memory_mib: int = Field(default=128, strict=True, ge=64)
+    cpu: Cpus | None = None
+    second_memory_mib: int = Field(default=HEAVY_MIB, strict=True, ge=64)
+    second_cpu: Cpus | None = None
+    preload: Word | None = None
+
+
+class UmlDriver:
+    """See labconsole.engine.driver.Driver."""
+
+    def __init__(self, name: str, options: dict[str, Any]) -> None:
+        self.name = name
+        self.options = read_options(UmlOptions, "uml", name, options)
+
+    def refusal(self, background: str) -> str | None:
+        """None: a second guest is made when there is to be one."""
+        return None
+
+    def argv(self, guest: BootedGuest) -> list[str]:
+        """The program that is the guest. Each of these words starts the next in its own place: one process."""
+        told = self.options
+        first = guest.name == FIRST
+        cpus = told.cpu if first else told.second_cpu
+        nics = []
+        for index, (wiring, pair) in enumerate(zip(guest.wirings, guest.nics, strict=True)):
+            for side, (nic, port) in enumerate(zip(pair, (wiring.uut_in, wiring.uut_out), strict=True)):
+                interface = nic.tap if told.transport == "tap" else port
+                said = f"transport={told.transport},ifname={interface},depth={QUEUE_DEPTH},mac={nic.mac}"
+                nics.append(f"vec{2 * index + side}:{said}")
+        return [
+            *([] if cpus is None else ["taskset", "-c", cpus]),
+            *("unshare", "--mount", "sh", "-c", IN_SCRATCH, "sh"),
+            *("env", f"TMPDIR={SCRATCH}", *([] if told.preload is None else [f"LD_PRELOAD={told.preload}"])),
+            told.kernel,
+            *(f"umid={guest.name}", f"uml_dir={SCRATCH}/"),
+            f"mem={told.memory_mib if first else told.second_memory_mib}M",
+            *(f"initrd={told.initrd}", "rdinit=/init"),
+            *("con=null", "con0=fd:0,fd:1", "ssl=null", "quiet", "panic=-1"),
+            *nics,
+            *guest.words.split(),
+        ]
+
+    def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
+        """What prepare() does on the UUT, as lines of a shell."""
+        guests = booted_guests(wirings, second)
+        return [line for guest in guests for line in (*as_commands(self._changes(guest)), shlex.join(self.argv(guest)))]
+
+    async def prepare(
+        self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
+    ) -> Prepared:
+        """Make taps and bridges, boot the guests side by side, wait until each says that it forwards."""
+        await self._refuse_too_many_registers(uut)
+        guests = booted_guests(wirings, second)
+        async with restored_on_failure(self.restore, uut):
+            await apply(uut, TOKEN, [change for guest in guests for change in self._changes(guest)])
+            pids = await boot(uut, {guest.name: self.argv(guest) for guest in guests}, timeout_s=BOOT_S)
+            attestation = await self._attest(uut, pids)
+
+        async def attest(link: AgentLink) -> dict[str, Any]:
+            return await self._attest(link, pids)
+
+        beside = None
+        if SECOND in pids:
+            cpus = self.options.second_cpu
+            beside = SecondGuest(name=SECOND, cpus=cpus, ask=ask_on_console(SECOND), pid=pids[SECOND])
+        paths = {name: self._path(path) for guest in guests for name, path in guest.paths().items()}
+        return Prepared(paths=paths, second=beside, attestation=attestation, attest=attest)
+
+    def _changes(self, guest: BootedGuest) -> list[dict[str, Any]]:
+        return guest.changes() if self.options.transport == "tap" else []
+
+    def _path(self, path: StreamPath) -> StreamPath:
+        """Sockets on the UUT's NICs count nothing, so there is no hop between these."""
+        if self.options.transport == "tap":
+            return path
+        points = tuple(point for point in path.points if point.hop in ("uut_in", "uut_out"))
+        return StreamPath(destination_mac=path.destination_mac, points=points)
+
+    async def _refuse_too_many_registers(self, uut: AgentLink) -> None:
+        """Better said than seen: the guest's first process dies of it, with a kernel's stack as its last words."""
+        if self.options.preload is not None:
+            return
+        looked = await uut.request("exec", {"argv": ["grep", "-c", "-w", "amx_tile", "/proc/cpuinfo"], "timeout_s": 5})
+        if looked["stdout"].strip() in ("", "0"):
+            return
+        asked = await uut.request("exec", {"argv": [self.options.kernel, "--version"], "timeout_s": 5})
+        version = _VERSION.search(asked["stdout"])
+        if version is None or (int(version[1]), int(version[2])) < ALL_REGISTERS_SINCE:
+            raise NodeError(
+                uut.name,
+                f"platform {self.name}: this processor has more registers (AMX) than User-mode Linux "
+                f"{version[0] if version else 'of this version'} keeps; say `preload:` in hosts.yaml "
+                "(docs/platforms.md, User-mode Linux)",
+            )
+
+    async def _attest(self, uut: AgentLink, pids: dict[str, int]) -> dict[str, Any]:
+        """What runs now: the kernel's own word, and the command line of the process that it is."""
+        machines = {name: await self._machine(uut, name, pid) for name, pid in pids.items()}
+        beside = {name: machine for name, machine in machines.items() if name != FIRST}
+        return {
+            "driver": "uml",
+            "guests": list(machines),
+            **machines[FIRST],
+            **{key: getattr(self.options, key) for key in ("transport", "memory_mib", "preload")},
+            **({"machines": beside} if beside else {}),
+        }
+
+    async def _machine(self, uut: AgentLink, name: str, pid: int) -> dict[str, Any]:
+        seen = await look_at_guest(uut, self.name, name, pid)
+        read = await uut.request("exec", {"argv": ["cat", f"/proc/{pid}/cmdline"], "timeout_s": 5})
+        words = read["stdout"].rstrip("\0").split("\0")
+        return {**seen, "command_line": shlex.join(words)[:_COMMAND_LINE_CHARACTERS]}
+
+    async def restore(self, uut: AgentLink) -> None:
+        """End the guests, take their taps and bridges away."""
+        try:
+            await end(uut)
+        finally:
+            await undo(uut, TOKEN)
