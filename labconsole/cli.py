@@ -59,11 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_lab(commands, common, machine)
     _add_run(commands, [common, testbed, stored, machine, taking])
     _add_search(commands, [common, testbed, stored, machine])
-    replay = commands.add_parser(
-        "replay", help="execute or resume a plan headless", parents=[common, testbed, stored, machine, taking]
-    )
-    replay.add_argument("plan", type=Path, help="a plan file, such as plans/sanity.yaml")
-    replay.add_argument("--dry-run", action="store_true", help="list the points and the time they take; touch nothing")
+    _add_replay(commands, [common, testbed, stored, machine, taking])
     _add_calibrate(commands, [common, testbed, stored, machine])
     check = commands.add_parser(
         "check", help="is the testbed fit to measure on: every check with evidence and a hint",
@@ -241,6 +237,21 @@ def _add_run(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     )
 
 
+def _add_replay(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
+    replay = commands.add_parser(
+        "replay", help="execute or resume plans headless", parents=parents,
+        description="Measure what is still missing of every plan, one after the other, holding the testbed once. TERM "
+        "lets the running trial end and leaves; Ctrl-C stops it. Exit status: 0 everything is there; 1 not everything, "
+        "or a run is invalid; 2 bad usage or bad file; 3 testbed unreachable, lost or held; 130 interrupted.",
+    )  # fmt: skip
+    replay.add_argument("plan", type=Path, nargs="+", help="plan files, such as plans/sanity.yaml")
+    replay.add_argument(
+        "--dry-run", action="store_true", help="list the trials, time, room and what needs what; touch nothing"
+    )
+    replay.add_argument("--platforms", type=_names, metavar="A,B", help="of the plans' points only these platforms'")
+    replay.add_argument("--points", metavar="N,N-M", help="of one plan only these points, by number")
+
+
 def _add_search(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     search = commands.add_parser("search", help="find the highest load that meets a loss goal", parents=parents)
     search.add_argument("--platform", help="one of the inventory's (default: its first)")
@@ -358,9 +369,9 @@ def _dispatch(args: argparse.Namespace) -> int:
 
         return search_command.search(args)
     if command == "replay":
-        from labconsole import headless
+        from labconsole import replay_command
 
-        return headless.replay(args)
+        return replay_command.replay(args)
     from labconsole import interactive
 
     return interactive.demo(args) if command == "demo" else interactive.console(args)

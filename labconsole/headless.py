@@ -1,4 +1,4 @@
-"""The headless commands run, replay and runs. stdout carries results, stderr the narration."""
+"""The headless command run, and what the commands that measure share. stdout carries results, stderr the narration."""
 
 from __future__ import annotations
 
@@ -8,25 +8,16 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
-from labconsole.engine.campaign import Outcome, Progress, remaining, run_campaign
 from labconsole.engine.events import Event, NodeChanged, NodeState, Notice, PhaseChanged, TrialFinished, TrialStarted
 from labconsole.engine.session import Session
-from labconsole.engine.stamps import operator_name
-from labconsole.errors import Aborted, ConfigError, LeaseHeld, NodeUnreachable, StoreError
+from labconsole.errors import Aborted, ConfigError, LeaseHeld, NodeUnreachable
 from labconsole.model.inventory import Inventory
-from labconsole.model.note import exported
-from labconsole.model.plan import Plan
-from labconsole.model.plan_estimate import Estimate, estimate
-from labconsole.model.plan_load import load_plan
-from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest, check_request
 from labconsole.store import RunStore
-from labconsole.terminal import harmless, undisguised
 from labconsole.testbed import hosts_path, load_testbed, open_session
-from labconsole.text_report import note_lines, run_lines, run_row, runs_table
+from labconsole.text_report import run_lines
 from labconsole.units import parse_rate_bps
 
 
@@ -69,95 +60,14 @@ def run(args: argparse.Namespace) -> int:
     def show(event: Event) -> None:
         if isinstance(event, TrialFinished):
             if args.json:
-                _json_line(event.record.to_json())
+                json_line(event.record.to_json())
             else:
                 sys.stdout.write("\n".join(run_lines(event.record, saved=event.saved)) + "\n")
                 sys.stdout.flush()
 
     session = open_session(inventory, store)
-    streams = inventory.streams[: request.sources]
-    needed = [inventory.uut, *(s.source.node for s in streams), *(s.sink.node for s in streams)]
-    return drive(session, list(dict.fromkeys(needed)), work, [show, _narrator(args)])
-
-
-def replay(args: argparse.Namespace) -> int:
-    """``labconsole replay``: a plan, headless, resumable."""
-    inventory, store = load_testbed(hosts_path(args.hosts), args.store)
-    plan = load_plan(args.plan, inventory)
-    session = open_session(inventory, store)
-    if args.dry_run:
-        todo = remaining(plan, session)
-        return _show_schedule(plan, todo, estimate(plan, inventory, todo), as_json=args.json)
-    needed = [inventory.uut]
-    for stream in inventory.streams[: max(plan.sources)]:
-        needed += [stream.source.node, stream.sink.node]
-
-    async def work(session: Session[RunStore]) -> int:
-        with _ReplayScreen(plan, as_json=args.json) as screen:
-            outcome = await run_campaign(plan, session, screen.update, take_over=args.take_over)
-        return _report_outcome(plan, outcome, as_json=args.json)
-
-    return drive(session, list(dict.fromkeys(needed)), work, [_narrator(args, quiet=True)])
-
-
-def runs(args: argparse.Namespace) -> int:
-    """``labconsole runs``: what is saved and noted; out of the store as JSON lines, and back in without doubles."""
-    from labconsole.store import open_store
-    from labconsole.store.exchange import read_jsonl
-
-    needed = {"show": "a run's id", "note": "a run's id", "import": "a file of JSON lines"}.get(args.action)
-    if needed and not args.what:
-        raise ConfigError(f"runs {args.action} needs {needed}")
-    if args.text is not None and args.action != "note":
-        raise ConfigError(f"runs {args.action} takes no further word", value=args.text)
-    writes = args.action == "import" or (args.action == "note" and args.text is not None)
-    with open_store(args.store, write=writes) as store:
-        if args.action == "import":
-            result = store.import_records(read_jsonl(Path(args.what)))
-            if args.json:
-                _json_line({"added": result.added, "present": result.present, "notes": result.notes})
-            else:
-                notes = f", {result.notes} notes taken" if result.notes else ""
-                sys.stdout.write(f"{result.added} runs added, {result.present} were there already{notes}\n")
-        elif args.action == "export":
-            notes_by_run = store.notes()
-            for record in store.iterate(unreadable=_tell_unreadable):
-                _json_line(exported(record, notes_by_run.get(record.run_id)))
-        elif args.action == "show":
-            record = store.get(args.what)
-            if args.json:
-                _json_line(exported(record, store.note(record.run_id)))
-            else:
-                lines = run_lines(record, saved=True, details=True)
-                sys.stdout.write("\n".join(lines + note_lines(store.note(record.run_id))) + "\n")
-        elif args.action == "note":
-            _note(store, args)
-        else:
-            summaries = store.list(limit=args.limit)
-            if args.json:
-                for summary in summaries:
-                    try:
-                        _json_line(exported(store.get(summary.run_id), store.note(summary.run_id)))
-                    except StoreError as exc:
-                        _tell_unreadable(exc)
-            else:
-                sys.stdout.write("\n".join(runs_table(summaries)) + "\n")
-    return 0
-
-
-def _note(store: RunStore, args: argparse.Namespace) -> None:
-    """``labconsole runs note ID [TEXT]``: write the note on a run (an empty text removes it), or show it."""
-    if args.text is not None:
-        store.set_note(args.what, args.text, author=operator_name())
-    note = store.note(args.what)
-    if args.json:
-        _json_line({"run_id": store.get(args.what).run_id, "note": None if note is None else note.to_json()})
-    else:
-        sys.stdout.write("\n".join(note_lines(note) or ["no note"]) + "\n")
-
-
-def _tell_unreadable(problem: StoreError) -> None:
-    sys.stderr.write(f"labconsole: left out: {problem}\n")
+    session.check_background(request)
+    return drive(session, session.nodes_of(request), work, [show, narrator(args)])
 
 
 def drive(
@@ -167,8 +77,11 @@ def drive(
     listeners: list[Callable[[Event], None]],
     *,
     kept: str = "what was measured is kept",
+    finish: Callable[[], None] | None = None,
 ) -> int:
     """Connect, work, close. The first Ctrl-C or TERM stops in order and saves; the second gives up at once.
+
+    With ``finish``, the first TERM (or HUP) while trials are taken calls that, which lets the running trial end.
 
     Either way every agent undoes what it did: it notices the end of its link by itself.
     """
@@ -177,10 +90,15 @@ def drive(
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
-        told = False
+        told = finishing = False
 
-        def interrupt() -> None:
-            nonlocal told
+        def interrupt(number: signal.Signals) -> None:
+            nonlocal told, finishing
+            if finish is not None and number is not signal.SIGINT and session.running and not (told or finishing):
+                finishing = True
+                sys.stderr.write("labconsole: the running trial ends first (again, or Ctrl-C: stop it)\n")
+                finish()
+                return
             if told:
                 task.cancel()
                 return
@@ -193,7 +111,7 @@ def drive(
 
         stopping: list[asyncio.Task[None]] = []
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, interrupt)
+            loop.add_signal_handler(number, interrupt, number)
         for listener in listeners:
             session.subscribe(listener)
         try:
@@ -215,12 +133,13 @@ def drive(
         return Aborted.exit_code
 
 
-def _json_line(data: dict[str, Any]) -> None:
+def json_line(data: dict[str, Any]) -> None:
+    """One object on stdout, at once."""
     sys.stdout.write(json.dumps(data) + "\n")
     sys.stdout.flush()
 
 
-def _narrator(args: argparse.Namespace, *, quiet: bool = False) -> Callable[[Event], None]:
+def narrator(args: argparse.Namespace, *, quiet: bool = False) -> Callable[[Event], None]:
     """What happens, on stderr: notices and lost nodes always, phases with -v."""
 
     def tell(event: Event) -> None:
@@ -236,122 +155,3 @@ def _narrator(args: argparse.Namespace, *, quiet: bool = False) -> Callable[[Eve
             sys.stderr.write(f"  {text}\n")
 
     return tell
-
-
-class _ReplayScreen:
-    """Progress of a replay: a rich bar with rate and time left for people, JSON lines for machines."""
-
-    def __init__(self, plan: Plan, *, as_json: bool) -> None:
-        self._plan, self._as_json = plan, as_json
-        if not as_json:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-            self._console = Console(file=undisguised(sys.stderr))
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[rate]}"),
-                TimeElapsedColumn(),
-                TextColumn("{task.fields[left]}"),
-                console=self._console,
-            )
-            self._task = self._bar.add_task(plan.name, total=plan.trials, rate="", left="")
-
-    def __enter__(self) -> _ReplayScreen:
-        if not self._as_json:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if not self._as_json:
-            self._bar.stop()
-
-    def update(self, progress: Progress) -> None:
-        """One trial begins (``last`` is None) or has ended."""
-        if self._as_json:
-            if progress.last is not None:
-                _json_line(progress.last.to_json())
-            return
-        done = progress.done + progress.skipped
-        elapsed_s = self._bar.tasks[0].elapsed or 0
-        rate = f"{progress.done / elapsed_s * 60:.1f} runs/min" if progress.done and elapsed_s else ""
-        left = f"{_minutes(progress.left_s)} left" if progress.left_s is not None else ""
-        self._bar.update(self._task, completed=done, rate=rate, left=left)
-        if progress.last is not None:
-            # Plain text: a record's words come from nodes and must not be read as markup.
-            self._console.print(harmless(run_row(progress.last)), markup=False, highlight=False, soft_wrap=True)
-
-
-def _minutes(seconds: float) -> str:
-    return f"{int(seconds // 3600)}:{int(seconds % 3600 // 60):02d}:{int(seconds % 60):02d}"
-
-
-def _show_schedule(plan: Plan, todo: list[tuple[int, int]], time: Estimate, *, as_json: bool) -> int:
-    for index, repetition in todo:
-        request = plan.points[index].request
-        if as_json:
-            _json_line(
-                {
-                    "point": index,
-                    "repetition": repetition,
-                    "platform": request.platform,
-                    "frame_size_bytes": request.frame_size_bytes,
-                    "sources": request.sources,
-                    "target_bps": request.target_bps,
-                    "background": request.background,
-                    "duration_s": request.duration_s,
-                }
-            )
-        else:
-            sys.stdout.write(f"{index:>5}  #{repetition:<3} {request.describe()}\n")
-    summary = {
-        "plan": plan.name,
-        "hash": plan.hash(),
-        "trials": plan.trials,
-        "remaining": len(todo),
-        "per_trial_s": time.per_trial_s,
-        "total_s": time.total_s,
-    }
-    if as_json:
-        _json_line(summary)
-    else:
-        done = plan.trials - len(todo)
-        sys.stdout.write(
-            f"{plan.name}: {len(todo)} of {plan.trials} trials to take ({done} stored already), "
-            f"{time.per_trial_s:.1f} s each, about {_minutes(time.total_s)} in all\n"
-        )
-    return 0
-
-
-def _report_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
-    verdicts = dict(outcome.verdicts)
-    if as_json:
-        _json_line(
-            {
-                "plan": plan.name,
-                "taken": outcome.taken,
-                "skipped": outcome.skipped,
-                "redone": outcome.redone,
-                "verdicts": verdicts,
-                "invalid": [record.run_id for record in outcome.invalid],
-                "stopped": outcome.stopped,
-            }
-        )
-    else:
-        counts = ", ".join(f"{count} {word}" for word, count in sorted(verdicts.items())) or "nothing to do"
-        word = "stopped" if outcome.stopped else "done"
-        sys.stdout.write(
-            f"{plan.name}: {word}; {outcome.taken} taken ({counts}), {outcome.skipped} stored before, "
-            f"{outcome.redone} redone\n"
-        )
-        for record in outcome.invalid:
-            sys.stdout.write(f"  invalid: {_why(record)}\n")
-    if outcome.stopped:
-        return Aborted.exit_code
-    return 1 if outcome.invalid else 0
-
-
-def _why(record: RunRecord) -> str:
-    return f"{record.run_id}: " + "; ".join(reason.detail for reason in record.verdict.reasons)

@@ -1,8 +1,9 @@
-"""A plan executed: what is done already is skipped, what comes out invalid is redone, every run is stored.
+"""One execution of a plan: what is done already is skipped, what comes out invalid is redone, every run is stored.
 
 Resume is by meaning: the plan's hash and the testbed's fingerprint say which stored runs belong to it. A pause keeps
 the testbed, with lease and platform, between two trials: it is for looking at something and going on. Whoever wants to
-let others have the testbed aborts; running the plan again goes on where it was.
+let others have the testbed aborts; running the plan again goes on where it was. Holding the testbed, for one plan or
+several, is tour.py's.
 """
 
 from __future__ import annotations
@@ -10,62 +11,38 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from labconsole.engine.grid import Grid, TrialState
-from labconsole.engine.ports import StoredTrial
-from labconsole.errors import LabError, NodeLost, NodeUnreachable
-from labconsole.model.inventory import Inventory
+from labconsole.engine.plan_commands import run_command
+from labconsole.engine.plan_limits import TargetLimits
+from labconsole.engine.plan_session import CampaignSession, Take, left_to_take, stored_trials
+from labconsole.errors import (
+    Aborted,
+    ConfigError,
+    LabError,
+    LeaseHeld,
+    LeaseTaken,
+    MeasurementError,
+    NodeLost,
+    NodeUnreachable,
+    StoreError,
+)
 from labconsole.model.plan import Plan, Point
 from labconsole.model.plan_estimate import Estimate, estimate
+from labconsole.model.plan_order import Configuration, configuration
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest
-
-BACK_WITHIN_S = 120.0
-"""How long a lost node is waited for: a reboot takes about that."""
 
 RENEW_EVERY_S = 30.0
 """How often others are told anew until when a paused plan holds the testbed."""
 
-Take = Callable[..., Awaitable[RunRecord]]
-"""What Session.batch yields."""
-
-
-class PlanStore(Protocol):
-    """What a campaign asks of the store. Blocking."""
-
-    def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]: ...
-
-
-class CampaignSession(Protocol):
-    """What a campaign needs of the session."""
-
-    @property
-    def inventory(self) -> Inventory: ...
-    @property
-    def store(self) -> PlanStore: ...
-    @property
-    def stopping(self) -> bool: ...
-
-    def settings(self, *, drain_s: float | None = None) -> Any: ...
-    def batch(
-        self,
-        request: TrialRequest,
-        *,
-        purpose: str | None = None,
-        take_over: bool = False,
-        left_s: float | None = None,
-    ) -> AbstractAsyncContextManager[Take]: ...
-    async def renew_lease(self, left_s: float | None) -> None: ...
-    def nodes_of(self, request: TrialRequest) -> list[str]: ...
-    async def settle(self, seconds: float) -> None: ...
-    async def wait_connected(self, nodes: Iterable[str], *, within_s: float) -> None: ...
-    async def wait_stopping(self) -> None: ...
-    async def abort(self) -> None: ...
+ENDS_ALL = (NodeLost, NodeUnreachable, LeaseHeld, LeaseTaken, StoreError, Aborted)
+"""What no other trial would fare better with. Anything else keeps one platform, or one point, from being measured."""
 
 
 class CampaignStatus(StrEnum):
@@ -87,58 +64,54 @@ ENDED = frozenset({CampaignStatus.DONE, CampaignStatus.STOPPED, CampaignStatus.F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a campaign stands. ``left_s`` is estimated from the trials taken so far; None before the first."""
+    """Where a campaign stands, told at both ends of every trial: ``last`` is None when one begins.
 
+    ``left_s`` is estimated from the trials taken so far; None before the first. ``warm_up``: what begins is not kept.
+    """
+
+    plan: Plan
     done: int
     skipped: int
+    left_out: int
     total: int
     point: Point
     repetition: int
     left_s: float | None
     last: RunRecord | None
+    warm_up: bool = False
+    redone: int = 0
 
 
 @dataclass(slots=True)
 class Outcome:
-    """How a campaign ended. ``invalid`` counts trials that stayed invalid after all their redos."""
+    """How a campaign ended. ``invalid`` counts trials that stayed invalid after all their redos.
+
+    ``left_out``: trials that the plan's stop conditions made needless. ``refused``: what could not be measured at all,
+    in a sentence each, with how many trials that are. ``stopped``: by the operator; ``ended_by``: by which condition.
+    """
 
     taken: int = 0
     skipped: int = 0
     redone: int = 0
+    warm_ups: int = 0
+    left_out: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     invalid: list[RunRecord] = field(default_factory=list)
+    refused: list[tuple[str, int]] = field(default_factory=list)
     stopped: bool = False
+    ended_by: str = ""
 
-
-def remaining(plan: Plan, session: CampaignSession) -> list[tuple[int, int]]:
-    """The schedule less what the store holds already. Blocking: reads the store."""
-    completed = {(trial.point, trial.repetition) for trial in stored_trials(plan, session)}
-    return [trial for trial in plan.schedule() if trial not in completed]
-
-
-def stored_trials(plan: Plan, session: CampaignSession) -> list[StoredTrial]:
-    """The trials of this plan that count as done on this testbed. Blocking: reads the store."""
-    runs = session.store.plan_runs(plan.hash(), session.inventory.fingerprint())
-    # A plan's repetitions may have been lowered since: what is more than it asks for is none of its trials.
-    return [t for t in runs if t.point < len(plan.points) and 1 <= t.repetition <= plan.repetitions_of(t.point)]
-
-
-async def run_campaign(
-    plan: Plan, session: CampaignSession, on_progress: Callable[[Progress], None], *, take_over: bool = False
-) -> Outcome:
-    """Take every trial of the plan that is not stored yet. The plan is resolved for this testbed (check_plan).
-
-    A node that is lost is waited for, up to BACK_WITHIN_S, and the trial taken again, max_redo times at most. Ends
-    early, with ``stopped`` set, when the session is aborted. Raises LabError when a trial cannot begin.
-    """
-    return await Campaign(plan, session, on_progress, take_over=take_over).run()
+    @property
+    def complete(self) -> bool:
+        """Whether every trial that was asked for is there, or was needless."""
+        return not (self.stopped or self.ended_by or self.refused or self.invalid)
 
 
 class Campaign:
-    """One execution of a plan: how far it is, what went wrong on the way, pause, resume, abort.
+    """How far a plan is, what went wrong on the way, pause, resume, finish, abort.
 
     ``detail`` is the sentence that goes with the status (which node is waited for, why it failed). ``estimate`` is of
-    what was left to take when the store was looked at.
+    what was left to take when the store was looked at. ``only``: these points of the plan and no others.
     """
 
     def __init__(
@@ -148,23 +121,34 @@ class Campaign:
         on_progress: Callable[[Progress], None] = lambda progress: None,
         *,
         take_over: bool = False,
+        only: frozenset[int] | None = None,
     ) -> None:
-        self._take_over = take_over
+        self.take_over = take_over
         self.plan = plan
+        self.only = only
         self.grid = Grid(plan)
         self.status = CampaignStatus.READY
         self.detail = ""
         self.current: tuple[int, int] | None = None
         self.outcome = Outcome()
+        self.estimate: Estimate | None = None
         self._session, self._on_progress = session, on_progress
         self._todo: list[tuple[int, int]] = []
+        self._total = plan.trials
         self._done = 0
-        self.estimate: Estimate | None = None
-        self._begun: float | None = None
+        self._limits = TargetLimits(plan)
+        self._warm: Configuration | None = None
+        self._warm_ups = 0
+        self._in_a_row = 0
+        self._first_refusal: LabError | None = None
+        self._prepared = False
+        self._deadline: datetime | None = None
+        self._begun = False
+        self._started: float | None = None
         self._ended: float | None = None
         self._held_s = 0.0
         self._held_since: float | None = None
-        self._aborted = False
+        self._aborted = self._finishing = False
         self._resumed = asyncio.Event()
         self._resumed.set()
 
@@ -176,21 +160,21 @@ class Campaign:
     @property
     def running(self) -> bool:
         """True from run() until its end, also while paused."""
-        return self._begun is not None and self.status not in ENDED
+        return self._begun and self.status not in ENDED
 
     @property
     def spent_s(self) -> float:
         """Time spent measuring so far: pauses not counted."""
-        if self._begun is None:
+        if self._started is None:
             return 0.0
         now = self._ended if self._ended is not None else time.monotonic()
         held_s = self._held_s + (now - self._held_since if self._held_since is not None else 0.0)
-        return now - self._begun - held_s
+        return now - self._started - held_s
 
     @property
     def left_s(self) -> float | None:
         """Time left without pauses: by the trials taken so far, before the first by the plan's estimate."""
-        if self._begun is None or self.status in ENDED:
+        if self.status in ENDED:
             return None
         if not self._done:
             return max(0.0, self.estimate.total_s - self.spent_s) if self.estimate is not None else None
@@ -201,159 +185,318 @@ class Campaign:
         """How fast trials are taken, over all so far; None before the first has ended."""
         return self._done / self.spent_s if self._done and self.spent_s > 0 else None
 
+    @property
+    def total(self) -> int:
+        """How many trials were asked for, stored ones included."""
+        return self._total
+
+    @property
+    def place(self) -> int:
+        """How many of the trials that were left to take are dealt with."""
+        return self._done
+
+    @property
+    def open_requests(self) -> list[TrialRequest]:
+        """What is still to be asked."""
+        return [self.plan.points[index].request for index, _ in self._todo[self._done :]]
+
     def pause(self) -> None:
         """Begin no further trial; the running one ends. The testbed stays held and set up."""
         if self.running and self.status is not CampaignStatus.STOPPING:
             self._resumed.clear()
             if self.status is CampaignStatus.RUNNING:
-                self._say(CampaignStatus.PAUSING)
+                self.say(CampaignStatus.PAUSING)
 
     def resume(self) -> None:
         """Go on after a pause."""
         self._resumed.set()
         if self.status is CampaignStatus.PAUSING:
-            self._say(CampaignStatus.RUNNING)
+            self.say(CampaignStatus.RUNNING)
+
+    def finish(self) -> None:
+        """Let the running trial end, begin no other, and let the testbed go."""
+        self._finishing = True
+        self._resumed.set()
+        if self.running:
+            self.say(CampaignStatus.STOPPING)
 
     async def abort(self) -> None:
         """Stop the running trial and end; what was measured is kept, and the same plan goes on from there."""
         self._aborted = True
         if self.running:
-            self._say(CampaignStatus.STOPPING)
+            self.say(CampaignStatus.STOPPING)
         await self._session.abort()
 
     async def look(self) -> None:
         """Learn from the store what is measured already; run() begins with it. Raises StoreError."""
-        stored, schedule = await asyncio.to_thread(
-            lambda: (stored_trials(self.plan, self._session), self.plan.schedule())
-        )
+        stored, todo = await asyncio.to_thread(self._look)
         self.grid.stored(stored)
-        completed = {(trial.point, trial.repetition) for trial in stored}
-        self._todo = [trial for trial in schedule if trial not in completed]
-        self.outcome.skipped = self.plan.trials - len(self._todo)
-        self.estimate = estimate(self.plan, self._session.inventory, self._todo)
+        for trial in stored:
+            self._limits.note(trial.point, trial.repetition, trial.loss_ratio)
+        chosen = [t for t in stored if self.only is None or t.point in self.only]
+        every = range(len(self.plan.points)) if self.only is None else self.only
+        self._total = sum(self.plan.repetitions_of(point) for point in every)
+        self._todo = todo
+        self.outcome.skipped = len(chosen)
+        self.outcome.left_out = self._total - len(chosen) - len(todo)
+        self.estimate = estimate(self.plan, self._session.inventory, todo)
+
+    def _look(self) -> tuple[list[Any], list[tuple[int, int]]]:
+        stored = stored_trials(self.plan, self._session)
+        return stored, left_to_take(self.plan, stored, self.only)
 
     async def run(self) -> Outcome:
-        """Take what is left to take. See run_campaign. Once only."""
-        self._begun = time.monotonic()
-        self._say(CampaignStatus.RUNNING)
-        try:
-            await self.look()
-            if self._todo:
-                await self._batches()
-        except LabError as exc:
-            self._end(CampaignStatus.FAILED, str(exc))
-            raise
-        except BaseException:
-            self._end(CampaignStatus.STOPPED)
-            raise
-        self._end(CampaignStatus.STOPPED if self.outcome.stopped else CampaignStatus.DONE)
+        """Take what is left to take, holding the testbed meanwhile. Once only.
+
+        A node that is lost is waited for and the trial taken again, max_redo times at most. What cannot be measured (a
+        guest that does not boot) is left out and told in the outcome. Ends early, with ``stopped`` set, when the
+        session is aborted. Raises LabError when nothing can be measured.
+        """
+        from labconsole.engine.tour import Tour
+
+        await Tour([self], self._session, take_over=self.take_over).run()
         return self.outcome
 
-    @property
-    def _stopping(self) -> bool:
-        return self._aborted or self._session.stopping
+    # What the tour calls
 
-    def _say(self, status: CampaignStatus, detail: str = "") -> None:
-        self.status, self.detail = status, detail
-        self.grid.revision += 1
+    async def begin(self) -> None:
+        """From now on it runs, or waits for those before it. Raises StoreError."""
+        self._begun = True
+        self._deadline = self.plan.stop.deadline(datetime.now().astimezone())
+        self.say(CampaignStatus.RUNNING)
+        await self.look()
 
-    def _end(self, status: CampaignStatus, detail: str = "") -> None:
+    def end(self, problem: BaseException | None = None) -> None:
+        """It has ended: with this problem, by the operator, or done. Raises LabError when nothing could be measured."""
+        if self.status in ENDED:
+            return
+        if problem is None and self._first_refusal is not None and not (self.outcome.taken or self.outcome.skipped):
+            problem = self._first_refusal
+        detail = str(problem) if isinstance(problem, LabError) else self.outcome.ended_by
+        status = CampaignStatus.STOPPED if self.outcome.stopped or self.outcome.ended_by else CampaignStatus.DONE
+        if problem is not None:
+            status = CampaignStatus.FAILED if isinstance(problem, LabError) else CampaignStatus.STOPPED
         if self.current is not None and self.grid[self.current].state is TrialState.RUNNING:
             self.grid.give_up(self.current, detail or "stopped before it had ended")
         self.current = None
         self._ended = time.monotonic()
-        self._say(status, detail)
+        self.say(status, detail)
+        if problem is self._first_refusal and isinstance(problem, LabError):
+            raise problem
 
-    async def _batches(self) -> None:
-        """Batch after batch: a batch ends when all is done, or when a node is lost."""
-        session = self._session
-        # The lease names one request and takes the nodes of it: those of the widest.
-        widest = max((self.plan.points[i].request for i, _ in self._todo), key=lambda request: request.sources)
-        setbacks, stuck_at = 0, 0
-        while self._done < len(self._todo) and not self.outcome.stopped:
-            if self._aborted:
-                self.outcome.stopped = True
+    def say(self, status: CampaignStatus, detail: str = "") -> None:
+        """Where it stands now."""
+        self.status, self.detail = status, detail
+        self.grid.revision += 1
+
+    def say_again(self) -> None:
+        """It goes on after a lost node came back."""
+        self.say(CampaignStatus.RUNNING if self._resumed.is_set() else CampaignStatus.PAUSING)
+
+    def lost(self, reason: str) -> None:
+        """A node went away: the current trial is taken again once it is back."""
+        self.outcome.redone += 1
+        if self.current is not None:
+            self.grid.redo(self.current)
+            self.grid.give_up(self.current, reason)
+        self.say(CampaignStatus.WAITING, reason)
+
+    @property
+    def told_to_stop(self) -> bool:
+        """Whether this execution was told to begin no further trial."""
+        return self._aborted or self._finishing
+
+    @property
+    def stopping(self) -> bool:
+        """Whether to begin no further trial: it was told so, or what the session does now is being aborted."""
+        return self.told_to_stop or self._session.stopping
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there is no further trial to take, for whatever reason."""
+        return self._done >= len(self._todo) or self.outcome.stopped or bool(self.outcome.ended_by)
+
+    async def take_all(self, take: Take) -> None:
+        """Take trial after trial while the testbed is held. Raises what a trial, or the pre command, cannot do."""
+        self._warm = None
+        if self._started is None:
+            self._started = time.monotonic()
+        if not self._prepared:  # not again after a lost node
+            self._prepared = True
+            for command in self.plan.pre:
+                await run_command(command, self._environment(""), "pre")
+        while not self.exhausted:
+            trial = self.current = self._todo[self._done]
+            if (reason := self._limits.left_out(*trial)) is not None:
+                self.grid.leave_out(trial, reason)
+                self.outcome.left_out += 1
+                del self._todo[self._done]
+                continue
+            if (condition := self._over()) is not None:
+                self.outcome.ended_by = condition
                 return
+            await self._take_next(take, trial)
+
+    async def clean_up(self) -> None:
+        """Run the plan's post commands if its pre commands were begun, every one. What fails is told in the outcome."""
+        if not self._prepared:
+            return
+        self._prepared = False
+        for command in self.plan.post:
             try:
-                purpose = f"plan {self.plan.name}"
-                async with session.batch(
-                    widest, purpose=purpose, take_over=self._take_over, left_s=self.left_s
-                ) as take:
-                    self._take_over = False  # meant for who had it then, not for who takes it while a node is away
-                    await self._take_all(take)
-            except (NodeLost, NodeUnreachable) as exc:
-                if self._stopping:
-                    self.outcome.stopped = True
-                    return
-                setbacks = setbacks + 1 if stuck_at == self._done else 1
-                stuck_at = self._done
-                if setbacks > self.plan.max_redo:
-                    raise
-                self.outcome.redone += 1
-                if self.current is not None:
-                    self.grid.redo(self.current)
-                    self.grid.give_up(self.current, str(exc))
-                self._say(CampaignStatus.WAITING, str(exc))
-                await session.wait_connected(session.nodes_of(widest), within_s=BACK_WITHIN_S)
-                if self._stopping:
-                    self.outcome.stopped = True
-                else:
-                    self._say(CampaignStatus.RUNNING if self._resumed.is_set() else CampaignStatus.PAUSING)
+                await run_command(command, self._environment(self._ending()), "post")
+            except MeasurementError as exc:
+                self.outcome.refused.append((str(exc), 0))
 
-    async def _take_all(self, take: Take) -> None:
-        plan, session, outcome = self.plan, self._session, self.outcome
-        while self._done < len(self._todo):
-            index, repetition = self.current = self._todo[self._done]
-            self._tell(index, repetition, None)
-            record = await self._take_one(take, index, repetition)
-            if record is None or (self._stopping and record.verdict.status == "invalid"):
-                outcome.stopped = True
-                return
-            self._done += 1
-            outcome.taken += 1
-            outcome.verdicts[record.verdict.status] += 1
-            if record.verdict.status == "invalid":
-                outcome.invalid.append(record)
-            self._tell(index, repetition, record)
-            if self._done < len(self._todo):
-                await session.settle(plan.settle_s or 0)
-            if self._stopping:
-                outcome.stopped = self._done < len(self._todo)
-                return
+    def _ending(self) -> str:
+        if self.outcome.stopped or self.outcome.ended_by:
+            return "stopped"
+        return "done" if self.exhausted else "failed"
 
-    async def _take_one(self, take: Take, index: int, repetition: int) -> RunRecord | None:
+    def _environment(self, ending: str) -> dict[str, str]:
+        return {
+            "LABCONSOLE_PLAN": self.plan.name,
+            "LABCONSOLE_PLAN_HASH": self.plan.hash(),
+            "LABCONSOLE_TESTBED": self._session.inventory.testbed,
+            "LABCONSOLE_TRIALS": str(len(self._todo)),
+            "LABCONSOLE_ENDING": ending,
+        }
+
+    def _over(self) -> str | None:
+        """Which of the plan's conditions says to begin no further trial."""
+        stop = self.plan.stop
+        if stop.invalid_in_a_row is not None and self._in_a_row >= stop.invalid_in_a_row:
+            return f"{self._in_a_row} trials in a row came out invalid"
+        if stop.after_s is not None and self.spent_s >= stop.after_s:
+            return f"{stop.after_s:g} s of measuring are over"
+        if self._deadline is not None and datetime.now().astimezone() >= self._deadline:
+            return f"it is {self._deadline:%Y-%m-%d %H:%M}"
+        return None
+
+    async def _take_next(self, take: Take, trial: tuple[int, int]) -> None:
+        session, outcome = self._session, self.outcome
+        self.tell(trial, None)
+        try:
+            record = await self._take_one(take, trial)
+        except ENDS_ALL:
+            raise
+        except LabError as exc:
+            self._refuse(trial, exc)
+            outcome.stopped = self.stopping
+            return
+        if record is None or (self.stopping and record.verdict.status == "invalid"):
+            outcome.stopped = True
+            return
+        self._done += 1
+        outcome.taken += 1
+        outcome.verdicts[record.verdict.status] += 1
+        if record.verdict.status == "invalid":
+            outcome.invalid.append(record)
+            self._in_a_row += 1
+        else:
+            self._in_a_row = 0
+            self._limits.note(*trial, record.total.loss_ratio)
+        self.tell(trial, record)
+        if not self.exhausted and not self.stopping:
+            await session.settle(self.plan.settle_s or 0)
+        if self.stopping:
+            outcome.stopped = not self.exhausted
+
+    async def _take_one(self, take: Take, trial: tuple[int, int]) -> RunRecord | None:
         """One trial, taken again while it comes out invalid: the last attempt's record, None when stopped before it."""
-        plan, session, trial = self.plan, self._session, (index, repetition)
-        settings = session.settings(drain_s=plan.drain_s)
+        plan, session = self.plan, self._session
         attempt = 0
         while True:
             await self._hold()
-            if self._stopping:
+            if self.stopping:
                 return None
-            self.grid.begin(trial)
-            await session.renew_lease(self.left_s)
-            record = await take(
-                plan.points[index].request,
-                plan.ref(index, repetition),
-                repetition,
-                plan.repetitions_of(index),
-                settings,
-                plan.tolerances,
-            )
-            self.grid.finish(trial, record)
-            if self._stopping or record.verdict.status != "invalid" or attempt == plan.max_redo:
-                return record
+            problem: LabError | None = None
+            record: RunRecord | None = None
+            try:
+                await self._warm_up(take, trial)
+                if self.stopping:
+                    return None
+                self.grid.begin(trial)
+                await session.renew_lease(self.left_s)
+                record = await self._ask(take, trial, plan.points[trial[0]].request)
+            except (*ENDS_ALL, ConfigError):
+                raise
+            except LabError as exc:
+                problem = exc
+                self._warm = None
+                self.grid.give_up(trial, str(exc))
+            if record is not None:
+                self.grid.finish(trial, record)
+                if record.verdict.status == "invalid":
+                    self._warm = None  # the session sets the platform up anew
+                if self.stopping or not self._retries(record) or attempt == plan.max_redo:
+                    return record
+            elif problem is not None and (self.stopping or attempt == plan.max_redo):
+                raise problem
             attempt += 1
             self.outcome.redone += 1
             self.grid.redo(trial)
-            await session.settle(plan.settle_s or 0)
+            await session.settle(max(plan.settle_s or 0, plan.retry.pause_s))
+
+    async def _ask(self, take: Take, trial: tuple[int, int], request: TrialRequest, **more: Any) -> RunRecord:
+        index, repetition = trial
+        return await take(
+            request,
+            self.plan.ref(index, repetition, warm_ups=self._warm_ups),
+            repetition,
+            self.plan.repetitions_of(index),
+            self._session.settings(drain_s=self.plan.drain_s),
+            self.plan.tolerances_of(index),
+            **more,
+        )
+
+    def _retries(self, record: RunRecord) -> bool:
+        codes = self.plan.retry.codes
+        return record.verdict.status == "invalid" and (
+            codes is None or any(reason.code in codes for reason in record.verdict.reasons)
+        )
+
+    async def _warm_up(self, take: Take, trial: tuple[int, int]) -> None:
+        """A trial that is thrown away, when the platform or what runs beside it was just set up."""
+        request, how = self.plan.points[trial[0]].request, self.plan.warm_up
+        if how is None or self._warm == configuration(request):
+            return
+        self._warm_ups = 0
+        self.tell(trial, None, warm_up=True)
+        warmed = replace(
+            request,
+            target_bps="max" if how.target == "max" else request.target_bps,
+            duration_s=how.duration_s or request.duration_s,
+        )
+        await self._session.renew_lease(self.left_s)
+        await self._ask(take, trial, warmed, keep=False)
+        self.outcome.warm_ups += 1
+        self._warm_ups = 1
+        self._warm = configuration(request)
+
+    def _refuse(self, trial: tuple[int, int], problem: LabError) -> None:
+        """Leave out what cannot be measured: this point, or with a platform that cannot be set up all that needs it."""
+        point = self.plan.points[trial[0]]
+        needs = configuration(point.request)
+        if isinstance(problem, ConfigError):
+            gone = {point.index}
+        else:
+            gone = {p.index for p in self.plan.points if configuration(p.request) == needs}
+        self._first_refusal = self._first_refusal or problem
+        rest = self._todo[self._done :]
+        dropped = [each for each in rest if each[0] in gone]
+        for each in dropped:
+            self.grid.give_up(each, str(problem))
+        self._todo[self._done :] = [each for each in rest if each[0] not in gone]
+        what = f"point {point.index}" if isinstance(problem, ConfigError) else f"{needs[0]} with background {needs[1]}"
+        self.outcome.refused.append((f"{what}: {problem}", len(dropped)))
 
     async def _hold(self) -> None:
         """Wait while paused; an abort ends it."""
-        if self._resumed.is_set() or self._stopping:
+        if self._resumed.is_set() or self.stopping:
             return
         self._held_since = time.monotonic()
-        self._say(CampaignStatus.PAUSED)
+        self.say(CampaignStatus.PAUSED)
         waits = [asyncio.ensure_future(self._resumed.wait()), asyncio.ensure_future(self._session.wait_stopping())]
         try:
             done: set[asyncio.Future[Any]] = set()
@@ -366,17 +509,23 @@ class Campaign:
                 each.cancel()
             self._held_s += time.monotonic() - self._held_since
             self._held_since = None
-        self._say(CampaignStatus.STOPPING if self._stopping else CampaignStatus.RUNNING)
+        self.say(CampaignStatus.STOPPING if self.stopping else CampaignStatus.RUNNING)
 
-    def _tell(self, index: int, repetition: int, last: RunRecord | None) -> None:
+    def tell(self, trial: tuple[int, int], last: RunRecord | None, *, warm_up: bool = False) -> None:
+        """Tell whoever listens that a trial begins, or has ended with ``last``."""
+        index, repetition = trial
         self._on_progress(
             Progress(
+                plan=self.plan,
                 done=self.outcome.taken,
                 skipped=self.outcome.skipped,
-                total=self.plan.trials,
+                left_out=self.outcome.left_out,
+                total=self._total,
                 point=self.plan.points[index],
                 repetition=repetition,
                 left_s=self.left_s if self._done else None,
                 last=last,
+                warm_up=warm_up,
+                redone=self.grid[trial].redone,
             )
         )

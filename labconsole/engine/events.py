@@ -67,10 +67,14 @@ class PhaseChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFinished:
-    """A trial ended, well or badly; the record says which. ``saved`` is False when the store refused it."""
+    """A trial ended, well or badly; the record says which. ``saved`` is False when the store refused it.
+
+    ``kept`` False: it was never meant to be saved, a warm-up or a check.
+    """
 
     record: RunRecord
     saved: bool
+    kept: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

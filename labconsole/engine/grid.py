@@ -15,7 +15,10 @@ from labconsole.model.record import RunRecord
 
 
 class TrialState(StrEnum):
-    """Where one trial stands. STORED: measured before, so not measured again; ``Cell.verdict`` says how it was."""
+    """Where one trial stands. STORED: measured before, so not measured again; ``Cell.verdict`` says how it was.
+
+    LEFT_OUT: by the plan's stop conditions, in view of what others lost.
+    """
 
     PENDING = "pending"
     RUNNING = "running"
@@ -23,6 +26,7 @@ class TrialState(StrEnum):
     SUSPECT = "suspect"
     INVALID = "invalid"
     STORED = "stored before"
+    LEFT_OUT = "left out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +100,16 @@ class Grid:
         """An attempt ended without a run: the trial is pending again, and says why."""
         self._put(trial, replace(self[trial], state=TrialState.PENDING, why=(why,)))
 
+    def leave_out(self, trial: tuple[int, int], why: str) -> None:
+        """It will not be taken, for this reason."""
+        self._put(trial, replace(self[trial], state=TrialState.LEFT_OUT, why=(why,)))
+
     def _put(self, trial: tuple[int, int], cell: Cell) -> None:
         self._counts[self[trial].state] -= 1
         self._counts[cell.state] += 1
         self._cells[trial] = cell
-        if cell.redone or cell.why or cell.state in (TrialState.INVALID, TrialState.SUSPECT):
+        told = cell.why and cell.state is not TrialState.LEFT_OUT
+        if cell.redone or told or cell.state in (TrialState.INVALID, TrialState.SUSPECT):
             self._failing.add(trial)
         else:
             self._failing.discard(trial)

@@ -22,11 +22,8 @@ from labconsole.model.plan_order import forwards, schedule
 from labconsole.model.plan_points import Listed, as_matrix, distinct, point_meaning
 from labconsole.model.plan_search import Configuration, Search, configurations
 from labconsole.model.record import PlanRef
-from labconsole.model.request import Target, TrialRequest
+from labconsole.model.request import BACKGROUND_FRAME_BYTES, Target, TrialRequest
 from labconsole.model.tolerances import Tolerances
-
-REFERENCE_FRAME_BYTES = 64
-"""A forwarding second guest is offered a share of the maximum at this frame size, beside an idle one (method.md 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +148,9 @@ class Plan:
             if waiting:
                 given_by = tuple(
                     point.index for point in own
-                    if point.request.background == "idle" and point.request.frame_size_bytes == REFERENCE_FRAME_BYTES
+                    if point.request.background == "idle"
+                    and point.request.frame_size_bytes == BACKGROUND_FRAME_BYTES
+                    and point.request.sources == 1
                 )  # fmt: skip
                 found.append(Need(platform, waiting, given_by))
         return found
@@ -185,9 +184,11 @@ class Plan:
         """
         return self._hash
 
-    def ref(self, point: int, repetition: int) -> PlanRef:
+    def ref(self, point: int, repetition: int, *, warm_ups: int = 0) -> PlanRef:
         """What a run's record says about its place in this plan."""
-        return PlanRef(name=self.name, hash=self.hash(), point=point, repetition=repetition, seed=self.seed)
+        return PlanRef(
+            name=self.name, hash=self.hash(), point=point, repetition=repetition, seed=self.seed, warm_ups=warm_ups
+        )
 
     def resolved(self, inventory: Inventory) -> Plan:
         """This plan with the testbed's defaults in place of what the file leaves out."""

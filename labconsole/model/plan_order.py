@@ -11,13 +11,13 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from labconsole.model.request import FORWARDING_SHARES
+
 Trial = tuple[int, int]
 """(point index from 0, repetition from 1)."""
 
 Configuration = tuple[str, str]
 """(platform, background): what has to be set up anew when it changes."""
-
-FORWARDING = "forwarding-"
 
 
 class Asked(Protocol):
@@ -40,7 +40,7 @@ class PointLike(Protocol):
 
 def forwards(background: str) -> bool:
     """Whether this background needs to know a maximum first."""
-    return background.startswith(FORWARDING)
+    return background in FORWARDING_SHARES
 
 
 def configuration(request: Asked) -> Configuration:

@@ -37,13 +37,14 @@ class Verdict(_Part):
 
 
 class PlanRef(_Part):
-    """Which point of which plan a run is."""
+    """Which point of which plan a run is. ``warm_ups``: trials thrown away since the platform was set up for it."""
 
     name: str
     hash: str
     point: int
     repetition: int
     seed: int
+    warm_ups: int = 0
 
 
 class Requested(_Part):

@@ -132,6 +132,9 @@ class ConsoleState:
     def _finish(self, event: TrialFinished, wall_s: float) -> None:
         record = event.record
         self.last = record
+        if not event.kept:
+            self.note(wall_s, f"{record.run_id} was a warm-up and is not kept, {record.verdict.status}")
+            return
         self.repetitions.add(record)
         verdict = record.verdict
         request = request_of(record)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tui_fake import make_inventory, make_record
 
-from labconsole.engine.campaign import Campaign, CampaignStatus, Progress, run_campaign
+from labconsole.engine.campaign import Campaign, CampaignStatus, Progress
 from labconsole.engine.grid import TrialState
 from labconsole.engine.ports import StoredTrial
 from labconsole.errors import ConfigError, NodeLost
@@ -68,7 +68,7 @@ class Script:
         finally:
             self.leased = False
 
-    async def _take(self, request, ref, repetition, repetitions, settings, tolerances):
+    async def _take(self, request, ref, repetition, repetitions, settings, tolerances, keep=True):
         trial = (ref.point, ref.repetition)
         self.asked.append(trial)
         await self.begun.put(trial)
@@ -271,7 +271,8 @@ def test_what_keeps_a_trial_from_beginning_ends_the_campaign_with_the_reason(pla
     async def body():
         script = Script()
         campaign = Campaign(plan, script)
-        script.ends.put_nowait(ConfigError("is above what uut/eth1 carries"))
+        for _ in "ab":
+            script.ends.put_nowait(ConfigError("is above what uut/eth1 carries"))
         with pytest.raises(ConfigError):
             await campaign.run()
         assert campaign.status is CampaignStatus.FAILED
@@ -287,7 +288,7 @@ def test_headless_progress_is_told_at_both_ends_of_every_trial(plan):
         told: list[Progress] = []
         for _ in range(6):
             script.ends.put_nowait("valid")
-        await run_campaign(plan, script, told.append)
+        await Campaign(plan, script, told.append).run()
         assert [(p.point.index, p.repetition) for p in told[::2]] == EVERY
         assert [p.done for p in told if p.last is not None] == [1, 2, 3, 4, 5, 6]
         assert told[0].left_s is None

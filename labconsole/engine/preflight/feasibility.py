@@ -6,8 +6,8 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
-from labconsole.engine.campaign import remaining
 from labconsole.engine.instrument import MARGIN_RATIO, sink_bound_pps
+from labconsole.engine.plan_session import remaining
 from labconsole.engine.preflight.bench import Bench
 from labconsole.engine.preflight.result import Finding, failed, passed, skipped, warned
 from labconsole.errors import ConfigError, StoreError

@@ -30,6 +30,7 @@ LOOKS = {
     TrialState.SUSPECT: ("?", "warn"),
     TrialState.INVALID: ("✗", "bad"),
     TrialState.STORED: ("■", "good"),
+    TrialState.LEFT_OUT: ("–", "muted"),
 }
 STORED_SUSPECT = ("□", "warn")
 

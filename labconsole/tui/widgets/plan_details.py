@@ -128,7 +128,7 @@ class PlanDetails(Lines):
             ]
         )
         spans: list[Span] = [(f" {'':<{LABEL_CELLS}}", "head")]
-        for state in (TrialState.STORED, TrialState.VALID, TrialState.SUSPECT, TrialState.INVALID, TrialState.PENDING):
+        for state in TALLIED:
             if grid.count(state):
                 spans += [(LOOKS[state][0], LOOKS[state][1]), (f" {count(grid.count(state))}  ", "")]
         if campaign.outcome.redone:
@@ -175,6 +175,10 @@ class PlanDetails(Lines):
 
 
 _READY = CampaignStatus.READY
+TALLIED = (
+    TrialState.STORED, TrialState.VALID, TrialState.SUSPECT, TrialState.INVALID, TrialState.LEFT_OUT,
+    TrialState.PENDING,
+)  # fmt: skip
 
 
 def _why(cell: Cell) -> str:

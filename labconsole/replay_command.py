@@ -1,0 +1,250 @@
+"""``labconsole replay``: plans headless, resumable. docs/plans.md."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from labconsole.engine.campaign import Campaign, Outcome
+from labconsole.engine.plan_session import left_to_take, stored_trials
+from labconsole.engine.session import Session
+from labconsole.engine.stamps import operator_name
+from labconsole.engine.tour import Tour
+from labconsole.errors import Aborted, ConfigError, StoreHeld
+from labconsole.headless import drive, json_line, narrator
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan import Plan
+from labconsole.model.plan_estimate import Estimate, estimate
+from labconsole.model.plan_load import load_plan
+from labconsole.model.record import RunRecord
+from labconsole.replay_screen import ReplayScreen, minutes, size_words
+from labconsole.store import RunStore
+from labconsole.testbed import hosts_path, load_testbed, open_session
+
+MAX_RANGE = 1_000_000
+
+
+def replay(args: argparse.Namespace) -> int:
+    """Measure what is missing of every plan that was named, one after the other, holding the testbed once."""
+    inventory, store = load_testbed(hosts_path(args.hosts), args.store)
+    plans = [load_plan(path, inventory) for path in args.plan]
+    _refuse_twice(args.plan, plans)
+    chosen = [_chosen(plan, args) for plan in plans]
+    if args.platforms and not any(points for points in chosen):
+        known = list(dict.fromkeys(name for plan in plans for name in plan.platforms))
+        raise ConfigError(
+            "names no platform of the plan", key="--platforms", value=",".join(args.platforms), allowed=", ".join(known)
+        )
+    session = open_session(inventory, store)
+    if args.dry_run:
+        for plan, only in zip(plans, chosen, strict=True):
+            _dry_run(plan, only, session, as_json=args.json)
+        return 0
+    # The lease keeps operators apart while one measures. This is for the rest: reading the store, commands, waiting.
+    since = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    holder = f"{operator_name()} since {since} (process {os.getpid()}), {', '.join(plan.name for plan in plans)}"
+    with ExitStack() as held:
+        try:
+            held.enter_context(store.hold(f"replay-{inventory.fingerprint()[:12]}", holder))
+        except StoreHeld as exc:
+            raise StoreHeld("replaying into this store on this testbed", exc.holder) from None
+        return _replay(args, inventory, session, plans, chosen)
+
+
+def _replay(
+    args: argparse.Namespace,
+    inventory: Inventory,
+    session: Session[RunStore],
+    plans: Sequence[Plan],
+    chosen: Sequence[frozenset[int] | None],
+) -> int:
+    needed: list[str] = []
+    for plan, only in zip(plans, chosen, strict=True):
+        for point in plan.points:
+            if only is None or point.index in only:
+                needed += session.nodes_of(point.request)
+    screen = ReplayScreen(plans, as_json=args.json)
+    campaigns = [Campaign(plan, session, screen.update, only=only) for plan, only in zip(plans, chosen, strict=True)]
+    tour = Tour(campaigns, session, take_over=args.take_over)
+
+    async def work(session: Session[RunStore]) -> int:
+        with screen.over(campaigns):
+            outcomes = await tour.run()
+        status = 0
+        for campaign, outcome in zip(campaigns, outcomes, strict=True):
+            status = max(status, _tell(screen, campaign, outcome, as_json=args.json))
+        return status
+
+    nodes = list(dict.fromkeys(needed)) or [inventory.uut]
+    return drive(session, nodes, work, [narrator(args, quiet=True)], finish=tour.finish)
+
+
+def _refuse_twice(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
+    """Two files with one meaning are one plan: the second would find everything stored."""
+    seen: dict[str, Path] = {}
+    for path, plan in zip(paths, plans, strict=True):
+        if plan.hash() in seen:
+            raise ConfigError(f"means the same as {seen[plan.hash()]}; leave one of them out", file=str(path))
+        seen[plan.hash()] = path
+
+
+def _chosen(plan: Plan, args: argparse.Namespace) -> frozenset[int] | None:
+    """The points that --platforms and --points leave; None: all. Raises ConfigError."""
+    if args.points is not None and len(args.plan) > 1:
+        raise ConfigError("goes with one plan: every plan numbers its own points", key="--points", value=args.points)
+    chosen: set[int] | None = None
+    if args.points is not None:
+        chosen = _numbers(args.points, len(plan.points))
+    if args.platforms:
+        own = {point.index for point in plan.points if point.request.platform in args.platforms}
+        unknown = [name for name in args.platforms if name not in plan.platforms]
+        if unknown and len(args.plan) == 1:
+            raise ConfigError(
+                "is no platform of the plan", key="--platforms", value=unknown[0], allowed=", ".join(plan.platforms)
+            )
+        chosen = own if chosen is None else chosen & own
+        if not chosen and len(args.plan) == 1:
+            raise ConfigError("--platforms and --points leave no point of the plan")
+    return None if chosen is None else frozenset(chosen)
+
+
+def _numbers(text: str, points: int) -> set[int]:
+    """``3,8-11`` as numbers. Raises ConfigError."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (first.isascii() and first.isdecimal()) or (dash and not (last.isascii() and last.isdecimal())):
+            raise ConfigError("is no list of points", key="--points", value=text, allowed="numbers such as 3,8-11")
+        low, high = int(first[:9]), int((last or first)[:9])
+        if not low <= high < points:
+            raise ConfigError("names points that are not there", key="--points", value=part, allowed=f"0-{points - 1}")
+        found.update(range(low, high + 1))
+    return found
+
+
+def _dry_run(plan: Plan, only: frozenset[int] | None, session: Session[RunStore], *, as_json: bool) -> None:
+    """What would be taken, in which order, how long it takes, and what depends on what."""
+    stored = stored_trials(plan, session)
+    todo = left_to_take(plan, stored, only)
+    reckoned = estimate(plan, session.inventory, todo)
+    for index, repetition in todo:
+        request = plan.points[index].request
+        if as_json:
+            json_line({"event": "trial", "plan": plan.name, **_trial_json(plan, index, repetition)})
+        else:
+            sys.stdout.write(f"{index:>5}  #{repetition:<3} {request.describe()}\n")
+    every = range(len(plan.points)) if only is None else only
+    trials = sum(plan.repetitions_of(point) for point in every)
+    kept = sum(only is None or trial.point in only for trial in stored)
+    needs = dependencies(plan, todo, session)
+    if as_json:
+        json_line(_plan_json(plan, trials, kept, len(todo), reckoned, needs))
+        return
+    for line in [*plan.rules, *(need["words"] for need in needs)]:
+        sys.stdout.write(f"{plan.name}: {line}\n")
+    extra = f", {reckoned.warm_ups} warm-ups" if reckoned.warm_ups else ""
+    sys.stdout.write(
+        f"{plan.name}: {len(todo)} of {trials} trials to take ({kept} stored already), "
+        f"{reckoned.per_trial_s:.1f} s each, {reckoned.platform_switches} set-ups{extra}, "
+        f"about {minutes(reckoned.total_s)} in all; {size_words(reckoned.store_bytes)} in the store, "
+        f"up to {size_words(reckoned.capture_bytes)} on a sink while a trial runs\n"
+    )
+
+
+def dependencies(plan: Plan, todo: Sequence[tuple[int, int]], session: Session[RunStore]) -> list[dict[str, Any]]:
+    """For every platform with trials beside a forwarding guest: where the maximum comes from that they need."""
+    from labconsole.engine.beside import find_reference, reference_command
+
+    open_points = {index for index, _ in todo}
+    found: list[dict[str, Any]] = []
+    for need in plan.needs():
+        waiting = [index for index in need.points if index in open_points]
+        if not waiting:
+            continue
+        request = plan.points[waiting[0]].request
+        reference = find_reference(request, session.inventory, session.store)
+        first = [index for index in need.given_by if index in open_points]
+        words = f"{len(waiting)} points beside a forwarding guest on {need.platform} are shares of its maximum"
+        if first:
+            words += f", which points {', '.join(map(str, first))} of this plan give"
+        elif reference is not None:
+            words += f", which run {reference.run_id} gave: {reference.measured_pps:.0f} packets/s"
+        else:
+            words += f", which is not stored and which this plan does not measure: {reference_command(request)}"
+        found.append(
+            {
+                "platform": need.platform,
+                "points": waiting,
+                "given_by": first,
+                "stored_run_id": None if reference is None else reference.run_id,
+                "missing": reference is None and not first,
+                "words": words,
+            }
+        )
+    return found
+
+
+def _trial_json(plan: Plan, index: int, repetition: int) -> dict[str, Any]:
+    request = plan.points[index].request
+    return {
+        "point": index,
+        "repetition": repetition,
+        "platform": request.platform,
+        "frame_size_bytes": request.frame_size_bytes,
+        "sources": request.sources,
+        "target_bps": request.target_bps,
+        "background": request.background,
+        "duration_s": request.duration_s,
+    }
+
+
+def _plan_json(
+    plan: Plan, trials: int, kept: int, left: int, reckoned: Estimate, needs: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "event": "plan",
+        "plan": plan.name,
+        "hash": plan.hash(),
+        "points": len(plan.points),
+        "trials": trials,
+        "stored": kept,
+        "remaining": left,
+        "set_ups": reckoned.platform_switches,
+        "warm_ups": reckoned.warm_ups,
+        "per_trial_s": reckoned.per_trial_s,
+        "total_s": reckoned.total_s,
+        "store_bytes": reckoned.store_bytes,
+        "capture_bytes": reckoned.capture_bytes,
+        "needs": needs,
+    }
+
+
+def _tell(screen: ReplayScreen, campaign: Campaign, outcome: Outcome, *, as_json: bool) -> int:
+    """How one plan ended, and the exit status that goes with it."""
+    status = Aborted.exit_code if outcome.stopped else 0 if outcome.complete else 1
+    if as_json:
+        screen.finished(campaign, status)
+        return status
+    counts = ", ".join(f"{count} {word}" for word, count in sorted(outcome.verdicts.items())) or "nothing to do"
+    word = "stopped" if outcome.stopped else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"
+    more = f", {outcome.left_out} left out" if outcome.left_out else ""
+    more += f", {outcome.warm_ups} warm-ups thrown away" if outcome.warm_ups else ""
+    sys.stdout.write(
+        f"{campaign.plan.name}: {word}; {outcome.taken} taken ({counts}), {outcome.skipped} stored before, "
+        f"{outcome.redone} redone{more}\n"
+    )
+    for why, trials in outcome.refused:
+        sys.stdout.write(f"  not measured{f' ({trials} trials)' if trials else ''}: {why}\n")
+    for record in outcome.invalid:
+        sys.stdout.write(f"  invalid: {_why(record)}\n")
+    return status
+
+
+def _why(record: RunRecord) -> str:
+    return f"{record.run_id}: " + "; ".join(reason.detail for reason in record.verdict.reasons)
