@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from labconsole import __version__
@@ -34,16 +35,19 @@ def build_record(
     envelope: Envelope | None = None,
 ) -> RunRecord:
     """The record of one trial, with its verdict. ``envelope``: the calibration that the run is held against."""
-    counts = [hop_counts(seen, raw, inventory.uut) for raw in seen.streams]
-    still = [frozen(moved(hops, raw)) for hops, raw in zip(counts, seen.streams, strict=True)]
-    streams = tuple(
-        with_timing(_stream_record(seen, raw, without(hops, places), inventory, request), raw, environment)
-        for raw, hops, places in zip(seen.streams, counts, still, strict=True)
+    counts = [hop_counts(seen, raw, inventory.uut) for raw in seen.flows]
+    still = [frozen(moved(hops, raw)) for hops, raw in zip(counts, seen.flows, strict=True)]
+    requests = [*(request for _ in seen.streams), *(seen.beside_request or request for _ in seen.beside)]
+    flows = tuple(
+        with_timing(_stream_record(seen, raw, without(hops, places), inventory, asked), raw, environment)
+        for raw, hops, places, asked in zip(seen.flows, counts, still, requests, strict=True)
     )
+    streams, beside = flows[: len(seen.streams)], flows[len(seen.streams) :]
     stood_still = {
         raw.stream.name: [hops[place].hop for place in places]
-        for raw, hops, places in zip(seen.streams, counts, still, strict=True)
+        for raw, hops, places in zip(seen.flows, counts, still, strict=True)
     }
+    seen = replace(seen, background=_background(seen, beside, request))
     return RunRecord(
         run_id=seen.run_id,
         started_at=seen.started_at,
@@ -67,21 +71,26 @@ def build_record(
         ),
         streams=streams,
         total=_total(streams),
-        background=seen.background or _not_proven(request),
+        background=seen.background,
         verdict=doubted(
-            judge(seen, streams, request, tolerances, inventory=inventory, stood_still=stood_still),
+            judge(seen, flows, request, tolerances, inventory=inventory, stood_still=stood_still),
             instrument_reasons(envelope, request, streams),
         ),
-        influences=tuple(influences(seen, streams, inventory.uut)),
+        influences=tuple(influences(seen, flows, inventory.uut)),
         environment={**environment, "platform": seen.attestation},
         timeline=dict(seen.timeline),
         failure=seen.failure,
     )
 
 
-def _not_proven(request: TrialRequest) -> Background | None:
-    """A load that was asked for and of which nothing is known; None when none was asked for."""
-    return None if request.background == "none" else Background(kind=request.background)
+def _background(seen: TrialSeen, beside: tuple[StreamRecord, ...], request: TrialRequest) -> Background | None:
+    """The load with the second guest's own streams; one of which nothing is known when it was asked for in vain."""
+    if seen.background is None:
+        return None if request.background == "none" else Background(kind=request.background)
+    if not beside:
+        return seen.background
+    rates = {name: total_rate(getattr(stream, name) for stream in beside) for name in ("offered_pps", "measured_pps")}
+    return seen.background.model_copy(update={"streams": beside, "achieved": {**seen.background.achieved, **rates}})
 
 
 def _stream_record(

@@ -38,7 +38,7 @@ def changes(seen: TrialSeen, limits: Tolerances, uut: str) -> Iterator[Reason]:
 
 def _path(seen: TrialSeen, uut: str) -> list[tuple[str, str, str]]:
     """(node, namespace, interface) of every counter that a stream's numbers rest on."""
-    found = [(p.node, p.namespace, p.interface) for raw in seen.streams for p in places(raw, uut)]
+    found = [(p.node, p.namespace, p.interface) for raw in seen.flows for p in places(raw, uut)]
     return list(dict.fromkeys(found))
 
 
@@ -73,7 +73,7 @@ def _interfaces(seen: TrialSeen, node: str, interface: str) -> tuple[dict[str, A
 
 
 def _all_ports(seen: TrialSeen, uut: str) -> list[tuple[str, str]]:
-    return list(dict.fromkeys(port for raw in seen.streams for port in data_ports(raw, uut)))
+    return list(dict.fromkeys(port for raw in seen.flows for port in data_ports(raw, uut)))
 
 
 def _ports(seen: TrialSeen, uut: str) -> Iterator[Reason]:

@@ -55,7 +55,8 @@ class SecondGuest:
 
     ``cpus``: the UUT's CPUs it is pinned to; None: it is not pinned. ``ask`` None: nothing can be run inside, and
     ``cannot`` says why. ``pid``: the process on the UUT whose threads and descendants are this guest, for the host's
-    view of its CPU time; None where there is no such process.
+    view of its CPU time; None where there is no such process. ``same_pids``: processes inside have the UUT's own
+    numbers, so that those started later can be found from outside, too.
     """
 
     name: str
@@ -63,6 +64,7 @@ class SecondGuest:
     ask: Ask | None = None
     cannot: str = ""
     pid: int | None = None
+    same_pids: bool = False
 
 
 Attest = Callable[[AgentLink], Awaitable[dict[str, Any]]]

@@ -27,7 +27,7 @@ Influence = dict[str, Any]
 
 
 def influences(seen: TrialSeen, streams: tuple[StreamRecord, ...], uut: str) -> list[Influence]:
-    """Every entry of the record's ``influences``: node, kind, a sentence, figures."""
+    """Every entry of the record's ``influences``: node, kind, a sentence, figures. ``streams``: of every flow."""
     found: list[Influence] = list(seen.notes)
     for nodes in _machines(seen):
         found += _cpu(nodes)
@@ -36,7 +36,7 @@ def influences(seen: TrialSeen, streams: tuple[StreamRecord, ...], uut: str) -> 
         found += _processes(node, last, _attested(seen, node, uut))
         found += _people(node, first, last)
         found += _lists(node, first, last, _attested(seen, node, uut))
-    for raw, record in zip(seen.streams, streams, strict=True):
+    for raw, record in zip(seen.flows, streams, strict=True):
         for port in foreign(seen, raw, record, uut):
             detail = f"{port.interface} {port.verb} {port.packets} packets that are not the stream's"
             figures = {"interface": port.interface, "direction": port.direction, "packets": port.packets}
@@ -175,7 +175,7 @@ def doubts(
                     node=node,
                     guests=changed,
                 )
-    for raw, record in zip(seen.streams, streams, strict=True):
+    for raw, record in zip(seen.flows, streams, strict=True):
         for port in foreign(seen, raw, record, uut):
             if port.packets > limits.foreign_packets:
                 yield reason(

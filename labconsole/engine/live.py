@@ -42,8 +42,8 @@ class LiveStreams:
         self._interface_index: dict[tuple[str, str, int], int] = {}
         self.rows_not_kept = 0
 
-    def begin(self, stream: Stream, request: TrialRequest, generator: str) -> None:
-        """A stream joins the trial."""
+    def begin(self, stream: Stream, request: TrialRequest, generator: str, *, beside: bool = False) -> None:
+        """A stream joins the trial; ``beside``: it is the second guest's."""
         if not self._streams:
             self._begun = time.monotonic()
             self._telemetry.streams.clear()
@@ -54,6 +54,7 @@ class LiveStreams:
             str(stream.sink),
             intended_pps=request.intended_pps,
             generator=generator,
+            beside=beside,
         )
         self._telemetry.revision += 1
 
@@ -130,7 +131,7 @@ class LiveStreams:
 
     def settle(self, record: RunRecord) -> None:
         """The record is there: its numbers replace the estimates."""
-        for stream in record.streams:
+        for stream in (*record.streams, *(record.background.streams if record.background is not None else ())):
             live = self._telemetry.streams.get(stream.name)
             if live is not None:
                 live.offered_packets, live.measured_packets = stream.offered_packets, stream.measured_packets

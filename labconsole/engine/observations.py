@@ -9,6 +9,7 @@ from labconsole.engine.driver import StreamPath
 from labconsole.measure.rates import CounterSample
 from labconsole.model.inventory import Stream
 from labconsole.model.record import Background, Failure, Reason
+from labconsole.model.request import TrialRequest
 
 Snapshot = dict[tuple[str, str], CounterSample]
 """(namespace, interface) to its counters, of one node at one instant."""
@@ -53,6 +54,12 @@ class TrialSeen:
     run_id: str
     started_at: str
     streams: list[StreamSeen] = field(default_factory=list)
+    beside: list[StreamSeen] = field(default_factory=list)
+    """The second guest's own streams."""
+
+    beside_request: TrialRequest | None = None
+    """What was sent through the second guest; None: nothing."""
+
     before: dict[str, Snapshot] = field(default_factory=dict)
     after: dict[str, Snapshot] = field(default_factory=dict)
     begin: dict[str, NodeReading] = field(default_factory=dict)
@@ -77,3 +84,8 @@ class TrialSeen:
 
     notes: list[dict[str, Any]] = field(default_factory=list)
     timeline: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def flows(self) -> list[StreamSeen]:
+        """Every stream, whichever guest it passed."""
+        return [*self.streams, *self.beside]

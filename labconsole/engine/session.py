@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from labconsole.engine.assemble import build_record
+from labconsole.engine.beside import DriverFor, beside, check_background, refusal
 from labconsole.engine.campaign import Campaign
 from labconsole.engine.events import (
     Event,
@@ -34,7 +35,7 @@ from labconsole.engine.leases import LeaseHolder, Leases
 from labconsole.engine.live import LiveStreams
 from labconsole.engine.ports import AgentLink, Connect, RunSink
 from labconsole.engine.stamps import operator_name, utc_now
-from labconsole.engine.standing import DriverFor, StandingPlatform
+from labconsole.engine.standing import StandingPlatform
 from labconsole.engine.telemetry import NodeLive, Telemetry
 from labconsole.engine.trial import Trial, TrialSettings
 from labconsole.engine.wiring import check_mtu
@@ -43,7 +44,7 @@ from labconsole.model.envelope import Envelope
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan_estimate import TRIAL_OVERHEAD_S
 from labconsole.model.record import PlanRef, RunRecord
-from labconsole.model.request import TrialRequest, check_request
+from labconsole.model.request import TrialRequest, check_request, nodes_of
 from labconsole.model.run_id import new_run_id
 from labconsole.model.tolerances import Tolerances
 
@@ -192,6 +193,14 @@ class Session(Generic[StoreT]):
             raise NodeUnreachable(node, "this testbed has no way to open a shell", operation="shell")
         return self._shell_argv(node, self.inventory)
 
+    def refusal(self, platform: str, background: str) -> str | None:
+        """Why a platform cannot have this background load, in one sentence; None: it can. Asks nobody."""
+        return refusal(self.driver_for(platform, self.inventory), platform, background)
+
+    def check_background(self, request: TrialRequest) -> None:
+        """Raises ConfigError for a background load that the platform cannot have. Asks nobody."""
+        check_background(request, self.inventory, self.driver_for)
+
     # Checks
 
     async def check(
@@ -252,6 +261,7 @@ class Session(Generic[StoreT]):
         overrides) and LeaseTaken when another operator takes it over; what else goes wrong later is in the records.
         """
         check_request(request, self.inventory)
+        await beside(request, self.inventory, self.driver_for, self.store)
         records = []
         each_s = request.duration_s + self.settings().drain_s + TRIAL_OVERHEAD_S + self.inventory.defaults.settle_s
         async with self.batch(request, take_over=take_over, left_s=each_s * repetitions) as take:
@@ -358,10 +368,7 @@ class Session(Generic[StoreT]):
 
     def nodes_of(self, request: TrialRequest) -> list[str]:
         """The UUT, and the sources and sinks of the streams that a request uses."""
-        names = [self.inventory.uut]
-        for stream in self.inventory.streams[: request.sources]:
-            names += [stream.source.node, stream.sink.node]
-        return list(dict.fromkeys(names))
+        return nodes_of(request, self.inventory)
 
     async def _take(
         self,
@@ -378,7 +385,8 @@ class Session(Generic[StoreT]):
         self._emit(PhaseChanged(run_id=run_id, phase=Phase.PREPARING))
         links = self._fleet.require(self.nodes_of(request))
         check_mtu(request, self.inventory, self.telemetry)
-        prepared = await self._platform.require(request, links, run_id)
+        besides = await beside(request, self.inventory, self.driver_for, self.store)
+        prepared = await self._platform.require(request, links, run_id, beside=besides)
         await self._fleet.measure_clocks(links.values())
         live = LiveStreams(self.telemetry, self.inventory)
         trial = Trial(
@@ -390,6 +398,7 @@ class Session(Generic[StoreT]):
             settings=settings or self.settings(),
             live=live,
             emit=self._emit,
+            beside=besides,
         )
         trial.seen.notes += self._leases.influences
         self._trial = trial

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from labconsole.engine.beside import Beside, DriverFor
 from labconsole.engine.driver import Driver, Prepared
 from labconsole.engine.events import Event, Notice, Phase, PhaseChanged
 from labconsole.engine.fleet import Fleet
@@ -15,7 +17,14 @@ from labconsole.errors import NodeError
 from labconsole.model.inventory import Inventory
 from labconsole.model.request import TrialRequest
 
-DriverFor = Callable[[str, Inventory], Driver]
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What must be the same for a platform to be used again."""
+
+    platform: str
+    second: bool
+    own_stream: str | None
 
 
 class StandingPlatform:
@@ -34,23 +43,34 @@ class StandingPlatform:
         self.learning: Learning | None = None
         self._inventory, self._telemetry, self._fleet = inventory, telemetry, fleet
         self._driver_for, self._emit, self._stopping = driver_for, emit, stopping
-        self._stands: tuple[str, Prepared, Driver] | None = None
+        self._stands: tuple[_Shape, Prepared, Driver] | None = None
 
-    async def require(self, request: TrialRequest, links: dict[str, AgentLink], run_id: str) -> Prepared:
-        """Set the platform up for all streams whose nodes are connected, unless it stands already."""
+    async def require(
+        self, request: TrialRequest, links: dict[str, AgentLink], run_id: str, *, beside: Beside | None = None
+    ) -> Prepared:
+        """Set the platform up for all streams whose nodes are connected, unless it stands already.
+
+        ``beside``: with a second guest, which gets its own stream, where one is free, and none of the others.
+        """
         wanted = {stream.name for stream in self._inventory.streams[: request.sources]}
+        own = beside.stream if beside is not None else None
+        shape = _Shape(request.platform, beside is not None, own.name if own is not None else None)
         if self._stands is not None:
-            platform, standing, _ = self._stands
-            if platform == request.platform and wanted <= set(standing.paths):
+            stood, standing, _ = self._stands
+            if stood == shape and wanted <= set(standing.paths):
                 return standing
         await self.restore()
         driver = self._driver_for(request.platform, self._inventory)
         # As they are now: one that is lost meanwhile answers with NodeLost, where a name that is gone would be a bug.
         there = dict(self._fleet.links)
         streams = [s for s in self._inventory.streams if s.source.node in there and s.sink.node in there]
-        wirings = [wiring_of(stream, self._inventory, self._telemetry) for stream in streams]
-        prepared = await driver.prepare(links[self._inventory.uut], wirings)
-        self._stands = (request.platform, prepared, driver)
+        wirings = {s: wiring_of(s, self._inventory, self._telemetry) for s in streams}
+        first, uut = [wiring for s, wiring in wirings.items() if s != own], links[self._inventory.uut]
+        if beside is None:
+            prepared = await driver.prepare(uut, first)
+        else:
+            prepared = await driver.prepare(uut, first, second=[wirings[s] for s in streams if s == own])
+        self._stands = (shape, prepared, driver)
         self._emit(PhaseChanged(run_id=run_id, phase=Phase.LEARNING))
         try:
             self.learning = await wait_forwarding(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from labconsole.model.inventory import Stream
@@ -21,6 +22,15 @@ COUNT_SLACK_S = 0.05
 """How much longer than asked a generator may take to send its count before it is stopped by time."""
 
 MAX_COUNT = 4_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What is sent over one stream in a trial: ``index`` is the stream's place in the inventory."""
+
+    stream: Stream
+    request: TrialRequest
+    index: int
 
 
 def sink_port(index: int) -> int:
@@ -43,10 +53,9 @@ def longest_s(request: TrialRequest) -> float:
     return request.duration_s * (1 + COUNT_SLACK_RATIO) + COUNT_SLACK_S
 
 
-def generator_spec(
-    request: TrialRequest, stream: Stream, index: int, *, destination_mac: str, cpus: Sequence[int] | None
-) -> dict[str, Any]:
+def generator_spec(flow: Flow, *, destination_mac: str, cpus: Sequence[int] | None) -> dict[str, Any]:
     """One stream of ``generator.prepare``."""
+    request, stream = flow.request, flow.stream
     line_packets = int(request.line_rate_pps(stream) * request.duration_s) + 1
     return {
         "stream": stream.name,
@@ -57,7 +66,7 @@ def generator_spec(
         "source_ip": stream.source_ip,
         "sink_ip": stream.sink_ip,
         "udp_source_port": UDP_SOURCE_PORT,
-        "udp_sink_port": sink_port(index),
+        "udp_sink_port": sink_port(flow.index),
         "pkt_size_bytes": request.pkt_size_bytes,
         "delay_ns": request.delay_ns,
         "count": request.intended_packets,
@@ -75,9 +84,7 @@ def most_packets(request: TrialRequest, stream: Stream, generator: str) -> int:
 
 
 def capture_args(
-    request: TrialRequest,
-    stream: Stream,
-    index: int,
+    flow: Flow,
     *,
     generator: str,
     buffer_kib: int,
@@ -85,10 +92,11 @@ def capture_args(
     spacing: bool = False,
 ) -> dict[str, Any]:
     """The arguments of ``capture.start``. ``spacing``: look at how evenly frames arrive, too."""
+    request, stream = flow.request, flow.stream
     return {
         "capture": stream.name,
         "interface": stream.sink.interface,
-        "filter": stream_filter(stream, index),
+        "filter": stream_filter(stream, flow.index),
         "snap_bytes": SNAP_BYTES,
         "buffer_kib": buffer_kib,
         "directory": directory,

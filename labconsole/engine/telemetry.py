@@ -97,6 +97,8 @@ class StreamLive:
     """True once the numbers are those of the saved record rather than a running estimate."""
 
     generator: str = ""
+    beside: bool = False
+    """The second guest's, which enters no total."""
 
 
 @dataclass(slots=True)

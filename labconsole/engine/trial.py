@@ -14,6 +14,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from labconsole.engine.background import BackgroundLoad
+from labconsole.engine.beside import Beside
 from labconsole.engine.driver import Prepared
 from labconsole.engine.events import Event, Phase, PhaseChanged
 from labconsole.engine.hops import data_ports
@@ -23,7 +25,7 @@ from labconsole.engine.ports import AgentLink
 from labconsole.engine.readings import Readings, ports_by_node
 from labconsole.engine.sources import Sources
 from labconsole.engine.stamps import utc_now
-from labconsole.engine.stream_setup import capture_args, generator_spec, longest_s
+from labconsole.engine.stream_setup import Flow, capture_args, generator_spec, longest_s
 from labconsole.engine.together import together
 from labconsole.errors import Aborted, LabError, LeaseTaken, MeasurementError, NodeError, NodeLost
 from labconsole.model.inventory import Inventory
@@ -71,10 +73,17 @@ class Trial:
         settings: TrialSettings,
         live: LiveStreams,
         emit: Callable[[Event], None],
+        beside: Beside | None = None,
     ) -> None:
         self._inventory, self._request, self._links = inventory, request, links
         self._prepared, self._settings, self._live, self._emit = prepared, settings, live, emit
-        self._streams = inventory.streams[: request.sources]
+        self._flows = [Flow(s, request, index) for index, s in enumerate(inventory.streams[: request.sources])]
+        if beside is not None and beside.request is not None and beside.stream is not None:
+            place = inventory.streams.index(beside.stream)
+            self._flows.append(Flow(beside.stream, beside.request, place))
+        self._load: BackgroundLoad | None = None
+        if beside is not None and prepared.second is not None:
+            self._load = BackgroundLoad(beside, prepared.second, links[inventory.uut])
         self._uut = inventory.uut
         self._interrupt: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._operation = "prepare"
@@ -82,12 +91,14 @@ class Trial:
         self.seen = TrialSeen(
             run_id=run_id,
             started_at=utc_now(),
-            streams=[StreamSeen(stream, prepared.paths[stream.name]) for stream in self._streams],
+            streams=[StreamSeen(f.stream, prepared.paths[f.stream.name]) for f in self._flows[: request.sources]],
+            beside=[StreamSeen(f.stream, prepared.paths[f.stream.name]) for f in self._flows[request.sources :]],
+            beside_request=beside.request if beside is not None else None,
             attestation=prepared.attestation,
         )
-        ports = [port for stream in self.seen.streams for port in data_ports(stream, self._uut)]
+        ports = [port for stream in self.seen.flows for port in data_ports(stream, self._uut)]
         self._readings = Readings(self.seen, links, ports_by_node(self._nodes(), ports))
-        self._sources = Sources(self.seen.streams, links, live)
+        self._sources = Sources(self.seen.flows, links, live)
 
     # What may happen to a trial from outside
 
@@ -148,6 +159,9 @@ class Trial:
             if not self._began:
                 raise  # nothing was sent: this is no run that failed, but none at all
             self._note_failure(exc)
+        if self._load is not None:
+            self.seen.background = self._load.result()
+            self.seen.notes += self._load.notes
         self.seen.timeline["total_s"] = time.monotonic() - started
         return self.seen
 
@@ -156,6 +170,11 @@ class Trial:
         self._phase(Phase.ARMING)
         self._operation = "arm"
         await together([self._readings.open(), self._arm(stack)])
+        if self._load is not None:
+            self._operation = "background"
+            stack.push_async_callback(self._end_load)
+            await self._load.start()
+            self._operation = "arm"
         await together([self._count_before(), self._readings.drops(begin=True)])
         if self._request.observe == "quiet":
             await self._quiet(stack)
@@ -181,6 +200,16 @@ class Trial:
 
     async def _count_after(self) -> None:
         self.seen.after = await self._read_counters(surviving=True)
+
+    async def _end_load(self) -> None:
+        """Whatever became of the trial, its load must not be there in the next."""
+        assert self._load is not None
+        try:
+            await self._load.stop()
+        except NodeLost:
+            pass  # it ended with its agent
+        except NodeError as exc:
+            self._note_failure(exc)
 
     async def _arm(self, stack: AsyncExitStack) -> None:
         if self._request.intended_packets is None:
@@ -229,8 +258,8 @@ class Trial:
 
     def _nodes(self) -> list[str]:
         names = [self._uut]
-        for stream in self._streams:
-            names += [stream.source.node, stream.sink.node]
+        for flow in self._flows:
+            names += [flow.stream.source.node, flow.stream.sink.node]
         return list(dict.fromkeys(names))
 
     async def _on_each(
@@ -264,15 +293,9 @@ class Trial:
         cpus = self._inventory.nodes[node].generator_cpus
         return {
             "streams": [
-                generator_spec(
-                    self._request,
-                    stream,
-                    index,
-                    destination_mac=self._prepared.paths[stream.name].destination_mac,
-                    cpus=cpus,
-                )
-                for index, stream in enumerate(self._streams)
-                if stream.source.node == node
+                generator_spec(flow, destination_mac=self._prepared.paths[flow.stream.name].destination_mac, cpus=cpus)
+                for flow in self._flows
+                if flow.stream.source.node == node
             ]
         }
 
@@ -281,18 +304,17 @@ class Trial:
             stack.push_async_callback(self._let_go, node, "generator.close", {})
         replies = await self._on_each(self._sources.nodes, "generator.prepare", self._generator_args)
         by_name = {entry["stream"]: entry for reply in replies.values() for entry in reply["streams"]}
-        for seen in self.seen.streams:
+        for seen, flow in zip(self.seen.flows, self._flows, strict=True):
             seen.prepared = by_name.get(seen.stream.name)
-            self._live.begin(seen.stream, self._request, (seen.prepared or {}).get("generator", ""))
+            generator = (seen.prepared or {}).get("generator", "")
+            self._live.begin(seen.stream, flow.request, generator, beside=flow.request is not self._request)
 
     async def _start_captures(self, stack: AsyncExitStack) -> None:
-        async def start(index: int, seen: StreamSeen) -> None:
+        async def start(flow: Flow, seen: StreamSeen) -> None:
             stream, node = seen.stream, seen.stream.sink.node
             stack.push_async_callback(self._let_go, node, "capture.stop", {"capture": stream.name})
             args = capture_args(
-                self._request,
-                stream,
-                index,
+                flow,
                 generator=(seen.prepared or {}).get("generator", ""),
                 buffer_kib=self._settings.capture_buffer_kib,
                 directory=self._settings.capture_directories.get(node),
@@ -300,7 +322,7 @@ class Trial:
             )
             await self._links[node].request("capture.start", args)
 
-        await together(start(index, seen) for index, seen in enumerate(self.seen.streams))
+        await together(start(flow, seen) for flow, seen in zip(self._flows, self.seen.flows, strict=True))
 
     async def _quiet(self, stack: AsyncExitStack) -> None:
         """The UUT samples into its own memory while traffic runs: watching it can cause the loss one measures."""
@@ -308,14 +330,20 @@ class Trial:
         stack.push_async_callback(self._let_go, self._uut, "counters.quiet", {"on": False})
 
     async def _send(self) -> None:
+        if self._load is not None:
+            await self._load.begin()
         self._began = True
         lead_s = await self._sources.start(self._settings.sample_interval_s)
         limit_s = lead_s + longest_s(self._request) + OVERDUE_S
         if not await self._sources.wait(limit_s, self._interrupt):
             self.seen.notes.append({"kind": "generator_overdue", "detail": f"not done {limit_s:.1f} s after start"})
+        if self._load is not None:
+            await self._load.end()
         if self._interrupt.done():
             self._operation = "generator.stop"
         self.seen.start_skew_s = await self._sources.collect(lambda node: self._let_go(node, "generator.stop", {}))
+        if self._load is not None:
+            await self._end_load()  # now: counting its packets is none of the guest's work
 
     async def _drain(self) -> bool:
         """Wait at least drain_s, then until the counters of UUT and sinks stand still. True if they did.
@@ -324,7 +352,8 @@ class Trial:
         """
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        drains = [self._let_go(s.sink.node, "capture.drain", {"capture": s.name}) for s in self._streams]
+        streams = [flow.stream for flow in self._flows]
+        drains = [self._let_go(s.sink.node, "capture.drain", {"capture": s.name}) for s in streams]
         await together([*drains, asyncio.sleep(self._settings.drain_s - STILL_S)])
         previous = await self._still_counts()
         while True:
@@ -340,7 +369,7 @@ class Trial:
         """The packet counters whose standing still means that nothing is on its way any more."""
         snapshots = await self._read_counters(surviving=True)
         points: dict[str, list[tuple[str, str]]] = {}
-        for seen in self.seen.streams:
+        for seen in self.seen.flows:
             points.setdefault(seen.stream.sink.node, []).append(("", seen.stream.sink.interface))
             points.setdefault(self._uut, []).extend((p.namespace, p.interface) for p in seen.path.points)
         return {
@@ -359,7 +388,7 @@ class Trial:
                 # The sink's counters still stand; the verdict says that the capture is missing.
                 self.seen.notes.append({"node": exc.node, "kind": "capture_failed", "detail": exc.message})
 
-        await together(stop(seen) for seen in self.seen.streams)
+        await together(stop(seen) for seen in self.seen.flows)
 
     async def _let_go(self, node: str, op: str, args: dict[str, Any]) -> None:
         """Ask a node to end something. A node that cannot answer ends it by itself when its link ends."""

@@ -34,13 +34,15 @@ def judge(
 ) -> Verdict:
     """The verdict on one trial from what was seen and what was derived from it.
 
-    ``stood_still``: per stream, the hops whose counter did not move while packets passed.
+    ``streams``: of every flow, the second guest's own ones last. ``stood_still``: per stream, the hops whose counter
+    did not move while packets passed.
     """
     reasons = [*_trial(seen, limits)]
     reasons += changes(seen, limits, inventory.uut)
-    for raw, record in zip(seen.streams, streams, strict=True):
+    for place, (raw, record) in enumerate(zip(seen.flows, streams, strict=True)):
+        asked = request if place < len(seen.streams) else seen.beside_request or request
         if not seen.aborted:
-            reasons += _generator(seen, raw, record, request, limits)
+            reasons += _generator(seen, raw, record, asked, limits)
         reasons += _witnesses(raw, record)
         for hop in stood_still.get(record.name, ()):
             reasons.append(

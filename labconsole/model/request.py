@@ -75,6 +75,16 @@ class TrialRequest:
         )
 
 
+def nodes_of(request: TrialRequest, inventory: Inventory) -> list[str]:
+    """The UUT, and the sources and sinks of the streams that a request uses, a second guest's own included."""
+    streams = list(inventory.streams[: request.sources])
+    own = inventory.second_stream(request.sources) if request.background != "none" else None
+    names = [inventory.uut]
+    for stream in [*streams, own] if own is not None else streams:
+        names += [stream.source.node, stream.sink.node]
+    return list(dict.fromkeys(names))
+
+
 def check_request(request: TrialRequest, inventory: Inventory, *, where: str = "") -> None:
     """Refuse what this testbed cannot be asked. Raises ConfigError with the value and what is allowed."""
 

@@ -21,7 +21,13 @@ class BypassDriver:
         for option in sorted(options):
             raise ConfigError("is not an option of driver bypass", key=f"platforms.{name}.{option}", allowed="(none)")
 
-    async def prepare(self, uut: AgentLink, wirings: Sequence[StreamWiring]) -> Prepared:
+    def refusal(self, background: str) -> str | None:
+        """Nothing is beside what is not there."""
+        return None if background == "none" else "there is no unit under test for a second guest to run on"
+
+    async def prepare(
+        self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
+    ) -> Prepared:
         """Nothing to set up: frames are addressed to the sink itself, and no counter of the UUT is on their way."""
         return Prepared(
             paths={wiring.name: StreamPath(destination_mac=wiring.sink_mac, points=()) for wiring in wirings},

@@ -1,96 +1,178 @@
 """``container``: a guest network stack on the UUT's kernel, its interfaces bridged to the UUT's NICs.
 
 Operating-system-level virtualization as in OpenVZ and Linux-VServer, reduced to what forwards packets: a network
-namespace with a veth pair per NIC. The guest is held by a process of the agent's and is gone with it.
+namespace with a veth pair per NIC. A guest is held by a process of the agent's and is gone with it. The second guest is
+another one, and its load runs inside it; the work of forwarding cannot be pinned, for the kernel does it wherever a
+packet happens to arrive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiring
+from pydantic import BaseModel, ConfigDict
+
+from labconsole.engine.driver import PathPoint, Prepared, SecondGuest, StreamPath, StreamWiring
 from labconsole.engine.ports import AgentLink
-from labconsole.errors import ConfigError
-from labconsole.platforms.forwarding import read_state, restored_on_failure, route_changes, undo
+from labconsole.platforms.forwarding import apply, read_state, restored_on_failure, route_changes, undo
+from labconsole.platforms.inside import allowed_cpus, close_shell, shell_as_guest
+from labconsole.platforms.options import Cpus, read_options
+from labconsole.platforms.spoken import as_commands
 
 TOKEN = "platform"
 GUEST = "guest"
+SECOND = "second"
 
 
-def _guest_mac(index: int, side: int) -> str:
-    """A locally administered address; never that of a bridge port, or frames would be delivered on the host."""
-    return f"02:6c:63:00:{index:02x}:{side:02x}"
+class ContainerOptions(BaseModel):
+    """``second_cpu``: the UUT's CPUs that the second guest's processes may run on; without it, all of them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    second_cpu: Cpus | None = None
 
 
-class ContainerDriver:
-    """Options: none yet."""
+@dataclass(frozen=True, slots=True)
+class _Nic:
+    """One NIC of a guest: its name inside, the other end of its veth outside, the bridge, the UUT's NIC, the MAC."""
 
-    def __init__(self, name: str, options: dict[str, Any]) -> None:
-        unknown = sorted(options)
-        if unknown:
-            raise ConfigError(
-                "is not an option of driver container", key=f"platforms.{name}.{unknown[0]}", allowed="(none)"
+    inside: str
+    veth: str
+    bridge: str
+    port: str
+    mac: str
+    veth_mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Container:
+    """``after``: how many streams other guests have, whose names come before."""
+
+    name: str
+    wirings: tuple[StreamWiring, ...]
+    after: int = 0
+
+    def nics(self) -> list[tuple[_Nic, _Nic]]:
+        """Inbound and outbound NIC of each stream."""
+        pairs = []
+        for place, wiring in enumerate(self.wirings):
+            number = self.after + place + 1
+            inbound, outbound = (
+                _Nic(
+                    inside=f"eth{2 * place + side - 1}",
+                    veth=f"lcv{letter}{number}",
+                    bridge=f"lcb{letter}{number}",
+                    port=port,
+                    # Never that of a bridge port, or frames would be delivered on the host.
+                    mac=f"02:6c:63:00:{number:02x}:{side:02x}",
+                    veth_mac=f"02:6c:63:00:{number:02x}:{0x10 + side:02x}",
+                )
+                for side, letter, port in ((1, "i", wiring.uut_in), (2, "o", wiring.uut_out))
             )
+            pairs.append((inbound, outbound))
+        return pairs
 
-    def _changes(self, wirings: Sequence[StreamWiring]) -> list[dict[str, Any]]:
-        changes: list[dict[str, Any]] = [{"do": "namespace", "name": GUEST}]
-        for index, wiring in enumerate(wirings, start=1):
-            for side, letter, nic in ((1, "i", wiring.uut_in), (2, "o", wiring.uut_out)):
-                veth = f"lcv{letter}{index}"
+    def changes(self) -> list[dict[str, Any]]:
+        """The namespace, its NICs on their bridges, its routes."""
+        changes: list[dict[str, Any]] = [{"do": "namespace", "name": self.name}]
+        for wiring, (inbound, outbound) in zip(self.wirings, self.nics(), strict=True):
+            for nic in (inbound, outbound):
                 changes.append(
                     {
                         "do": "veth",
-                        "name": veth,
-                        "peer": self._guest_nic(index, letter),
-                        "peer_namespace": GUEST,
-                        "mac": _guest_mac(index, 0x10 + side),
-                        "peer_mac": _guest_mac(index, side),
+                        "name": nic.veth,
+                        "peer": nic.inside,
+                        "peer_namespace": self.name,
+                        "mac": nic.veth_mac,
+                        "peer_mac": nic.mac,
                     }
                 )
-                changes.append({"do": "bridge", "name": f"lcb{letter}{index}", "ports": [nic, veth], "namespace": ""})
+                changes.append({"do": "bridge", "name": nic.bridge, "ports": [nic.port, nic.veth], "namespace": ""})
             changes += route_changes(
-                inbound=self._guest_nic(index, "i"),
-                outbound=self._guest_nic(index, "o"),
+                inbound=inbound.inside,
+                outbound=outbound.inside,
                 source_ip=wiring.source_ip,
                 sink_ip=wiring.sink_ip,
                 sink_mac=wiring.sink_mac,
-                namespace=GUEST,
+                namespace=self.name,
             )
         return changes
 
-    @staticmethod
-    def _guest_nic(index: int, letter: str) -> str:
-        return f"eth{2 * index - (2 if letter == 'i' else 1)}"
-
-    async def prepare(self, uut: AgentLink, wirings: Sequence[StreamWiring]) -> Prepared:
-        """Create the guest, bridge its interfaces to the NICs, switch its forwarding on."""
-        paths = {}
-        for index, wiring in enumerate(wirings, start=1):
-            inbound, outbound = self._guest_nic(index, "i"), self._guest_nic(index, "o")
-            paths[wiring.name] = StreamPath(
-                destination_mac=_guest_mac(index, 1),
+    def paths(self) -> dict[str, StreamPath]:
+        """Each stream's way through the guest."""
+        return {
+            wiring.name: StreamPath(
+                destination_mac=inbound.mac,
                 points=(
-                    PathPoint("uut_in", "", wiring.uut_in, "rx_packets"),
-                    PathPoint("to_guest", "", f"lcvi{index}", "tx_packets"),
-                    PathPoint("guest_in", GUEST, inbound, "rx_packets"),
-                    PathPoint("guest_out", GUEST, outbound, "tx_packets"),
-                    PathPoint("from_guest", "", f"lcvo{index}", "rx_packets"),
-                    PathPoint("uut_out", "", wiring.uut_out, "tx_packets"),
+                    PathPoint("uut_in", "", inbound.port, "rx_packets"),
+                    PathPoint("to_guest", "", inbound.veth, "tx_packets"),
+                    PathPoint("guest_in", self.name, inbound.inside, "rx_packets"),
+                    PathPoint("guest_out", self.name, outbound.inside, "tx_packets"),
+                    PathPoint("from_guest", "", outbound.veth, "rx_packets"),
+                    PathPoint("uut_out", "", outbound.port, "tx_packets"),
                 ),
             )
+            for wiring, (inbound, outbound) in zip(self.wirings, self.nics(), strict=True)
+        }
+
+
+def _containers(wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None) -> list[_Container]:
+    guests = [_Container(GUEST, tuple(wirings))]
+    if second is not None:
+        guests.append(_Container(SECOND, tuple(second), after=len(wirings)))
+    return guests
+
+
+class ContainerDriver:
+    """See labconsole.engine.driver.Driver."""
+
+    def __init__(self, name: str, options: dict[str, Any]) -> None:
+        self.options = read_options(ContainerOptions, "container", name, options)
+
+    def refusal(self, background: str) -> str | None:
+        """None: a second guest is made when there is to be one."""
+        return None
+
+    def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
+        """What prepare() does on the UUT, as lines of a shell."""
+        return as_commands(change for guest in _containers(wirings, second) for change in guest.changes())
+
+    async def prepare(
+        self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
+    ) -> Prepared:
+        """Create the guests, bridge their interfaces to the NICs, switch their forwarding on."""
+        guests = _containers(wirings, second)
+        beside: SecondGuest | None = None
 
         async def attest(uut: AgentLink) -> dict[str, Any]:
-            inside = [self._guest_nic(index, letter) for index in range(1, len(wirings) + 1) for letter in "io"]
-            ports = [nic for wiring in wirings for nic in (wiring.uut_in, wiring.uut_out)]
-            ports += [f"lcv{letter}{index}" for index in range(1, len(wirings) + 1) for letter in "io"]
-            interfaces = await read_state(uut, routing={GUEST: inside}, ports=ports)
-            return {"driver": "container", "guests": [GUEST], "interfaces": interfaces}
+            nics = {guest.name: [nic for pair in guest.nics() for nic in pair] for guest in guests}
+            each = [nic for found in nics.values() for nic in found]
+            interfaces = await read_state(
+                uut,
+                routing={name: [nic.inside for nic in found] for name, found in nics.items()},
+                ports=[*(nic.port for nic in each), *(nic.veth for nic in each)],
+            )
+            found = {"driver": "container", "guests": [guest.name for guest in guests], "interfaces": interfaces}
+            if beside is not None and beside.ask is not None:
+                found["second"] = {"guest": SECOND, "cpus": await allowed_cpus(uut, beside.ask)}
+            return found
 
         async with restored_on_failure(self.restore, uut):
-            await uut.request("net.apply", {"token": TOKEN, "changes": self._changes(wirings)})
-            return Prepared(paths=paths, attestation=await attest(uut), attest=attest)
+            await apply(uut, TOKEN, [change for guest in guests for change in guest.changes()])
+            if second is not None:
+                beside = await shell_as_guest(uut, SECOND, self.options.second_cpu, namespace=SECOND)
+            return Prepared(
+                paths={name: path for guest in guests for name, path in guest.paths().items()},
+                second=beside,
+                attestation=await attest(uut),
+                attest=attest,
+            )
 
     async def restore(self, uut: AgentLink) -> None:
-        """Remove the guest and the bridges."""
-        await undo(uut, TOKEN)
+        """Remove the guests and the bridges."""
+        try:
+            await close_shell(uut, SECOND)
+        finally:
+            await undo(uut, TOKEN)

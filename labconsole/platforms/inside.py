@@ -12,9 +12,10 @@ import secrets
 import shlex
 from collections.abc import Sequence
 
-from labconsole.engine.driver import Ask
+from labconsole.engine.driver import Ask, SecondGuest
 from labconsole.engine.ports import AgentLink
 from labconsole.errors import NodeError
+from labconsole.platforms.options import cpu_set
 
 READY = "LABCONSOLE-GUEST-READY"
 """What a guest prints when it is up, and takes lines."""
@@ -30,15 +31,19 @@ MAX_LINE_BYTES = 3000
 """A terminal, which a serial console is, cuts off what is beyond 4095 bytes."""
 
 _MAX_TOLD = 300
+_ALLOWED_CPUS = "while read -r k v; do case $k in Cpus_allowed_list:) echo $v;; esac; done </proc/self/status"
 LOOP = f'echo {READY}; while read -r line; do sh -c "$line" </dev/null 2>&1; echo "{DONE} $?"; done'
 
 
-async def open_shell(uut: AgentLink, name: str, argv: Sequence[str]) -> Ask:
+async def open_shell(uut: AgentLink, name: str, argv: Sequence[str], *, namespace: str = "") -> Ask:
     """Start the shell that ``argv`` leads to (``lxc-attach -n X --``; empty: the UUT's own), under ``name``.
 
-    It ends with the agent, or by ``close_shell``. Raises NodeError.
+    ``namespace``: one that the agent made, which it runs in. It ends with the agent, or by ``close_shell``. Raises
+    NodeError.
     """
     start = {"guest": name, "argv": [*argv, "sh", "-c", LOOP], "ready": READY, "timeout_s": OPEN_S}
+    if namespace:
+        start["namespace"] = namespace
     await uut.request("guest.start", start, timeout_s=OPEN_S + 10)
     return ask_on_console(name)
 
@@ -74,3 +79,19 @@ async def close_shell(uut: AgentLink, name: str) -> None:
     except NodeError as exc:
         if getattr(exc, "code", "") != "no_such_guest":
             raise
+
+
+async def shell_as_guest(uut: AgentLink, name: str, cpus: str | None, *, namespace: str = "") -> SecondGuest:
+    """A second guest that is nothing but processes of the UUT's own kernel, pinned to ``cpus`` where these are told."""
+    ask = await open_shell(uut, name, [] if cpus is None else ["taskset", "-c", cpus], namespace=namespace)
+    pid = (await uut.request("guest.status", {"guest": name}))["pid"]
+    allowed = await allowed_cpus(uut, ask)
+    if cpus is not None and cpu_set(allowed or "") != cpu_set(cpus):
+        raise NodeError(uut.name, f"the second guest, {name}, may run on CPUs {allowed} and should on {cpus}")
+    return SecondGuest(name=name, cpus=cpus, ask=ask, pid=pid, same_pids=True)
+
+
+async def allowed_cpus(uut: AgentLink, ask: Ask) -> str | None:
+    """The CPUs on which what is started inside may run, in the kernel's words; None when it does not say."""
+    said = (await ask(uut, _ALLOWED_CPUS)).strip()
+    return said if cpu_set(said) is not None else None

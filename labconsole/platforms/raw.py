@@ -1,35 +1,46 @@
-"""``raw``: no virtualization. The UUT's own kernel forwards, by routing or by bridging."""
+"""``raw``: no virtualization. The UUT's own kernel forwards, by routing or by bridging.
+
+There is no guest, so the "second guest" is the host itself: load runs on the kernel that forwards, and a second stream
+is forwarded by it as the first one is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
-from labconsole.engine.driver import PathPoint, Prepared, StreamPath, StreamWiring
+from pydantic import BaseModel, ConfigDict
+
+from labconsole.engine.driver import PathPoint, Prepared, SecondGuest, StreamPath, StreamWiring
 from labconsole.engine.ports import AgentLink
-from labconsole.errors import ConfigError
-from labconsole.platforms.forwarding import read_state, restored_on_failure, route_changes, undo
+from labconsole.platforms.forwarding import apply, read_state, restored_on_failure, route_changes, undo
+from labconsole.platforms.inside import allowed_cpus, close_shell, shell_as_guest
+from labconsole.platforms.options import Cpus, read_options
+from labconsole.platforms.spoken import as_commands
 
 TOKEN = "platform"
+SECOND = "host"
+
+
+class RawOptions(BaseModel):
+    """``second_cpu``: the UUT's CPUs that background load may run on; without it, all of them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    forwarding: Literal["route", "bridge"] = "route"
+    second_cpu: Cpus | None = None
 
 
 class RawDriver:
-    """Options: ``forwarding: route`` (default) or ``bridge``."""
+    """See labconsole.engine.driver.Driver."""
 
     def __init__(self, name: str, options: dict[str, Any]) -> None:
-        unknown = sorted(set(options) - {"forwarding"})
-        if unknown:
-            raise ConfigError(
-                "is not an option of driver raw", key=f"platforms.{name}.{unknown[0]}", allowed="forwarding"
-            )
-        self.forwarding = options.get("forwarding", "route")
-        if self.forwarding not in ("route", "bridge"):
-            raise ConfigError(
-                "is not a way to forward",
-                key=f"platforms.{name}.forwarding",
-                value=self.forwarding,
-                allowed="route, bridge",
-            )
+        self.options = read_options(RawOptions, "raw", name, options)
+        self.forwarding = self.options.forwarding
+
+    def refusal(self, background: str) -> str | None:
+        """None: whatever a guest could do, the host can."""
+        return None
 
     def _changes(self, wirings: Sequence[StreamWiring]) -> list[dict[str, Any]]:
         changes: list[dict[str, Any]] = []
@@ -48,8 +59,15 @@ class RawDriver:
                 )
         return changes
 
-    async def prepare(self, uut: AgentLink, wirings: Sequence[StreamWiring]) -> Prepared:
-        """Switch forwarding on for the streams' interfaces."""
+    def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
+        """What prepare() does on the UUT, as lines of a shell."""
+        return as_commands(self._changes([*wirings, *(second or ())]))
+
+    async def prepare(
+        self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
+    ) -> Prepared:
+        """Switch forwarding on for the streams' interfaces; with a ``second``, open a shell for its load."""
+        wirings = [*wirings, *(second or ())]
         paths = {
             wiring.name: StreamPath(
                 # A router is addressed itself; through a bridge the frame is addressed to the sink.
@@ -63,15 +81,30 @@ class RawDriver:
         }
         nics = [nic for wiring in wirings for nic in (wiring.uut_in, wiring.uut_out)]
 
+        beside: SecondGuest | None = None
+
         async def attest(uut: AgentLink) -> dict[str, Any]:
             routed = self.forwarding == "route"
             interfaces = await read_state(uut, routing={"": nics} if routed else {}, ports=() if routed else nics)
-            return {"driver": "raw", "forwarding": self.forwarding, "guests": [], "interfaces": interfaces}
+            found: dict[str, Any] = {
+                "driver": "raw",
+                "forwarding": self.forwarding,
+                "guests": [],
+                "interfaces": interfaces,
+            }
+            if beside is not None and beside.ask is not None:
+                found["second"] = {"guest": SECOND, "cpus": await allowed_cpus(uut, beside.ask)}
+            return found
 
         async with restored_on_failure(self.restore, uut):
-            await uut.request("net.apply", {"token": TOKEN, "changes": self._changes(wirings)})
-            return Prepared(paths=paths, attestation=await attest(uut), attest=attest)
+            await apply(uut, TOKEN, self._changes(wirings))
+            if second is not None:
+                beside = await shell_as_guest(uut, SECOND, self.options.second_cpu)
+            return Prepared(paths=paths, second=beside, attestation=await attest(uut), attest=attest)
 
     async def restore(self, uut: AgentLink) -> None:
         """Put back what prepare() changed."""
-        await undo(uut, TOKEN)
+        try:
+            await close_shell(uut, SECOND)
+        finally:
+            await undo(uut, TOKEN)

@@ -11,7 +11,7 @@ from typing import Any
 from labconsole.engine.preflight.bench import Bench, Check
 from labconsole.engine.preflight.cabling import close_generator
 from labconsole.engine.preflight.result import Finding, failed, passed, skipped, warned
-from labconsole.engine.stream_setup import SNAP_BYTES, capture_args, generator_spec, most_packets
+from labconsole.engine.stream_setup import SNAP_BYTES, Flow, capture_args, generator_spec, most_packets
 from labconsole.model.inventory import Stream
 from labconsole.model.request import MIN_PKT_SIZE_BYTES, TrialRequest
 from labconsole.units import bps_to_pps, format_count
@@ -149,9 +149,7 @@ async def _self_test(
     try:
         for node, index, stream in flat:
             args = capture_args(
-                request,
-                stream,
-                index,
+                Flow(stream, request, index),
                 generator="afpacket",
                 buffer_kib=bench.inventory.defaults.capture_buffer_kib,
                 directory=bench.inventory.nodes[node].capture_dir,
@@ -185,7 +183,7 @@ async def _self_test(
 def _spec(bench: Bench, request: TrialRequest, stream: Stream, index: int) -> dict[str, Any]:
     """As a source would send the stream, but from the UUT's exit."""
     sink = bench.session.telemetry.interfaces[(stream.sink.node, "", stream.sink.interface)]
-    spec = generator_spec(request, stream, index, destination_mac=str(sink.link["mac"]), cpus=None)
+    spec = generator_spec(Flow(stream, request, index), destination_mac=str(sink.link["mac"]), cpus=None)
     return {**spec, "interface": stream.uut_out}
 
 
