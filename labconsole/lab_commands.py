@@ -50,6 +50,7 @@ def _spec(args: argparse.Namespace) -> lab.LabSpec:
         ssh_server=args.ssh_server,
         accel=args.accel,
         uut=args.uut,
+        boot=args.boot,
         platforms=tuple(args.platforms),
     )
 

@@ -26,9 +26,15 @@ mount -t devtmpfs dev /dev
 . /lab.env
 for module in $MODULES; do insmod /modules/$module || echo "lab: module $module failed"; done
 mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose host /lower || echo "lab: no root file system"
+lower=/lower
+for layer in $LAYERS; do
+  mkdir /$layer
+  mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose $layer /$layer || echo "lab: no $layer"
+  lower=/$layer:$lower
+done
 mount -t tmpfs -o size=90% tmpfs /rw
 mkdir /rw/upper /rw/work
-mount -t overlay -o lowerdir=$LAYERS/lower,upperdir=/rw/upper,workdir=/rw/work overlay /new || echo "lab: no overlay"
+mount -t overlay -o lowerdir=$lower,upperdir=/rw/upper,workdir=/rw/work overlay /new || echo "lab: no overlay"
 mkdir -p /new/proc /new/sys /new/dev /new/run /new/tmp
 mount -t tmpfs -o mode=0755 tmpfs /new/run
 mkdir -p /dev/pts /dev/shm
@@ -55,7 +61,7 @@ def write_initramfs(
     """Write the archive. Raises LabSetupError when the kernel lacks a module that is neither there nor built in.
 
     ``settings`` are variables of the script: ADDRESS of the first NIC, PROGRAM (a module) that becomes process 1,
-    LAYERS (``/lower/PATH:`` for each directory of the host that is laid over its root).
+    LAYERS (tags of further 9p exports, which are laid over the host's root, the last on top).
     """
     ordered = in_loading_order(modules, wanted)
     environment = {**settings, "MODULES": " ".join(f"{name}.ko" for name, _ in ordered)}

@@ -115,7 +115,7 @@ def _hold(spec: LabSpec, directory: Path, ready: TextIO, lock: int) -> int:
     if spec.uut == "machine":
         from labconsole.lab.uut_machine import write_boot_files
 
-        write_boot_files(directory)
+        write_boot_files(spec, directory)
     listener = control.listen(directory)
     blueprint = init.Blueprint(spec, layout, listeners, keys.host_private, keys.client_public, user_name())
     enter_namespaces()

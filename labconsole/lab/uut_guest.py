@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from labconsole.lab import network, virtio_port
+from labconsole.lab import network, virtio_port, xen
 from labconsole.lab.layout import LabNode, lay_out
 from labconsole.lab.node import NodeSetup, answer_exec, serve_ssh
 from labconsole.lab.spec import LabSpec
@@ -50,6 +50,8 @@ def _set_up(message: dict[str, Any]) -> NodeSetup:
     _let_groups_control()
     network.ip_batch(rename_lines(node, _links()))
     network.configure(node, replace(spec, link_speed_bps=None))
+    if spec.boot == "xen":
+        xen.start_tools()
     DESCRIPTION.parent.mkdir(exist_ok=True)
     DESCRIPTION.write_text(json.dumps({"emulated": True, "accel": spec.accel, "boot": spec.boot}))
     listener = socket.create_server((MACHINE_ADDRESS, MACHINE_PORT), backlog=_BACKLOG)

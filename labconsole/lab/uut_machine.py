@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from labconsole.lab import control, kernel, network
+from labconsole.lab import control, kernel, network, xen
 from labconsole.lab.debian_kernel import DebianKernel, debian_kernel
 from labconsole.lab.initramfs import write_initramfs
 from labconsole.lab.layout import LabNode
@@ -30,19 +30,26 @@ from labconsole.lab.state import lab_directory
 from labconsole.lab.virtio_port import PORT_NAME
 
 BOOT_S = 150.0
-MEMORY_MIB = 2048
+MEMORY_MIB = 3072
+"""Enough for a guest and one beside it that a heavy load keeps busy."""
+
 CPUS = 2
 CASE_ADDRESS, MACHINE_ADDRESS, MACHINE_PORT = "10.0.2.2", "10.0.2.15", 2222
 MANAGEMENT = "management"
+LAYER = "layer"
+"""Xen's tools, over the root of the machine that boots it."""
+
 MANAGEMENT_MAC = "02:1a:bc:01:00:01"
 MODULES = (
     *("virtio_pci", "virtio_net", "virtio_rng", "virtio_console"),
     *("9p", "9pnet_virtio", "overlay"),
     *("af_packet", "pktgen", "veth", "bridge", "tun", "sch_tbf", "sch_netem"),
     *("crc32c_generic", "nf_tables", "nft_numgen", "nft_objref?"),
-    "kvm_amd",
 )
-"""As for a lab in a machine (machine.py), and what makes /dev/kvm: QEMU emulates AMD's."""
+"""As for a lab in a machine (machine.py)."""
+
+BOOTS = {"linux": (*MODULES, "kvm_amd"), "xen": (*MODULES, *xen.MODULES)}
+"""What is loaded, by what the machine boots. QEMU's TCG emulates AMD's virtualization."""
 
 _ANSWER_S = 30.0
 _GRACE_S = 10.0
@@ -51,30 +58,35 @@ _GATED = 0x06
 """First byte of the case's own MACs: with the NIC's, a bridge would keep the frames for itself."""
 
 
-def write_boot_files(directory: Path) -> None:
-    """What the machine boots, in the lab's directory. Blocking; the kernel may have to be fetched first.
+def write_boot_files(spec: LabSpec, directory: Path) -> None:
+    """What the machine boots, in the lab's directory. Blocking; kernel and Xen may have to be fetched first.
 
     Raises LabSetupError saying what is missing.
     """
     files = debian_kernel()
     busybox = tool("busybox")
     assert busybox is not None, "checked before the lab was built"
-    write_initramfs(
-        directory / "uut.initramfs",
-        busybox=Path(busybox),
-        modules=files.modules,
-        wanted=MODULES,
-        settings={
-            "ADDRESS": f"{MACHINE_ADDRESS}/24",
-            "PROGRAM": "labconsole.lab.uut_guest",
-            "SEARCH_PATH": SYSTEM_PATH,
-            "PYTHON_PATH": os.pathsep.join(path for path in sys.path if path),
-            "PYTHON": sys.executable,
-            "HOME_DIRECTORY": home_directory(),
-            "STATE_HOME": os.environ.get("XDG_STATE_HOME", ""),
-            "CACHE_HOME": os.environ.get("XDG_CACHE_HOME", ""),
-        },
-    )
+    with_xen = "xen" in (spec.boot, *spec.platforms)
+    if with_xen:
+        (directory / LAYER).symlink_to(xen.fetch_xen(directory).layer)
+    for boot, modules in BOOTS.items() if with_xen else [("linux", BOOTS["linux"])]:
+        write_initramfs(
+            directory / f"uut-{boot}.initramfs",
+            busybox=Path(busybox),
+            modules=files.modules,
+            wanted=modules,
+            settings={
+                "LAYERS": LAYER if boot == "xen" else "",
+                "ADDRESS": f"{MACHINE_ADDRESS}/24",
+                "PROGRAM": "labconsole.lab.uut_guest",
+                "SEARCH_PATH": SYSTEM_PATH,
+                "PYTHON_PATH": os.pathsep.join(path for path in sys.path if path),
+                "PYTHON": sys.executable,
+                "HOME_DIRECTORY": home_directory(),
+                "STATE_HOME": os.environ.get("XDG_STATE_HOME", ""),
+                "CACHE_HOME": os.environ.get("XDG_CACHE_HOME", ""),
+            },
+        )
 
 
 def command_line(spec: LabSpec, node: LabNode, files: DebianKernel, directory: Path, port: int) -> list[str]:
@@ -90,13 +102,33 @@ def command_line(spec: LabSpec, node: LabNode, files: DebianKernel, directory: P
     return [
         *(qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35", *accel),
         *("-smp", str(CPUS), "-m", str(MEMORY_MIB)),
-        *("-kernel", str(files.image), "-initrd", str(directory / "uut.initramfs")),
-        # quiet: writing to an emulated serial line costs boot time. panic=-1: a dead process 1 ends the machine.
-        *("-append", "console=ttyS0 quiet panic=-1 mitigations=off"),
+        *boot_options(spec.boot, files, directory),
         *("-serial", f"file:{directory / 'uut-serial.log'}", *nics),
         *("-device", "virtio-rng-pci", "-device", "virtio-serial-pci", "-chardev", f"socket,id=port,fd={port}"),
         *("-device", f"virtserialport,chardev=port,name={PORT_NAME}"),
-        *("-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"),
+        *_export(Path("/"), "host"),
+        *(_export((directory / LAYER).resolve(), LAYER) if spec.boot == "xen" else []),
+    ]
+
+
+def _export(path: Path, tag: str) -> list[str]:
+    """A directory for the machine, read-only."""
+    words = f"local,path={path},mount_tag={tag},security_model=none,readonly=on,multidevs=remap"
+    return ["-virtfs", words]
+
+
+def boot_options(boot: str, files: DebianKernel, directory: Path) -> list[str]:
+    """What QEMU is to boot: the kernel, or Xen and the kernel as its first domain."""
+    initramfs = directory / f"uut-{boot}.initramfs"
+    # quiet: writing to an emulated serial line costs boot time. panic=-1: a dead process 1 ends the machine.
+    words = "quiet panic=-1 mitigations=off"
+    if boot == "linux":
+        return ["-kernel", str(files.image), "-initrd", str(initramfs), "-append", f"console=ttyS0 {words}"]
+    # QEMU takes commas for the ends of multiboot modules unless they are doubled.
+    domain, ram = (str(path).replace(",", ",,") for path in (files.image, initramfs))
+    return [
+        *("-kernel", str(directory / "xen"), "-append", xen.hypervisor_words()),
+        *("-initrd", f"{domain} console=hvc0 {words},{ram}"),
     ]
 
 
