@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from labconsole.lab import uml
 from labconsole.lab.containers import DIRECTORY as CONTAINERS
 from labconsole.lab.containers import write_containers
 from labconsole.lab.layout import SSH_PORT, Layout
@@ -94,7 +95,7 @@ def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str, guest: Guest
         ]
     lines += [
         "platforms:",
-        *inventory_lines(spec.platforms, guest, layout, Path(ssh_config_path).parent),
+        *inventory_lines(spec.platforms, guest, layout, Path(ssh_config_path).parent, spec.name),
         "defaults:",
         "  generator: auto",
         "  observe: quiet",
@@ -122,5 +123,7 @@ def write_client_files(
     write_private(directory / "ssh_config", ssh_config(spec, layout, directory))
     guest = guest_files(spec.platforms, directory)
     if "lxc" in spec.platforms:
-        write_containers(directory / CONTAINERS, layout)
+        write_containers(directory / CONTAINERS, spec.name, layout)
+    if uml.PLATFORM in spec.platforms:
+        uml.write_files(directory)
     write_private(directory / "hosts.yaml", hosts_yaml(spec, layout, str(directory / "ssh_config"), guest))

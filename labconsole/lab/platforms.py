@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labconsole.errors import LabSetupError
-from labconsole.lab import containers
+from labconsole.lab import containers, uml
 from labconsole.lab.debian_kernel import debian_kernel
 from labconsole.lab.guest_image import write_guest_image
 from labconsole.lab.prerequisites import MACHINE_TOOLS, tool
@@ -22,7 +22,8 @@ _QEMU = {"qemu-virtio": "virtio", "qemu-e1000": "e1000", "qemu-vmxnet3": "vmxnet
 MACHINE_ONLY = ("kvm", "xen")
 """For a UUT that is a machine: KVM as its processor has it, Xen as it boots it."""
 
-KNOWN = (*DEFAULT, "lxc", *_QEMU, *MACHINE_ONLY)
+UML = uml.PLATFORM
+KNOWN = (*DEFAULT, "lxc", UML, *_QEMU, *MACHINE_ONLY)
 IMAGE_FILE = "guest.cpio"
 
 LOAD_TOOLS = {"stress": "stress"}
@@ -50,7 +51,8 @@ def needs_guest(platforms: Sequence[str]) -> bool:
 
 def tools_of(platforms: Sequence[str]) -> dict[str, str]:
     """What these platforms need: program to Debian package."""
-    return {program: package for name in platforms for program, package in _TOOLS.get(name, {}).items()}
+    known = {**_TOOLS, UML: {**uml.tools(), **LOAD_TOOLS}}
+    return {program: package for name in platforms for program, package in known.get(name, {}).items()}
 
 
 def guest_files(platforms: Sequence[str], directory: Path) -> GuestFiles | None:
@@ -73,6 +75,8 @@ def check_rights(platforms: Sequence[str]) -> None:
     """Raises LabSetupError for a platform that this user cannot have."""
     if "lxc" in platforms and os.geteuid() != 0:
         raise LabSetupError("platform lxc needs root: LXC makes control groups; type: sudo labconsole lab up …")
+    if UML in platforms:
+        uml.check_tap()
 
 
 def spare_cpu() -> int | None:
@@ -81,7 +85,9 @@ def spare_cpu() -> int | None:
     return cpus[-1] if len(cpus) > 1 else None
 
 
-def inventory_lines(platforms: Sequence[str], files: GuestFiles | None, layout: Layout, directory: Path) -> list[str]:
+def inventory_lines(
+    platforms: Sequence[str], files: GuestFiles | None, layout: Layout, directory: Path, lab: str
+) -> list[str]:
     """The entries below ``platforms:`` in hosts.yaml."""
     spare = spare_cpu()
     second = "" if spare is None else f" second_cpu: {spare},"
@@ -99,7 +105,9 @@ def inventory_lines(platforms: Sequence[str], files: GuestFiles | None, layout: 
                 f"     kernel: {_quoted(files.kernel)}, initrd: {_quoted(files.initrd)}}}"
             )
         if name == "lxc":
-            known[name] = containers.inventory_options(directory / containers.DIRECTORY, layout.streams, spare)
+            known[name] = containers.inventory_options(directory / containers.DIRECTORY, lab, layout.streams, spare)
+        if name == UML:
+            known[name] = uml.inventory_options(directory, spare)
         if name == "kvm":
             assert files is not None
             known[name] = (

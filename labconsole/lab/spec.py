@@ -78,6 +78,11 @@ class LabSpec:
                 "is not possible in a lab with pktgen, which is in a machine itself", key="platforms",
                 value=", ".join(self.platforms), allowed=", ".join(platforms.DEFAULT),
             )  # fmt: skip
+        if platforms.UML in self.platforms and (self.generator == "pktgen" or self.uut == "machine"):
+            raise ConfigError(
+                "is not possible on a node that is in a machine", key="platforms", value=platforms.UML,
+                allowed="uut namespace, generator afpacket",
+            )  # fmt: skip
         if "lxc" in self.platforms and self.sources > MAX_STREAMS:
             raise ConfigError(
                 "is more than a container of lxc has NICs for", key="sources", value=self.sources,

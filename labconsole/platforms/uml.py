@@ -164,9 +164,10 @@ class UmlDriver:
 
     async def _machine(self, uut: AgentLink, name: str, pid: int) -> dict[str, Any]:
         seen = await look_at_guest(uut, self.name, name, pid)
-        read = await uut.request("exec", {"argv": ["cat", f"/proc/{pid}/cmdline"], "timeout_s": 5})
-        words = read["stdout"].rstrip("\0").split("\0")
-        return {**seen, "command_line": shlex.join(words)[:_COMMAND_LINE_CHARACTERS]}
+        # The words end in zero bytes, which no reply of an agent carries.
+        argv = ["sh", "-c", 'tr "\\0" " " <"$0"', f"/proc/{pid}/cmdline"]
+        read = await uut.request("exec", {"argv": argv, "timeout_s": 5})
+        return {**seen, "command_line": read["stdout"].strip()[:_COMMAND_LINE_CHARACTERS] or None}
 
     async def restore(self, uut: AgentLink) -> None:
         """End the guests, take their taps and bridges away."""
