@@ -21,6 +21,8 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev 2>/dev/null
 mount -t tmpfs tmpfs /tmp
+# Pages of one size: how much memory a load writes to is counted by the pages that it was given.
+echo never > /sys/kernel/mm/transparent_hugepage/enabled 2>/dev/null
 . /guest.env
 for module in $MODULES; do insmod /modules/$module || echo "guest: module $module failed"; done
 for which in all default; do echo 1 > /proc/sys/net/ipv6/conf/$which/disable_ipv6; done 2>/dev/null
