@@ -135,6 +135,7 @@ def _merge(store: RunStore, args: argparse.Namespace) -> int:
         words = [f"{result.added} runs added", f"{result.present} were there already"]
         words += [f"{count} {word} taken" for count, word in (
             (result.series, "series"), (result.notes, "notes"), (result.calibrations, "calibrations"),
+            (result.searches, "searches"),
         ) if count]  # fmt: skip
         words += [f"{result.left_out} left out"] if result.left_out else []
         sys.stdout.write(", ".join(words) + "\n")

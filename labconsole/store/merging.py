@@ -1,4 +1,4 @@
-"""One store taken into another: runs with their series, notes and calibrations, without doubles, either way round.
+"""One store taken into another: runs with series and notes, calibrations and searches, without doubles, both ways.
 
 Unlike the import of a file this is not all or nothing: every run is complete or absent, and a merge that broke off is
 begun again. What cannot be read, and a run that the other store has with different content, is told and left out: it
@@ -35,6 +35,7 @@ class MergeResult:
     series: int = 0
     notes: int = 0
     calibrations: int = 0
+    searches: int = 0
     left_out: int = 0
 
 
@@ -73,6 +74,11 @@ def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], Non
         result.added += target.take_over([(item.record, item.packed) for item in wanted])
     result.notes = _merge_notes(source, target)
     result.calibrations = _merge_calibrations(source, target)
+    for search in reversed(source.searches()):
+        try:
+            result.searches += target.import_searches([search])
+        except StoreError as exc:
+            leave_out(exc)
     return result
 
 
