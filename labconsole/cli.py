@@ -235,6 +235,9 @@ def _add_run(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     run.add_argument(
         "--observe", choices=("quiet", "live"), help="sample the UUT quietly or live (default: the inventory's)"
     )
+    run.add_argument(
+        "--dry-run", action="store_true", help="list the commands that would set the platform up; touch nothing"
+    )
 
 
 def _add_replay(commands: Any, parents: list[argparse.ArgumentParser]) -> None:

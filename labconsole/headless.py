@@ -7,14 +7,16 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from labconsole.engine.dry_run import set_up_commands, set_ups
 from labconsole.engine.events import Event, NodeChanged, NodeState, Notice, PhaseChanged, TrialFinished, TrialStarted
 from labconsole.engine.session import Session
 from labconsole.errors import Aborted, ConfigError, LeaseHeld, NodeUnreachable
-from labconsole.model.inventory import Inventory
+from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.model.request import TrialRequest, check_request
+from labconsole.platforms import driver_for
 from labconsole.store import RunStore
 from labconsole.testbed import hosts_path, load_testbed, open_session
 from labconsole.text_report import run_lines
@@ -48,6 +50,10 @@ def request_from(args: argparse.Namespace, inventory: Inventory) -> TrialRequest
 
 def run(args: argparse.Namespace) -> int:
     """``labconsole run``: one design point, now."""
+    if args.dry_run:
+        inventory = load_inventory(hosts_path(args.hosts))
+        show_set_ups([request_from(args, inventory)], inventory, as_json=args.json)
+        return 0
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     request = request_from(args, inventory)
 
@@ -68,6 +74,20 @@ def run(args: argparse.Namespace) -> int:
     session = open_session(inventory, store)
     session.check_background(request)
     return drive(session, session.nodes_of(request), work, [show, narrator(args)])
+
+
+def show_set_ups(requests: Iterable[TrialRequest], inventory: Inventory, *, as_json: bool) -> None:
+    """What setting up the platforms of these requests would do on the UUT: once for each, all else is the same."""
+    for request in set_ups(requests):
+        commands = set_up_commands(request, inventory, driver_for)
+        beside = request.background != "none"
+        if as_json:
+            told = {"platform": request.platform, "second_guest": beside, "commands": commands}
+            json_line({"event": "set_up", **told})
+            continue
+        with_second = " with a second guest" if beside else ""
+        sys.stdout.write(f"{request.platform}{with_second}, on {inventory.uut}:\n")
+        sys.stdout.writelines(f"  {line}\n" for line in commands or ["# nothing"])
 
 
 def drive(

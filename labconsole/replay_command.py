@@ -17,7 +17,7 @@ from labconsole.engine.session import Session
 from labconsole.engine.stamps import operator_name
 from labconsole.engine.tour import Tour
 from labconsole.errors import Aborted, ConfigError, StoreHeld
-from labconsole.headless import drive, json_line, narrator
+from labconsole.headless import drive, json_line, narrator, show_set_ups
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Plan
 from labconsole.model.plan_estimate import Estimate, estimate
@@ -33,7 +33,8 @@ MAX_RANGE = 1_000_000
 def replay(args: argparse.Namespace) -> int:
     """Measure what is missing of every plan that was named, one after the other, holding the testbed once."""
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
-    plans = [load_plan(path, inventory) for path in args.plan]
+    session = open_session(inventory, store)
+    plans = [load_plan(path, inventory, also=session.check_background) for path in args.plan]
     _refuse_twice(args.plan, plans)
     chosen = [_chosen(plan, args) for plan in plans]
     if args.platforms and not any(points for points in chosen):
@@ -41,7 +42,6 @@ def replay(args: argparse.Namespace) -> int:
         raise ConfigError(
             "names no platform of the plan", key="--platforms", value=",".join(args.platforms), allowed=", ".join(known)
         )
-    session = open_session(inventory, store)
     if args.dry_run:
         for plan, only in zip(plans, chosen, strict=True):
             _dry_run(plan, only, session, as_json=args.json)
@@ -143,6 +143,7 @@ def _dry_run(plan: Plan, only: frozenset[int] | None, session: Session[RunStore]
     trials = sum(plan.repetitions_of(point) for point in every)
     kept = sum(only is None or trial.point in only for trial in stored)
     needs = dependencies(plan, todo, session)
+    show_set_ups((plan.points[index].request for index, _ in todo), session.inventory, as_json=as_json)
     if as_json:
         json_line(_plan_json(plan, trials, kept, len(todo), reckoned, needs))
         return

@@ -101,6 +101,10 @@ class Driver(Protocol):
         """
         ...
 
+    def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
+        """What prepare() would do on the UUT, as lines of a shell, as far as that can be told without asking it."""
+        ...
+
     async def restore(self, uut: AgentLink) -> None:
         """Undo prepare(). Safe to call twice."""
         ...

@@ -16,12 +16,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from labconsole.errors import ConfigError, LabSetupError
 from labconsole.lab import control
+from labconsole.lab.containers import remove_control_groups
 from labconsole.lab.files import alias
 from labconsole.lab.layout import SSH_PORT, lay_out
 from labconsole.lab.platforms import LOAD_TOOLS, check_rights, tools_of
@@ -110,7 +111,8 @@ def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
         useful=LOAD_TOOLS,
         install=install,
     )
-    check_rights(spec.platforms)
+    if spec.uut == "namespace":
+        check_rights(spec.platforms)
     _check_options(spec)
     directory = lab_directory(spec.name)
     with locked(directory, create=True) as lock:
@@ -118,7 +120,12 @@ def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
         known = LabFile.read(directory)
         if known is not None and known.supervisor.alive:
             different = known.spec.differences(spec)
-            if different:
+            if known.spec != spec and replace(known.spec, boot=spec.boot) == spec:
+                # The only thing that can be changed in a lab that is up.
+                control.request(directory, "reboot", wait_s=MACHINE_UP_S, node="uut", boot=spec.boot)
+                known = replace(known, spec=spec)
+                known.write(directory)
+            elif different:
                 raise LabSetupError(
                     f"the lab {spec.name} is up with other options ({'; '.join(different)}); "
                     f"type: labconsole lab down{_name_option(spec.name)}"
@@ -151,6 +158,8 @@ def down(name: str = "local") -> bool:
             if not known.supervisor.signal_and_wait(signal.SIGTERM, DOWN_S):
                 known.supervisor.signal_and_wait(signal.SIGKILL, DOWN_S)
             _bury(known)
+            if "lxc" in known.spec.platforms:
+                remove_control_groups(name)
         _remove(directory)
         return was_there
 

@@ -7,6 +7,8 @@ the UUT's NICs are free for the others.
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 FIRST, SECOND = "first", "second"
 DIRECTORY = "lxc"
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
 MAX_STREAMS = 8
 """The driver looks for at most sixteen NICs of a container."""
 
@@ -56,6 +59,11 @@ class ContainerNic:
     host: str
 
 
+def container(lab: str, guest: str) -> str:
+    """What a container is called: its control groups are the machine's, so two labs need two names."""
+    return f"{lab}-{guest}"
+
+
 def nics_of(guest: str, number: int) -> tuple[ContainerNic, ContainerNic]:
     """The inbound and outbound NIC for stream ``number``, from 1. Each guest has one pair for every stream."""
     which = 1 if guest == FIRST else 2
@@ -68,7 +76,7 @@ def nics_of(guest: str, number: int) -> tuple[ContainerNic, ContainerNic]:
     return inbound, outbound
 
 
-def write_containers(path: Path, layout: Layout) -> None:
+def write_containers(path: Path, lab: str, layout: Layout) -> None:
     """Write both below ``path``. Blocking. Raises LabSetupError when a program is missing."""
     busybox = tool("busybox")
     if busybox is None:
@@ -77,19 +85,31 @@ def write_containers(path: Path, layout: Layout) -> None:
     names = applets(Path(busybox))
     sinks = {node.name: node.interfaces[0].mac for node in layout.nodes if node.role == "sink"}
     for guest in (FIRST, SECOND):
-        root = path / guest / "rootfs"
+        name = container(lab, guest)
+        root = path / name / "rootfs"
         for directory in _EMPTY:
             (root / directory).mkdir(parents=True)
         init = _INIT.format(routes="\n".join(_routes(guest, layout.streams, sinks)))
-        for name, content in {**files, "bin/start": init.encode()}.items():
-            file = root / name
+        for place, content in {**files, "bin/start": init.encode()}.items():
+            file = root / place
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
             file.chmod(0o755)
-        for name in names:
-            (root / "bin" / name).symlink_to("busybox")
+        for applet in names:
+            (root / "bin" / applet).symlink_to("busybox")
         nics = "\n".join(_nic_lines(guest, len(layout.streams)))
-        (path / guest / "config").write_text(_CONFIG.format(name=guest, root=root, nics=nics))
+        (path / name / "config").write_text(_CONFIG.format(name=name, root=root, nics=nics))
+
+
+def remove_control_groups(lab: str) -> None:
+    """Those that LXC did not come to remove, because it was killed. One with a process in it cannot be removed."""
+    names = "|".join(re.escape(container(lab, guest)) for guest in (FIRST, SECOND))
+    ours = re.compile(rf"lxc\.(?:payload|monitor)\.(?:{names})(?:-\d+)?")
+    for hierarchy in (CONTROL_GROUPS, *CONTROL_GROUPS.glob("*")):
+        with contextlib.suppress(OSError):
+            for group in [entry for entry in hierarchy.iterdir() if ours.fullmatch(entry.name)]:
+                with contextlib.suppress(OSError):
+                    group.rmdir()
 
 
 def _routes(guest: str, streams: Sequence[LabStream], sinks: dict[str, str]) -> list[str]:
@@ -111,12 +131,13 @@ def _nic_lines(guest: str, streams: int) -> list[str]:
     return lines
 
 
-def inventory_options(path: Path, streams: Sequence[LabStream], second_cpu: int | None) -> str:
+def inventory_options(path: Path, lab: str, streams: Sequence[LabStream], second_cpu: int | None) -> str:
     """The platform's options in hosts.yaml."""
-    lines = [f"{{driver: lxc, guest: {FIRST}, second_guest: {SECOND}, bridges: made, graceful_s: 5,"]
+    first, second = container(lab, FIRST), container(lab, SECOND)
+    lines = [f"{{driver: lxc, guest: {first}, second_guest: {second}, bridges: made, graceful_s: 5,"]
     lines.append(f"     path: {_quoted(path)}," + ("" if second_cpu is None else f" second_cpu: {second_cpu},"))
     nics = [
-        f"{{stream: {stream.name}, guest: {guest}, in_mac: '{inbound.mac}', out_mac: '{outbound.mac}'}}"
+        f"{{stream: {stream.name}, guest: {container(lab, guest)}, in_mac: '{inbound.mac}', out_mac: '{outbound.mac}'}}"
         for guest in (FIRST, SECOND)
         for number, stream in enumerate(streams, start=1)
         for inbound, outbound in [nics_of(guest, number)]

@@ -25,6 +25,10 @@ class BypassDriver:
         """Nothing is beside what is not there."""
         return None if background == "none" else "there is no unit under test for a second guest to run on"
 
+    def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
+        """Nothing is done."""
+        return []
+
     async def prepare(
         self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
     ) -> Prepared:

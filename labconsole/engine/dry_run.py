@@ -1,0 +1,51 @@
+"""What setting a platform up would do on the unit under test, told by the driver without asking any node.
+
+A driver derives these lines from what it would have carried out, so they cannot say something else. What only the
+nodes know stands as a word in its place, such as ``mac-of-snk1/eth1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from labconsole.engine.beside import DriverFor, refusal
+from labconsole.engine.driver import StreamWiring
+from labconsole.model.inventory import Inventory, Stream
+from labconsole.model.request import TrialRequest
+
+
+def foretold_wiring(stream: Stream, uut: str) -> StreamWiring:
+    """A stream with a word for each MAC that its nodes would be asked for."""
+    return StreamWiring(
+        name=stream.name,
+        uut_in=stream.uut_in,
+        uut_in_mac=f"mac-of-{uut}/{stream.uut_in}",
+        uut_out=stream.uut_out,
+        uut_out_mac=f"mac-of-{uut}/{stream.uut_out}",
+        sink_mac=f"mac-of-{stream.sink}",
+        source_ip=stream.source_ip,
+        sink_ip=stream.sink_ip,
+    )
+
+
+def set_up_commands(request: TrialRequest, inventory: Inventory, driver_for: DriverFor) -> list[str]:
+    """The lines that set the platform of ``request`` up for the streams that it uses. Raises ConfigError."""
+    driver = driver_for(request.platform, inventory)
+    sentence = refusal(driver, request.platform, request.background)
+    if sentence is not None:
+        return [f"# refused: {sentence}"]
+    own = inventory.second_stream(request.sources) if request.background != "none" else None
+    first = [foretold_wiring(s, inventory.uut) for s in inventory.streams[: request.sources] if s != own]
+    if request.background == "none":
+        return driver.commands(first)
+    return driver.commands(first, [foretold_wiring(own, inventory.uut)] if own is not None else [])
+
+
+def set_ups(requests: Iterable[TrialRequest]) -> list[TrialRequest]:
+    """One request for each way of setting a platform up: with all streams that any of them uses."""
+    found: dict[tuple[str, bool], TrialRequest] = {}
+    for request in requests:
+        key = (request.platform, request.background != "none")
+        if key not in found or request.sources > found[key].sources:
+            found[key] = request
+    return list(found.values())
