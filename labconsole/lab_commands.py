@@ -9,7 +9,10 @@ from typing import Any
 
 from labconsole import lab
 from labconsole.errors import ConfigError
+from labconsole.lab import platforms
 from labconsole.units import parse_rate_bps, parse_ratio
+
+_DEFAULT_PLATFORMS = {"namespace": platforms.DEFAULT, "machine": platforms.MACHINE_DEFAULT}
 
 
 def dispatch(args: argparse.Namespace) -> int:
@@ -51,7 +54,7 @@ def _spec(args: argparse.Namespace) -> lab.LabSpec:
         accel=args.accel,
         uut=args.uut,
         boot=args.boot,
-        platforms=tuple(args.platforms),
+        platforms=tuple(args.platforms or _DEFAULT_PLATFORMS[args.uut]),
     )
 
 

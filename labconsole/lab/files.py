@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from labconsole.lab import uml
+from labconsole.lab import domains, uml
 from labconsole.lab.containers import DIRECTORY as CONTAINERS
 from labconsole.lab.containers import write_containers
 from labconsole.lab.layout import SSH_PORT, Layout
@@ -95,7 +95,9 @@ def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str, guest: Guest
         ]
     lines += [
         "platforms:",
-        *inventory_lines(spec.platforms, guest, layout, Path(ssh_config_path).parent, spec.name),
+        *inventory_lines(
+            spec.platforms, guest, layout, Path(ssh_config_path).parent, spec.name, machine=spec.uut == "machine"
+        ),
         "defaults:",
         "  generator: auto",
         "  observe: quiet",
@@ -126,4 +128,7 @@ def write_client_files(
         write_containers(directory / CONTAINERS, spec.name, layout)
     if uml.PLATFORM in spec.platforms:
         uml.write_files(directory)
+    if "xen" in spec.platforms:
+        assert guest is not None
+        domains.write_domains(directory / domains.DIRECTORY, layout, kernel=guest.kernel, initrd=guest.initrd)
     write_private(directory / "hosts.yaml", hosts_yaml(spec, layout, str(directory / "ssh_config"), guest))

@@ -54,7 +54,7 @@ while read -r line; do
 done
 """
 
-MODULES = ("virtio_pci", "virtio_net", "e1000", "e1000e", "vmxnet3", "8139cp", "pcnet32", "af_packet")
+MODULES = ("virtio_pci", "virtio_net", "e1000", "e1000e", "vmxnet3", "8139cp", "pcnet32", "xen_netfront", "af_packet")
 PROGRAMS = ("stress",)
 """What a guest can be loaded with; all of busybox is there to start it and to look at it."""
 

@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from labconsole.errors import LabSetupError
@@ -49,6 +49,8 @@ class _Running:
     pid: int
     channel: socket.socket
     peer: control.Peer | None = None
+    talk: asyncio.Task[None] | None = None
+    """Ends with the node."""
 
 
 def step_limit_s(spec: LabSpec) -> float:
@@ -63,7 +65,6 @@ class Lab:
         self._outside = Outside()
         self._blueprint = blueprint
         self._nodes: dict[str, _Running] = {}
-        self._tasks: list[asyncio.Task[None]] = []
         self._wired = "through"
         self._wiring = asyncio.Lock()
 
@@ -152,11 +153,14 @@ class Lab:
         if op == "revive_node":
             await self._revive(str(message["node"]))
             return {}
+        if op == "reboot":
+            await self._reboot(str(message["node"]), str(message["boot"]))
+            return {}
         if op == "stop":
             asyncio.get_running_loop().call_later(0.05, os._exit, 0)
             return {}
         raise control.Refused(
-            f"unknown request {op!r}; allowed: status, truth, exec, wire, kill_node, revive_node, stop"
+            f"unknown request {op!r}; allowed: status, truth, exec, wire, kill_node, revive_node, reboot, stop"
         )
 
     def _find(self, name: str) -> _Running:
@@ -231,12 +235,24 @@ class Lab:
                 self._await_state("configured", new)
                 await self._each(peers, "plug", plugs)
                 control.send(running.channel, {"state": "configured"})
-                self._await_state("ready", new)
+                # A machine takes its time to boot; whoever asks for the lab's state meanwhile is to be answered.
+                await asyncio.to_thread(self._await_state, "ready", new)
             except (LabSetupError, OSError) as exc:
                 raise control.Refused(f"node {name} does not come back: {exc}") from exc
             await self._each(peers, "carrier", plugs)
             self._nodes[name] = running
             await self._talk(running)
+
+    async def _reboot(self, name: str, boot: str) -> None:
+        """End a machine and bring it back with another system: same address, keys and cables."""
+        running = self._find(name)
+        spec = LabSpec.from_json({**self._blueprint.spec.to_json(), "boot": boot})
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(running.pid, signal.SIGKILL)
+        if running.talk is not None:
+            await asyncio.wait([running.talk], timeout=_ANSWER_S)
+        self._blueprint = replace(self._blueprint, spec=spec)
+        await self._revive(name)
 
     async def _each(
         self, nodes: Mapping[str, _Running], op: str, only: Mapping[str, Sequence[str]] | None = None
@@ -274,7 +290,7 @@ class Lab:
 
     async def _talk(self, running: _Running) -> None:
         running.peer = await control.peer_on(running.channel, None)
-        self._tasks.append(asyncio.get_running_loop().create_task(running.peer.serve()))
+        running.talk = asyncio.get_running_loop().create_task(running.peer.serve())
 
 
 def _with_dead_ends_parked(links: Sequence[Link], alive: Mapping[str, object]) -> tuple[Link, ...]:

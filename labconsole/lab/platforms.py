@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labconsole.errors import LabSetupError
-from labconsole.lab import containers, uml
+from labconsole.lab import containers, domains, uml
 from labconsole.lab.debian_kernel import debian_kernel
 from labconsole.lab.guest_image import write_guest_image
 from labconsole.lab.prerequisites import MACHINE_TOOLS, tool
@@ -21,6 +21,9 @@ DEFAULT = ("raw", "raw-bridge", "container")
 _QEMU = {"qemu-virtio": "virtio", "qemu-e1000": "e1000", "qemu-vmxnet3": "vmxnet3"}
 MACHINE_ONLY = ("kvm", "xen")
 """For a UUT that is a machine: KVM as its processor has it, Xen as it boots it."""
+
+MACHINE_DEFAULT = ("raw", "raw-bridge", "lxc", *MACHINE_ONLY)
+MACHINE_CPUS = 2
 
 UML = uml.PLATFORM
 KNOWN = (*DEFAULT, "lxc", UML, *_QEMU, *MACHINE_ONLY)
@@ -86,10 +89,16 @@ def spare_cpu() -> int | None:
 
 
 def inventory_lines(
-    platforms: Sequence[str], files: GuestFiles | None, layout: Layout, directory: Path, lab: str
+    platforms: Sequence[str],
+    files: GuestFiles | None,
+    layout: Layout,
+    directory: Path,
+    lab: str,
+    *,
+    machine: bool = False,
 ) -> list[str]:
-    """The entries below ``platforms:`` in hosts.yaml."""
-    spare = spare_cpu()
+    """The entries below ``platforms:`` in hosts.yaml. On a UUT that is a machine each says what that has to boot."""
+    spare = MACHINE_CPUS - 1 if machine else spare_cpu()
     second = "" if spare is None else f" second_cpu: {spare},"
     known = {
         "raw": "{driver: raw, forwarding: route}",
@@ -111,10 +120,15 @@ def inventory_lines(
         if name == "kvm":
             assert files is not None
             known[name] = (
-                "{driver: qemu, nic_model: virtio, accel: kvm, cpu: 1, second_cpu: 0,\n"
+                f"{{driver: qemu, nic_model: virtio, accel: kvm,{second}\n"
                 f"     kernel: {_quoted(files.kernel)}, initrd: {_quoted(files.initrd)}}}"
             )
-        lines.append(f"  {name}: {known[name]}")
+        if name == "xen":
+            known[name] = domains.inventory_options(directory / domains.DIRECTORY, layout.streams, spare or 0)
+        options = known[name]
+        if machine and name != "xen":
+            options = options.replace("{driver: ", "{boot: linux, driver: ", 1)
+        lines.append(f"  {name}: {options}")
     return lines
 
 

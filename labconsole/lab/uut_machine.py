@@ -24,6 +24,7 @@ from labconsole.lab.initramfs import write_initramfs
 from labconsole.lab.layout import LabNode
 from labconsole.lab.machine_words import awaited, last_words
 from labconsole.lab.node import CABLE_OPS, NodeSetup, home_directory
+from labconsole.lab.platforms import MACHINE_CPUS
 from labconsole.lab.prerequisites import SYSTEM_PATH, tool
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import lab_directory
@@ -33,7 +34,6 @@ BOOT_S = 150.0
 MEMORY_MIB = 3072
 """Enough for a guest and one beside it that a heavy load keeps busy."""
 
-CPUS = 2
 CASE_ADDRESS, MACHINE_ADDRESS, MACHINE_PORT = "10.0.2.2", "10.0.2.15", 2222
 MANAGEMENT = "management"
 LAYER = "layer"
@@ -101,7 +101,7 @@ def command_line(spec: LabSpec, node: LabNode, files: DebianKernel, directory: P
         nics += ["-device", f"virtio-net-pci,netdev={name},mac={mac}"]
     return [
         *(qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35", *accel),
-        *("-smp", str(CPUS), "-m", str(MEMORY_MIB)),
+        *("-smp", str(MACHINE_CPUS), "-m", str(MEMORY_MIB)),
         *boot_options(spec.boot, files, directory),
         *("-serial", f"file:{directory / 'uut-serial.log'}", *nics),
         *("-device", "virtio-rng-pci", "-device", "virtio-serial-pci", "-chardev", f"socket,id=port,fd={port}"),

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from labconsole.errors import ConfigError
+from labconsole.platforms.boot import BootedDriver, take_boot
 
 if TYPE_CHECKING:
     from labconsole.engine.driver import Driver
@@ -39,5 +40,8 @@ def driver_for(platform: str, inventory: Inventory) -> Driver:
             value=entry.driver,
             allowed=", ".join(DRIVERS),
         )
+    options = dict(entry.options)
+    boot = take_boot(platform, options)
     made = getattr(import_module(f"labconsole.platforms.{entry.driver}"), DRIVERS[entry.driver])
-    return cast("Driver", made(platform, entry.options))
+    driver = cast("Driver", made(platform, options))
+    return driver if boot is None else BootedDriver(platform, boot, driver)
