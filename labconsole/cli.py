@@ -146,16 +146,16 @@ def _add_lab(commands: Any, common: argparse.ArgumentParser, machine: argparse.A
     )  # fmt: skip
     up.add_argument(
         "--boot", choices=("linux", "xen"), default="linux",
-        help="what that machine boots; xen: the UUT is Xen's first domain (default: linux)",
+        help="what that machine boots; xen: the UUT is Xen's first domain (default: linux). A lab that is up reboots",
     )  # fmt: skip
     up.add_argument(
         "--ssh-server", choices=("builtin", "openssh"), default="builtin",
         help="what the nodes are logged in to by; openssh needs sshd (default: builtin)",
     )  # fmt: skip
     up.add_argument(
-        "--platforms", type=_names, default=["raw", "raw-bridge", "container"], metavar="A,B",
-        help="what the UUT offers: raw, raw-bridge, container, lxc, qemu-virtio, qemu-e1000, qemu-vmxnet3 "
-        "(default: the first three)",
+        "--platforms", type=_names, metavar="A,B",
+        help="what the UUT offers: raw, raw-bridge, container, lxc, qemu-virtio, qemu-e1000, qemu-vmxnet3, and if it "
+        "is a machine kvm, xen (default: the first three; on a machine raw, raw-bridge, lxc, kvm, xen)",
     )  # fmt: skip
     up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of a machine (default: tcg)")
     up.add_argument("--install", action="store_true", help="install the Debian packages that are missing")
