@@ -342,7 +342,8 @@ def cut_tcp(node: str) -> Callable[[Bench], object]:
     def strike(bench: Bench) -> None:
         argv = ["ss", "-K", "-t", "dst", bench.address(node), "dport", "=", str(SSH_PORT)]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
-        assert bench.address(node) in done.stdout, done
+        # After the last trial the console may have ended by itself, and its connections with it.
+        assert bench.address(node) in done.stdout or bench.running().poll() is not None, done
 
     return strike
 
