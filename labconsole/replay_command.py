@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from labconsole.engine.campaign import Campaign, Outcome
-from labconsole.engine.plan_session import left_to_take, stored_trials
+from labconsole.engine.plan_session import Dependency, dependencies, left_to_take, stored_trials
 from labconsole.engine.session import Session
 from labconsole.engine.stamps import operator_name
 from labconsole.engine.tour import Tour
@@ -147,7 +147,7 @@ def _dry_run(plan: Plan, only: frozenset[int] | None, session: Session[RunStore]
     if as_json:
         json_line(_plan_json(plan, trials, kept, len(todo), reckoned, needs))
         return
-    for line in [*plan.rules, *(need["words"] for need in needs)]:
+    for line in [*plan.rules, *(need.words for need in needs)]:
         sys.stdout.write(f"{plan.name}: {line}\n")
     extra = f", {reckoned.warm_ups} warm-ups" if reckoned.warm_ups else ""
     sys.stdout.write(
@@ -156,39 +156,6 @@ def _dry_run(plan: Plan, only: frozenset[int] | None, session: Session[RunStore]
         f"about {minutes(reckoned.total_s)} in all; {size_words(reckoned.store_bytes)} in the store, "
         f"up to {size_words(reckoned.capture_bytes)} on a sink while a trial runs\n"
     )
-
-
-def dependencies(plan: Plan, todo: Sequence[tuple[int, int]], session: Session[RunStore]) -> list[dict[str, Any]]:
-    """For every platform with trials beside a forwarding guest: where the maximum comes from that they need."""
-    from labconsole.engine.beside import find_reference, reference_command
-
-    open_points = {index for index, _ in todo}
-    found: list[dict[str, Any]] = []
-    for need in plan.needs():
-        waiting = [index for index in need.points if index in open_points]
-        if not waiting:
-            continue
-        request = plan.points[waiting[0]].request
-        reference = find_reference(request, session.inventory, session.store)
-        first = [index for index in need.given_by if index in open_points]
-        words = f"{len(waiting)} points beside a forwarding guest on {need.platform} are shares of its maximum"
-        if first:
-            words += f", which points {', '.join(map(str, first))} of this plan give"
-        elif reference is not None:
-            words += f", which run {reference.run_id} gave: {reference.measured_pps:.0f} packets/s"
-        else:
-            words += f", which is not stored and which this plan does not measure: {reference_command(request)}"
-        found.append(
-            {
-                "platform": need.platform,
-                "points": waiting,
-                "given_by": first,
-                "stored_run_id": None if reference is None else reference.run_id,
-                "missing": reference is None and not first,
-                "words": words,
-            }
-        )
-    return found
 
 
 def _trial_json(plan: Plan, index: int, repetition: int) -> dict[str, Any]:
@@ -206,7 +173,7 @@ def _trial_json(plan: Plan, index: int, repetition: int) -> dict[str, Any]:
 
 
 def _plan_json(
-    plan: Plan, trials: int, kept: int, left: int, reckoned: Estimate, needs: list[dict[str, Any]]
+    plan: Plan, trials: int, kept: int, left: int, reckoned: Estimate, needs: Sequence[Dependency]
 ) -> dict[str, Any]:
     return {
         "event": "plan",
@@ -222,7 +189,16 @@ def _plan_json(
         "total_s": reckoned.total_s,
         "store_bytes": reckoned.store_bytes,
         "capture_bytes": reckoned.capture_bytes,
-        "needs": needs,
+        "needs": [
+            {
+                "platform": need.platform,
+                "points": list(need.points),
+                "given_by": list(need.given_by),
+                "stored_run_id": None if need.reference is None else need.reference.run_id,
+                "missing": need.missing,
+            }
+            for need in needs
+        ],
     }
 
 

@@ -20,7 +20,15 @@ from typing import Any
 from labconsole.engine.grid import Grid, TrialState
 from labconsole.engine.plan_commands import run_command
 from labconsole.engine.plan_limits import TargetLimits
-from labconsole.engine.plan_session import CampaignSession, Take, left_to_take, stored_trials
+from labconsole.engine.plan_session import (
+    CampaignSession,
+    Dependency,
+    Take,
+    dependencies,
+    left_to_take,
+    stored_trials,
+)
+from labconsole.engine.ports import StoredTrial
 from labconsole.errors import (
     Aborted,
     ConfigError,
@@ -132,6 +140,7 @@ class Campaign:
         self.current: tuple[int, int] | None = None
         self.outcome = Outcome()
         self.estimate: Estimate | None = None
+        self.dependencies: list[Dependency] = []
         self._session, self._on_progress = session, on_progress
         self._todo: list[tuple[int, int]] = []
         self._total = plan.trials
@@ -229,7 +238,7 @@ class Campaign:
 
     async def look(self) -> None:
         """Learn from the store what is measured already; run() begins with it. Raises StoreError."""
-        stored, todo = await asyncio.to_thread(self._look)
+        stored, todo, self.dependencies = await asyncio.to_thread(self._look)
         self.grid.stored(stored)
         for trial in stored:
             self._limits.note(trial.point, trial.repetition, trial.loss_ratio)
@@ -241,9 +250,10 @@ class Campaign:
         self.outcome.left_out = self._total - len(chosen) - len(todo)
         self.estimate = estimate(self.plan, self._session.inventory, todo)
 
-    def _look(self) -> tuple[list[Any], list[tuple[int, int]]]:
+    def _look(self) -> tuple[list[StoredTrial], list[tuple[int, int]], list[Dependency]]:
         stored = stored_trials(self.plan, self._session)
-        return stored, left_to_take(self.plan, stored, self.only)
+        todo = left_to_take(self.plan, stored, self.only)
+        return stored, todo, dependencies(self.plan, todo, self._session)
 
     async def run(self) -> Outcome:
         """Take what is left to take, holding the testbed meanwhile. Once only.

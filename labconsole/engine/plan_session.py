@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from labconsole.engine.beside import find_reference, reference_command
 from labconsole.engine.plan_limits import TargetLimits
-from labconsole.engine.ports import StoredTrial
+from labconsole.engine.ports import Reference, RunSink, StoredTrial
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Plan
 from labconsole.model.record import RunRecord
@@ -17,19 +19,13 @@ Take = Callable[..., Awaitable[RunRecord]]
 """What Session.batch yields."""
 
 
-class PlanStore(Protocol):
-    """What a campaign asks of the store. Blocking."""
-
-    def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]: ...
-
-
 class Stored(Protocol):
     """What can be asked about a plan without touching the testbed."""
 
     @property
     def inventory(self) -> Inventory: ...
     @property
-    def store(self) -> PlanStore: ...
+    def store(self) -> RunSink: ...
 
 
 class CampaignSession(Protocol):
@@ -38,7 +34,7 @@ class CampaignSession(Protocol):
     @property
     def inventory(self) -> Inventory: ...
     @property
-    def store(self) -> PlanStore: ...
+    def store(self) -> RunSink: ...
     @property
     def stopping(self) -> bool: ...
 
@@ -84,3 +80,57 @@ def left_to_take(
 def remaining(plan: Plan, session: Stored) -> list[tuple[int, int]]:
     """What of the plan is left to take. Blocking: reads the store."""
     return left_to_take(plan, stored_trials(plan, session))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependency:
+    """Where the maximum comes from that a platform's trials beside a forwarding guest are a share of.
+
+    ``given_by``: points of this plan that are still to be measured; ``reference``: what the store has.
+    """
+
+    platform: str
+    points: tuple[int, ...]
+    given_by: tuple[int, ...]
+    reference: Reference | None
+    words: str
+
+    @property
+    def missing(self) -> bool:
+        """Neither stored nor measured by this plan: these points will be refused."""
+        return self.reference is None and not self.given_by
+
+
+def dependencies(plan: Plan, todo: Iterable[tuple[int, int]], session: Stored) -> list[Dependency]:
+    """For every platform that has trials beside a forwarding guest to take. Blocking: reads the store."""
+    open_points = {index for index, _ in todo}
+    found = []
+    for need in plan.needs():
+        waiting = tuple(index for index in need.points if index in open_points)
+        if not waiting:
+            continue
+        request = plan.points[waiting[0]].request
+        reference = find_reference(request, session.inventory, session.store)
+        first = tuple(index for index in need.given_by if index in open_points)
+        words = f"points {_numbers(waiting)} need the maximum of {need.platform} beside an idle guest: "
+        if first:
+            words += f"points {_numbers(first)} of this plan measure it first"
+        elif reference is not None:
+            words += f"run {reference.run_id} has it, {reference.measured_pps:.0f} packets/s"
+        else:
+            words += f"it is not stored and not in this plan; {reference_command(request)}"
+        found.append(
+            Dependency(platform=need.platform, points=waiting, given_by=first, reference=reference, words=words)
+        )
+    return found
+
+
+def _numbers(points: Sequence[int]) -> str:
+    """``3, 8-11``."""
+    parts: list[list[int]] = []
+    for point in sorted(points):
+        if parts and point == parts[-1][-1] + 1:
+            parts[-1].append(point)
+        else:
+            parts.append([point])
+    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)

@@ -12,14 +12,15 @@ from labconsole.model.plan import Plan
 from labconsole.model.plan_order import configuration
 from labconsole.model.request import TrialRequest
 
-TRIAL_OVERHEAD_S = 0.3
-"""Budget of a trial beyond its traffic and its configured waits: arming, counting, saving."""
+TRIAL_OVERHEAD_S = 0.6
+"""Budget of a trial beyond its traffic and its configured waits: arming, counting, saving. As on the local lab."""
 
 PLATFORM_SWITCH_S = 1.0
-"""Budget for handing the unit under test to another platform that has nothing to boot."""
+"""Budget for handing the unit under test to another platform that has nothing to boot, or for another background."""
 
 BOOT_S = {"lxc": 1.0, "uml": 2.0, "qemu": 5.0, "libvirt": 8.0, "xl": 10.0, "virtualbox": 60.0, "esxi": 60.0}
-"""By driver, what it takes on top until one guest forwards. Two guests boot one after the other."""
+"""By driver, what it takes on top until one guest forwards. Two guests boot one after the other, and a guest is kept
+while only what runs in it changes."""
 
 RUN_BYTES = 40_000
 """Room in the store for one run with its time series; it grows with the duration and the number of interfaces."""
@@ -54,27 +55,36 @@ def estimate(plan: Plan, inventory: Inventory, schedule: Sequence[tuple[int, int
     assert plan.settle_s is not None and plan.drain_s is not None
     requests = [plan.points[index].request for index, _ in (plan.schedule() if schedule is None else schedule)]
     firsts = [next(group) for _, group in itertools.groupby(requests, key=configuration)]
+    shapes = [next(group) for _, group in itertools.groupby(requests, key=lambda each: _shape(each, inventory))]
     around_s = plan.drain_s + plan.settle_s + TRIAL_OVERHEAD_S
     traffic_s = sum(request.duration_s for request in requests)
     warm_s = sum(around_s + (plan.warm_up.duration_s or first.duration_s) for first in firsts) if plan.warm_up else 0.0
+    switches_s = len(firsts) * PLATFORM_SWITCH_S + sum(boot_s(each, inventory) for each in shapes)
     return Estimate(
         trials=len(requests),
-        platform_switches=len(firsts),
+        platform_switches=len(shapes),
         warm_ups=len(firsts) if plan.warm_up else 0,
         per_trial_s=around_s + (traffic_s / len(requests) if requests else plan.duration_s),
-        total_s=traffic_s + len(requests) * around_s + sum(switch_s(each, inventory) for each in firsts) + warm_s,
+        total_s=traffic_s + len(requests) * around_s + switches_s + warm_s,
         store_bytes=len(requests) * RUN_BYTES,
         capture_bytes=largest_capture_bytes(set(requests), inventory),
         trials_per_platform=dict(Counter(request.platform for request in requests)),
     )
 
 
-def switch_s(request: TrialRequest, inventory: Inventory) -> float:
-    """What it takes to set up what this request needs."""
+def _shape(request: TrialRequest, inventory: Inventory) -> tuple[object, ...]:
+    """What has to stand on the unit under test: the guests, and which of them has which stream."""
+    if request.background == "none":
+        return (request.platform, False, None)
+    own = inventory.second_stream(request.sources)
+    return (request.platform, True, None if own is None else own.name)
+
+
+def boot_s(request: TrialRequest, inventory: Inventory) -> float:
+    """What it takes until the guests that this request needs forward."""
     platform = inventory.platforms.get(request.platform)
-    boot_s = BOOT_S.get(platform.driver, 0.0) if platform is not None else 0.0
-    guests = 1 if request.background == "none" else 2
-    return PLATFORM_SWITCH_S + guests * boot_s
+    each_s = BOOT_S.get(platform.driver, 0.0) if platform is not None else 0.0
+    return each_s * (1 if request.background == "none" else 2)
 
 
 def largest_capture_bytes(requests: set[TrialRequest], inventory: Inventory) -> int:

@@ -12,7 +12,7 @@ import pytest
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Plan
-from labconsole.model.plan_estimate import BOOT_S, estimate
+from labconsole.model.plan_estimate import BOOT_S, TRIAL_OVERHEAD_S, estimate
 from labconsole.model.plan_load import MAX_TRIALS, check_plan, load_plan
 
 ROOT = Path(__file__).parents[2]
@@ -193,9 +193,9 @@ def test_a_reference_names_the_place_of_a_run(plan):
 
 def test_an_estimate_adds_traffic_waits_overhead_and_switches(plan):
     whole = estimate(plan, INVENTORY)
-    assert whole.per_trial_s == pytest.approx(10 + 2 + 5 + 0.3)
+    assert whole.per_trial_s == pytest.approx(10 + 2 + 5 + TRIAL_OVERHEAD_S)
     assert (whole.trials, whole.platform_switches) == (72, 2)
-    assert whole.total_s == pytest.approx(72 * 17.3 + 2 + BOOT_S["libvirt"])
+    assert whole.total_s == pytest.approx(72 * (17 + TRIAL_OVERHEAD_S) + 2 + BOOT_S["libvirt"])
     assert whole.trials_per_platform == {"raw": 36, "kvm": 36}
     rest = estimate(plan, INVENTORY, plan.schedule()[70:])
     assert (rest.trials, rest.platform_switches) == (2, 1)

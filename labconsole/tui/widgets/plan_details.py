@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 
 from labconsole.engine.campaign import ENDED, Campaign, CampaignStatus
 from labconsole.engine.grid import Cell, TrialState
 from labconsole.model.inventory import Inventory
+from labconsole.model.plan import Plan
 from labconsole.model.plan_estimate import largest_capture_bytes
 from labconsole.tui.plan_files import PlanEntry
 from labconsole.tui.text import count, safe, span
@@ -95,7 +97,12 @@ class PlanDetails(Lines):
         rows += field("sources", ", ".join(str(number) for number in plan.sources), width, "muted")
         if plan.backgrounds != ("none",):
             rows += field("background", ", ".join(plan.backgrounds), width, "muted")
+        for number, rule in enumerate(plan.rules):
+            rows += field("but" if number == 0 else "", rule, width, "muted")
         rows += field("order", f"{plan.order}, seed {plan.seed}", width, "muted")
+        rows += self._conduct(plan, width)
+        for number, need in enumerate(campaign.dependencies if campaign is not None else ()):
+            rows += field("needs" if number == 0 else "", need.words, width, "warn" if need.missing else "muted")
         if campaign is not None and campaign.estimate is not None and campaign.status is _READY:
             stored, time = campaign.outcome.skipped, campaign.estimate
             if stored:
@@ -103,6 +110,21 @@ class PlanDetails(Lines):
             text = f"{span(time.total_s)} for {count(time.trials)} trials" if time.trials else "nothing is left to do"
             rows += field("takes", text, width, "strong")
         rows += field("disk", f"up to {megabytes(self._capture_bytes[1])} on a sink while a trial runs", width, "muted")
+        return rows
+
+    @staticmethod
+    def _conduct(plan: Plan, width: int) -> list[list[Span]]:
+        """What is done beside measuring the points: of commands every word, because they run on this machine."""
+        rows: list[list[Span]] = []
+        if plan.warm_up is not None:
+            rows += field("warm-up", "a trial that is not kept, after every setting-up", width, "muted")
+        stop = plan.stop.model_dump(exclude_none=True)
+        if stop:
+            words = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in stop.items())
+            rows += field("stops", words, width, "muted")
+        for key in ("pre", "post"):
+            for command in getattr(plan, key):
+                rows += field(key, f"{shlex.join(command.run)} (at most {command.timeout_s:g} s)", width, "warn")
         return rows
 
     def _progress(self, campaign: Campaign, width: int) -> list[list[Span]]:
