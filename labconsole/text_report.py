@@ -7,7 +7,7 @@ from typing import Any
 
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.model.note import RunNote
-from labconsole.model.record import RunRecord, StreamRecord
+from labconsole.model.record import Background, RunRecord, StreamRecord
 from labconsole.model.timing import Delay
 from labconsole.store.summary import RunSummary
 from labconsole.units import format_count, format_rate_bps, format_target
@@ -57,8 +57,11 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
         f"measured {count(total.measured_packets):>12} {rate(total.measured_bps):>14}   "
         f"loss {count(total.loss_packets):>10} {percent(total.loss_ratio):>10}"
     )
+    beside = record.background.streams if record.background is not None else ()
+    if record.background is not None:
+        lines += background_lines(record.background)
     if details:
-        for stream in record.streams:
+        for stream in (*record.streams, *beside):
             lines.append(f"  {stream.name}: packets by hop")
             rows = ledger_rows(stream, PICTURE_COLUMNS)
             lines += ["    " + "".join(text for text, _ in row).rstrip() for row in rows]
@@ -70,6 +73,25 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
     lines.append(f"  {record.verdict.status}" + ("" if saved else "; NOT SAVED"))
     lines += [f"    {reason.code}: {reason.detail}" for reason in record.verdict.reasons]
     return lines
+
+
+def background_lines(load: Background) -> list[str]:
+    """The second guest: what it should do and did, beside it what else was seen, and its own streams."""
+    where = "" if load.guest is None else f" in {load.guest}, " + (f"CPU {load.cpus}" if load.cpus else "not pinned")
+    lines = [f"  beside   {load.kind}{where}"]
+    for name, asked in load.requested.items():
+        lines.append(f"    {name}: asked {figure(asked)}, achieved {figure(load.achieved.get(name))}")
+    rest = {name: value for name, value in load.achieved.items() if name not in load.requested}
+    if rest:
+        lines.append("    " + ", ".join(f"{name} {figure(value)}" for name, value in rest.items()))
+    if load.reference is not None:
+        lines.append("    a share of: " + ", ".join(f"{key} {value}" for key, value in load.reference.items()))
+    return lines + [f"  {_stream_line(stream)}" for stream in load.streams]
+
+
+def figure(value: float | None) -> str:
+    """A number of any unit with the digits that matter, or a dash."""
+    return DASH if value is None else format_count(value) if isinstance(value, int) else f"{value:.4g}"
 
 
 def delay_text(delay: Delay) -> str:

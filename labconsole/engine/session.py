@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from labconsole.engine.assemble import build_record
-from labconsole.engine.beside import DriverFor, beside, check_background, refusal
+from labconsole.engine.beside import DriverFor, beside, check_background
 from labconsole.engine.campaign import Campaign
 from labconsole.engine.events import (
     Event,
@@ -192,10 +192,6 @@ class Session(Generic[StoreT]):
         if self._shell_argv is None:
             raise NodeUnreachable(node, "this testbed has no way to open a shell", operation="shell")
         return self._shell_argv(node, self.inventory)
-
-    def refusal(self, platform: str, background: str) -> str | None:
-        """Why a platform cannot have this background load, in one sentence; None: it can. Asks nobody."""
-        return refusal(self.driver_for(platform, self.inventory), platform, background)
 
     def check_background(self, request: TrialRequest) -> None:
         """Raises ConfigError for a background load that the platform cannot have. Asks nobody."""
@@ -431,7 +427,7 @@ class Session(Generic[StoreT]):
         if keep:
             await save(self.store, record, live, self._emit)
         else:
-            self._emit(TrialFinished(record=record, saved=False))
+            self._emit(TrialFinished(record=record, saved=False, kept=False))
         return record
 
     def settings(self, *, drain_s: float | None = None) -> TrialSettings:

@@ -12,12 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from labconsole.model.record import RunRecord, StreamRecord
+from labconsole.model.record import Background, RunRecord, StreamRecord
 
 Number = int | float | str | None
 
 RELATIVE_ERROR = 1e-9
 """Rates are floats: the order of two multiplications may move the last bits."""
+
+BACKGROUND_FRAME_BYTES = 64
+"""Frames of a second guest's own stream."""
 
 DERIVED = (
     "offered_pps",
@@ -58,18 +61,48 @@ def _same(stored: Number, again: Number) -> bool:
 
 
 def _pairs(record: RunRecord) -> Iterator[tuple[str, Number, Number]]:
+    asked = record.requested
+    delay_ns = (
+        0 if asked.target_bps == "max" else _delay_ns(_wire_bits(record, asked.frame_size_bytes), asked.target_bps)
+    )
     for place, stream in enumerate(record.streams):
-        for name, stored, again in _stream(record, stream):
+        for name, stored, again in _stream(record, stream, asked.frame_size_bytes, delay_ns):
             yield f"streams[{place}].{name}", stored, again
     for name, stored, again in _total(record):
         yield f"total.{name}", stored, again
-    if record.total.loss_packets is not None and record.total.loss_packets < 0:
+    if record.background is not None:
+        for name, stored, again in _background(record, record.background):
+            yield f"background.{name}", stored, again
+    beside = record.background.streams if record.background is not None else ()
+    lost = [record.total.loss_packets, *(stream.loss_packets for stream in beside)]
+    if min((packets for packets in lost if packets is not None), default=0) < 0:
         yield "verdict.status", record.verdict.status, "invalid"
 
 
-def _wire_bits(record: RunRecord) -> int:
-    asked = record.requested
-    return 8 * (asked.frame_size_bytes + (20 if asked.frame_size_includes_fcs else 24))
+def _background(record: RunRecord, load: Background) -> Iterator[tuple[str, Number, Number]]:
+    """The second guest's own streams, and that its rate is the share of the reference that was asked for."""
+    offered_pps = load.requested.get("offered_pps")
+    if load.reference is not None:
+        share, maximum_pps = load.reference.get("share_ratio"), load.reference.get("measured_pps")
+        known = isinstance(share, int | float) and isinstance(maximum_pps, int | float)
+        yield "requested.offered_pps", offered_pps, share * maximum_pps if known else None  # type: ignore[operator]
+    if not load.streams:
+        return
+    bits = _wire_bits(record, BACKGROUND_FRAME_BYTES)
+    delay_ns = _delay_ns(bits, round(offered_pps * bits)) if offered_pps else 0
+    for place, stream in enumerate(load.streams):
+        for name, stored, again in _stream(record, stream, BACKGROUND_FRAME_BYTES, delay_ns):
+            yield f"streams[{place}].{name}", stored, again
+    for name in ("offered_pps", "measured_pps"):
+        yield f"achieved.{name}", load.achieved.get(name), _sum(load.streams, name)
+
+
+def _wire_bits(record: RunRecord, frame_size_bytes: int) -> int:
+    return 8 * (frame_size_bytes + (20 if record.requested.frame_size_includes_fcs else 24))
+
+
+def _delay_ns(bits: int, target_bps: int) -> int:
+    return round(Fraction(bits * 10**9, target_bps)) if target_bps else 0
 
 
 def _rate(packets: int | None, duration_s: float | None) -> float | None:
@@ -95,9 +128,10 @@ def _measured(stream: StreamRecord) -> tuple[int | None, str | None]:
     return received, None if received is None else "counters"
 
 
-def _stream(record: RunRecord, stream: StreamRecord) -> Iterator[tuple[str, Number, Number]]:
-    asked, bits = record.requested, _wire_bits(record)
-    delay_ns = 0 if asked.target_bps == "max" else round(Fraction(bits * 10**9, asked.target_bps))
+def _stream(
+    record: RunRecord, stream: StreamRecord, frame_size_bytes: int, delay_ns: int
+) -> Iterator[tuple[str, Number, Number]]:
+    asked, bits = record.requested, _wire_bits(record, frame_size_bytes)
     yield "delay_ns", stream.delay_ns, delay_ns
     yield "intended_pps", stream.intended_pps, 1e9 / delay_ns if delay_ns else None
     yield "intended_packets", stream.intended_packets, round(asked.duration_s * 1e9 / delay_ns) if delay_ns else None
@@ -127,16 +161,16 @@ def _ledger(stream: StreamRecord, measured: int | None) -> Iterator[tuple[str, N
     yield "unplaced_packets", stream.unplaced_packets, _minus(before, measured)
 
 
-def _sum(record: RunRecord, name: str) -> int | float | None:
-    values = [getattr(stream, name) for stream in record.streams]
+def _sum(streams: tuple[StreamRecord, ...], name: str) -> int | float | None:
+    values = [getattr(stream, name) for stream in streams]
     return None if not values or None in values else sum(values)
 
 
 def _total(record: RunRecord) -> Iterator[tuple[str, Number, Number]]:
     total = record.total
-    yield "offered_packets", total.offered_packets, _sum(record, "offered_packets")
+    yield "offered_packets", total.offered_packets, _sum(record.streams, "offered_packets")
     for name in ("offered_pps", "offered_bps", "measured_packets", "measured_pps", "measured_bps"):
-        yield name, getattr(total, name), _sum(record, name)
+        yield name, getattr(total, name), _sum(record.streams, name)
     lost = _minus(total.offered_packets, total.measured_packets)
     yield "loss_packets", total.loss_packets, lost
     yield "loss_ratio", total.loss_ratio, _share(lost, total.offered_packets)

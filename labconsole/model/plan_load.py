@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,11 +17,14 @@ from labconsole.model.request import TrialRequest, check_request
 from labconsole.model.yaml_file import key_text, line_of, load_yaml, validate
 from labconsole.units import format_target
 
+AlsoCheck = Callable[[TrialRequest], None]
+"""Raises ConfigError for what a point's platform cannot have; asked once for each platform and background."""
+
 MAX_TRIALS = 1_000_000
 """A plan beyond this is a slip of the keyboard: at one second each it would take eleven days."""
 
 
-def load_plan(path: Path, inventory: Inventory | None = None) -> Plan:
+def load_plan(path: Path, inventory: Inventory | None = None, *, also: AlsoCheck | None = None) -> Plan:
     """Read a plan; with an inventory also check it against that testbed and take over its defaults.
 
     Raises ConfigError naming file, line, key, value and what is allowed.
@@ -36,7 +40,7 @@ def load_plan(path: Path, inventory: Inventory | None = None) -> Plan:
         plan = _ruled_plan(file, data, path)
     else:
         plan = _matrix_plan(file)
-    return plan if inventory is None else check_plan(plan, inventory, path, data, file)
+    return plan if inventory is None else check_plan(plan, inventory, path, data, file, also=also)
 
 
 def _matrix_plan(file: PlanFile) -> Plan:
@@ -121,13 +125,24 @@ def _complaint(data: Any, path: Path, where: tuple[str | int, ...], message: str
 
 
 def check_plan(
-    plan: Plan, inventory: Inventory, path: Path | None = None, data: Any = None, file: PlanFile | None = None
+    plan: Plan,
+    inventory: Inventory,
+    path: Path | None = None,
+    data: Any = None,
+    file: PlanFile | None = None,
+    *,
+    also: AlsoCheck | None = None,
 ) -> Plan:
     """The plan resolved for this testbed. Raises ConfigError at the first point that cannot be asked of it."""
     plan = plan.resolved(inventory)
+    had: set[tuple[str, str]] = set()
     for point in plan.points:
         try:
             check_request(point.request, inventory)
+            beside = (point.request.platform, point.request.background)
+            if also is not None and beside not in had:
+                also(point.request)
+                had.add(beside)
         except ConfigError as exc:
             where = _location(plan, point, exc.key or "", file)
             raise ConfigError(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from labconsole.errors import ConfigError
@@ -115,8 +116,8 @@ def _parse(values: FormValues, problems: dict[str, Problem]) -> tuple[int, int, 
     return frame_size, sources, target, duration_s, repetitions
 
 
-def read_form(values: FormValues, inventory: Inventory) -> Reading:
-    """Parse, check and explain a form."""
+def read_form(values: FormValues, inventory: Inventory, also: Callable[[TrialRequest], None] | None = None) -> Reading:
+    """Parse, check and explain a form. ``also``: what raises ConfigError for what a platform cannot do."""
     problems: dict[str, Problem] = {}
     frame_size, sources, target, duration_s, repetitions = _parse(values, problems)
     request = TrialRequest(
@@ -133,6 +134,8 @@ def read_form(values: FormValues, inventory: Inventory) -> Reading:
     if not problems:
         try:
             check_request(request, inventory)
+            if also is not None:
+                also(request)
         except ConfigError as exc:
             problems[exc.key or "platform"] = Problem(exc.message, str(exc), exc.allowed or "")
     hints = _hints(request, repetitions, inventory, problems)
@@ -142,7 +145,7 @@ def read_form(values: FormValues, inventory: Inventory) -> Reading:
 def _hints(
     request: TrialRequest, repetitions: int, inventory: Inventory, problems: dict[str, Problem]
 ) -> dict[str, tuple[str, ...]]:
-    hints: dict[str, tuple[str, ...]] = {"background": BACKGROUND_WORDS.get(request.background, ("",))}
+    hints: dict[str, tuple[str, ...]] = {"background": _background_hint(request, inventory, problems)}
     platform = inventory.platforms.get(request.platform)
     if platform is not None:
         options = ", ".join(f"{k} {v}" for k, v in platform.options.items() if isinstance(v, str | int))
@@ -164,6 +167,14 @@ def _hints(
     if "duration" not in problems:
         hints["duration"], hints["repetitions"] = _time_hints(request, repetitions, inventory, problems)
     return hints
+
+
+def _background_hint(request: TrialRequest, inventory: Inventory, problems: dict[str, Problem]) -> tuple[str, ...]:
+    words = BACKGROUND_WORDS.get(request.background, ("",))
+    if request.background == "none" or "sources" in problems:
+        return words
+    own = inventory.second_stream(request.sources)
+    return (f"{words[0]}; its stream: {own.name if own is not None else 'none free'}", *words)
 
 
 def _target_hint(request: TrialRequest, inventory: Inventory) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Plan
-from labconsole.model.plan_load import load_plan
+from labconsole.model.plan_load import AlsoCheck, load_plan
 
 DIRECTORY = Path("plans")
 
@@ -31,7 +31,7 @@ class PlanEntry:
         return self.path.name
 
 
-def scan(inventory: Inventory, known: Mapping[Path, PlanEntry]) -> list[PlanEntry]:
+def scan(inventory: Inventory, known: Mapping[Path, PlanEntry], also: AlsoCheck | None = None) -> list[PlanEntry]:
     """Every plan file, by name. Raises ConfigError when the directory cannot be read; absent, it is empty."""
     try:
         paths = sorted(p for p in DIRECTORY.iterdir() if p.suffix in (".yaml", ".yml") and not p.name.startswith("."))
@@ -47,13 +47,13 @@ def scan(inventory: Inventory, known: Mapping[Path, PlanEntry]) -> list[PlanEntr
             continue  # removed meanwhile, or a link to nowhere
         stamp = (status.st_mtime_ns, status.st_size)
         entry = known.get(path)
-        found.append(entry if entry is not None and entry.stamp == stamp else read(path, stamp, inventory))
+        found.append(entry if entry is not None and entry.stamp == stamp else read(path, stamp, inventory, also))
     return found
 
 
-def read(path: Path, stamp: tuple[int, int], inventory: Inventory) -> PlanEntry:
+def read(path: Path, stamp: tuple[int, int], inventory: Inventory, also: AlsoCheck | None = None) -> PlanEntry:
     """One file."""
     try:
-        return PlanEntry(path, stamp, load_plan(path, inventory), "")
+        return PlanEntry(path, stamp, load_plan(path, inventory, also=also), "")
     except ConfigError as exc:
         return PlanEntry(path, stamp, None, str(exc))

@@ -84,9 +84,9 @@ def _counts(label: str, packets: int | None, pps: float | None, bps: float | Non
     return [(label.ljust(LABEL_CELLS), "head"), (f"{count(packets):>13} packets {count(pps):>11} pps{tail}", "")]
 
 
-def _loss(packets: int | None, ratio: float | None) -> Row:
+def _loss(packets: int | None, ratio: float | None, label: str = "lost") -> Row:
     tone = "" if not packets else "warn" if packets > 0 else "bad"
-    return [("lost".ljust(LABEL_CELLS), "head"), (f"{count(packets):>13} packets {percent(ratio):>11} %", tone)]
+    return [(label.ljust(LABEL_CELLS), "head"), (f"{count(packets):>13} packets {percent(ratio):>11} %", tone)]
 
 
 def _background(record: RunRecord, width: int) -> list[Row]:
@@ -102,6 +102,11 @@ def _background(record: RunRecord, width: int) -> list[Row]:
     for word, figures in (("asked", load.requested), ("achieved", load.achieved)):
         if figures:
             rows += field(f"  {word}", words(figures), width)
+    for stream in load.streams:
+        rows += field(f"  {stream.name}", f"{stream.generator}, enters no total", width, "muted")
+        rows.append(_counts("    offered", stream.offered_packets, stream.offered_pps, stream.offered_bps))
+        rows.append(_counts("    measured", stream.measured_packets, stream.measured_pps, stream.measured_bps))
+        rows.append(_loss(stream.loss_packets, stream.loss_ratio, "    lost"))
     return rows + (field("  share of", words(load.reference), width, "muted") if load.reference else [])
 
 
@@ -138,11 +143,14 @@ def packets_page(record: RunRecord, width: int) -> list[Row]:
     for stream in record.streams:
         rows += _stream(stream, width)
         rows.append([])
+    for stream in record.background.streams if record.background is not None else ():
+        rows += _stream(stream, width, " of the second guest, enters no total")
+        rows.append([])
     return rows or [[("this run has no streams", "muted")]]
 
 
-def _stream(part: StreamRecord, width: int) -> list[Row]:
-    rows: list[Row] = [[(f"Stream {safe(part.name, 20)}", "strong"), (f"   {safe(part.generator, 16)}", "muted"),
+def _stream(part: StreamRecord, width: int, whose: str = "") -> list[Row]:
+    rows: list[Row] = [[(f"Stream {safe(part.name, 20)}{whose}", "strong"), (f"   {safe(part.generator, 16)}", "muted"),
                         (f", delay {count(part.delay_ns)} ns", "muted")]]  # fmt: skip
     rows.append(_counts("intended", part.intended_packets, part.intended_pps, None))
     rows.append(_counts("offered", part.offered_packets, part.offered_pps, part.offered_bps))

@@ -118,6 +118,10 @@ class SessionLike(Protocol):
     @property
     def read_only(self) -> bool: ...
 
+    def check_background(self, request: TrialRequest) -> None:
+        """Raises ConfigError for a background load that the request's platform cannot have; asks nobody."""
+        ...
+
     def lease_holders(self) -> dict[str, LeaseHolder]:
         """Who else holds which of the connected nodes now; asks nobody."""
         ...

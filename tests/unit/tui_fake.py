@@ -243,6 +243,7 @@ class FakeSession:
         self.requests: list[tuple[TrialRequest, int]] = []
         self.closed = self.aborted = False
         self.refusal: LabError | None = None
+        self.no_background: ConfigError | None = None
         self.loss = loss
         self.status = "valid"
         self.release = asyncio.Event()
@@ -254,6 +255,10 @@ class FakeSession:
         self.rate_pps = 0.0
         for name, node in self.inventory.nodes.items():
             self.telemetry.nodes[name] = NodeLive(name, node.roles)
+
+    def check_background(self, request: TrialRequest) -> None:
+        if self.no_background is not None and request.background != "none":
+            raise self.no_background
 
     def lease_holders(self) -> dict[str, LeaseHolder]:
         return self.holders

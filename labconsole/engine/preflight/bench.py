@@ -28,7 +28,7 @@ ETHERNET_HEADER_BYTES = 14
 USUAL_PKT_SIZE_BYTES = 1500 + ETHERNET_HEADER_BYTES
 
 TOOLS = (
-    "nft", "ip", "ethtool", "stress-ng", "virsh", "xl", "vzctl", "prlctl", "VBoxManage", "lxc-start", "vmrun",
+    "nft", "ip", "ethtool", "stress", "virsh", "xl", "vzctl", "prlctl", "VBoxManage", "lxc-start", "vmrun",
     "qemu-system-x86_64", "linux.uml", "vserver",
 )  # fmt: skip
 """Programs whose presence some check asks for."""

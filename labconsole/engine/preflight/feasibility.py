@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
+from labconsole.engine.beside import find_reference, is_reference, reference_command
 from labconsole.engine.instrument import MARGIN_RATIO, sink_bound_pps
 from labconsole.engine.plan_session import remaining
 from labconsole.engine.preflight.bench import Bench
@@ -14,7 +15,7 @@ from labconsole.errors import ConfigError, StoreError
 from labconsole.model.envelope import Envelope, node_versions, parse_envelope
 from labconsole.model.plan import Point
 from labconsole.model.plan_estimate import estimate
-from labconsole.model.request import check_request
+from labconsole.model.request import FORWARDING_SHARES, check_request
 from labconsole.units import format_count
 
 OLD_DAYS = 90
@@ -79,6 +80,7 @@ async def points(bench: Bench) -> Finding:
     for point in bench.plan.points:
         try:
             check_request(point.request, bench.inventory)
+            bench.session.check_background(point.request)
         except ConfigError as exc:
             refused.append(f"point {point.index}: {exc}")
     total = len(bench.plan.points)
@@ -90,6 +92,34 @@ async def points(bench: Bench) -> Finding:
             refused=len(refused),
         )
     return passed(f"all {total} points are within line rate, platforms and streams", points=total, refused=0)
+
+
+async def references(bench: Bench) -> Finding:
+    """What a forwarding second guest's rate is a share of has been measured, or the plan measures it before."""
+    assert bench.plan is not None
+    inventory, store = bench.inventory, bench.session.store
+    requests = [point.request for point in bench.plan.points]
+    forwarding = [request for request in requests if request.background in FORWARDING_SHARES]
+    if not forwarding:
+        return skipped("no point of the plan has a second guest that forwards")
+    missing: dict[str, None] = {}
+    found: dict[str, float] = {}
+    for request in {(r.platform, r.frame_size_includes_fcs): r for r in forwarding}.values():
+        if any(is_reference(other, request) for other in requests):
+            continue
+        reference = await asyncio.to_thread(find_reference, request, inventory, store)
+        if reference is None:
+            missing[reference_command(request)] = None
+        else:
+            found[request.platform] = reference.measured_pps
+    if missing:
+        return failed(
+            f"not measured yet with an idle second guest: the maximum of {len(missing)} platforms",
+            "run first: " + "; ".join(missing),
+            missing=list(missing),
+        )
+    words = ", ".join(f"{name} {format_count(round(pps))} packets/s" for name, pps in found.items())
+    return passed(words or "the plan measures them itself", **found)
 
 
 async def envelope(bench: Bench) -> Finding:

@@ -56,6 +56,7 @@ TITLES = {
     "calibration": "calibration",
     "plan.points": "design points",
     "plan.envelope": "within calibration",
+    "plan.references": "background maxima",
     "plan.time": "time",
     "cable.in": "cable to the UUT",
     "cable.out": "cable from the UUT",
@@ -151,6 +152,7 @@ class Preflight:
             wanted |= {
                 "plan.points": feasibility.points,
                 "plan.envelope": feasibility.envelope,
+                "plan.references": feasibility.references,
                 "plan.time": feasibility.time,
             }
         await asyncio.gather(

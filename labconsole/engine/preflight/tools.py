@@ -12,6 +12,17 @@ DRIVER_TOOLS = {
 """What a platform driver runs on the UUT."""
 
 
+ON_THE_NODE = ("raw", "container")
+"""Drivers whose second guest runs its load with the UUT's own programs."""
+
+
+def _loaded(bench: Bench) -> list[str]:
+    """The platforms on which the plan wants processes that load the second guest."""
+    points = bench.plan.points if bench.plan is not None else ()
+    wanted = (point.request.platform for point in points if point.request.background in ("light", "heavy"))
+    return [name for name in dict.fromkeys(wanted) if name in bench.inventory.platforms]
+
+
 async def capture(bench: Bench, node: str) -> Finding:
     """A sink captures with tcpdump."""
     version = (await bench.facts(node)).get("tcpdump")
@@ -46,8 +57,9 @@ async def platform(bench: Bench, node: str) -> Finding:
     """What the platforms under check run on the UUT."""
     names = bench.platforms()
     needed = {tool: name for name in names for tool in DRIVER_TOOLS.get(bench.inventory.platforms[name].driver, ())}
-    if bench.plan is not None and set(bench.plan.backgrounds) & {"light", "heavy"}:
-        needed["stress-ng"] = "the background load"
+    loaded = [name for name in _loaded(bench) if bench.inventory.platforms[name].driver in ON_THE_NODE]
+    if loaded:
+        needed["stress"] = f"the background load of {', '.join(loaded)}"
     if not needed:
         return passed(f"{', '.join(names)}: nothing but the kernel")
     found = (await bench.survey(node))["tools"]

@@ -90,7 +90,9 @@ class BenchScreen(ConsoleScreen):
         yield PhaseBar(self.state)
         with Container(id="upper"):
             with Container(id="left"):
-                yield SetupPanel(inventory, self.console_app.memory.recall(inventory.testbed))
+                yield SetupPanel(
+                    inventory, self.console_app.memory.recall(inventory.testbed), self.session.check_background
+                )
                 yield NodesTable(inventory, telemetry)
             with Container(id="right"):
                 yield StreamsTable(inventory, telemetry, self.state)

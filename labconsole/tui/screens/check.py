@@ -133,7 +133,7 @@ class CheckScreen(ConsoleScreen):
     async def load_plans(self) -> None:
         """Which plans there are; broken ones are the Plans screen's matter."""
         try:
-            found = await asyncio.to_thread(plan_files.scan, self.session.inventory, {})
+            found = await asyncio.to_thread(plan_files.scan, self.session.inventory, {}, self.session.check_background)
         except LabError as exc:
             self.console_app.tell(str(exc), "error")
             return

@@ -118,7 +118,8 @@ class PlansScreen(ConsoleScreen):
     async def rescan(self) -> None:
         """Look at the directory, and ask the store about plans that are new or changed."""
         try:
-            found = await asyncio.to_thread(plan_files.scan, self.session.inventory, self._entries)
+            also = self.session.check_background
+            found = await asyncio.to_thread(plan_files.scan, self.session.inventory, self._entries, also)
         except LabError as exc:
             self._complain(str(exc))
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 
 from textual import on
 from textual.app import ComposeResult
@@ -11,7 +12,7 @@ from textual.message import Message
 from textual.widgets import Button, Input, Static
 
 from labconsole.model.inventory import Inventory
-from labconsole.model.request import BACKGROUNDS
+from labconsole.model.request import BACKGROUNDS, TrialRequest
 from labconsole.tui import form
 from labconsole.tui.text import safe
 from labconsole.tui.widgets.fields import Choice, Field
@@ -82,14 +83,19 @@ class SetupPanel(Vertical):
     class Edited(Message):
         """The form means something else now."""
 
-    def __init__(self, inventory: Inventory, remembered: form.FormValues | None = None) -> None:
+    def __init__(
+        self,
+        inventory: Inventory,
+        remembered: form.FormValues | None = None,
+        also: Callable[[TrialRequest], None] | None = None,
+    ) -> None:
         super().__init__(id="setup")
-        self._inventory = inventory
+        self._inventory, self._also = inventory, also
         self._initial = form.initial_values(inventory)
         # The testbed may have changed since; a set-up that is wrong now is none to begin with.
-        if remembered is not None and form.read_form(remembered, inventory).request is not None:
+        if remembered is not None and form.read_form(remembered, inventory, also).request is not None:
             self._initial = remembered
-        self.reading = form.read_form(self._initial, inventory)
+        self.reading = form.read_form(self._initial, inventory, also)
         self.border_title = "Set-up"
 
     def compose(self) -> ComposeResult:
@@ -143,7 +149,7 @@ class SetupPanel(Vertical):
         """Read the fields, say what they mean beside each."""
         if not self.is_mounted or not self.query("#setup-words"):
             return
-        self.reading = form.read_form(self.values(), self._inventory)
+        self.reading = form.read_form(self.values(), self._inventory, self._also)
         for name in LABELS:
             hint = self.query_one(f"#hint-{name}", Hint)
             problem = self.reading.problems.get(name)

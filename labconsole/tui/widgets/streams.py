@@ -15,6 +15,7 @@ from textual.geometry import Size
 from labconsole.engine.telemetry import StreamLive, Telemetry
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record import RunRecord, StreamRecord
+from labconsole.model.request import BACKGROUND_FRAME_BYTES
 from labconsole.tui.state import ConsoleState
 from labconsole.tui.text import UNKNOWN, count, mbit, percent, safe, scale_top, sparkline
 from labconsole.tui.widgets.lines import Span
@@ -74,7 +75,8 @@ def stream_numbers(inventory: Inventory, telemetry: Telemetry, state: ConsoleSta
     rows = {stream.name: StreamNumbers() for stream in inventory.streams}
     record: RunRecord | None = None if state.trial is not None or state.asked else state.last
     if record is not None:
-        rows.update({part.name: _from_record(part) for part in record.streams if part.name in rows})
+        beside = record.background.streams if record.background is not None else ()
+        rows.update({part.name: _from_record(part) for part in (*record.streams, *beside) if part.name in rows})
         t = record.total
         rows[TOTAL] = StreamNumbers(
             t.offered_pps,
@@ -93,9 +95,11 @@ def stream_numbers(inventory: Inventory, telemetry: Telemetry, state: ConsoleSta
     for live in telemetry.streams.values() if request is not None else ():
         assert request is not None
         if live.name in rows:
-            rows[live.name] = numbers = _from_live(live, request.frame_size_bytes, request.frame_size_includes_fcs)
-            used.append(numbers)
-            offered_packets.append(live.offered_packets)
+            size_bytes = BACKGROUND_FRAME_BYTES if live.beside else request.frame_size_bytes
+            rows[live.name] = numbers = _from_live(live, size_bytes, request.frame_size_includes_fcs)
+            if not live.beside:  # the second guest's enters no total
+                used.append(numbers)
+                offered_packets.append(live.offered_packets)
     loss, offered = _sum([n.loss_packets for n in used]), _sum(offered_packets)
     rows[TOTAL] = StreamNumbers(
         _sum([n.offered_pps for n in used]),
