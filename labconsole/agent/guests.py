@@ -92,7 +92,10 @@ class Guest:
 
     def last_words(self) -> str:
         lines = bytes(self.console[-4096:]).decode("utf-8", "replace").strip().splitlines()
-        return " | ".join(line.strip() for line in lines[-8:]) or "(empty)"
+        # A kernel that dies says why, and then where it was.
+        why = [number for number, line in enumerate(lines) if "Kernel panic" in line]
+        shown = lines[max(0, why[-1] - 3) : why[-1] + 1] if why else lines[-8:]
+        return " | ".join(line.strip() for line in shown) or "(empty)"
 
     def kill(self) -> None:
         """End it on purpose."""

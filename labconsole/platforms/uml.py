@@ -106,6 +106,7 @@ class UmlDriver:
         self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
     ) -> Prepared:
         """Make taps and bridges, boot the guests side by side, wait until each says that it forwards."""
+        await self._refuse_missing_files(uut)
         await self._refuse_too_many_registers(uut)
         guests = booted_guests(wirings, second)
         async with restored_on_failure(self.restore, uut):
@@ -132,6 +133,14 @@ class UmlDriver:
             return path
         points = tuple(point for point in path.points if point.hop in ("uut_in", "uut_out"))
         return StreamPath(destination_mac=path.destination_mac, points=points)
+
+    async def _refuse_missing_files(self, uut: AgentLink) -> None:
+        """A kernel without its image ends in a stack trace, and a library that is not there is left out silently."""
+        files = [told for told in (self.options.initrd, self.options.preload) if told is not None]
+        argv = ["sh", "-c", 'for file; do test -r "$file" || echo "$file"; done', "sh", *files]
+        absent = (await uut.request("exec", {"argv": argv, "timeout_s": 5}))["stdout"].splitlines()
+        if absent:
+            raise NodeError(uut.name, f"platform {self.name}: cannot read {', '.join(absent)} there")
 
     async def _refuse_too_many_registers(self, uut: AgentLink) -> None:
         """Better said than seen: the guest's first process dies of it, with a kernel's stack as its last words."""
