@@ -42,7 +42,7 @@ from labconsole.errors import (
 )
 from labconsole.model.plan import Plan, Point
 from labconsole.model.plan_estimate import Estimate, estimate
-from labconsole.model.plan_order import Configuration, configuration
+from labconsole.model.plan_order import Standing, configuration, standing
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest
 
@@ -146,7 +146,7 @@ class Campaign:
         self._total = plan.trials
         self._done = 0
         self._limits = TargetLimits(plan)
-        self._warm: Configuration | None = None
+        self._warm: Standing | None = None
         self._warm_ups = 0
         self._in_a_row = 0
         self._first_refusal: LabError | None = None
@@ -467,9 +467,10 @@ class Campaign:
         )
 
     async def _warm_up(self, take: Take, trial: tuple[int, int]) -> None:
-        """A trial that is thrown away, when the platform or what runs beside it was just set up."""
+        """A trial that is thrown away, when the platform or a second guest was just set up."""
         request, how = self.plan.points[trial[0]].request, self.plan.warm_up
-        if how is None or self._warm == configuration(request):
+        stands = standing(request, self._session.inventory)
+        if how is None or self._warm == stands:
             return
         self._warm_ups = 0
         self.tell(trial, None, warm_up=True)
@@ -482,7 +483,7 @@ class Campaign:
         await self._ask(take, trial, warmed, keep=False)
         self.outcome.warm_ups += 1
         self._warm_ups = 1
-        self._warm = configuration(request)
+        self._warm = stands
 
     def _refuse(self, trial: tuple[int, int], problem: LabError) -> None:
         """Leave out what cannot be measured: this point, or with a platform that cannot be set up all that needs it."""

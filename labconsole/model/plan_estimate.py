@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Plan
-from labconsole.model.plan_order import configuration
+from labconsole.model.plan_order import configuration, standing
 from labconsole.model.request import TrialRequest
 
 TRIAL_OVERHEAD_S = 0.6
@@ -55,29 +55,21 @@ def estimate(plan: Plan, inventory: Inventory, schedule: Sequence[tuple[int, int
     assert plan.settle_s is not None and plan.drain_s is not None
     requests = [plan.points[index].request for index, _ in (plan.schedule() if schedule is None else schedule)]
     firsts = [next(group) for _, group in itertools.groupby(requests, key=configuration)]
-    shapes = [next(group) for _, group in itertools.groupby(requests, key=lambda each: _shape(each, inventory))]
+    shapes = [next(group) for _, group in itertools.groupby(requests, key=lambda each: standing(each, inventory))]
     around_s = plan.drain_s + plan.settle_s + TRIAL_OVERHEAD_S
     traffic_s = sum(request.duration_s for request in requests)
-    warm_s = sum(around_s + (plan.warm_up.duration_s or first.duration_s) for first in firsts) if plan.warm_up else 0.0
+    warm_s = sum(around_s + (plan.warm_up.duration_s or each.duration_s) for each in shapes) if plan.warm_up else 0.0
     switches_s = len(firsts) * PLATFORM_SWITCH_S + sum(boot_s(each, inventory) for each in shapes)
     return Estimate(
         trials=len(requests),
         platform_switches=len(shapes),
-        warm_ups=len(firsts) if plan.warm_up else 0,
+        warm_ups=len(shapes) if plan.warm_up else 0,
         per_trial_s=around_s + (traffic_s / len(requests) if requests else plan.duration_s),
         total_s=traffic_s + len(requests) * around_s + switches_s + warm_s,
         store_bytes=len(requests) * RUN_BYTES,
         capture_bytes=largest_capture_bytes(set(requests), inventory),
         trials_per_platform=dict(Counter(request.platform for request in requests)),
     )
-
-
-def _shape(request: TrialRequest, inventory: Inventory) -> tuple[object, ...]:
-    """What has to stand on the unit under test: the guests, and which of them has which stream."""
-    if request.background == "none":
-        return (request.platform, False, None)
-    own = inventory.second_stream(request.sources)
-    return (request.platform, True, None if own is None else own.name)
 
 
 def boot_s(request: TrialRequest, inventory: Inventory) -> float:

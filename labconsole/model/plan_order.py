@@ -11,13 +11,17 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from labconsole.model.request import FORWARDING_SHARES
+from labconsole.model.inventory import Inventory
+from labconsole.model.request import FORWARDING_SHARES, TrialRequest
 
 Trial = tuple[int, int]
 """(point index from 0, repetition from 1)."""
 
 Configuration = tuple[str, str]
-"""(platform, background): what has to be set up anew when it changes."""
+"""(platform, background): what is measured in one go."""
+
+Standing = tuple[str, bool, str | None]
+"""(platform, with a second guest?, that guest's own stream): what has to be set up anew when it changes."""
 
 
 class Asked(Protocol):
@@ -44,8 +48,16 @@ def forwards(background: str) -> bool:
 
 
 def configuration(request: Asked) -> Configuration:
-    """What a request needs set up."""
+    """What a request is measured together with."""
     return (request.platform, request.background)
+
+
+def standing(request: TrialRequest, inventory: Inventory) -> Standing:
+    """What has to stand on the unit under test: what only runs in a guest does not change it."""
+    if request.background == "none":
+        return (request.platform, False, None)
+    own = inventory.second_stream(request.sources)
+    return (request.platform, True, None if own is None else own.name)
 
 
 def schedule(
