@@ -97,15 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="export: all of a run, or a row of a table (default: by the file's name, else jsonl)",
     )  # fmt: skip
     runs.add_argument("--out", type=Path, metavar="FILE", help="export: where to write (default: stdout)")
-    report = commands.add_parser(
-        "report",
-        help="figures, tables and a page for a reviewer, from the saved runs",
-        parents=[common, stored, machine],
-    )
-    report.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: ./report; --json: nowhere)")
-    report.add_argument("--plan", action="append", metavar="NAME", help="runs of this plan only; may be given again")
-    report.add_argument("--platforms", type=_names, metavar="A,B", help="these platforms only")
-    report.add_argument("--testbed", metavar="NAME", help="runs of this testbed only")
+    _add_report(commands, [common, stored, machine])
     commands.add_parser(
         "verify", help="recompute every derived number of the saved runs", parents=[common, stored, machine]
     )
@@ -253,6 +245,31 @@ def _add_replay(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     )
     replay.add_argument("--platforms", type=_names, metavar="A,B", help="of the plans' points only these platforms'")
     replay.add_argument("--points", metavar="N,N-M", help="of one plan only these points, by number")
+
+
+def _add_report(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
+    report = commands.add_parser(
+        "report", help="figures, tables and a page for a reviewer, from the saved runs", parents=parents,
+        description="Figures, tables and findings from the saved runs: in the terminal, or with --out in files. "
+        "FILTER: words as in the console's list of runs, such as size=64 'started>2026-11-20' verdict!=suspect.",
+    )  # fmt: skip
+    report.add_argument("filter", nargs="*", metavar="FILTER", help="only runs for which all of these words hold")
+    report.add_argument("--out", type=Path, metavar="DIR", help="write files there (default: show in the terminal)")
+    report.add_argument("--terminal", action="store_true", help="show in the terminal as well as --out")
+    report.add_argument(
+        "--formats", type=_names, metavar="A,B", help="of --out: svg, pdf, png, csv, md, tex, html (default: all)"
+    )
+    report.add_argument(
+        "--plan", action="append", metavar="NAME|FILE",
+        help="runs of the plan of this name, or of exactly the plan in this .yaml file; may be given again",
+    )  # fmt: skip
+    report.add_argument("--platforms", type=_names, metavar="A,B", help="these platforms only")
+    report.add_argument("--testbed", metavar="NAME", help="runs of this testbed only")
+    report.add_argument("--reference", metavar="PAPER", help="a paper's published tables beside these: schlosser")
+    report.add_argument(
+        "--reference-map", type=_names, metavar="OWN=PAPER'S",
+        help="platforms that the paper calls otherwise, such as qemu-virtio=KVM,vmw=VM-E1000",
+    )  # fmt: skip
 
 
 def _add_search(commands: Any, parents: list[argparse.ArgumentParser]) -> None:

@@ -1,1 +1,1 @@
-"""From saved runs to figures, tables, findings and a page. Pure but for draw.py, which writes the figures."""
+"""From saved runs to figures, tables, findings and a page. Pure: what is made here, commands read and write."""

@@ -6,7 +6,8 @@ apart in grey as well. Nothing in a file says when it was made: the same runs gi
 
 from __future__ import annotations
 
-from pathlib import Path
+import io
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from labconsole.errors import ConfigError
@@ -16,10 +17,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#999999")
+BARS = ("#BBBBBB", *COLOURS[1:])
+"""The same colours for the same platforms, but that black would hide hatches and error bars."""
+
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", "--", "-.", ":")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "***")
 FORMATS = ("svg", "pdf", "png")
+PNG_DPI = 150
 
 
 def require_matplotlib() -> Any:
@@ -27,41 +32,53 @@ def require_matplotlib() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise ConfigError("figures need matplotlib: pip install 'labconsole[report]'") from None
+        raise ConfigError(
+            "figures in files need matplotlib: pip install 'labconsole[report]'; figures and tables in the terminal do "
+            "not (labconsole report without --out)"
+        ) from None
     matplotlib.use("agg")
     return matplotlib
 
 
-def save(figure: Figure, directory: Path, formats: tuple[str, ...] = FORMATS) -> list[Path]:
-    """Draw one figure into ``directory/NAME.{svg,pdf,png}``; returns the files."""
+def draw(figure: Figure, formats: Sequence[str] = FORMATS) -> dict[str, bytes]:
+    """One figure as the content of files, by format."""
     matplotlib = require_matplotlib()
     from matplotlib import pyplot
 
-    style = {"svg.hashsalt": "labconsole", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3, "hatch.linewidth": 0.5}
+    style = {
+        "svg.hashsalt": "labconsole", "svg.fonttype": "none", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3,
+        "hatch.linewidth": 0.5,
+    }  # fmt: skip
     with matplotlib.rc_context(style):
-        columns = min(2, len(figure.panels))
-        rows = -(-len(figure.panels) // columns)
-        canvas, grid = pyplot.subplots(
-            rows, columns, figsize=(4.2 * columns, 3.0 * rows + 0.5), squeeze=False, layout="constrained"
-        )
-        axes = list(grid.flat)
-        for panel, ax in zip(figure.panels, axes, strict=False):
-            (_curves if figure.kind == "curves" else _bars)(figure, panel, ax)
-        for ax in axes[len(figure.panels) :]:
-            ax.remove()
-        handles: dict[str, Any] = {}
-        for ax in axes[: len(figure.panels)]:
-            for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-                handles.setdefault(label, handle)
-        canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, len(handles) or 1))
-        canvas.suptitle(figure.title)
-        files = []
+        canvas = _canvas(figure, pyplot)
+        drawn = {}
         for suffix in formats:
-            path = directory / f"{figure.name}.{suffix}"
-            canvas.savefig(path, dpi=200, metadata=_no_date(suffix))
-            files.append(path)
+            out = io.BytesIO()
+            canvas.savefig(out, format=suffix, dpi=PNG_DPI, metadata=_no_date(suffix))
+            drawn[suffix] = out.getvalue()
         pyplot.close(canvas)
-    return files
+    return drawn
+
+
+def _canvas(figure: Figure, pyplot: Any) -> Any:
+    columns = min(2, len(figure.panels))
+    rows = -(-len(figure.panels) // columns)
+    wide = 4.2 if figure.kind == "curves" else max(4.2, 0.9 + 0.55 * len(figure.x_names))
+    canvas, grid = pyplot.subplots(
+        rows, columns, figsize=(wide * columns, 3.0 * rows + 0.5), squeeze=False, layout="constrained"
+    )
+    axes = list(grid.flat)
+    for panel, ax in zip(figure.panels, axes, strict=False):
+        (_curves if figure.kind == "curves" else _bars)(figure, panel, ax)
+    for ax in axes[len(figure.panels) :]:
+        ax.remove()
+    handles: dict[str, Any] = {}
+    for ax in axes[: len(figure.panels)]:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, len(handles) or 1))
+    canvas.suptitle(figure.title)
+    return canvas
 
 
 def _no_date(suffix: str) -> dict[str, None]:
@@ -69,6 +86,7 @@ def _no_date(suffix: str) -> dict[str, None]:
 
 
 def _labels(figure: Figure) -> list[str]:
+    """In the figure's own order, so that a platform looks the same in every panel."""
     return list(dict.fromkeys(curve.label for panel in figure.panels for curve in panel.curves))
 
 
@@ -114,7 +132,7 @@ def _bars(figure: Figure, panel: Panel, ax: Axes) -> None:
             width,
             yerr=_errors(curve.marks),
             label=curve.label,
-            color=COLOURS[(place + 1) % len(COLOURS)],
+            color=BARS[place % len(BARS)],
             hatch=HATCHES[place % len(HATCHES)],
             edgecolor="black",
             linewidth=0.5,
@@ -123,5 +141,7 @@ def _bars(figure: Figure, panel: Panel, ax: Axes) -> None:
     if figure.reference_line is not None:
         ax.axhline(figure.reference_line, color="black", linewidth=0.8)
     ax.set_xticks(range(len(figure.x_names)), figure.x_names)
+    if max(map(len, figure.x_names), default=0) > 8:
+        ax.tick_params(axis="x", labelrotation=20)
     ax.set(title=panel.title, xlabel=figure.x_label, ylabel=figure.y_label)
     ax.set_ylim(bottom=0)

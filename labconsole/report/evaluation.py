@@ -87,12 +87,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondGuestRun:
-    """What the second guest's own streams did in one run, summed; None where a stream is not known."""
+    """What the second guest's own streams did in one run, summed; None where a stream is not known.
+
+    ``wire_bytes``: what one of its frames takes on the wire; None where they differ.
+    """
 
     run_id: str
     offered_bps: float | None
     measured_bps: float | None
-    frame_size_bytes: int | None
+    wire_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,8 +160,16 @@ def platform_order(name: str) -> tuple[bool, str]:
     return (not name.startswith("raw"), name)
 
 
+def background_order(kind: str) -> tuple[int, str]:
+    """From nothing beside the guest to the heaviest."""
+    kinds = (DEDICATED, IDLE, *CPU_LOADS, *FORWARDING)
+    return (kinds.index(kind) if kind in kinds else len(kinds), kind)
+
+
 def _order(p: Point) -> tuple[object, ...]:
-    return (*p.key[1:], platform_order(p.platform), p.target_bps is None, p.target_bps or 0)
+    _, size, fcs, sources, background = p.key
+    where = (size, fcs, platform_order(p.platform), sources, background_order(background))
+    return (*where, p.target_bps is None, p.target_bps or 0)
 
 
 def maxima(points: Iterable[Point]) -> dict[Setting, Point]:

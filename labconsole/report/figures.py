@@ -8,12 +8,13 @@ dedicated maximum. Rates are in Mbit/s on the wire, as in the papers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from labconsole.measure.statistics import Summary
 from labconsole.report.evaluation import (
     DEDICATED,
     FORWARDING,
+    IDLE,
     NETWORK_BASELINES,
     Change,
     Point,
@@ -99,9 +100,19 @@ def _repetitions(marks: Sequence[Mark]) -> str:
     return f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
 
 
-def _caption(text: str, panels: Sequence[Panel]) -> str:
+def _sources(count: int) -> str:
+    return f"{count} source{'' if count == 1 else 's'}"
+
+
+def _compared_with(found: Sequence[Change]) -> str:
+    words = {DEDICATED: "the dedicated maximum (no second guest)", IDLE: "the maximum beside an idle second guest"}
+    names = {c.baseline.background for c in found}
+    return "compared with " + " or, where that is missing, ".join(text for name, text in words.items() if name in names)
+
+
+def _caption(text: str, panels: Sequence[Panel], of: str = "mean (Student's t)") -> str:
     marks = [mark for panel in panels for curve in panel.curves for mark in curve.marks]
-    bars = "error bars: 95 % confidence interval of the mean (Student's t)"
+    bars = f"error bars: 95 % confidence interval of the {of}"
     if marks and all(mark.low is None for mark in marks):
         bars = "no error bars: an interval needs three repetitions"
     return f"{text}; {_repetitions(marks)} per point; {bars}."
@@ -121,10 +132,9 @@ def throughput_over_load(points: Sequence[Point], *, sources: int = 1) -> Figure
         panels.append(Panel(size_words(size, fcs), tuple(curves)))
     if not panels:
         return None
-    plural = "source" if sources == 1 else "sources"
     return Figure(
         name="figure-3" if sources == 1 else f"figure-3-{sources}-sources",
-        title=f"Measured throughput over offered bandwidth, {sources} {plural}",
+        title=f"Measured throughput over offered bandwidth, {_sources(sources)}",
         kind="curves",
         x_label="offered bandwidth in Mbit/s on the wire",
         y_label="measured Mbit/s on the wire",
@@ -170,6 +180,7 @@ def maximum_beside_forwarding(points: Sequence[Point]) -> Figure | None:
     if not found:
         return None
     platforms = _platforms(points)
+    found = [c for c in found if c.subject.sources == min(change.subject.sources for change in found)]
     panels = []
     for size, fcs in _sizes([c.subject for c in found]):
         curves = []
@@ -179,7 +190,6 @@ def maximum_beside_forwarding(points: Sequence[Point]) -> Figure | None:
                 for c in found
                 if c.subject.background == kind
                 and (c.subject.frame_size_bytes, c.subject.frame_size_includes_fcs) == (size, fcs)
-                and c.subject.sources == 1
             ]
             if marks:
                 curves.append(Curve(kind, tuple(marks)))
@@ -191,7 +201,11 @@ def maximum_beside_forwarding(points: Sequence[Point]) -> Figure | None:
         x_label="platform",
         y_label="ratio to the dedicated maximum",
         panels=tuple(panels),
-        caption=_caption("Ratio of two means; its interval by Fieller", panels),
+        caption=_caption(
+            f"Ratio of two maxima over all loads, {_sources(found[0].subject.sources)}, {_compared_with(found)}",
+            panels,
+            "ratio (Fieller)",
+        ),
         x_names=tuple(platforms),
         reference_line=1.0,
     )
@@ -202,7 +216,11 @@ def _change_mark(x: int, change: Change) -> Mark:
     return Mark(x, change.value, change.ratio.ci_low, change.ratio.ci_high, n)
 
 
-def all_figures(points: Sequence[Point]) -> list[Figure]:
+EMULATED = "Emulated testbed: it shows the method, not the speed of hardware."
+"""What every caption says of runs that were taken on machines made of software."""
+
+
+def all_figures(points: Sequence[Point], *, emulated: bool) -> list[Figure]:
     """Every figure that these points allow, the paper's first."""
     extra = sorted({p.sources for p in points if p.background == DEDICATED} - {1})
     made = [
@@ -211,4 +229,5 @@ def all_figures(points: Sequence[Point]) -> list[Figure]:
         maximum_beside_forwarding(points),
         *(throughput_over_load(points, sources=count) for count in extra),
     ]
-    return [figure for figure in made if figure is not None]
+    told = f" {EMULATED}" if emulated else ""
+    return [replace(figure, caption=figure.caption + told) for figure in made if figure is not None]

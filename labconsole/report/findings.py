@@ -6,16 +6,29 @@ platforms cannot be told apart, that is said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 
-from labconsole.measure.statistics import Difference, difference, jain_index, order_effect, outliers
-from labconsole.model.record import Reason, RunRecord
-from labconsole.report.evaluation import DEDICATED, Point, maxima
+import pandas as pd
+
+from labconsole.measure.statistics import Difference, difference, order_effect, outliers
+from labconsole.report.digest import Digest, Evidence
+from labconsole.report.evaluation import (
+    CPU_BASELINES,
+    CPU_LOADS,
+    DEDICATED,
+    FORWARDING,
+    IDLE,
+    NETWORK_BASELINES,
+    Change,
+    Point,
+    SecondGuest,
+    changes,
+    maxima,
+)
 from labconsole.report.figures import size_words
-from labconsole.report.tables import number, target_words, with_interval
-from labconsole.units import format_rate_bps
+from labconsole.report.tables import number, percent, target_words, with_interval
 
 COLLAPSE_RATIO = 0.02
 """Below the maximum by more than this share, and detectably, at a higher offered load: a collapse."""
@@ -24,12 +37,12 @@ SPREAD_FACTOR = 5.0
 """A point's deviation relative to its mean, against the median of all points of the same platform."""
 
 MIN_SPREAD_RATIO = 0.02
-UNEQUAL_BELOW = 0.95
-"""Jain's index of the streams' measured rates; 1 is perfectly equal."""
 
-THROTTLED = "offered_short"
-BEFORE_GUEST = ("source_nic", "uut_in", "uut in", "bridge_in", "tap_in")
-"""Hops of the ledger up to which loss happened before the guest saw the packet."""
+LOADS_NAMED = 5
+"""Of a finding that is seen at many loads."""
+
+SECOND_LOSES_RATIO = 0.01
+"""Of what the second guest was offered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,40 +54,54 @@ class Finding:
     run_ids: tuple[str, ...]
 
 
-def _where(point: Point) -> str:
-    size = size_words(point.frame_size_bytes, point.frame_size_includes_fcs)
-    plural = "source" if point.sources == 1 else "sources"
-    beside = "" if point.background == DEDICATED else f", background {point.background}"
-    return f"{point.platform}, {size}, {point.sources} {plural}{beside}"
-
-
-def find_all(points: Sequence[Point], records: Sequence[RunRecord]) -> list[Finding]:
-    """Every finding, in a fixed order of kinds. ``records``: the runs behind the points, or a part of them.
-
-    No invalid ones: an aborted run has unequal streams, and that says nothing of the platform.
-    """
+def find_all(
+    points: Sequence[Point], runs: pd.DataFrame, digest: Digest, second: Sequence[SecondGuest] = ()
+) -> list[Finding]:
+    """Every finding, in a fixed order of kinds. ``runs`` and ``points``: those that enter; ``digest``: of all."""
+    against_idle = changes(points, CPU_LOADS, CPU_BASELINES)
+    against_none = changes(points, (IDLE, *FORWARDING), NETWORK_BASELINES)
+    against_none = [c for c in against_none if c.subject.background != c.baseline.background]
     return [
         *collapses(points),
+        *background_effects([*against_idle, *against_none]),
+        *second_guest_losses(second),
         *wide_spreads(points),
         *outlying(points),
-        *order_effects(records),
+        *order_effects(runs),
         *indistinguishable(points),
-        *throttled(records),
-        *unequal_streams(records),
-        *lost_before_guest(records),
-        *instrument_limited(records),
+        *_told("generator_throttled", digest.throttled, _throttled),
+        *_told("generator_short", digest.short, _short),
+        *_told("unequal_streams", digest.unequal, _unequal),
+        *_told("lost_before_guest", digest.before_guest, _before_guest),
+        *_told("lost_before_uut", digest.before_uut, _before_uut),
+        *_told("instrument_limited", digest.limited, _limited),
+        *_told("background_not_achieved", digest.missed, _missed),
     ]
+
+
+def _where(point: Point) -> str:
+    size = size_words(point.frame_size_bytes, point.frame_size_includes_fcs)
+    beside = "" if point.background == DEDICATED else f", background {point.background}"
+    return f"{point.platform}, {size}, {count(point.sources, 'source')}{beside}"
+
+
+def count(number_of: int, what: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{number_of} {what}{'' if number_of == 1 else 's'}"
 
 
 def collapses(points: Sequence[Point]) -> Iterator[Finding]:
     """Settings whose measured rate falls beyond their maximum while more is offered."""
+    by_setting: dict[object, list[Point]] = {}
+    for point in points:
+        by_setting.setdefault(point.key, []).append(point)
     for key, best in maxima(points).items():
-        beyond = [p for p in points if p.key == key and p.offered_bps.mean > best.offered_bps.mean]
         fallen = [
             p
-            for p in beyond
-            if p.measured_bps.mean < best.measured_bps.mean * (1 - COLLAPSE_RATIO)
-            and (min(p.n, best.n) >= 2 and difference(best.measured_values_bps, p.measured_values_bps).detectable)
+            for p in by_setting[key]
+            if p.offered_bps.mean > best.offered_bps.mean
+            and p.measured_bps.mean < best.measured_bps.mean * (1 - COLLAPSE_RATIO)
+            and difference(best.measured_values_bps, p.measured_values_bps).detectable
         ]
         if fallen:
             worst = min(fallen, key=lambda p: p.measured_bps.mean)
@@ -84,10 +111,85 @@ def collapses(points: Sequence[Point]) -> Iterator[Finding]:
                 sentence=(
                     f"{_where(best)}: collapses beyond its maximum; {with_interval(best.measured_bps)} Mbit/s measured "
                     f"at {number(best.offered_bps.mean / 1e6)} offered, {with_interval(worst.measured_bps)} at "
-                    f"{number(worst.offered_bps.mean / 1e6)} ({share:.1%} less)."
+                    f"{number(worst.offered_bps.mean / 1e6)} ({percent(share)} less)."
                 ),
                 run_ids=(*best.run_ids, *worst.run_ids),
             )
+
+
+def background_effects(found: Sequence[Change]) -> Iterator[Finding]:
+    """By platform, maxima that background load moves detectably; by load, those where it shows nothing."""
+    moved: dict[tuple[str, str, str], list[Change]] = {}
+    nothing: dict[tuple[str, str], list[Change]] = {}
+    for change in found:
+        s, b = change.subject, change.baseline
+        if change.detectable:
+            moved.setdefault((s.platform, s.background, b.background), []).append(change)
+        elif change.detectable is False:
+            nothing.setdefault((s.background, b.background), []).append(change)
+    for (platform, background, baseline), held in moved.items():
+        yield Finding(
+            kind="background_effect",
+            sentence=(
+                f"{platform}, background {background} against {_baseline(baseline)}: the maximum changes by "
+                f"{'; '.join(f'{change_words(c)} at {_setting(c)}' for c in held)}."
+            ),
+            run_ids=_behind(held),
+        )
+    for (background, baseline), held in nothing.items():
+        where = "; ".join(f"{c.subject.platform}, {_setting(c)}: {change_words(c)}" for c in held)
+        yield Finding(
+            kind="no_detectable_difference",
+            sentence=(
+                f"Background {background} against {_baseline(baseline)}: no detectable difference of the maximum: "
+                f"{where}."
+            ),
+            run_ids=_behind(held),
+        )
+
+
+def _setting(change: Change) -> str:
+    s = change.subject
+    return f"{size_words(s.frame_size_bytes, s.frame_size_includes_fcs)}, {count(s.sources, 'source')}"
+
+
+def _behind(held: Sequence[Change]) -> tuple[str, ...]:
+    return tuple(chain.from_iterable((*c.baseline.run_ids, *c.subject.run_ids) for c in held))
+
+
+def _baseline(background: str) -> str:
+    return {DEDICATED: "no second guest", IDLE: "an idle second guest"}.get(background, background)
+
+
+def change_words(change: Change) -> str:
+    """``−0.4 % (interval −1.0 % to 0.2 %)``."""
+    low, high = change.ratio.ci_low, change.ratio.ci_high
+    interval = "" if low is None or high is None else f" (interval {percent(low - 1)} to {percent(high - 1)})"
+    return f"{percent(change.value - 1)}{interval}"
+
+
+def second_guest_losses(found: Sequence[SecondGuest]) -> Iterator[Finding]:
+    """Second guests that do not forward what they are offered (the papers' tables 2 and 3, all loads together)."""
+    for guest in found:
+        lost = guest.lost_ratio
+        told = difference_of(guest)
+        if lost is not None and lost > SECOND_LOSES_RATIO and told:
+            size = size_words(guest.frame_size_bytes, guest.frame_size_includes_fcs)
+            yield Finding(
+                kind="second_guest_loses",
+                sentence=(
+                    f"{guest.platform}, background {guest.background}: beside {size} through the first guest "
+                    f"({count(guest.sources, 'source')}) the second loses {percent(lost)} of what it is offered "
+                    f"({with_interval(guest.measured_bps)} of {with_interval(guest.offered_bps)} Mbit/s)."
+                ),
+                run_ids=guest.run_ids,
+            )
+
+
+def difference_of(guest: SecondGuest) -> bool:
+    """Whether in and out of a second guest lie apart beyond their intervals; False where there are none."""
+    low, high = guest.offered_bps.ci_low, guest.measured_bps.ci_high
+    return low is not None and high is not None and high < low
 
 
 def wide_spreads(points: Sequence[Point]) -> Iterator[Finding]:
@@ -103,8 +205,9 @@ def wide_spreads(points: Sequence[Point]) -> Iterator[Finding]:
                 yield Finding(
                     kind="wide_spread",
                     sentence=(
-                        f"{_where(p)}, target {target_words(p.target_bps)}: the repetitions differ by {value:.1%} of "
-                        f"their mean (standard deviation), where {usual:.1%} is usual on this platform."
+                        f"{_where(p)}, target {target_words(p.target_bps)}: the repetitions differ by "
+                        f"{percent(value)} of their mean (standard deviation), where {percent(usual)} is usual on "
+                        "this platform."
                     ),
                     run_ids=p.run_ids,
                 )
@@ -126,66 +229,58 @@ def outlying(points: Sequence[Point]) -> Iterator[Finding]:
             )
 
 
-def order_effects(records: Sequence[RunRecord]) -> Iterator[Finding]:
+def order_effects(runs: pd.DataFrame) -> Iterator[Finding]:
     """Plans whose results depend on when in the schedule they were taken, on one testbed."""
-    plans: dict[tuple[str, str], list[tuple[RunRecord, int, float]]] = {}
-    for record in sorted(records, key=lambda r: r.started_at):
-        if record.plan is not None and record.total.measured_bps is not None:
-            taken = plans.setdefault((record.plan.hash, record.testbed_fingerprint), [])
-            taken.append((record, record.plan.point, record.total.measured_bps))
-    for taken in plans.values():
-        values, where = [value for _, _, value in taken], [point for _, point, _ in taken]
-        found = order_effect(range(1, len(taken) + 1), values, where, relative=True)
+    planned = runs[runs["plan_hash"].notna()].sort_values(["started_at", "run_id"])
+    for _, taken in planned.groupby(["plan_hash", "testbed_fingerprint"], observed=True, sort=True):
+        values = [float(value) for value in taken["measured_bps"]]
+        points = [int(point) for point in taken["plan_point"]]
+        found = order_effect(range(1, len(values) + 1), values, points, relative=True)
         if not found.detectable or found.change is None or found.slope_per_position is None:
             continue
         low, high = (
             (bound or 0.0) * found.change / found.slope_per_position for bound in (found.ci_low, found.ci_high)
         )
-        plan = taken[0][0].plan
         yield Finding(
             kind="order_effect",
             sentence=(
-                f"Plan {plan.name if plan is not None else ''}: measured rates change by {found.change:+.2%} from its "
-                f"first run to its last (95 % interval {low:+.2%} to {high:+.2%}), each point against its own mean: "
-                "the testbed drifted."
+                f"Plan {taken['plan_name'].iloc[0]}: measured rates change by {_signed(found.change)} from its "
+                f"first run to its last (95 % interval {_signed(low)} to {_signed(high)}), each point against its own "
+                "mean: the testbed drifted."
             ),
-            run_ids=tuple(record.run_id for record, _, _ in taken),
+            run_ids=tuple(taken["run_id"]),
         )
 
 
 def indistinguishable(points: Sequence[Point]) -> Iterator[Finding]:
-    """Pairs of platforms whose maxima in the same setting show no detectable difference (Welch, 95 %)."""
-    best = maxima(points)
+    """Settings in which the maxima of some platforms show no detectable difference (Welch, 95 %), pair by pair.
+
+    Beside no second guest, where that was measured: what a load does to a platform is told against itself.
+    """
     by_setting: dict[tuple[object, ...], list[Point]] = {}
-    for key, point in best.items():
+    dedicated = [point for point in points if point.background == DEDICATED]
+    for key, point in maxima(dedicated or points).items():
         by_setting.setdefault(key[1:], []).append(point)
     for held in by_setting.values():
-        for a, b in combinations(held, 2):
-            compared = difference(a.measured_values_bps, b.measured_values_bps)
-            if compared.detectable is False:
-                yield Finding(
-                    kind="no_detectable_difference",
-                    sentence=(
-                        f"{_where(a)} against {b.platform}: no detectable difference of the maxima "
-                        f"({with_interval(a.measured_bps)} and {with_interval(b.measured_bps)} Mbit/s"
-                        f"{_interval(compared)})."
-                    ),
-                    run_ids=(*a.run_ids, *b.run_ids),
-                )
-
-
-def _asked(record: RunRecord) -> str:
-    target = record.requested.target_bps
-    words = "max" if target == "max" else format_rate_bps(target)
-    size = size_words(record.requested.frame_size_bytes, record.requested.frame_size_includes_fcs)
-    return f"{record.requested.platform}, {size}, {record.requested.sources} × {words}"
-
-
-def _grouped(records: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
-    groups: dict[str, list[RunRecord]] = {}
-    for record in records:
-        groups.setdefault(_asked(record), []).append(record)
-    return groups
+        pairs = [
+            (a, b, compared)
+            for a, b in combinations(held, 2)
+            for compared in (difference(a.measured_values_bps, b.measured_values_bps),)
+            if compared.detectable is False
+        ]
+        if not pairs:
+            continue
+        words = "; ".join(
+            f"{a.platform} and {b.platform} ({with_interval(a.measured_bps)} and {with_interval(b.measured_bps)} Mbit/s"
+            f"{_interval(compared)})"
+            for a, b, compared in pairs
+        )
+        of = {id(point): point for a, b, _ in pairs for point in (a, b)}.values()
+        yield Finding(
+            kind="no_detectable_difference",
+            sentence=f"{_where(held[0]).partition(', ')[2]}: no detectable difference of the maxima of {words}.",
+            run_ids=tuple(chain.from_iterable(point.run_ids for point in of)),
+        )
 
 
 def _interval(compared: Difference) -> str:
@@ -195,76 +290,68 @@ def _interval(compared: Difference) -> str:
     return f"; 95 % interval of the difference {low} to {high}"
 
 
-def throttled(records: Sequence[RunRecord]) -> Iterator[Finding]:
-    """Points whose generator sent less than intended; by flow control where the verdict's evidence says so."""
-    short = [r for r in records if any(reason.code == THROTTLED for reason in r.verdict.reasons)]
-    for asked, held in _grouped(short).items():
-        reasons = [reason for r in held for reason in r.verdict.reasons if reason.code == THROTTLED]
-        paused = sum(any(map(_by_flow_control, r.verdict.reasons)) for r in held)
-        why = f", in {paused} of them held back by flow control" if paused else ""
-        yield Finding(
-            kind="generator_short",
-            sentence=f"{asked}: the generator sent less than intended in {len(held)} runs{why} ({reasons[0].detail}).",
-            run_ids=tuple(r.run_id for r in held),
-        )
+def _told(kind: str, found: Sequence[Evidence], words: Callable[[str, list[Evidence]], str]) -> Iterator[Finding]:
+    """One finding for each platform and frame size, with the loads at which it was seen."""
+    groups: dict[str, list[Evidence]] = {}
+    for evidence in found:
+        groups.setdefault(evidence.asked, []).append(evidence)
+    for asked, held in groups.items():
+        loads = list(dict.fromkeys(evidence.load for evidence in held))
+        more = f" and {len(loads) - LOADS_NAMED} other loads" if len(loads) > LOADS_NAMED else ""
+        sentence = f"{words(asked, held)} Seen at {', '.join(loads[:LOADS_NAMED])}{more}."
+        yield Finding(kind=kind, sentence=sentence, run_ids=tuple(dict.fromkeys(e.run_id for e in held)))
 
 
-def _by_flow_control(reason: Reason) -> bool:
-    causes = (reason.evidence or {}).get("causes")
+def _throttled(asked: str, held: list[Evidence]) -> str:
     return (
-        reason.code == THROTTLED
-        and isinstance(causes, list)
-        and any(isinstance(cause, dict) and cause.get("cause") == "flow_control" for cause in causes)
+        f"{asked}: flow control held the generator back in {count(len(held), 'run')}; the point stands at what was "
+        f"offered, not at its target ({held[0].detail})."
     )
 
 
-def unequal_streams(records: Sequence[RunRecord]) -> Iterator[Finding]:
-    """Runs whose streams were offered the same and fared differently: Jain's index of the measured rates."""
-    unequal: list[tuple[float, RunRecord]] = []
-    for record in records:
-        rates = [s.measured_pps for s in record.streams if s.measured_pps is not None]
-        offered = [s.offered_pps for s in record.streams if s.offered_pps is not None]
-        if len(rates) == len(offered) == len(record.streams) > 1 and any(rates):
-            index, offered_index = jain_index(rates), jain_index(offered)
-            if index is not None and index < UNEQUAL_BELOW <= (offered_index or 0.0):
-                unequal.append((index, record))
-    for asked, held in _grouped([record for _, record in unequal]).items():
-        ids = {r.run_id for r in held}
-        worst = min(index for index, r in unequal if r.run_id in ids)
-        yield Finding(
-            kind="unequal_streams",
-            sentence=(
-                f"{asked}: the streams of one trial fare unequally in {len(held)} runs "
-                f"(Jain's index down to {worst:.3f})."
-            ),
-            run_ids=tuple(r.run_id for r in held),
-        )
+def _short(asked: str, held: list[Evidence]) -> str:
+    return f"{asked}: the generator sent less than intended in {count(len(held), 'run')} ({held[0].detail})."
 
 
-def lost_before_guest(records: Sequence[RunRecord]) -> Iterator[Finding]:
-    """Runs in which most of the loss happened before the packet reached the guest or the UUT's forwarding."""
-    early = []
-    for record in records:
-        lost = sum(s.loss_packets or 0 for s in record.streams)
-        before = sum(hop.lost_packets or 0 for s in record.streams for hop in s.ledger if hop.hop in BEFORE_GUEST)
-        if lost > 0 and before > lost / 2:
-            early.append(record)
-    for asked, held in _grouped(early).items():
-        yield Finding(
-            kind="lost_before_guest",
-            sentence=f"{asked}: most of the loss happens before the guest in {len(held)} runs.",
-            run_ids=tuple(r.run_id for r in held),
-        )
+def _unequal(asked: str, held: list[Evidence]) -> str:
+    worst = min(evidence.value for evidence in held)
+    return (
+        f"{asked}: the streams of one trial fare unequally in {count(len(held), 'run')} "
+        f"(Jain's index down to {worst:.3f}, 1 is equal)."
+    )
 
 
-def instrument_limited(records: Sequence[RunRecord]) -> Iterator[Finding]:
-    """Runs beyond what the generator or the sink were calibrated for."""
-    limited = [r for r in records if any(reason.code == "instrument_limited" for reason in r.verdict.reasons)]
-    for asked, held in _grouped(limited).items():
-        yield Finding(
-            kind="instrument_limited",
-            sentence=(
-                f"{asked}: {len(held)} runs are beyond the calibrated instrument; they say nothing of the platform."
-            ),
-            run_ids=tuple(r.run_id for r in held),
-        )
+def _before_guest(asked: str, held: list[Evidence]) -> str:
+    return f"{asked}: {_share(held)} of the loss happens before the guest in {count(len(held), 'run')}."
+
+
+def _before_uut(asked: str, held: list[Evidence]) -> str:
+    return (
+        f"{asked}: {_share(held)} of the loss happens before the unit under test counts the frame, in "
+        f"{count(len(held), 'run')}."
+    )
+
+
+def _share(held: list[Evidence]) -> str:
+    low, high = min(e.value for e in held), max(e.value for e in held)
+    words = percent(low, 0), percent(high, 0)
+    return words[0] if words[0] == words[1] else f"{words[0]} to {words[1]}"
+
+
+def _limited(asked: str, held: list[Evidence]) -> str:
+    runs = len(held)
+    which = "1 run is" if runs == 1 else f"{runs} runs are"
+    they = "it says" if runs == 1 else "they say"
+    return f"{asked}: {which} beyond the calibrated instrument; {they} nothing of the platform ({held[0].detail})."
+
+
+def _missed(asked: str, held: list[Evidence]) -> str:
+    runs = len({evidence.run_id for evidence in held})
+    return (
+        f"{asked}: the background load was not what was asked for in {count(runs, 'run')}, which enter no mean "
+        f"({held[0].detail})."
+    )
+
+
+def _signed(ratio: float) -> str:
+    return f"{'+' if ratio >= 0 else ''}{percent(ratio, 2)}"

@@ -1,11 +1,12 @@
 """report.html: one file that stands alone: results, method with every choice, testbed, what was left out.
 
-RFC 2544 (sections 4, 8, 26) asks a report to state its choices; where the method departs from it, that is said. All
-text comes escaped: names and facts are what nodes and operators wrote.
+All text comes escaped: names and facts are what nodes and operators wrote. Nothing in the page is loaded from
+elsewhere, and nothing in it needs a script.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,159 +14,190 @@ from typing import Any
 
 from labconsole import __version__
 from labconsole.errors import ConfigError
-from labconsole.model.record import RunRecord
-from labconsole.report.figures import Figure
+from labconsole.report.assembly import Report
+from labconsole.report.digest import Digest, Evidence, Facts
 from labconsole.report.findings import Finding
 from labconsole.report.frame import Sample
-from labconsole.report.tables import Table
+from labconsole.report.method import Words, method, one_of
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.html"
 
-Words = tuple[str, str]
+MOST_LISTED = 500
+"""Runs that are left out, one by one; runs.csv has them all."""
+
+MANY = 8
+"""Findings of one kind beyond which they are folded away."""
+
+LONG_TABLE = 60
+"""Rows beyond which a table is folded away."""
+
+KINDS = {
+    "collapse": "Collapse beyond the maximum",
+    "background_effect": "Maxima that background load moves",
+    "second_guest_loses": "Second guests that lose what they are offered",
+    "wide_spread": "Repetitions that differ more than usual",
+    "outlier": "Runs far from their repetitions",
+    "order_effect": "Drift over a plan",
+    "no_detectable_difference": "No detectable difference",
+    "generator_throttled": "Generator throttled by flow control",
+    "generator_short": "Generator short of its target",
+    "unequal_streams": "Streams of one trial that fare unequally",
+    "lost_before_guest": "Loss before the guest",
+    "lost_before_uut": "Loss before the unit under test counts the frame",
+    "instrument_limited": "Beyond the calibrated instrument",
+    "background_not_achieved": "Background load not achieved",
+}
+
+ENTERS_NO_FACTS = frozenset({"clock_offset_ns", "clock_error_ns", "round_trip_s", "load", "uptime_s", "logins"})
+"""Other at every look: the record of a run has them, a description of the testbed needs none."""
 
 
-def render(
-    *,
-    title: str,
-    records: Sequence[RunRecord],
-    kept: Sample,
-    figures: Sequence[Figure],
-    drawings: Mapping[str, str],
-    tables: Sequence[Table],
-    findings: Sequence[Finding],
-) -> str:
-    """The page. ``drawings``: a figure's name to its SVG text, as draw.py wrote it."""
+def require_jinja() -> Any:
+    """jinja2's Environment. Raises ConfigError naming what to install."""
     try:
         from jinja2 import Environment
-        from markupsafe import Markup
     except ImportError:
-        raise ConfigError("report.html needs jinja2: pip install 'labconsole[report]'") from None
-    template = Environment(autoescape=True).from_string(TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(
-        title=title,
-        summary=_summary(records, kept),
-        emulated=any(record.emulated for record in records),
-        findings=findings,
+        raise ConfigError(
+            "report.html needs jinja2: pip install 'labconsole[report]'; figures and tables in the terminal do not "
+            "(labconsole report without --out)"
+        ) from None
+    return Environment
+
+
+def render(report: Report, *, drawings: Mapping[str, str]) -> str:
+    """The page. ``drawings``: a figure's name to its SVG text, as draw.py wrote it."""
+    environment = require_jinja()
+    from markupsafe import Markup
+
+    template = environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
+        TEMPLATE.read_text(encoding="utf-8")
+    )
+    digest = report.digest
+    page: str = template.render(
+        title=report.title,
+        summary=_summary(digest, report.kept),
+        emulated=digest.emulated,
+        findings=_by_kind(report.findings),
+        many=MANY,
+        long=LONG_TABLE,
         figures=[
-            {"name": f.name, "title": f.title, "caption": f.caption, "svg": Markup(_inline(drawings[f.name], f.name))}
-            for f in figures
+            {
+                "name": f.name,
+                "title": f.title,
+                "caption": f.caption,
+                "svg": Markup(inline(drawings[f.name], f.name, f.title)),
+            }
+            for f in report.figures
             if f.name in drawings
         ],
-        tables=tables,
-        method=_method(records),
-        exclusions=_exclusions(kept),
-        excluded=[(code, f"{count} runs") for code, count in kept.excluded_by_reason],
-        influences=_influences(records),
-        nodes=_nodes(records),
-        provenance=_provenance(records),
+        tables=report.tables,
+        references=report.references,
+        method=method(digest, report.points),
+        exclusions=_exclusions(report.kept),
+        excluded=[(code, count) for code, count in report.kept.excluded_by_reason],
+        left_out=digest.left_out[:MOST_LISTED],
+        not_listed=max(0, len(digest.left_out) - MOST_LISTED),
+        doubts=_doubts(report),
+        influences=sorted((kind, node, held.runs, held.detail) for (kind, node), held in digest.influences.items()),
+        paths=sorted((platform, stream, way) for (platform, stream), way in digest.paths.items()),
+        platforms=[_thing(name, facts, ("driver",)) for name, facts in sorted(digest.platforms.items())],
+        nodes=[_thing(name, facts, ("os", "kernel", "cpu_model")) for name, facts in sorted(digest.nodes.items())],
+        provenance=_provenance(digest),
     )
+    return page
 
 
-def _inline(svg: str, name: str) -> str:
-    """An SVG file as part of a page: without its XML head, its ids made unique among several figures."""
+def _by_kind(findings: Sequence[Finding]) -> list[tuple[str, list[Finding]]]:
+    groups: dict[str, list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(KINDS.get(finding.kind, finding.kind), []).append(finding)
+    return list(groups.items())
+
+
+def inline(svg: str, name: str, title: str) -> str:
+    """An SVG file as part of a page: no XML head, no name spaces or metadata, its ids unique among several figures."""
     body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
+    body = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", body)
+    body = body.replace("xlink:href=", "href=")
     for mark in ('id="', 'href="#', "url(#"):
         body = body.replace(mark, f"{mark}{name}-")
-    return body
+    # matplotlib writes nothing of ours into the head of its SVG, and the title comes from the program.
+    return body.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
 
 
-def _summary(records: Sequence[RunRecord], kept: Sample) -> str:
-    if not records:
-        return "No runs."
-    testbeds = ", ".join(sorted({record.testbed for record in records}))
-    first, last = min(r.started_at for r in records), max(r.finished_at for r in records)
-    operators = ", ".join(sorted({record.operator for record in records}))
+def _summary(digest: Digest, kept: Sample) -> str:
+    runs = len(kept.runs)
     return (
-        f"{len(kept.runs)} runs on testbed {testbeds}, taken from {first} to {last} by {operators}. "
-        f"Every number follows from the raw counts of these runs; labconsole verify computes them again."
+        f"{runs} run{'' if runs == 1 else 's'} on testbed {one_of_names(digest, 'testbed')}, taken from "
+        f"{digest.first} to {digest.last} by {one_of_names(digest, 'operator')}. Every number follows from the raw "
+        "counts of these runs; labconsole verify computes them again."
     )
+
+
+def one_of_names(digest: Digest, what: str) -> str:
+    """The words without how often they occur."""
+    return ", ".join(sorted(digest.said.get(what) or {}))
 
 
 def _exclusions(kept: Sample) -> str:
     total = len(kept.runs) + len(kept.excluded)
     return (
-        f"{len(kept.excluded)} of {total} runs are invalid or have no rate; they enter no mean. "
+        f"{len(kept.excluded)} of {total} runs are invalid or lack a rate; they enter no mean. "
         f"{kept.suspect} of those that enter are suspect: they stand, with a doubt that their record names."
     )
 
 
-def _one_of(values: Sequence[object]) -> str:
-    return ", ".join(str(value) for value in dict.fromkeys(values))
+def _doubts(report: Report) -> list[tuple[str, int, str]]:
+    """Why runs that enter are suspect: code, how many, an example."""
+    counts: dict[str, int] = {}
+    for codes in report.kept.runs["reason_codes"]:
+        for code in codes:
+            counts[code] = counts.get(code, 0) + 1
+    examples = report.digest.doubts
+    found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [(code, n, _example(examples[code])) for code, n in found if code in examples]
 
 
-def _method(records: Sequence[RunRecord]) -> list[Words]:
-    asked = [record.requested for record in records]
-    streams = [stream for record in records for stream in record.streams]
-    conventions = {
-        False: "s without the frame check sequence, as pktgen counts; the wire adds 24 bytes",
-        True: "s with the frame check sequence, as RFC 2544 counts; the wire adds 20 bytes",
-    }
-    witnesses = Counter(stream.measured_from or "neither" for stream in streams)
-    return [
-        ("Frame size", _one_of([conventions[r.frame_size_includes_fcs] for r in asked])),
-        ("Bandwidth", "on the wire (layer 1): frame, frame check sequence, preamble and inter-frame gap"),
-        ("Offered load", "packets that the generator reports as sent, over the time in which it sent them"),
-        ("Measured", "; ".join(f"from {name} in {count} streams" for name, count in witnesses.most_common())),
-        ("Loss", "offered minus measured, over offered; what the generator did not send is not lost"),
-        ("Generator", _one_of([f"{s.generator} {s.generator_version or ''}".strip() for s in streams])),
-        ("Traffic", "UDP over IPv4 of constant frame size and gap, one flow per source, one direction"),
-        ("Duration of a trial", _one_of([f"{r.duration_s:g} s" for r in asked]) + " (RFC 2544 section 24: 60 s)"),
-        ("Observation of the unit under test", _one_of([r.observe for r in asked])),
-        ("Interval", "95 % confidence interval of the mean by Student's t over the repetitions of a design point"),
-        ("Differences", "Welch's interval; ratios by Fieller's; below three repetitions none is given"),
-        ("Maximum", "the design point with the highest mean measured rate, over all offered loads"),
-        ("Background load", _one_of([r.background for r in asked])),
-        (
-            "Departures from RFC 2544",
-            "fixed grid of offered loads instead of its search; one direction; flow control left as it was found",
-        ),
-    ]
+def _example(evidence: Evidence) -> str:
+    return f"{evidence.asked}, {evidence.load}: {evidence.detail}"
 
 
-def _influences(records: Sequence[RunRecord]) -> list[Words]:
-    seen: Counter[Words] = Counter()
-    for record in records:
-        for kind, detail in {
-            (str(i.get("kind", "note")), f"{i.get('node') or ''} {i.get('detail') or ''}".strip())
-            for i in record.influences
-        }:
-            seen[kind, detail] += 1
-    return [(kind, f"{detail} ({count} runs)") for (kind, detail), count in seen.most_common(100)]
+def _thing(name: str, facts: Facts, summary: Sequence[str]) -> dict[str, Any]:
+    """A node or a platform: its newest facts, and for those that changed among the runs what they were before."""
+    changed = facts.changed()
+    words = [plain(facts.newest[key]) for key in summary if facts.newest.get(key)]
+    rows = []
+    for key, value in facts.newest.items():
+        if key in ENTERS_NO_FACTS:
+            continue
+        earlier = [plain(each) for each in changed.get(key, ()) if each != value]
+        rows.append((key, plain(value), f"earlier: {'; '.join(earlier)}" if earlier else ""))
+    return {"name": name, "summary": ", ".join(words), "facts": rows}
 
 
-def _nodes(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
-    """Each node as the newest run found it."""
-    newest: dict[str, Mapping[str, Any]] = {}
-    for record in sorted(records, key=lambda r: r.started_at):
-        for name, said in (record.environment.get("nodes") or {}).items():
-            if isinstance(said, dict):
-                newest[name] = said
-    found = []
-    for name, said in newest.items():
-        facts = said.get("facts") or {}
-        words = [str(facts[key]) for key in ("os", "kernel", "cpu_model") if facts.get(key)]
-        rows = [(key, _plain(value)) for key, value in [*facts.items(), *said.items()] if key != "facts"]
-        found.append({"name": name, "summary": ", ".join(words), "facts": rows})
-    return found
-
-
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
+    """A fact as words."""
     if value is None:
         return "not known"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {_plain(each)}" for key, each in value.items()) or "none"
+        return ", ".join(f"{key}: {plain(each)}" for key, each in value.items()) or "none"
     if isinstance(value, list):
-        return ", ".join(_plain(each) for each in value) or "none"
+        return ", ".join(plain(each) for each in value) or "none"
     return str(value)
 
 
-def _provenance(records: Sequence[RunRecord]) -> list[Words]:
-    plans = {record.plan.hash: record.plan for record in records if record.plan is not None}
-    rows = [(f"Plan {plan.name}", f"hash {plan.hash}, seed {plan.seed}") for plan in plans.values()]
-    alone = sum(record.plan is None for record in records)
-    if alone:
-        rows.append(("Without a plan", f"{alone} runs"))
-    rows.append(("Testbed fingerprint", _one_of([record.testbed_fingerprint for record in records])))
-    rows.append(("Measured with", _one_of([f"labconsole {record.labconsole_version}" for record in records])))
+def _provenance(digest: Digest) -> list[Words]:
+    rows = [
+        (f"Plan {name}", f"hash {plan}, seed {', '.join(map(str, sorted(seeds)))}, {sum(seeds.values())} runs")
+        for plan, (name, seeds) in digest.plans.items()
+    ]
+    if "without a plan" in digest.said:
+        rows.append(("Without a plan", f"{digest.said['without a plan'].total()} runs"))
+    rows.append(("Testbed fingerprint", one_of(digest.said.get("testbed_fingerprint"))))
+    versions = digest.said.get("labconsole_version", Counter())
+    rows.append(("Measured with", ", ".join(f"labconsole {name} ({times} runs)" for name, times in versions.items())))
     rows.append(("Reported with", f"labconsole {__version__}"))
     return rows

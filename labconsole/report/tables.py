@@ -10,7 +10,7 @@ from typing import Any
 
 from labconsole.measure.statistics import Summary
 from labconsole.model.spreadsheet import harmless_cell
-from labconsole.report.evaluation import Change, Point
+from labconsole.report.evaluation import DEDICATED, Change, Point
 
 Cell = str | int | float | None
 UNKNOWN = "–"
@@ -97,6 +97,11 @@ def number(value: float | None, places: int = 1) -> str:
     return UNKNOWN if value is None else f"{value:,.{places}f}".replace(",", "\u2009").replace("-", "−")
 
 
+def percent(ratio: float, places: int = 1) -> str:
+    """A share of one as percent, with its sign only where it is negative."""
+    return f"{number(ratio * 100, places)} %"
+
+
 def with_interval(summary: Summary, scale: float = 1e6, places: int = 1) -> str:
     """``mean ± half width`` of the 95 % interval; the mean alone below three repetitions."""
     mean = number(summary.mean / scale, places)
@@ -161,9 +166,9 @@ def relative_changes(found: Sequence[Change], *, name: str, title: str) -> Table
         verdict = {True: "yes", False: "no detectable difference", None: "too few repetitions"}[change.detectable]
         rows.append(
             (
-                s.frame_size_bytes, s.platform, s.sources, s.background, b.background, change.value - 1,
-                None if r.ci_low is None else r.ci_low - 1, None if r.ci_high is None else r.ci_high - 1, s.n, b.n,
-                verdict,
+                s.frame_size_bytes, s.frame_size_includes_fcs, s.platform, s.sources, s.background, b.background,
+                s.measured_bps.mean, b.measured_bps.mean, change.value - 1, None if r.ci_low is None else r.ci_low - 1,
+                None if r.ci_high is None else r.ci_high - 1, s.n, b.n, verdict,
             )
         )  # fmt: skip
         interval = UNKNOWN
@@ -171,19 +176,27 @@ def relative_changes(found: Sequence[Change], *, name: str, title: str) -> Table
             interval = f"{number((r.ci_low - 1) * 100)} to {number((r.ci_high - 1) * 100)}"
         shown.append(
             (
-                size_number(s), s.platform, str(s.sources), s.background, number((change.value - 1) * 100),
-                interval, f"{s.n}/{b.n}", verdict,
+                size_number(s), s.platform, str(s.sources), s.background, b.background,
+                number((change.value - 1) * 100), interval, f"{s.n}/{b.n}", verdict,
             )
         )  # fmt: skip
     return Table(
         name=name,
         title=title,
         columns=(
-            "frame_size_bytes", "platform", "sources", "background", "baseline", "change_ratio", "change_ci_low_ratio",
-            "change_ci_high_ratio", "n", "baseline_n", "detectable",
+            "frame_size_bytes", "frame_size_includes_fcs", "platform", "sources", "background", "baseline",
+            "maximum_bps", "baseline_maximum_bps", "change_ratio", "change_ci_low_ratio", "change_ci_high_ratio", "n",
+            "baseline_n", "detectable",
         ),
         rows=tuple(rows),
-        headings=("size, B", "platform", "sources", "background", "change, %", "95 % interval", "n", "detectable"),
+        headings=(
+            "size, B", "platform", "sources", "background", "against", "change, %", "95 % interval, %", "n",
+            "detectable",
+        ),
         shown=tuple(shown),
-        note="Change of the maximum throughput against the same platform with the baseline's background.",
+        note=(
+            "Change of the maximum over all offered loads, against the maximum of the same platform beside the "
+            f"background in the column against ({DEDICATED}: no second guest); positive is more throughput. "
+            "The interval is Fieller's; n: repetitions at the maximum and at the maximum compared with."
+        ),
     )  # fmt: skip

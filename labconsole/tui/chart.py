@@ -180,6 +180,51 @@ def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
     return rows + [[] for _ in range(height - len(rows))]
 
 
+FILLS = "█▒▚░▓▞▤▥▦▧"
+"""One per row of bars, told apart without colour."""
+
+
+def draw_bars(
+    series: Sequence[Sequence[CurvePointMark]], names: Sequence[str], axes: CurveAxes, width: int, height: int
+) -> list[CurveRow]:
+    """Bars in groups: ``x`` of a mark is the place of its group's name. Lines as ``draw_curves`` gives them."""
+    marks = [mark for row in series for mark in row]
+    if not marks or width < 20 or height < 5:
+        return [[] for _ in range(height)]
+    import plotext
+
+    plotext.terminal.limit(False, False)
+    figure = plotext.figure
+    figure.clear.all()
+    figure.plot_size(width, height)
+    figure.theme("colorless")
+    top, y_steps = _scale(max(max(mark.y, mark.high or mark.y) for mark in marks))
+    left, right = -0.5, len(names) - 0.5
+    cell = (right - left) / max(1, width - 12)
+    wide = 0.84 / len(series)
+
+    def stroke(x: float, low: float, high: float, glyph: str, number: int) -> None:
+        drawn = figure.signal([x, x], [low, high], marker=plotext.marker(glyph, _FIRST_COLOUR + number))
+        figure.draw(drawn.lines(True))
+
+    for number, row in enumerate(series):
+        glyph = FILLS[number % len(FILLS)]
+        for mark in row:
+            begin = mark.x - 0.42 + number * wide
+            for step in range(max(1, round(wide * 0.8 / cell * 2))):  # half a cell at a time: no column is missed
+                stroke(begin + step * cell / 2, 0.0, mark.y, glyph, number)
+            if mark.low is not None and mark.high is not None:
+                stroke(begin + wide * 0.4, max(0.0, mark.low), mark.high, "┃", number)
+    figure.ruler("y").lim(0.0, top)
+    y_ticks = [top * i / y_steps for i in range(y_steps + 1)]
+    figure.ruler("y").ticks(y_ticks, [axes.y_words(tick) for tick in y_ticks])
+    figure.ruler("x").lim(left, right)
+    room = max(3, (width - 12) // len(names) - 1)
+    figure.ruler("x").ticks(list(range(len(names))), [name[:room] for name in names])
+    rows = [_numbered(line) for line in figure.build().string().splitlines()[:height]]
+    return rows + [[] for _ in range(height - len(rows))]
+
+
 def _x_axis(points: Sequence[CurvePointMark], axes: CurveAxes, width: int) -> tuple[float, float, list[float]]:
     """(left, right, ticks): a factor's own values with some room beside them, else round numbers from zero."""
     if axes.x_ticks:

@@ -5,41 +5,29 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import sqlite3
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tui_fake import make_record
+from report_runs import evaluation, taken
 
 from labconsole import cli
-from labconsole.model.record import RunRecord
-from labconsole.model.request import TrialRequest
+from labconsole.errors import ConfigError
+from labconsole.measure.curves import CurveData, CurveSpec
+from labconsole.report import draw, page
+from labconsole.report.assembly import Report, assemble
+from labconsole.report.digest import Digest
 from labconsole.report.evaluation import changes, design_points, maxima
 from labconsole.report.figures import all_figures
-from labconsole.report.findings import find_all
+from labconsole.report.findings import Finding
 from labconsole.report.frame import runs_frame, sample, told_apart
-from labconsole.report.tables import latex_text, relative_changes, results, to_csv, to_markdown
+from labconsole.report.reference import load_reference
+from labconsole.report.tables import Table, latex_text, relative_changes, results, to_csv, to_latex, to_markdown
 from labconsole.store import open_store
-
-
-def taken(
-    number: int, measured_mbps: float, *, target: int | str = 100_000_000, platform: str = "raw", sources: int = 1,
-    background: str = "none", status: str = "valid",
-) -> dict[str, Any]:  # fmt: skip
-    """A run whose streams share ``measured_mbps`` equally."""
-    request = TrialRequest(
-        platform=platform, frame_size_bytes=1000, sources=sources, target_bps=target, duration_s=1.0  # type: ignore[arg-type]
-    )  # fmt: skip
-    data = make_record(request, f"20261121T000000Z-{number:06x}", status=status).to_json()
-    data["requested"]["background"] = background
-    wire_bits = 8 * 1024
-    offered = 1e9 if target == "max" else float(target)
-    for stream in data["streams"]:
-        stream["offered_bps"], stream["measured_bps"] = offered, measured_mbps * 1e6 / sources
-        stream["offered_pps"], stream["measured_pps"] = offered / wire_bits, stream["measured_bps"] / wire_bits
-    for name in ("offered_bps", "measured_bps", "offered_pps", "measured_pps"):
-        data["total"][name] = sum(stream[name] for stream in data["streams"])
-    return data
 
 
 @pytest.fixture
@@ -47,7 +35,7 @@ def store_file(tmp_path: Path) -> Path:
     return tmp_path / "runs.sqlite"
 
 
-def save(path: Path, runs: list[dict[str, Any]]) -> None:
+def save(path: Path, runs: Iterable[dict[str, Any]]) -> None:
     with open_store(str(path)) as store:
         store.import_records(runs)
 
@@ -57,10 +45,34 @@ def points_of(path: Path) -> Any:
         return design_points(told_apart(sample(runs_frame(store.list())).runs))
 
 
+def report_of(path: Path, runs: Iterable[dict[str, Any]], **how: Any) -> Report:
+    """The report on these runs, by way of a store."""
+    save(path, runs)
+    with open_store(str(path), write=False) as store:
+        kept = sample(runs_frame(store.list()))
+        digest = Digest(set(kept.runs["run_id"]))
+        for _, text in store.texts():
+            digest.add(json.loads(text))
+    return assemble(kept, digest, **how)
+
+
+def found(report: Report, kind: str) -> list[Finding]:
+    return [finding for finding in report.findings if finding.kind == kind]
+
+
+def rows_of(table: Table) -> list[dict[str, Any]]:
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def table_named(report: Report, name: str) -> Table:
+    (table,) = (table for table in (*report.tables, *report.references) if table.name == name)
+    return table
+
+
 def test_nothing_invalid_enters_a_mean_and_the_page_says_how_much_was_left_out(store_file: Path) -> None:
     save(store_file, [taken(1, 90), taken(2, 92), taken(3, 94), taken(4, 1, status="invalid")])
     (point,) = points_of(store_file)
-    assert (point.n, point.measured_bps.mean) == (3, pytest.approx(92e6))
+    assert (point.n, point.measured_bps.mean) == (3, pytest.approx(92e6, rel=1e-4))
     with open_store(str(store_file), write=False) as store:
         kept = sample(runs_frame(store.list()))
     assert len(kept.excluded) == 1
@@ -70,24 +82,37 @@ def test_nothing_invalid_enters_a_mean_and_the_page_says_how_much_was_left_out(s
 def test_a_maximum_is_over_all_loads_not_at_the_highest(store_file: Path) -> None:
     high = [taken(i, 200 + i, target=400_000_000) for i in range(3)]
     beyond = [taken(10 + i, 100 + i, target="max") for i in range(3)]
-    save(store_file, high + beyond)
-    (best,) = maxima(points_of(store_file)).values()
+    report = report_of(store_file, high + beyond)
+    (best,) = maxima(report.points).values()
     assert best.target_bps == 400_000_000
-    (finding,) = [f for f in find_all(points_of(store_file), []) if f.kind == "collapse"]
+    (finding,) = found(report, "collapse")
     assert "collapses beyond its maximum" in finding.sentence
     assert len(finding.run_ids) == 6
 
 
+def test_the_consoles_curves_and_the_report_name_the_same_maximum_of_the_same_runs(store_file: Path) -> None:
+    runs = [taken(i, 200 + i, target=400_000_000) for i in range(3)]
+    runs += [taken(10 + i, 100 + i, target="max", status=("valid", "suspect", "invalid")[i]) for i in range(3)]
+    runs[1]["total"]["measured_pps"] = None
+    save(store_file, runs)
+    with open_store(str(store_file), write=False) as store:
+        curves = CurveData(store.list()).curves(CurveSpec(y="maximum", unit="bit/s", lines_by=("platform",)))
+    (best,) = maxima(points_of(store_file)).values()
+    ((of_curves,),) = (curve.points for curve in curves.curves)
+    assert (of_curves.y.mean, of_curves.y.n) == (best.measured_bps.mean, best.n)
+    assert (curves.left_out, curves.unknown) == ({"invalid": 1}, 1)
+
+
 def test_a_change_is_told_with_its_interval_or_as_not_detectable(store_file: Path) -> None:
-    base = [taken(i, 100 + i) for i in range(4)]
-    lower = [taken(10 + i, 50 + i, background="heavy") for i in range(4)]
-    same = [taken(20 + i, 100 + i, background="light") for i in range(4)]
+    base = [taken(i, 90 + i) for i in range(4)]
+    lower = [taken(10 + i, 45 + i, kind="heavy") for i in range(4)]
+    same = [taken(20 + i, 90 + i, kind="light") for i in range(4)]
     save(store_file, base + lower + same)
     table = relative_changes(
         changes(points_of(store_file), ("light", "heavy"), ("idle", "none")), name="table-1", title="Change"
     )
-    rows = {row[3]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    assert rows["heavy"]["change_ratio"] == pytest.approx(51.5 / 101.5 - 1)
+    rows = {row["background"]: row for row in rows_of(table)}
+    assert rows["heavy"]["change_ratio"] == pytest.approx(46.5 / 91.5 - 1, rel=1e-4)
     assert rows["heavy"]["change_ci_high_ratio"] < 0
     assert rows["heavy"]["detectable"] == "yes"
     assert rows["light"]["detectable"] == "no detectable difference"
@@ -102,68 +127,145 @@ def test_two_repetitions_have_no_interval_and_nobody_invents_one(store_file: Pat
     assert next(csv.DictReader(io.StringIO(to_csv(table))))["measured_ci_low_bps"] == ""
 
 
-def test_unequal_streams_are_found_by_jains_index() -> None:
+def test_unequal_streams_are_found_by_jains_index(store_file: Path) -> None:
     data = taken(1, 90, sources=3)
     data["streams"][0]["measured_pps"] = 1.0
-    found = find_all([], [RunRecord.model_validate(data)])
-    assert [f.kind for f in found] == ["unequal_streams"]
+    (finding,) = found(report_of(store_file, [data]), "unequal_streams")
+    assert "Jain's index down to 0.667" in finding.sentence
+    assert finding.run_ids == (data["run_id"],)
 
 
-def test_streams_that_were_not_offered_the_same_are_not_called_unequal() -> None:
-    data = taken(1, 300.0, sources=2)
+def test_streams_that_were_not_offered_the_same_are_not_called_unequal(store_file: Path) -> None:
+    data = taken(1, 200.0, sources=2)
     for name in ("offered_pps", "measured_pps"):
         data["streams"][0][name], data["streams"][1][name] = 30_000.0, 6_000.0
-    assert "unequal_streams" not in {f.kind for f in find_all([], [RunRecord.model_validate(data)])}
+    assert not found(report_of(store_file, [data]), "unequal_streams")
+
+
+def test_loss_is_placed_before_the_guest_where_the_ledger_says_so(store_file: Path) -> None:
+    runs = [taken(n, 60, platform="qemu-virtio", lost_at="to_guest", status="suspect") for n in range(3)]
+    runs += [taken(9, 60, platform="lxc", lost_at="guest_out"), taken(10, 60, lost_at="uut_in")]
+    report = report_of(store_file, runs)
+    (guest,) = found(report, "lost_before_guest")
+    assert guest.sentence.startswith("qemu-virtio, 1000 B: 100 % of the loss happens before the guest in 3 runs.")
+    assert "1 × 100 Mbit/s" in guest.sentence
+    assert len(guest.run_ids) == 3
+    (uut,) = found(report, "lost_before_uut")
+    assert uut.run_ids == (runs[4]["run_id"],)
+
+
+def test_a_loss_of_a_few_frames_is_given_no_place(store_file: Path) -> None:
+    report = report_of(store_file, [taken(1, 99.99, platform="lxc", lost_at="to_guest")])
+    assert not found(report, "lost_before_guest")
+
+
+def test_runs_beyond_the_instrument_and_background_that_was_not_achieved_are_told(store_file: Path) -> None:
+    limited = {"code": "instrument_limited", "detail": "pktgen sends 90 Mbit/s at most", "evidence": None}
+    missed = {"code": "background_missed", "detail": "demand_ratio 0.4 instead of 1", "evidence": None}
+    runs = [taken(1, 90, status="suspect", reasons=[limited])]
+    runs += [taken(2, 90, status="invalid", kind="heavy", platform="lxc", reasons=[missed])]
+    report = report_of(store_file, runs)
+    (beyond,) = found(report, "instrument_limited")
+    assert "1 run is beyond the calibrated instrument" in beyond.sentence
+    (load,) = found(report, "background_not_achieved")
+    assert "demand_ratio 0.4 instead of 1" in load.sentence
+    assert load.run_ids == (runs[1]["run_id"],)
+    assert not {run for finding in report.findings if finding is not load for run in finding.run_ids} & set(
+        load.run_ids
+    )
+
+
+def test_repetitions_that_differ_more_than_usual_on_their_platform_are_told(store_file: Path) -> None:
+    runs = [taken(10 * t + n, 90 + n / 100, target=t * 100_000_000) for t in range(1, 6) for n in range(3)]
+    runs += [taken(90 + n, measured, target="max") for n, measured in enumerate((60, 90, 120))]
+    (finding,) = found(report_of(store_file, runs), "wide_spread")
+    assert "target max: the repetitions differ by 33.3 % of their mean" in finding.sentence
+
+
+def test_what_background_load_changes_and_what_it_does_not_is_told_with_intervals(store_file: Path) -> None:
+    runs = [taken(n, 100 + n / 10, platform="lxc", kind="idle") for n in range(4)]
+    runs += [taken(10 + n, 80 + n / 10, platform="lxc", kind="heavy") for n in range(4)]
+    runs += [taken(20 + n, 100 + n / 10, platform="lxc", kind="light") for n in range(4)]
+    report = report_of(store_file, runs)
+    (effect,) = found(report, "background_effect")
+    assert "lxc, background heavy against an idle second guest: the maximum changes by −19" in effect.sentence
+    assert "interval" in effect.sentence
+    assert len(effect.run_ids) == 8
+    (same,) = found(report, "no_detectable_difference")
+    assert "Background light against an idle second guest: no detectable difference" in same.sentence
+
+
+def test_platforms_that_cannot_be_told_apart_are_named_pair_by_pair(store_file: Path) -> None:
+    runs = [taken(n, 90 + n, platform="raw") for n in range(3)]
+    runs += [taken(10 + n, 90.2 + n, platform="lxc") for n in range(3)]
+    runs += [taken(20 + n, 50 + n, platform="xen") for n in range(3)]
+    (finding,) = found(report_of(store_file, runs), "no_detectable_difference")
+    assert "no detectable difference of the maxima of raw and lxc (" in finding.sentence
+    assert "xen" not in finding.sentence
+    assert len(finding.run_ids) == 6
+
+
+def test_emulated_testbeds_say_so_in_every_caption_and_hardware_does_not(store_file: Path, tmp_path: Path) -> None:
+    emulated = report_of(store_file, [taken(n, 90 + n, kind="idle") for n in range(3)])
+    assert emulated.tables
+    for text in (*(figure.caption for figure in emulated.figures), *(table.note for table in emulated.tables)):
+        assert "Emulated testbed" in text
+    real = report_of(tmp_path / "real.sqlite", [taken(n, 90 + n, emulated=False) for n in range(3)])
+    assert not any("mulated" in figure.caption for figure in real.figures)
 
 
 def test_runs_of_different_testbeds_or_generators_are_no_repetitions_of_each_other(store_file: Path) -> None:
     runs = [taken(n, 90.0 + n) for n in range(4)]
     runs[1]["testbed"] = "another"
     for stream in runs[2]["streams"]:
-        stream["generator"] = "pktgen"
+        stream["generator"] = "afpacket"
     save(store_file, runs)
     names = {point.platform: point.n for point in points_of(store_file)}
     assert sum(names.values()) == 4
     assert len(names) == 3
     assert sorted(names.values()) == [1, 1, 2]
     assert any("another" in name for name in names)
-    assert any("pktgen" in name for name in names)
+    assert any("afpacket" in name for name in names)
 
 
 def test_a_run_far_from_its_repetitions_is_named_and_stays_in_the_mean(store_file: Path) -> None:
-    save(store_file, [taken(n, 90.0 + n / 100) for n in range(8)] + [taken(8, 60.0)])
-    (point,) = points_of(store_file)
+    report = report_of(store_file, [taken(n, 90.0 + n / 100) for n in range(8)] + [taken(8, 60.0)])
+    (point,) = report.points
     assert point.n == 9
-    (finding,) = (f for f in find_all([point], []) if f.kind == "outlier")
+    (finding,) = found(report, "outlier")
     assert finding.run_ids == ("20261121T000000Z-000008",)
     assert "60.0 Mbit/s measured in 1 of 9 runs" in finding.sentence
 
 
 @pytest.mark.parametrize("drifts", [True, False])
-def test_a_testbed_that_drifts_over_a_plan_is_told_with_its_interval(drifts: bool) -> None:
-    records = []
+def test_a_testbed_that_drifts_over_a_plan_is_told_with_its_interval(store_file: Path, drifts: bool) -> None:
+    runs = []
     for n in range(12):
-        point, measured = n % 2, 50.0 * (1 + n % 2) * (1 - (n / 500 if drifts else 0)) + (n * 7 % 5) / 1000
-        data = taken(n, measured)
-        data["started_at"] = f"2026-11-21T00:00:{n:02d}.000Z"
-        data["plan"] = {"name": "paper", "hash": "0" * 16, "point": point, "repetition": n // 2 + 1, "seed": 1}
-        records.append(RunRecord.model_validate(data))
-    found = [f for f in find_all([], records) if f.kind == "order_effect"]
-    assert bool(found) == drifts
+        point, measured = n % 2, 40.0 * (1 + n % 2) * (1 - (n / 500 if drifts else 0)) + (n * 7 % 5) / 1000
+        plan = {"name": "paper", "hash": "0" * 16, "point": point, "repetition": n // 2 + 1, "seed": 1}
+        runs.append(taken(n, measured, target=100_000_000 * (1 + point), plan=plan))
+    told = found(report_of(store_file, runs), "order_effect")
+    assert bool(told) == drifts
     if drifts:
-        assert "Plan paper: measured rates change by -2.2" in found[0].sentence
-        assert len(found[0].run_ids) == 12
+        assert "Plan paper: measured rates change by −2.2" in told[0].sentence
+        assert len(told[0].run_ids) == 12
 
 
-def test_a_generator_held_back_by_flow_control_is_told_by_the_evidence_not_by_the_words() -> None:
-    data = taken(1, 90.0, status="suspect")
+def test_a_generator_held_back_by_flow_control_is_told_by_the_evidence_not_by_the_words(store_file: Path) -> None:
     evidence = {"stream": "s1", "causes": [{"cause": "flow_control", "counters": {"rx_xoff": 3}}]}
-    data["verdict"]["reasons"] = [{"code": "offered_short", "detail": "s1: short", "evidence": evidence}]
-    (finding,) = find_all([], [RunRecord.model_validate(data)])
-    assert "in 1 of them held back by flow control" in finding.sentence
-    data["verdict"]["reasons"][0] |= {"detail": "s1: no pause was seen", "evidence": None}
-    (finding,) = find_all([], [RunRecord.model_validate(data)])
-    assert "flow control" not in finding.sentence
+    paused = {"code": "offered_short", "detail": "s1: short", "evidence": evidence}
+    calm = {"code": "offered_short", "detail": "s1: no pause was seen", "evidence": None}
+    runs = [
+        taken(1, 90.0, status="suspect", reasons=[paused]),
+        taken(2, 90.0, status="suspect", reasons=[calm], target=200_000_000),
+    ]
+    report = report_of(store_file, runs)
+    (held_back,) = found(report, "generator_throttled")
+    assert "flow control held the generator back in 1 run" in held_back.sentence
+    assert held_back.run_ids == (runs[0]["run_id"],)
+    (short,) = found(report, "generator_short")
+    assert "flow control" not in short.sentence
+    assert short.run_ids == (runs[1]["run_id"],)
 
 
 def test_figures_follow_the_papers_and_say_how_many_repetitions(store_file: Path) -> None:
@@ -174,11 +276,100 @@ def test_figures_follow_the_papers_and_say_how_many_repetitions(store_file: Path
         for i in range(3)
     ]
     save(store_file, runs)
-    figures = {figure.name: figure for figure in all_figures(points_of(store_file))}
+    figures = {figure.name: figure for figure in all_figures(points_of(store_file), emulated=True)}
     assert list(figures) == ["figure-3", "figure-4", "figure-3-2-sources"]
     assert "n = 3 per point" in figures["figure-3"].caption
     (panel,) = figures["figure-4"].panels
     assert [mark.x for mark in panel.curves[0].marks] == [0, 1]
+
+
+def second(n: int, **how: Any) -> dict[str, Any]:
+    """A run beside a second guest that forwards."""
+    return taken(n, 80 + n / 10, platform="lxc", kind="forwarding-95", second_mbps=(72.0, 60.0 + n / 10), **how)
+
+
+def test_tables_2_and_3_are_the_second_guests_own_rates_averaged_over_the_first_guests_loads(store_file: Path) -> None:
+    runs = [second(n) for n in range(3)] + [second(10 + n, target="max") for n in range(3)]
+    report = report_of(store_file, [*runs, taken(50, 90, platform="lxc")])
+    assert not [table for table in report.tables if table.name == "table-2"]
+    (row,) = rows_of(table_named(report, "table-3"))
+    assert (row["platform"], row["frame_size_bytes"], row["n"], row["target_bps"]) == ("lxc", 1000, 6, "all")
+    assert row["offered_mean_bps"] == pytest.approx(72e6, rel=1e-4)
+    assert row["measured_mean_bps"] == pytest.approx(60.6e6, rel=1e-4)
+    assert row["measured_ci_low_bps"] < row["measured_mean_bps"] < row["measured_ci_high_bps"]
+    by_load = rows_of(table_named(report, "second-guest"))
+    assert [(r["target_bps"], r["n"]) for r in by_load] == [(100_000_000, 3), ("max", 3)]
+    (loses,) = found(report, "second_guest_loses")
+    assert "the second loses 15.8 % of what it is offered" in loses.sentence
+    assert len(loses.run_ids) == 6
+
+
+def test_a_second_guest_of_which_nothing_is_known_enters_no_table(store_file: Path) -> None:
+    data = second(1)
+    data["background"]["streams"][0]["measured_bps"] = None
+    report = report_of(store_file, [data])
+    assert not {"table-3", "second-guest"} & {table.name for table in report.tables}
+
+
+def test_figure_5_and_table_1_are_each_against_the_papers_own_baseline(store_file: Path) -> None:
+    runs = [taken(n, 90 + n / 10, platform="lxc") for n in range(3)]
+    runs += [taken(10 + n, 85 + n / 10, platform="lxc", kind="idle") for n in range(3)]
+    runs += [taken(20 + n, 80 + n / 10, platform="lxc", kind="light") for n in range(3)]
+    runs += [second(30 + n) for n in range(3)]
+    report = report_of(store_file, runs)
+    (cpu,) = rows_of(table_named(report, "table-1"))
+    (network,) = rows_of(table_named(report, "figure-5-numbers"))
+    assert (cpu["background"], cpu["baseline"], network["baseline"]) == ("light", "idle", "none")
+    assert cpu["change_ratio"] == pytest.approx(80.1 / 85.1 - 1, rel=1e-3)
+    (figure,) = (figure for figure in report.figures if figure.name == "figure-5")
+    (mark,) = figure.panels[0].curves[0].marks
+    assert mark.low is not None and mark.high is not None and mark.low < mark.y < mark.high
+    assert "compared with the dedicated maximum (no second guest)" in figure.caption
+    assert "interval of the ratio (Fieller)" in figure.caption
+
+
+def test_background_load_is_shown_asked_for_and_reached(store_file: Path) -> None:
+    report = report_of(store_file, [taken(n, 80, kind="light", platform="lxc") for n in range(3)])
+    rows = {row["quantity"]: row for row in rows_of(table_named(report, "background-load"))}
+    demand = rows["demand_ratio"]
+    assert (demand["requested_mean"], demand["achieved_mean"], demand["runs"]) == (1.0, pytest.approx(0.998), 3)
+    assert demand["guest"] == "guest-b, CPU 3"
+    assert rows["guest_cpu_s"]["requested_mean"] is None
+
+
+def test_a_papers_tables_stand_beside_ones_own_where_the_platform_is_the_same(store_file: Path) -> None:
+    runs = [taken(n, 90 + n / 10, platform="openvz", kind="idle", size=64) for n in range(3)]
+    runs += [taken(10 + n, 80 + n / 10, platform="openvz", kind="heavy", size=64) for n in range(3)]
+    runs += [second(30 + n, size=64) for n in range(3)]
+    plain = report_of(store_file, runs, reference=load_reference("schlosser"))
+    (row,) = rows_of(table_named(plain, "table-1-beside-schlosser"))
+    assert (row["platform"], row["paper_change_percent"]) == ("openvz", -18.2)
+    assert row["difference_percentage_points"] == pytest.approx(row["own_change_percent"] + 18.2)
+    assert not [table for table in plain.references if table.name.startswith("table-3")]
+    mapped = report_of(store_file, runs, reference=load_reference("schlosser"), names={"lxc": "KVM"})
+    (row,) = rows_of(table_named(mapped, "table-3-beside-schlosser"))
+    assert (row["paper_platform"], row["paper_offered_mbps"], row["paper_measured_mbps"]) == ("kvm", 72.1, 64.6)
+    assert row["paper_lost_percent"] == pytest.approx(10.4, abs=0.01)
+    for table in mapped.references:
+        assert "Schlosser" in table.note and "hardware" in table.note
+    assert not any("schlosser" in curve.label for f in mapped.figures for p in f.panels for curve in p.curves)
+
+
+@pytest.mark.parametrize(
+    ("names", "complaint"),
+    [({"lxc": "hyper-v"}, "is no platform of the paper"), ({"nope": "KVM"}, "is no platform of these runs")],
+)
+def test_a_wrong_mapping_to_a_paper_says_what_there_is(store_file: Path, names: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint) as wrong:
+        report_of(store_file, [second(1)], reference=load_reference("schlosser"), names=names)
+    assert wrong.value.allowed
+
+
+def test_the_shipped_tables_are_whole() -> None:
+    reference = load_reference("schlosser")
+    assert (len(reference.cpu), len(reference.guest), len(reference.platforms)) == (48, 56, 7)
+    with pytest.raises(ConfigError, match="schlosser"):
+        load_reference("knuth")
 
 
 def test_text_is_escaped_for_where_it_goes() -> None:
@@ -187,44 +378,181 @@ def test_text_is_escaped_for_where_it_goes() -> None:
     assert to_markdown(save_me).startswith("**Every design point**")
 
 
+def test_latex_and_markdown_hold_every_row_with_its_interval(store_file: Path) -> None:
+    table = table_named(report_of(store_file, [second(n) for n in range(3)]), "table-3")
+    assert to_latex(table).count(r"\\") == 2
+    assert r"72.0 $\pm$" in to_latex(table)
+    assert "| 1000 | lxc | 1 | 3 | 72.0 ± 0.0 | 60.1 ± " in to_markdown(table)
+
+
+def run_report(store_file: Path, *args: str) -> int:
+    return cli.main(["report", "--store", str(store_file), *args])
+
+
 def test_the_command_writes_every_file_and_the_page_stands_alone(
     store_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = [taken(i, 90 + i, platform="<script>alert(1)</script>") for i in range(3)]
-    save(store_file, runs + [taken(10 + i, 60 + i, target=200_000_000) for i in range(3)])
+    runs += [taken(10 + i, 60 + i, target=200_000_000) for i in range(3)] + [taken(90, 1, status="invalid")]
+    save(store_file, [*runs, *(second(100 + n) for n in range(3))])
     out = tmp_path / "out"
-    assert cli.main(["report", "--store", str(store_file), "--out", str(out)]) == 0
+    assert run_report(store_file, "--out", str(out), "--reference", "schlosser") == 0
     names = {Path(line).name for line in capsys.readouterr().out.splitlines()}
-    assert {"figure-3.svg", "figure-3.pdf", "figure-3.png", "results.csv", "results.tex", "report.html"} <= names
-    page = (out / "report.html").read_text()
-    assert "<script" not in page
-    assert "&lt;script&gt;" in page
-    for loads in ('src="', "@import", "url(http", "<link", 'href="http'):
-        assert loads not in page
-    assert "Emulated testbed" in page
+    for name in ("figure-3", "figure-4"):
+        assert {f"{name}.svg", f"{name}.pdf", f"{name}.png"} <= names
+    for name in ("results", "table-3", "second-guest", "background-load"):
+        assert {f"{name}.csv", f"{name}.md", f"{name}.tex"} <= names
+    assert {"report.html", "runs.csv"} <= names
+    text = (out / "report.html").read_text()
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert "Emulated testbed" in text
+    for part in (
+        "RFC 2544",
+        "7d3f9a11c0de4b52",
+        "pktgen 2.75",
+        "the operator stopped the run",
+        "198.18.0.0/15",
+    ):
+        assert part in text, part
+    with (out / "runs.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 10
+    assert [row["enters"] for row in rows].count("False") == 1
+
+
+def test_the_page_loads_nothing_from_elsewhere(store_file: Path, tmp_path: Path) -> None:
+    save(store_file, [taken(i, 90 + i) for i in range(3)])
+    out = tmp_path / "out"
+    assert run_report(store_file, "--out", str(out), "--formats", "html") == 0
+    assert [path.name for path in out.iterdir()] == ["report.html"]
+    text = (out / "report.html").read_text()
+    tags = re.findall(r"<[^>]*>", re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL))
+    assert not [tag for tag in tags if "http:" in tag or "https:" in tag or "//" in tag]
+    for tag in tags:
+        for value in re.findall(r'(?:href|src|srcset|data|action)="([^"]*)"', tag):
+            assert value.startswith("#"), tag
+    for loads in ("@import", "<link", "<iframe", "<object", "javascript:", " onload"):
+        assert loads not in text
+    assert not [url for url in re.findall(r"url\(([^)]*)\)", text) if not url.strip("'\"").startswith("#")]
+
+
+def test_only_the_formats_that_are_asked_for_are_written(store_file: Path, tmp_path: Path) -> None:
+    save(store_file, [taken(i, 90 + i) for i in range(3)])
+    out = tmp_path / "out"
+    assert run_report(store_file, "--out", str(out), "--formats", "png,md") == 0
+    assert {path.suffix for path in out.iterdir()} == {".png", ".md"}
+    assert run_report(store_file, "--out", str(out), "--formats", "gif") == 2
+    assert run_report(store_file, "--formats", "png") == 2
 
 
 def test_the_same_runs_give_the_same_figures_byte_for_byte(store_file: Path, tmp_path: Path) -> None:
     save(store_file, [taken(i, 90 + i) for i in range(3)])
     for name in ("a", "b"):
-        assert cli.main(["report", "--store", str(store_file), "--out", str(tmp_path / name)]) == 0
+        assert run_report(store_file, "--out", str(tmp_path / name)) == 0
     for suffix in ("svg", "pdf", "png"):
         first, second = ((tmp_path / name / f"figure-3.{suffix}").read_bytes() for name in ("a", "b"))
         assert first == second, suffix
 
 
-def test_json_gives_the_tables_as_objects(store_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_runs_give_the_same_page_and_tables(store_file: Path, tmp_path: Path) -> None:
+    save(store_file, evaluation(2, platforms=("raw", "container"), sizes=(64,), targets=(10**8, "max")))
+    for name in ("a", "b"):
+        assert run_report(store_file, "--out", str(tmp_path / name), "--formats", "csv,html") == 0
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes(), path.name
+
+
+def test_json_gives_the_tables_and_findings_as_objects(store_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [taken(i, 90 + i) for i in range(3)] + [taken(10 + i, 50 + i, target="max") for i in range(3)]
+    save(store_file, runs)
+    assert run_report(store_file, "--json") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (table,) = (line for line in lines if "table" in line)
+    assert [row["n"] for row in table["rows"]] == [3, 3]
+    assert "collapse" in {line["finding"] for line in lines if "finding" in line}
+
+
+def test_without_out_the_report_is_in_the_terminal_without_colour_and_as_wide_as_it(
+    store_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(store_file, evaluation(3, platforms=("raw", "container"), sizes=(64,), targets=(10**8, 4 * 10**8, "max")))
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    widths = {}
+    for columns in (72, 110):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert run_report(store_file) == 0
+        text = capsys.readouterr().out
+        assert "\x1b" not in text
+        widths[columns] = max(len(line) for line in text.splitlines())
+        for part in ("● raw", "▲ container", "█ raw", "Maximum accumulated throughput", "Findings", "collapses", "±"):
+            assert part in text, part
+    assert widths[72] <= 72 < widths[110] <= 110
+
+
+def test_names_from_elsewhere_cannot_reach_the_terminal_as_escape_sequences(
+    store_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(store_file, [taken(i, 90 + i, platform="raw\x1b[2J") for i in range(3)])
+    assert run_report(store_file) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_a_filter_and_a_plan_choose_the_runs(
+    store_file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    plan = {"name": "p", "hash": "a" * 16, "point": 0, "repetition": 1, "seed": 1}
+    save(store_file, [taken(1, 90, plan=plan), taken(2, 90, size=64), taken(3, 90, size=64, kind="idle")])
+
+    def sizes(*args: str) -> list[int]:
+        assert run_report(store_file, "--json", *args) == 0
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        (table,) = (line for line in lines if line.get("table") == "results")
+        return [row["frame_size_bytes"] for row in table["rows"]]
+
+    assert sizes("size=64", "background=none") == [64]
+    assert sizes("--plan", "p") == [1000]
+    assert sizes() == [64, 64, 1000]
+    assert run_report(store_file, "colour=red") == 2
+    assert "there is no field" in capsys.readouterr().err
+
+
+def test_without_matplotlib_the_terminal_still_shows_figures_and_files_name_what_to_install(
+    store_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     save(store_file, [taken(i, 90 + i) for i in range(3)])
-    assert cli.main(["report", "--store", str(store_file), "--json"]) == 0
-    (table,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert table["rows"][0]["n"] == 3
+    for name in ("matplotlib", "jinja2"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert run_report(store_file) == 0
+    assert "●" in capsys.readouterr().out
+    assert run_report(store_file, "--out", str(tmp_path / "o")) == 2
+    assert "labconsole[report]" in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()
+    assert run_report(store_file, "--out", str(tmp_path / "o"), "--formats", "csv,tex") == 0
+
+
+def test_a_damaged_record_is_named_and_the_rest_reported(store_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(store_file, [taken(i, 90 + i) for i in range(3)])
+    with sqlite3.connect(store_file) as connection:
+        connection.execute("UPDATE runs SET record = '{}' WHERE run_id LIKE '%000001'")
+    connection.close()
+    assert run_report(store_file, "--json") == 0
+    assert "20261121T000000Z-000001" in capsys.readouterr().err
 
 
 def test_an_empty_selection_is_said_not_reported(
     store_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(store_file, [taken(1, 90)])
-    status = cli.main(["report", "--store", str(store_file), "--out", str(tmp_path / "o"), "--platforms", "xen"])
-    assert status == 2
-    assert "no saved run matches" in capsys.readouterr().err
+    assert run_report(store_file, "--out", str(tmp_path / "o"), "--platforms", "xen") == 2
+    said = capsys.readouterr().err
+    assert "no saved run matches; the store has 1 runs; platforms raw; testbeds wuerzburg; no plan" in said
     assert not (tmp_path / "o").exists()
+
+
+def test_a_figure_in_a_page_keeps_its_own_ids_and_no_name_spaces(store_file: Path) -> None:
+    report = report_of(store_file, [taken(i, 90 + i) for i in range(3)])
+    svg = draw.draw(report.figures[0], ["svg"])["svg"].decode()
+    text = page.inline(svg, "figure-3", "Figure")
+    assert "xmlns" not in text and "<metadata" not in text and "http" not in text
+    assert set(re.findall(r'href="#([^"]*)"', text)) <= set(re.findall(r'id="([^"]*)"', text))
