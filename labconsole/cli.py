@@ -273,26 +273,46 @@ def _add_report(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
 
 
 def _add_search(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
-    search = commands.add_parser("search", help="find the highest load that meets a loss goal", parents=parents)
+    search = commands.add_parser(
+        "search", help="find the highest load that meets a loss goal", parents=parents,
+        description="Find the highest load per source that meets each goal, with its bounds and whose limit it is; "
+        "RFC 2544's frame loss, back-to-back and latency tests with it. Every trial is an ordinary run, the result is "
+        "stored. The key search of a plan does the same at every configuration, and is resumed. Exit status: 0 found; "
+        "1 a goal has no lower bound, or the search did not come to its end; 2 bad usage; 3 testbed unreachable; "
+        "130 interrupted.",
+    )  # fmt: skip
     search.add_argument("--platform", help="one of the inventory's (default: its first)")
     search.add_argument("--frame-size", type=int, default=64, metavar="BYTES", help="without FCS (default: 64)")
     search.add_argument("--includes-fcs", action="store_true", help="the frame size includes the FCS, as in RFC 2544")
     search.add_argument("--sources", type=int, default=1, metavar="N", help="sources at once (default: 1)")
+    search.add_argument("--background", default="none", help="load on a second guest, as in run (default: none)")
     search.add_argument(
         "--goals", type=_names, default=["ndr"], metavar="A,B",
-        help="ndr, pdr-X%% such as pdr-0.5%%, rfc2544, tst009 (default: ndr)",
+        help="ndr, pdr-X%% such as pdr-0.5%%, rfc2544, tst009; beside them frame-loss, back-to-back, latency "
+        "(default: ndr)",
     )  # fmt: skip
-    search.add_argument("--trial-duration", type=float, metavar="S", help="of one trial (default: the goal's)")
+    search.add_argument(
+        "--trial-duration", type=float, metavar="S",
+        help="of one trial, and of the longest burst (default: the goal's; frame loss 60 s, a burst 2 s, "
+        "latency 120 s)",
+    )  # fmt: skip
     search.add_argument(
         "--duration-sum", type=float, metavar="S", help="trial time that decides on one load (default: the goal's)"
     )
     search.add_argument("--width", type=float, metavar="RATIO", help="how close the bounds come (default: the goal's)")
+    search.add_argument(
+        "--repetitions", type=int, dest="times", metavar="N",
+        help="of back-to-back and latency (default: RFC 2544's 50 and 20)",
+    )  # fmt: skip
+    search.add_argument("--max-trials", type=int, metavar="N", help="end after so many (default: 2000)")
     search.add_argument("--generator", choices=GENERATORS, help="what sends (default: the inventory's)")
     search.add_argument(
         "--observe", choices=("quiet", "live"), help="sample the UUT quietly or live (default: the inventory's)"
     )
     search.add_argument("--take-over", action="store_true", help=TAKE_OVER)
-    search.set_defaults(background="none", target="max", duration=1.0, repetitions=1)
+    search.add_argument("--list", action="store_true", help="print the searches of the store; touch nothing")
+    search.add_argument("--show", metavar="ID", help="print one search of the store with its trials; touch nothing")
+    search.set_defaults(target="max", duration=1.0, repetitions=1)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -24,6 +24,8 @@ from labconsole.model.plan_estimate import Estimate, estimate
 from labconsole.model.plan_load import load_plan
 from labconsole.model.record import RunRecord
 from labconsole.replay_screen import ReplayScreen, minutes, size_words
+from labconsole.replay_searches import ReplaySearches
+from labconsole.replay_searches import dry_run as searches_dry_run
 from labconsole.store import RunStore
 from labconsole.testbed import hosts_path, load_testbed, open_session
 
@@ -45,6 +47,7 @@ def replay(args: argparse.Namespace) -> int:
     if args.dry_run:
         for plan, only in zip(plans, chosen, strict=True):
             _dry_run(plan, only, session, as_json=args.json)
+            searches_dry_run(plan, only, session, as_json=args.json)
         return 0
     # The lease keeps operators apart while one measures. This is for the rest: reading the store, commands, waiting.
     since = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
@@ -72,26 +75,35 @@ def _replay(
     screen = ReplayScreen(plans, as_json=args.json)
     campaigns = [Campaign(plan, session, screen.update, only=only) for plan, only in zip(plans, chosen, strict=True)]
     tour = Tour(campaigns, session, take_over=args.take_over)
+    searches = ReplaySearches(plans, chosen, session, as_json=args.json)
+
+    def finish() -> None:
+        tour.finish()
+        searches.finish()
 
     async def work(session: Session[RunStore]) -> int:
         with screen.over(campaigns):
             outcomes = await tour.run()
         status = 0
         for campaign, outcome in zip(campaigns, outcomes, strict=True):
-            status = max(status, _tell(screen, campaign, outcome, as_json=args.json))
-        return status
+            if campaign.plan.grid:
+                status = max(status, _tell(screen, campaign, outcome, as_json=args.json))
+        if any(outcome.stopped for outcome in outcomes):
+            return status
+        return max(status, await searches.run(take_over=args.take_over))
 
     nodes = list(dict.fromkeys(needed)) or [inventory.uut]
-    return drive(session, nodes, work, [narrator(args, quiet=True)], finish=tour.finish)
+    return drive(session, nodes, work, [narrator(args, quiet=True)], finish=finish)
 
 
 def _refuse_twice(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
     """Two files with one meaning are one plan: the second would find everything stored."""
-    seen: dict[str, Path] = {}
+    seen: dict[object, Path] = {}
     for path, plan in zip(paths, plans, strict=True):
-        if plan.hash() in seen:
-            raise ConfigError(f"means the same as {seen[plan.hash()]}; leave one of them out", file=str(path))
-        seen[plan.hash()] = path
+        meaning = (plan.hash(), plan.grid, plan.search)
+        if meaning in seen:
+            raise ConfigError(f"means the same as {seen[meaning]}; leave one of them out", file=str(path))
+        seen[meaning] = path
 
 
 def _chosen(plan: Plan, args: argparse.Namespace) -> frozenset[int] | None:
@@ -130,6 +142,8 @@ def _numbers(text: str, points: int) -> set[int]:
 
 def _dry_run(plan: Plan, only: frozenset[int] | None, session: Session[RunStore], *, as_json: bool) -> None:
     """What would be taken, in which order, how long it takes, and what depends on what."""
+    if not plan.grid:
+        return
     stored = stored_trials(plan, session)
     todo = left_to_take(plan, stored, only)
     reckoned = estimate(plan, session.inventory, todo)

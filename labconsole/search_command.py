@@ -1,38 +1,56 @@
-"""The command search: the highest load that meets a loss goal, with its bounds and every trial that led there."""
+"""The command search: the highest load that meets a loss goal, RFC 2544's further tests, and what was found before."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from dataclasses import asdict, replace
+from typing import Any
 
-from labconsole.engine.load_search import search_load
+from pydantic import ValidationError
+
+from labconsole.engine.load_search import Wanted, check_search
+from labconsole.engine.search_campaign import SearchOutcome, make_searches
 from labconsole.engine.session import Session
-from labconsole.errors import ConfigError
+from labconsole.engine.stamps import utc_now
+from labconsole.errors import Aborted, ConfigError
 from labconsole.headless import drive, request_from
-from labconsole.measure.search import Goal, GoalResult, SearchResult, parse_goal
+from labconsole.model.plan_search import Configuration, Search, search_hash
 from labconsole.model.record import RunRecord
-from labconsole.model.request import TrialRequest
-from labconsole.store import RunStore
+from labconsole.search_text import search_lines, searches_table
+from labconsole.store import RunStore, open_store
 from labconsole.testbed import hosts_path, load_testbed, open_session
-from labconsole.text_report import DASH, run_row
-from labconsole.units import format_count, format_rate_bps, pps_to_bps
+from labconsole.text_report import run_row
 
-LIMITS = {
-    "uut": "the unit under test lost packets above it",
-    "generator": "the generator could not send more: this is not the platform's limit",
-    "instrument": "a source's or a sink's NIC lost packets: this is not the platform's limit",
-    "line_rate": "it meets the goal at line rate",
-    "below_minimum": "not even the lowest load meets the goal",
+PLAN_NAME = "search"
+"""What the trials of a search from the command line have as their plan's name."""
+
+_OPTIONS = {
+    "goals": "--goals",
+    "trial_s": "--trial-duration",
+    "duration_sum_s": "--duration-sum",
+    "width_ratio": "--width",
+    "repetitions": "--repetitions",
+    "max_trials": "--max-trials",
 }
 
 
 def search(args: argparse.Namespace) -> int:
-    """``labconsole search``: 0 when every goal has a lower bound, 1 when one has none."""
+    """``labconsole search``: 0 when every goal has a lower bound and all ended well, 1 when not."""
+    if args.list or args.show:
+        return _stored(args)
+    asked = _asked(args)
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     request = request_from(args, inventory)
-    goals = [_adjusted(parse_goal(text), args) for text in dict.fromkeys(args.goals)]
+    check_search(asked, request, inventory)
+    configuration = Configuration(0, 1, request)
+    # A new search at every call, which nothing resumes: what is to be resumed stands in a plan.
+    wanted = Wanted(
+        search=asked,
+        configuration=configuration,
+        hash=search_hash(asked, configuration, salt=utc_now()),
+        plan_name=PLAN_NAME,
+    )
     session = open_session(inventory, store)
 
     def on_trial(record: RunRecord) -> None:
@@ -41,66 +59,63 @@ def search(args: argparse.Namespace) -> int:
             _line(record.to_json())
 
     async def work(session: Session[RunStore]) -> int:
-        result = await search_load(session, request, goals, on_trial=on_trial, take_over=args.take_over)
-        _tell(result, request, as_json=args.json)
-        return 1 if any(goal.lower_bound_pps is None for goal in result.goals) else 0
+        outcome = await make_searches(
+            [wanted], session, SearchOutcome(), purpose=f"search: {configuration.describe()}", on_trial=on_trial,
+            take_over=args.take_over,
+        )  # fmt: skip
+        if outcome.stopped:
+            return Aborted.exit_code
+        (record,) = outcome.made
+        if args.json:
+            _line({"search": record.to_json()})
+        else:
+            sys.stdout.write("\n".join(search_lines(record)) + "\n")
+        return 1 if record.status == "failed" or any(found.lower_bound_pps is None for found in record.goals) else 0
 
     return drive(session, session.nodes_of(request), work, [])
 
 
-def _adjusted(goal: Goal, args: argparse.Namespace) -> Goal:
-    """The goal with what the command line changes of it. A changed goal is named so: it is no preset any more."""
-    changed = {
-        "trial_duration_s": args.trial_duration,
-        "duration_sum_s": args.duration_sum,
-        "relative_width": args.width,
+def _asked(args: argparse.Namespace) -> Search:
+    """What the command line asks for, in a plan's words. Raises ConfigError naming the option."""
+    every = {"trial_s": args.trial_duration} if args.trial_duration is not None else {}
+    times = {"repetitions": args.times} if args.times is not None else {}
+    given: dict[str, Any] = {
+        **every,
+        **({"duration_sum_s": args.duration_sum} if args.duration_sum is not None else {}),
+        **({"width_ratio": args.width} if args.width is not None else {}),
+        **({"max_trials": args.max_trials} if args.max_trials is not None else {}),
+        "goals": tuple(dict.fromkeys(args.goals)),
+        "frame_loss": every,
+        "back_to_back": {**every, **times},
+        "latency": {**every, **times},
     }
-    given = {name: value for name, value in changed.items() if value is not None}
-    for name, value in given.items():
-        if not 0 < value < (1 if name == "relative_width" else 86400):
-            key = {
-                "trial_duration_s": "--trial-duration",
-                "duration_sum_s": "--duration-sum",
-                "relative_width": "--width",
-            }
-            raise ConfigError("is out of range", key=key[name], value=value, allowed="more than 0; a width below 1")
-    if not given:
-        return goal
-    adjusted = replace(goal, name=f"{goal.name} (adjusted)", **given)
-    if adjusted.duration_sum_s < adjusted.trial_duration_s:
+    try:
+        return Search.model_validate(given)
+    except ValidationError as exc:
+        problem = exc.errors(include_url=False)[0]
+        steps = [str(step) for step in problem["loc"] if isinstance(step, str)]
+        message, _, allowed = problem["msg"].removeprefix("Value error, ").partition(" | allowed: ")
+        key = _OPTIONS.get(steps[-1] if steps else "")
+        if key is None and "duration_sum_s" in message:
+            key = "--duration-sum"
+        value = problem["input"] if isinstance(problem["input"], (str, int, float)) else None
         raise ConfigError(
-            "is shorter than one trial", key="--duration-sum", value=adjusted.duration_sum_s,
-            allowed=f"{adjusted.trial_duration_s:g} or more",
-        )  # fmt: skip
-    return adjusted
+            message.replace("duration_sum_s", "--duration-sum"), key=key or "--goals", value=value,
+            allowed=allowed or None,
+        ) from None  # fmt: skip
 
 
-def _tell(result: SearchResult, request: TrialRequest, *, as_json: bool) -> None:
-    if as_json:
-        _line(
-            {
-                "search": asdict(request),
-                "goals": [asdict(goal) for goal in result.goals],
-                "trials": [asdict(trial) for trial in result.trials],
-            }
-        )
-        return
-    sys.stdout.write(f"{len(result.trials)} trials; loads are per source, bandwidth on the wire\n")
-    for goal in result.goals:
-        sys.stdout.write(_goal_line(goal, request) + "\n")
-
-
-def _goal_line(found: GoalResult, request: TrialRequest) -> str:
-    def load(pps: float | None) -> str:
-        if pps is None:
-            return DASH
-        bps = pps_to_bps(pps, request.frame_size_bytes, includes_fcs=request.frame_size_includes_fcs)
-        return f"{format_count(round(pps))} pps ({format_rate_bps(bps)})"
-
-    return (
-        f"  {found.goal.name}: lower bound {load(found.lower_bound_pps)}, upper bound {load(found.upper_bound_pps)}, "
-        f"conditional throughput {load(found.conditional_throughput_pps)}; {LIMITS[found.limited_by]}"
-    )
+def _stored(args: argparse.Namespace) -> int:
+    """``search --list`` and ``search --show ID``: what was found before, of every testbed in the store."""
+    with open_store(args.store, write=False) as store:
+        records = [store.search(args.show)] if args.show else store.searches()
+    if args.json:
+        for record in records:
+            _line({"search": record.to_json()})
+    else:
+        lines = search_lines(records[0], trials=True) if args.show else searches_table(records)
+        sys.stdout.write("\n".join(lines) + "\n")
+    return 0
 
 
 def _line(data: dict[str, object]) -> None:

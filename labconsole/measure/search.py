@@ -8,7 +8,6 @@ instrument's limit is not published as a platform's.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -135,8 +134,8 @@ class SearchResult:
     ended_early: str | None = None
 
 
-class _Enough(Exception):
-    """The search has had all the trials or the time that it may take."""
+class Ended(Exception):
+    """Raised by a measuring function: the search has had all the trials or the time that it may take."""
 
 
 def search(
@@ -145,25 +144,21 @@ def search(
     *,
     minimum_pps: float,
     maximum_pps: float,
-    within_s: float,
     max_trials: int = 2000,
 ) -> SearchResult:
     """Find every goal's bounds between two loads. Blocking; raises what ``measure`` raises.
 
-    Ended by ``within_s`` or ``max_trials``, it gives the bounds that its trials support so far, and says so.
+    Ended by ``max_trials`` or by Ended, it gives the bounds that its trials support so far, and says so.
     """
     from MLRsearch import Config, MultipleLossRatioSearch, SearchGoal
     from MLRsearch.trial_measurement import AbstractMeasurer, MeasurementResult
 
     found = SearchResult()
-    deadline = time.monotonic() + within_s
 
     class Measurer(AbstractMeasurer):  # type: ignore[misc]
         def measure(self, intended_duration: float, intended_load: float) -> Any:
             if len(found.trials) >= max_trials:
-                raise _Enough(f"ended after {max_trials} trials, as many as it may take")
-            if time.monotonic() > deadline:
-                raise _Enough(f"ended after {within_s:g} s, as long as it may take")
+                raise Ended(f"ended after {max_trials} trials, as many as it may take")
             trial = measure(float(intended_duration), float(intended_load))
             found.trials.append(trial)
             return MeasurementResult(
@@ -189,11 +184,11 @@ def search(
     ]
     config.min_load = minimum_pps  # first: it must lie below the maximum at every moment
     config.max_load = maximum_pps
-    # Ours is the limit that counts: theirs gives no bounds.
-    config.search_duration_max, config.warmup_duration = within_s + 86400.0, 0.0
+    # What ends a search early is ours: theirs would give no bounds.
+    config.search_duration_max, config.warmup_duration = LIBRARY_WITHIN_S, 0.0
     try:
         MultipleLossRatioSearch(config=config).search(Measurer(), debug=lambda _text: None)
-    except _Enough as exc:
+    except Ended as exc:
         found.ended_early = str(exc)
     found.goals = [goal_result(goal, found.trials, minimum_pps=minimum_pps, maximum_pps=maximum_pps) for goal in goals]
     return found
@@ -227,6 +222,7 @@ def goal_result(goal: Goal, trials: Sequence[Trial], *, minimum_pps: float, maxi
     )
 
 
+LIBRARY_WITHIN_S = 1e9
 WIDTH_SLACK = 0.01
 """The library rounds loads to a grid of its own, whose step is a little beside the width that is asked for."""
 

@@ -22,6 +22,7 @@ from labconsole.store.opening import look, prepare
 from labconsole.store.reading import StoredRuns
 from labconsole.store.records import parse_record, record_text
 from labconsole.store.schema import SCHEMA_VERSION, row_of, runs
+from labconsole.store.searches import SearchesWriting
 from labconsole.store.series import pack_series, unpack_series
 
 
@@ -34,7 +35,7 @@ class ImportResult:
     notes: int = 0
 
 
-class RunStore(StoredRuns):
+class RunStore(StoredRuns, SearchesWriting):
     """All runs of a lab. Every method blocks and may be called from any thread, from several at once."""
 
     def __init__(self, location: StoreLocation, *, write: bool = True) -> None:

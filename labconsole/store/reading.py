@@ -20,6 +20,7 @@ from labconsole.store.notes import read_calibrations, read_notes
 from labconsole.store.records import parse_record
 from labconsole.store.reference import highest
 from labconsole.store.schema import SUMMARY_COLUMNS, SUMMARY_COLUMNS_1, notes, runs, summary_of
+from labconsole.store.searches import StoredSearches
 from labconsole.store.series import unpack_series
 from labconsole.store.summary import EVERYTHING, Page, RunFilter, RunSummary
 
@@ -27,7 +28,7 @@ PAGE_RUNS = 200
 """Records read at a time while streaming: a slow consumer then holds no snapshot that keeps the WAL from shrinking."""
 
 
-class StoredRuns:
+class StoredRuns(StoredSearches):
     """The reading half of a store. Every method blocks and may be called from any thread, from several at once."""
 
     backend: Backend

@@ -6,7 +6,7 @@ import builtins
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import ValidationError
 from sqlalchemy import Connection, insert, select
@@ -98,22 +98,13 @@ def read_searches(
     return [parse_search(row.record, f"search {row.search_id}") for row in rows]
 
 
-class _Reading(Protocol):
-    """What the reading half needs of a store's backend."""
-
-    def errors(self, doing: str) -> AbstractContextManager[None]: ...
-    def reading(self) -> AbstractContextManager[Connection]: ...
-
-
 class StoredSearches:
     """The searches of a store that is read."""
 
     backend: Any
     version: int
 
-    def searches(
-        self, where: RunFilter = EVERYTHING, *, status: str | None = None
-    ) -> builtins.list[SearchRecord]:
+    def searches(self, where: RunFilter = EVERYTHING, *, status: str | None = None) -> builtins.list[SearchRecord]:
         """The searches that match, newest first; ``status`` done or failed only."""
         if self.version < SEARCHES_SINCE:
             return []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
-from support import labconsole
+from support import COMMAND, labconsole
 
 from labconsole import lab
 
@@ -40,7 +42,8 @@ def test_a_search_brackets_a_bottleneck_and_blames_the_unit_under_test(narrow_la
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     *runs, result = [json.loads(line) for line in done.stdout.splitlines()]
-    (found,) = result["goals"]
+    record = result["search"]
+    (found,) = record["goals"]
     # tbf counts a frame without preamble, gap and FCS, and its buffer carries a little more for half a second.
     wire = 8 * 1524
     capacity_pps = BOTTLENECK_BPS / (8 * 1500)
@@ -50,9 +53,67 @@ def test_a_search_brackets_a_bottleneck_and_blames_the_unit_under_test(narrow_la
     assert found["lower_bound_pps"] <= (capacity_pps + buffered_pps) / 0.95
     assert found["upper_bound_pps"] >= BOTTLENECK_BPS / wire * 0.95
     assert found["upper_bound_pps"] / found["lower_bound_pps"] < 1.07
-    assert {trial["run_id"] for trial in result["trials"]} <= {run["run_id"] for run in runs}
+    assert {trial["run_id"] for trial in record["trials"]} <= {run["run_id"] for run in runs}
     listed = labconsole("runs", "list", "--json", store=store)
     assert {json.loads(line)["run_id"] for line in listed.stdout.splitlines()} == {run["run_id"] for run in runs}
+    shown = labconsole("search", "--show", record["search_id"], "--json", store=store)
+    assert json.loads(shown.stdout)["search"] == record
+
+
+PLAN = """\
+plan: narrow
+platforms: [raw]
+frame_sizes: [1500]
+search:
+  goals: [pdr-5%, frame-loss, back-to-back, latency]
+  trial_s: 0.5
+  duration_sum_s: 0.5
+  width_ratio: 0.2
+  frame_loss: {trial_s: 0.3, step_ratio: 0.1}
+  back_to_back: {trial_s: 0.3, repetitions: 1, width_ratio: 0.5}
+  latency: {trial_s: 0.3, repetitions: 1}
+settle_s: 0
+drain_s: 0.2
+"""
+
+
+def test_a_plan_that_searches_is_interrupted_goes_on_and_is_then_finished(narrow_lab, lab_home: Path) -> None:
+    store, plan, hosts = lab_home / "plan.sqlite", lab_home / "narrow.yaml", narrow_lab.hosts_file
+    plan.write_text(PLAN)
+    dry = labconsole("replay", str(plan), "--dry-run", hosts=hosts, store=store)
+    assert dry.returncode == 0, dry.stderr
+    assert "1 of 1 searches to make" in dry.stdout
+    words = [*COMMAND, "replay", str(plan), "--json", "--hosts", str(hosts), "--store", str(store)]
+    seen = 0
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        while seen < 3:
+            line = first.stdout.readline()
+            assert line, "the replay ended by itself"
+            seen += json.loads(line)["event"] == "search_trial"
+        first.send_signal(signal.SIGTERM)
+        rest = [json.loads(line) for line in first.stdout]
+    assert first.returncode == 130
+    begun = seen + sum(line["event"] == "search_trial" for line in rest)
+    again = labconsole("replay", str(plan), "--json", hosts=hosts, store=store)
+    assert again.returncode in (0, 1), again.stderr
+    lines = [json.loads(line) for line in again.stdout.splitlines()]
+    (record,) = [line["search"] for line in lines if line["event"] == "search_finished"]
+    assert record["status"] == "done"
+    (found,) = record["goals"]
+    assert found["limited_by"] == "uut"
+    assert found["lower_bound_pps"] < found["upper_bound_pps"]
+    # Every trial counts, those from before the interruption too, and none was taken twice.
+    assert sum(line["event"] == "search_trial" for line in lines) + begun >= len(record["trials"])
+    assert sum(line["event"] == "search_trial" for line in lines) < len(record["trials"])
+    assert record["frame_loss"][0]["loss_ratio"] > 0.3
+    assert {trial["for_test"] for trial in record["trials"]} == {"load", "frame-loss", "back-to-back", "latency"}
+    assert len(record["back_to_back"]["bursts"]) == 1
+    # The lab's nodes have one clock.
+    assert record["latency"]["one_way_mean_ns"]["p50"] > 0
+    third = labconsole("replay", str(plan), "--json", hosts=hosts, store=store)
+    assert third.returncode == 0, third.stderr
+    assert not [line for line in third.stdout.splitlines() if json.loads(line)["event"] == "search_trial"]
 
 
 def test_what_is_no_goal_is_refused_before_anything_is_touched(lab_home: Path) -> None:

@@ -1,97 +1,299 @@
-"""The load search on a testbed that is a script: its trials, and what a cancelled search leaves behind."""
+"""Load searches on a testbed that is a script: their trials, what a broken one leaves behind, where one goes on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tui_fake import make_inventory, make_record
 
-from labconsole.engine.load_search import _trial, at_load, search_load
-from labconsole.errors import ConfigError
-from labconsole.measure.search import parse_goal
+from labconsole.engine.load_search import Wanted, at_load, check_search, counted
+from labconsole.engine.ports import StoredTrial
+from labconsole.engine.search_campaign import SearchOutcome, estimate_searches, make_searches
+from labconsole.errors import ConfigError, NodeLost, StoreError
+from labconsole.measure.load_class import relevant_bounds
+from labconsole.measure.search import goals_of
+from labconsole.model.plan_search import Configuration, Search, search_hash
 from labconsole.model.record import Reason, RunRecord
 from labconsole.model.request import TrialRequest
+from labconsole.model.search_record import SearchRecord
 
-NDR = parse_goal("ndr")
 REQUEST = TrialRequest(platform="raw", frame_size_bytes=1000, sources=1, target_bps="max", duration_s=1.0)
+QUICK = Search(goals=("ndr",), trial_s=1.0, duration_sum_s=1.0, width_ratio=0.05)
+CAPACITY_PPS = 30_000
+
+
+def wanted(search: Search = QUICK, *, index: int = 0, **more: Any) -> Wanted:
+    configuration = Configuration(index, 1, replace(REQUEST, frame_size_bytes=1000 + index))
+    return Wanted(
+        search=search, configuration=configuration, hash=search_hash(search, configuration), plan_name="t", **more
+    )
+
+
+class Store:
+    """Keeps runs by place and searches, as the real one answers."""
+
+    def __init__(self) -> None:
+        self.runs: list[RunRecord] = []
+        self.searches: list[SearchRecord] = []
+
+    def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> list[StoredTrial]:
+        return [
+            StoredTrial(run.plan.point, run.plan.repetition, run.run_id, run.verdict.status, None)
+            for run in self.runs
+            if run.plan is not None and run.plan.hash == plan_hash and run.verdict.status != "invalid"
+        ]
+
+    def get(self, run_id: str) -> RunRecord:
+        for run in self.runs:
+            if run.run_id == run_id:
+                return run
+        raise StoreError(f"there is no run {run_id}")
+
+    def save_search(self, record: SearchRecord) -> None:
+        self.searches.append(record)
+
+    def finished_search(self, search_hash: str, testbed_fingerprint: str) -> SearchRecord | None:
+        return next((each for each in self.searches if each.plan.hash == search_hash and each.status == "done"), None)
 
 
 class Script:
     """A session whose trials end at once, or never; ``told`` says what happened in which order."""
 
-    def __init__(self, *, endless: bool = False) -> None:
+    operator = "o@h"
+
+    def __init__(self, store: Store | None = None, *, endless: bool = False) -> None:
         self.inventory, self.stopping = make_inventory(), False
-        self.endless, self.told = endless, []  # type: ignore[var-annotated]
+        self.endless, self.told, self.store = endless, [], store or Store()  # type: ignore[var-annotated]
         self.begun = asyncio.Event()
+        self.before: Callable[[int], str | None] = lambda number: None
+        """Given how many trials were taken, what happens instead: invalid, lost, stop."""
+        self.taken = 0
+
+    def settings(self, *, drain_s: float | None = None) -> None:
+        return None
 
     async def settle(self, seconds: float) -> None:
         return
 
+    async def renew_lease(self, left_s: float | None) -> None:
+        return
+
+    def nodes_of(self, request: TrialRequest) -> list[str]:
+        return ["uut"]
+
+    async def wait_connected(self, nodes: Iterable[str], *, within_s: float) -> None:
+        self.told.append("connected again")
+
     @asynccontextmanager
-    async def batch(self, request: TrialRequest, *, take_over: bool = False) -> AsyncIterator[Any]:
+    async def batch(self, request: TrialRequest, **_: Any) -> AsyncIterator[Any]:
         try:
             yield self.take
         finally:
             self.told.append("given back")
 
-    async def take(self, request: TrialRequest) -> RunRecord:
+    async def take(self, request: TrialRequest, place: Any, *_: Any) -> RunRecord:
         try:
             self.begun.set()
             if self.endless:
                 await asyncio.Event().wait()
-            return make_record(request, f"20261121T000000Z-{len(self.told):06x}")
+            self.taken += 1
+            what = self.before(self.taken)
+            if what == "lost":
+                raise NodeLost("uut", "gone")
+            self.stopping = what == "stop"
+            sent = request.intended_packets or 0
+            passed = min(sent, round(CAPACITY_PPS * request.duration_s))
+            record = make_record(
+                request,
+                f"20261121T000000Z-{len(self.store.runs):06x}",
+                status="invalid" if what == "invalid" else "valid",
+            )
+            counts = {"offered_packets": sent, "measured_packets": passed, "loss_packets": sent - passed}
+            record = record.model_copy(
+                update={"plan": place, "total": record.total.model_copy(update={**counts, "offered_pps": 1e9})}
+            )
+            self.store.runs.append(record)
+            return record
         finally:
             await asyncio.sleep(0)  # a generator is closed: that takes a turn of the loop or more
             self.told.append("trial ended")
 
 
-def test_a_search_ends_with_bounds_and_gives_the_testbed_back_after_its_last_trial():
-    async def work() -> Script:
-        session: Any = Script()
-        found = await search_load(session, REQUEST, [NDR], on_trial=lambda record: None)
-        assert found.trials
-        return session
+def make(session: Script, *todo: Wanted) -> SearchOutcome:
+    async def work() -> SearchOutcome:
+        bench: Any = session
+        return await make_searches(
+            todo or (wanted(),), bench, SearchOutcome(), purpose="test", on_trial=lambda record: None
+        )
 
-    told = asyncio.run(work()).told
-    assert told[-1] == "given back"
-    assert told.count("given back") == 1
+    return asyncio.run(work())
 
 
-def test_what_the_verdict_says_was_lost_outside_of_the_unit_under_test_goes_with_the_trial():
+def loads(record: SearchRecord) -> list[tuple[str, float, float]]:
+    return [(trial.for_test, trial.load_pps, trial.duration_s) for trial in record.trials]
+
+
+def test_a_search_ends_with_bounds_and_gives_the_testbed_back_after_its_last_trial() -> None:
+    session = Script()
+    (record,) = make(session).made
+    (found,) = record.goals
+    assert found.lower_bound_pps is not None
+    assert found.upper_bound_pps is not None
+    assert found.lower_bound_pps <= CAPACITY_PPS <= found.upper_bound_pps
+    assert (record.status, found.limited_by, found.complete) == ("done", "uut", True)
+    assert session.told[-1] == "given back"
+    assert session.told.count("given back") == 1
+    assert session.store.searches == [record]
+
+
+def test_every_trial_is_a_run_in_the_store_with_its_place_and_the_bounds_follow_from_them_alone() -> None:
+    session = Script()
+    (record,) = make(session).made
+    assert [run.run_id for run in session.store.runs] == [trial.run_id for trial in record.trials]
+    places = [run.plan for run in session.store.runs if run.plan is not None]
+    assert [place.repetition for place in places] == list(range(1, len(record.trials) + 1))
+    assert {place.hash for place in places} == {record.plan.hash}
+    (goal,) = goals_of(QUICK)
+    assert relevant_bounds(goal, record.trials) == (record.goals[0].lower_bound_pps, record.goals[0].upper_bound_pps)
+
+
+def test_rfc_2544_in_one_search() -> None:
+    everything = Search.model_validate(
+        {
+            "goals": ("ndr", "frame-loss", "back-to-back", "latency"), "trial_s": 1.0, "duration_sum_s": 1.0,
+            "width_ratio": 0.05, "frame_loss": {"trial_s": 0.5}, "back_to_back": {"trial_s": 1.0, "repetitions": 3},
+            "latency": {"trial_s": 0.5, "repetitions": 2},
+        }
+    )  # fmt: skip
+    (record,) = make(Script(), wanted(everything)).made
+    assert record.status == "done"
+    assert record.frame_loss is not None
+    assert [point.loss_ratio for point in record.frame_loss][-2:] == [0.0, 0.0]
+    assert record.back_to_back is not None
+    assert len(record.back_to_back.bursts) == 3
+    assert {trial.for_test for trial in record.trials} == {"load", "frame-loss", "back-to-back", "latency"}
+    assert record.latency is not None
+    assert record.latency.load_pps == record.goals[0].lower_bound_pps
+    assert SearchRecord.model_validate_json(record.model_dump_json()) == record
+
+
+@pytest.mark.parametrize("stops", [1, 2, 4])
+def test_an_interrupted_search_goes_on_from_its_trials_and_ends_as_an_unbroken_one(stops: int) -> None:
+    (unbroken,) = make(Script()).made
+    store = Store()
+    first = Script(store)
+    first.before = lambda number: "stop" if number == stops else None
+    outcome = make(first)
+    assert outcome.stopped
+    assert not outcome.made
+    assert not store.searches
+    second = Script(store)
+    (record,) = make(second).made
+    assert second.taken == len(unbroken.trials) - stops
+    assert loads(record) == loads(unbroken)
+    assert record.goals[0].lower_bound_pps == unbroken.goals[0].lower_bound_pps
+
+
+def test_stored_trials_that_answer_another_question_are_not_believed() -> None:
+    store = Store()
+    make(Script(store))
+    store.runs = [
+        run.model_copy(update={"requested": run.requested.model_copy(update={"duration_s": 9.0})}) for run in store.runs
+    ]
+    session = Script(store)
+    (record,) = make(session).made
+    assert session.taken == len(record.trials)
+
+
+def test_an_invalid_trial_is_taken_again_and_enters_nothing() -> None:
+    session = Script()
+    session.before = lambda number: "invalid" if number in (1, 2) else None
+    (record,) = make(session).made
+    assert record.status == "done"
+    assert len(session.store.runs) == len(record.trials) + 2
+
+
+def test_a_trial_that_stays_invalid_fails_its_search_and_the_next_one_begins() -> None:
+    session = Script()
+    session.before = lambda number: "invalid" if 3 <= number <= 5 else None
+    outcome = make(session, wanted(), wanted(index=1))
+    assert [record.status for record in outcome.made] == ["failed", "done"]
+    failed = outcome.failed[0]
+    assert failed.failure is not None
+    assert "3 trials in a row are invalid" in failed.failure
+    assert len(failed.trials) == 2
+    assert not failed.goals[0].complete
+
+
+def test_as_many_trials_as_a_search_may_take_end_it_with_what_it_knows() -> None:
+    (record,) = make(Script(), wanted(QUICK.model_copy(update={"max_trials": 3}))).made
+    assert (record.status, record.failure) == ("failed", "ended after 3 trials, as many as it may take")
+    assert len(record.trials) == 3
+
+
+def test_a_search_whose_time_is_over_takes_no_further_trial() -> None:
+    (record,) = make(Script(), wanted(QUICK.model_copy(update={"within_s": 1e-9}))).made
+    assert record.failure is not None
+    assert "as long as it may take" in record.failure
+    assert record.goals[0].limited_by == "undecided"
+    assert not record.trials
+
+
+def test_a_lost_node_is_waited_for_and_no_trial_is_taken_twice() -> None:
+    session = Script()
+    session.before = lambda number: "lost" if number == 3 else None
+    (record,) = make(session).made
+    assert record.status == "done"
+    assert "connected again" in session.told
+    assert len(session.store.runs) == len(record.trials)
+
+
+def test_a_node_that_is_lost_again_and_again_ends_the_searches() -> None:
+    session = Script()
+    session.before = lambda number: "lost"
+    with pytest.raises(NodeLost):
+        make(session)
+
+
+def test_what_the_verdict_says_was_lost_outside_of_the_unit_under_test_goes_with_the_trial() -> None:
     record = make_record(REQUEST, "20261121T000000Z-000001", status="suspect")
     reasons = tuple(
         Reason(code=code, detail="", evidence={"lost_packets": packets})
         for code, packets in (("lost_at_source", 3), ("lost_at_sink", 4), ("foreign_frames", 50))
     )
     record = record.model_copy(update={"verdict": record.verdict.model_copy(update={"reasons": reasons})})
-    wanted = at_load(REQUEST, 1000.0, 1.0)
-    assert _trial(record, wanted, 1000.0).lost_outside_packets == 7
+    assert counted(record, at_load(REQUEST, 1000.0, 1.0), 1000.0).lost_outside_packets == 7
 
 
-def test_a_cancelled_search_ends_its_trial_before_it_gives_the_testbed_back():
-    async def work() -> Script:
+def test_a_cancelled_search_ends_its_trial_before_it_gives_the_testbed_back() -> None:
+    async def work() -> list[str]:
         session: Any = Script(endless=True)
-        search = asyncio.create_task(search_load(session, REQUEST, [NDR], on_trial=lambda record: None))
+        search = asyncio.create_task(
+            make_searches([wanted()], session, SearchOutcome(), purpose="t", on_trial=lambda record: None)
+        )
         await session.begun.wait()
         search.cancel()
         with pytest.raises(asyncio.CancelledError):
             await search
-        return session
+        told: list[str] = session.told
+        return told
 
-    assert asyncio.run(work()).told == ["trial ended", "given back"]
+    assert asyncio.run(work()) == ["trial ended", "given back"]
 
 
-def test_a_trial_too_short_for_one_packet_at_the_lowest_load_is_refused():
-    async def work() -> None:
-        short: Any = parse_goal("ndr").__class__(
-            name="x", loss_ratio=0.0, exceed_ratio=0.5, trial_duration_s=1e-6, duration_sum_s=1.0
-        )
-        session: Any = Script()
-        with pytest.raises(ConfigError, match="sends no packet"):
-            await search_load(session, REQUEST, [NDR, short], on_trial=lambda record: None)
+def test_a_trial_too_short_for_one_packet_at_the_lowest_load_is_refused() -> None:
+    short = Search(goals=("ndr",), trial_s=1e-6)
+    with pytest.raises(ConfigError, match="sends no packet"):
+        check_search(short, REQUEST, make_inventory())
 
-    asyncio.run(work())
+
+def test_an_estimate_counts_the_trials_of_a_unit_that_behaves() -> None:
+    made = estimate_searches([wanted(), wanted(index=1)], make_inventory())
+    assert made.searches == 2
+    assert made.trials > 6
+    assert made.total_s > made.trials

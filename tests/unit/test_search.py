@@ -35,7 +35,7 @@ def simulated(loss_at: Callable[[float], float], *, generator_pps: float = LINE_
 
 
 def find(measure: Measure, *goals: Goal) -> SearchResult:
-    return search(measure, goals or (NDR,), minimum_pps=1000, maximum_pps=LINE_PPS, within_s=100_000)
+    return search(measure, goals or (NDR,), minimum_pps=1000, maximum_pps=LINE_PPS)
 
 
 def step(capacity_pps: float) -> Callable[[float], float]:
@@ -127,7 +127,7 @@ def test_rare_bursts_of_loss_are_forgiven_by_a_goal_that_allows_half_of_the_tria
 @pytest.mark.parametrize("line_pps", [800.0, 8_202.0, 14_880_952.0, 2e9])
 def test_any_line_rate_can_be_searched(line_pps: float) -> None:
     measure = simulated(step(line_pps / 3), generator_pps=line_pps)
-    (found,) = search(measure, [NDR], minimum_pps=line_pps / 1000, maximum_pps=line_pps, within_s=100_000).goals
+    (found,) = search(measure, [NDR], minimum_pps=line_pps / 1000, maximum_pps=line_pps).goals
     assert found.lower_bound_pps == pytest.approx(line_pps / 3, rel=0.01)
 
 

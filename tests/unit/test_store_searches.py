@@ -1,0 +1,74 @@
+"""Searches in a store: kept, found again by meaning, taken over, and in a file from before there were any."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from test_load_search import Script, make, wanted
+
+from labconsole.errors import StoreError
+from labconsole.model.search_record import SearchRecord
+from labconsole.store import RunFilter, open_store
+from labconsole.store.searches import parse_search
+
+
+@pytest.fixture(scope="module")
+def record() -> SearchRecord:
+    (made,) = make(Script(), wanted()).made
+    return made
+
+
+def test_a_search_comes_back_as_it_was_and_is_found_by_its_meaning(tmp_path: Path, record: SearchRecord) -> None:
+    with open_store(str(tmp_path / "s.sqlite")) as store:
+        store.save_search(record)
+        store.save_search(record)
+    with open_store(str(tmp_path / "s.sqlite"), write=False) as store:
+        assert store.searches() == [record]
+        assert store.search(record.search_id[:12]) == record
+        assert store.finished_search(record.plan.hash, record.testbed_fingerprint) == record
+        assert store.finished_search("search-other", record.testbed_fingerprint) is None
+        assert store.finished_search(record.plan.hash, "elsewhere") is None
+        assert store.searches(RunFilter(platform=["kvm"])) == []
+        with pytest.raises(StoreError, match="there is no search"):
+            store.search("x")
+
+
+def test_a_search_that_failed_is_kept_and_does_not_count_as_finished(tmp_path: Path, record: SearchRecord) -> None:
+    failed = record.model_copy(update={"search_id": "other", "status": "failed", "failure": "why"})
+    with open_store(str(tmp_path / "s.sqlite")) as store:
+        store.save_search(failed)
+        assert store.finished_search(record.plan.hash, record.testbed_fingerprint) is None
+        assert store.searches(status="failed") == [failed]
+
+
+def test_the_same_id_with_other_content_is_refused(tmp_path: Path, record: SearchRecord) -> None:
+    with open_store(str(tmp_path / "s.sqlite")) as store:
+        store.save_search(record)
+        with pytest.raises(StoreError, match="different content"):
+            store.save_search(record.model_copy(update={"operator": "x@y"}))
+
+
+def test_a_store_of_version_2_gets_the_table_when_it_is_written_and_has_no_searches_until_then(
+    tmp_path: Path, record: SearchRecord
+) -> None:
+    path = tmp_path / "s.sqlite"
+    open_store(str(path)).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE searches")
+        connection.execute("UPDATE labconsole_schema SET version = 2")
+    with open_store(str(path), write=False) as store:
+        assert store.searches() == []
+    with open_store(str(path)) as store:
+        store.save_search(record)
+        assert store.searches() == [record]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"format": 2}, {"format": None}, {"extra": 1}, {"search_id": "../x"}, {"started_at": "then"}, {"goals": 5}],
+)
+def test_what_is_no_search_record_is_refused(record: SearchRecord, change: dict[str, object]) -> None:
+    with pytest.raises(StoreError, match="line 3"):
+        parse_search({**record.to_json(), **change}, "line 3")
