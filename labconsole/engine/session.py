@@ -307,11 +307,13 @@ class Session(Generic[StoreT]):
         purpose: str | None = None,
         take_over: bool = False,
         left_s: float | None = None,
+        nodes: Iterable[str] | None = None,
     ) -> AsyncIterator[Callable[..., Any]]:
         """Hold the testbed for several trials: lease taken, platform kept set up between them, all undone at the end.
 
         Yields ``take(request, plan_ref, repetition, repetitions) -> RunRecord``. ``request`` is the first to come;
-        ``purpose`` (default: the request) and ``left_s``, how long all of it will take, are what others are told.
+        ``purpose`` (default: the request) and ``left_s``, how long all of it will take, are what others are told;
+        ``nodes``: those that all of it needs, where that is more than the first request does.
         Raises LeaseHeld when another operator has a node, unless ``take_over``, and LeaseTaken at the end when
         another operator took one from us.
         """
@@ -320,7 +322,7 @@ class Session(Generic[StoreT]):
         async with self.exclusive():
             try:
                 await self._leases.take(
-                    self._fleet.require(self.nodes_of(request)),
+                    self._fleet.require(self.nodes_of(request) if nodes is None else list(nodes)),
                     purpose=purpose or request.describe(),
                     observe={self.inventory.uut: request.observe},
                     left_s=left_s,

@@ -72,13 +72,16 @@ class Tour:
         setbacks, stuck_at = 0, -1
         while (open_plans := [c for c in self.campaigns if not c.exhausted]) and not self._stopped():
             # The lease names one request and takes the nodes of it: those of the widest.
-            widest = max((r for c in open_plans for r in c.open_requests), key=lambda request: request.sources)
+            # A second guest's own stream may be none of theirs.
+            requests = list({(r.sources, r.background): r for c in open_plans for r in c.open_requests}.values())
+            widest = max(requests, key=lambda request: len(session.nodes_of(request)))
+            nodes = list(dict.fromkeys(node for request in requests for node in session.nodes_of(request)))
             names = ", ".join(campaign.plan.name for campaign in open_plans)
             purpose = f"plan {names}" if len(open_plans) == 1 else f"plans {names}"
             self.current = open_plans[0]
             try:
                 async with session.batch(
-                    widest, purpose=purpose, take_over=self._take_over, left_s=self.left_s
+                    widest, purpose=purpose, take_over=self._take_over, left_s=self.left_s, nodes=nodes
                 ) as take:
                     self._take_over = False  # meant for who had it then, not for who takes it while a node is away
                     for campaign in open_plans:
@@ -99,7 +102,7 @@ class Tour:
                 if setbacks > campaign.plan.max_redo:
                     raise
                 campaign.lost(str(exc))
-                await session.wait_connected(session.nodes_of(widest), within_s=BACK_WITHIN_S)
+                await session.wait_connected(nodes, within_s=BACK_WITHIN_S)
                 if campaign.stopping:
                     campaign.outcome.stopped = True
                 else:

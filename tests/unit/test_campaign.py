@@ -59,7 +59,7 @@ class Script:
         return ["uut"]
 
     @asynccontextmanager
-    async def batch(self, request, *, purpose, take_over, left_s) -> AsyncIterator[Callable]:
+    async def batch(self, request, *, purpose, take_over, left_s, nodes) -> AsyncIterator[Callable]:
         self._stop.clear()
         self.batches += 1
         self.leased = True
