@@ -388,7 +388,7 @@ def test_the_maximum_is_the_highest_mean_over_targets_of_runs_that_stand() -> No
 
 
 def _forwarding_record() -> dict[str, Any]:
-    own = TrialRequest(platform="raw", frame_size_bytes=64, sources=1, target_bps=35_200_000, duration_s=2.0)
+    own = TrialRequest(platform="raw", frame_size_bytes=64, sources=1, target_bps=35_200_000, duration_s=2.2)
     streams = make_record(own, "20261121T000000Z-000002", loss=0.5).streams
     reference = {"share_ratio": 0.5, "measured_pps": 100_000.0, "run_id": FOUND.run_id}
     # 31 250 packets fit 2.2 s at 70 400 ns exactly.
