@@ -57,7 +57,7 @@ def test_it_forwards_small_and_large_frames_without_loss_and_loses_before_itself
     plan = lab_home / "uml.yaml"
     plan.write_text(PLAN)
     done = labconsole("replay", str(plan), "--json", hosts=guest_lab.hosts_file, store=lab_home / "uml.sqlite")
-    runs = [line for line in records(done) if "streams" in line]
+    runs = [line["run"] for line in records(done) if "run" in line]
     found = {(run["requested"]["frame_size_bytes"], run["requested"]["target_bps"]): run for run in runs}
     for size in (64, 1500):
         low = found[size, 1_000_000]

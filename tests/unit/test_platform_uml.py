@@ -113,7 +113,7 @@ def test_what_cannot_boot_is_refused_before_anything_is_changed(uut: Uut, option
     async def nothing(link: Any) -> None:
         return None
 
-    made.restore = nothing  # type: ignore[method-assign]
+    made.restore = nothing  # type: ignore[method-assign, assignment]
     with pytest.raises(NodeError, match=told):
         asyncio.run(made.prepare(uut, [WIRING]))  # type: ignore[arg-type]
 
