@@ -98,9 +98,14 @@ def build_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     runs.add_argument("--out", type=Path, metavar="FILE", help="export: where to write (default: stdout)")
     _add_report(commands, [common, stored, machine])
-    commands.add_parser(
-        "verify", help="recompute every derived number of the saved runs", parents=[common, stored, machine]
-    )
+    verify = commands.add_parser(
+        "verify", help="recompute every derived number of the saved runs, or of a bundle",
+        parents=[common, stored, machine],
+    )  # fmt: skip
+    verify.add_argument(
+        "bundle", nargs="?", type=Path, metavar="FILE.tar.gz",
+        help="what report --bundle wrote: check its files, recompute its runs, make its tables again",
+    )  # fmt: skip
     schema = commands.add_parser("schema", help="JSON Schema of a file, for editors", parents=[common])
     schema.add_argument("file", choices=("hosts", "plan", "settings"), help="hosts.yaml, a plan, settings.yaml")
     settings = commands.add_parser(
@@ -255,6 +260,13 @@ def _add_report(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     report.add_argument("filter", nargs="*", metavar="FILTER", help="only runs for which all of these words hold")
     report.add_argument("--out", type=Path, metavar="DIR", help="write files there (default: show in the terminal)")
+    report.add_argument(
+        "--bundle", type=Path, metavar="FILE.tar.gz",
+        help="pack the report with its runs, series, plans, inventory and versions, for `labconsole verify` elsewhere",
+    )  # fmt: skip
+    report.add_argument(
+        "--hosts", type=Path, metavar="FILE", help="of --bundle: the runs' inventory (default: ./hosts.yaml if it is)"
+    )
     report.add_argument("--terminal", action="store_true", help="show in the terminal as well as --out")
     report.add_argument(
         "--formats", type=_names, metavar="A,B", help="of --out: svg, pdf, png, csv, md, tex, html (default: all)"

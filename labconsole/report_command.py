@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from labconsole.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
+    from labconsole.model.search_record import SearchRecord
     from labconsole.report.assembly import Report
     from labconsole.report.digest import Digest
     from labconsole.store import RunFilter, RunStore, RunSummary
@@ -26,6 +27,8 @@ FORMATS = (*DRAWN, *TABLES, "html")
 def report(args: argparse.Namespace) -> int:
     """``labconsole report``: 0 when it is made. In the terminal, or into the files of --out, whose names it prints."""
     formats = _formats(args)
+    if args.hosts is not None and args.bundle is None:
+        raise ConfigError("goes with --bundle", key="--hosts", value=str(args.hosts))
     if args.out is not None:
         _require(formats)
     made = gather(args)
@@ -36,11 +39,29 @@ def report(args: argparse.Namespace) -> int:
         written = write(made, args.out, formats)
         if not args.json:
             sys.stdout.write("".join(f"{path}\n" for path in written))
-    if args.terminal or (args.out is None and not args.json):
+    if args.bundle is not None:
+        _bundle(args, made)
+    if args.terminal or (args.out is None and args.bundle is None and not args.json):
         from labconsole.report_terminal import show
 
         show(made)
     return 0
+
+
+def _bundle(args: argparse.Namespace, made: Report) -> None:
+    """``report --bundle FILE``: the report and all that it rests on, for `labconsole verify FILE` elsewhere."""
+    from labconsole.bundle import write_bundle
+    from labconsole.store import open_store
+
+    redo = [f"--reference={args.reference}"] if args.reference else []
+    redo += [f"--reference-map={','.join(args.reference_map)}"] if args.reference_map else []
+    plans = [Path(word) for word in args.plan or () if word.endswith((".yaml", ".yml"))]
+    with open_store(args.store, write=False) as store:
+        missing = write_bundle(args.bundle, made, store, hosts=args.hosts, plans=plans, redo={"arguments": redo})
+    for what in missing:
+        sys.stderr.write(f"labconsole: not found, and so not in the bundle: {what}\n")
+    if not args.json:
+        sys.stdout.write(f"{args.bundle}\n")
 
 
 def _formats(args: argparse.Namespace) -> tuple[str, ...]:
@@ -74,12 +95,26 @@ def gather(args: argparse.Namespace) -> Report:
     names = _mapped(args.reference_map, has_reference=reference is not None)
     where = filter_of(args)
     with open_store(args.store, write=False) as store:
-        meant = _selected(store.list(where), args.filter)
+        selected = _selected(store.list(where), args.filter)
+        searches, meant = _searches(store, selected)
         if not meant:
             raise _no_runs(args, store.list())
         kept = sample(runs_frame(meant))
         digest = _digest(store, where, {run.run_id for run in meant}, set(kept.runs["run_id"]))
-    return assemble(kept, digest, reference=reference, names=names)
+    return assemble(kept, digest, reference=reference, names=names, searches=searches)
+
+
+def _searches(store: RunStore, selected: list[RunSummary]) -> tuple[list[SearchRecord], list[RunSummary]]:
+    """The searches with a trial among these runs, and the runs less what is a search's trial.
+
+    Those are of many loads and often short: they would clutter curves and enter means. Where there is nothing else,
+    they are the report's runs.
+    """
+    from labconsole.model.plan_search import HASH_PREFIX
+
+    ids = {run.run_id for run in selected}
+    searches = [each for each in store.searches() if any(trial.run_id in ids for trial in each.trials)]
+    return searches, [run for run in selected if not (run.plan_hash or "").startswith(HASH_PREFIX)] or selected
 
 
 def filter_of(args: argparse.Namespace) -> RunFilter:
@@ -90,8 +125,12 @@ def filter_of(args: argparse.Namespace) -> RunFilter:
     for word in args.plan or ():
         if word.endswith((".yaml", ".yml")):
             from labconsole.model.plan_load import load_plan
+            from labconsole.model.plan_search import search_hash
 
-            hashes.append(load_plan(Path(word)).hash())
+            plan = load_plan(Path(word))
+            hashes.append(plan.hash())
+            if plan.search is not None:
+                hashes += [search_hash(plan.search, each) for each in plan.searches]
         else:
             names.append(word)
     if names and hashes:

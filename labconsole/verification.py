@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import asdict
 
-from labconsole.errors import StoreError
+from labconsole.errors import ConfigError, StoreError
 from labconsole.measure.recompute import Discrepancy, recompute
 
 
@@ -15,6 +15,8 @@ def verify(args: argparse.Namespace) -> int:
     """``labconsole verify``: 0 when every number follows from its counts, 1 when one does not or cannot be read."""
     from labconsole.store import open_store
 
+    if args.bundle is not None:
+        return _verify_bundle(args)
     runs, numbers = 0, 0
     unreadable: list[StoreError] = []
     with open_store(args.store, write=False) as store:
@@ -32,6 +34,32 @@ def verify(args: argparse.Namespace) -> int:
         word = "every derived number follows from its raw counts" if not numbers else f"{numbers} numbers do not follow"
         sys.stdout.write(f"{runs} runs verified: {word}{bad}\n")
     return 1 if numbers or unreadable else 0
+
+
+def _verify_bundle(args: argparse.Namespace) -> int:
+    """``labconsole verify FILE``: 0 when the files are those of the manifest and everything in them follows."""
+    from labconsole.bundle_verification import check
+
+    if args.store is not None:
+        raise ConfigError("a bundle is verified without a store", key="--store", value=args.store)
+    differences = 0
+
+    def tell(sentence: str) -> None:
+        nonlocal differences
+        differences += 1
+        if args.json:
+            _line({"difference": sentence})
+        else:
+            sys.stdout.write(f"{sentence}\n")
+
+    counts = check(args.bundle, tell)
+    if args.json:
+        _line({"bundle": str(args.bundle), **counts, "differences": differences})
+    else:
+        looked_at = ", ".join(f"{count} {word}" for word, count in counts.items() if word != "tables")
+        word = "everything follows from the raw counts" if not differences else f"{differences} differences"
+        sys.stdout.write(f"{looked_at} verified, {counts['tables']} files of the report made again: {word}\n")
+    return 1 if differences else 0
 
 
 def _tell(run_id: str, found: Discrepancy, *, as_json: bool) -> None:

@@ -1,0 +1,208 @@
+"""The command verify on a bundle: are its files those of the manifest, and does every number in it follow again.
+
+The runs are taken into a store of their own, recomputed there, and reported on once more: the tables must come out as
+they were packed. Pictures and page are compared only by the libraries that drew them.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from labconsole import __version__, bundle
+from labconsole.errors import ConfigError, LabError, StoreError
+from labconsole.measure.recompute import recompute
+from labconsole.store import RunStore, open_store
+from labconsole.store.archive import Unpacked, unpack
+from labconsole.store.exchange import read_jsonl
+from labconsole.store.series import read_file, unpack_series
+
+Tell = Callable[[str], None]
+"""Told one difference, as a sentence that begins with its place."""
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Unpacked]:
+    """A bundle, unpacked into a directory that goes again."""
+    with tempfile.TemporaryDirectory(prefix="labconsole-bundle-") as name:
+        yield unpack(path, Path(name))
+
+
+def check(path: Path, tell: Tell) -> dict[str, int]:
+    """Verify a bundle; every difference is told. Returns what was looked at. Raises StoreError when it is none."""
+    with opened(path) as found, tempfile.TemporaryDirectory(prefix="labconsole-verify-") as name:
+        for difference in found.differences:
+            tell(difference)
+        counts = {"files": len(found.manifest["files"]), "runs": 0, "series": 0, "searches": 0, "tables": 0}
+        with open_store(str(Path(name) / "runs.sqlite")) as store:
+            _take(found, store, tell)
+            counts["runs"] = _recompute(store, tell)
+            counts["series"] = _series(found, store, tell)
+            counts["searches"] = _searches(found, store, tell)
+            _origins(found, store, tell)
+        if counts["runs"]:
+            counts["tables"] = _report(found, Path(name), tell)
+        for word in ("runs", "series", "searches"):
+            if found.manifest.get(word) != counts[word]:
+                tell(f"manifest.json: says {found.manifest.get(word)} {word}, there are {counts[word]}")
+        return counts
+
+
+def _take(found: Unpacked, store: RunStore, tell: Tell) -> None:
+    """All runs, or with a difference told none."""
+    path = found.directory / bundle.RUNS
+    try:
+        result = store.import_records(read_jsonl(path))
+        if result.present:
+            tell(f"{bundle.RUNS}: {result.present} runs are there twice")
+    except StoreError as exc:
+        tell(_inside(found, exc))
+
+
+def _inside(found: Unpacked, problem: Exception) -> str:
+    """An error in the bundle's own names."""
+    return str(problem).replace(f"{found.directory}/", "")
+
+
+def _recompute(store: RunStore, tell: Tell) -> int:
+    runs = 0
+    for record in store.iterate():
+        runs += 1
+        for wrong in recompute(record):
+            tell(f"{record.run_id}  {wrong.where}: stored {wrong.stored}, the counts give {wrong.recomputed}")
+    return runs
+
+
+def _series(found: Unpacked, store: RunStore, tell: Tell) -> int:
+    known, count = {run.run_id for run in store.list()}, 0
+    for path in sorted((found.directory / "series").glob("*")):
+        count += 1
+        run_id, name = path.name.removesuffix(".npz"), f"series/{path.name}"
+        if run_id not in known:
+            tell(f"{name}: belongs to no run")
+            continue
+        try:
+            unpack_series(read_file(path, run_id), run_id, name)
+        except StoreError as exc:
+            tell(_inside(found, exc))
+    return count
+
+
+def _searches(found: Unpacked, store: RunStore, tell: Tell) -> int:
+    from labconsole.store.searches import parse_search
+
+    count = 0
+    for number, line in enumerate(_text(found, bundle.SEARCHES, tell).splitlines(), 1):
+        try:
+            store.import_searches([parse_search(line, f"{bundle.SEARCHES}:{number}")])
+            count += 1
+        except StoreError as exc:
+            tell(str(exc))
+    return count
+
+
+def _text(found: Unpacked, name: str, tell: Tell) -> str:
+    try:
+        return (found.directory / name).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""  # the manifest has told it
+    except (OSError, UnicodeDecodeError) as exc:
+        tell(f"{name}: cannot be read: {exc}")
+        return ""
+
+
+def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
+    """Inventory and plans are those that the runs name, or the bundle says that it lacks them."""
+    from labconsole.model.inventory import load_inventory
+    from labconsole.model.plan_load import load_plan
+
+    summaries, there = store.list(), set[str]()
+    fingerprints = {run.testbed_fingerprint for run in summaries}
+    inventory = None
+    path = found.directory / bundle.INVENTORY
+    try:
+        if path.exists():
+            inventory = load_inventory(path)
+            there.add(inventory.fingerprint())
+        for name, key in _plans_of(found.manifest).items():
+            if (found.directory / name).exists():
+                real = load_plan(found.directory / name, inventory).hash()
+                there.add(real)
+                if real != key:
+                    tell(f"{name}: means plan {real}, not {key} as the manifest says")
+    except ConfigError as exc:
+        tell(_inside(found, exc))
+    said = " ".join(str(word) for word in found.manifest.get("missing") or ())
+    for key in sorted(fingerprints - there):
+        if key not in said:
+            tell(f"{bundle.INVENTORY}: is not the testbed {key} that runs were taken on")
+    for key in sorted({run.plan_hash for run in summaries if run.plan_hash} - there):
+        if key not in said:
+            tell(f"plans: none is the plan {key} that runs were taken by")
+
+
+def _plans_of(manifest: dict[str, Any]) -> dict[str, str]:
+    plans = manifest.get("plans")
+    if not isinstance(plans, dict):
+        return {}
+    return {name: key for name, key in plans.items() if name in manifest["files"] and name.startswith("plans/")}
+
+
+def _report(found: Unpacked, scratch: Path, tell: Tell) -> int:
+    """Make the report again, and compare file by file."""
+    from labconsole.cli import build_parser
+    from labconsole.report_command import gather, write
+
+    redo = found.manifest.get("redo")
+    words = [str(word) for word in redo.get("arguments", ())] if isinstance(redo, dict) else []
+    formats = bundle.report_formats() if _drawn_alike(found, tell) else ("csv", "md", "tex")
+    try:
+        # Words of a stranger: only those that choose the paper to compare with, never a path.
+        arguments = build_parser().parse_args(["report", "--store", str(scratch / "runs.sqlite"), *_harmless(words)])
+        written = write(gather(arguments), scratch / "report", formats)
+    except LabError as exc:
+        tell(f"report: cannot be made again: {_inside(found, exc)}")
+        return 0
+    for path in written:
+        packed = found.directory / "report" / path.name
+        if not packed.exists():
+            tell(f"report/{path.name}: should be there and is not")
+        elif packed.read_bytes() != path.read_bytes():
+            tell(f"report/{path.name}: {_first_difference(packed, path)}")
+    return len(written)
+
+
+def _harmless(words: list[str]) -> list[str]:
+    allowed = ("--reference=", "--reference-map=")
+    return [word for word in words if word.startswith(allowed) and "/" not in word]
+
+
+def _drawn_alike(found: Unpacked, tell: Tell) -> bool:
+    """Whether pictures and page would come out as the same bytes here."""
+    try:
+        theirs = json.loads(_text(found, bundle.VERSIONS, tell) or "{}")
+    except ValueError as exc:
+        tell(f"{bundle.VERSIONS}: is no JSON: {exc}")
+        return False
+    ours = bundle.versions()
+    packages = theirs.get("packages") if isinstance(theirs, dict) else None
+    return (
+        isinstance(packages, dict)
+        and theirs.get("labconsole") == __version__
+        and all(packages.get(name) == ours["packages"].get(name) for name in ("matplotlib", "jinja2", "pandas"))
+    )
+
+
+def _first_difference(packed: Path, made: Path) -> str:
+    if made.suffix in (".png", ".pdf", ".svg", ".html"):
+        return "comes out otherwise when it is made again"
+    one, other = (path.read_text(encoding="utf-8", errors="replace").splitlines() for path in (packed, made))
+    for number, (left, right) in enumerate(zip_longest(one, other, fillvalue=""), 1):
+        if left != right:
+            return f"line {number} is {left[:200]!r}, the runs give {right[:200]!r}"
+    return "differs in the ends of its lines"

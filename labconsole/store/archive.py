@@ -1,0 +1,196 @@
+"""Files in one .tar.gz with a manifest of their hashes: the same bytes for the same files, and read as from a stranger.
+
+An archive is unpacked only so far as it names plain files below one directory, in bounded number and size, and only to
+a directory of the reader's own. Python's own tar filters bound neither.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from labconsole.errors import StoreError
+
+TOP = "labconsole-bundle"
+MANIFEST = "manifest.json"
+BUNDLE_FORMAT = 1
+"""Incremented when an older program would misread a newer archive."""
+
+MAX_FILES = 250_000
+MAX_MANIFEST_BYTES = 64 << 20
+MAX_UNPACKED_BYTES = 16 << 30
+MAX_RATIO = 200
+"""Unpacked bytes per packed one. Records press to a thirtieth; what presses to a thousandth is nothing but zeros."""
+
+SMALL_BYTES = 64 << 20
+"""So much may always come out of an archive, however small it is."""
+
+_CHUNK = 1 << 18
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,200}){0,3}")
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """What was in an archive: ``differences`` between it and its manifest, in words."""
+
+    manifest: dict[str, Any]
+    directory: Path
+    differences: tuple[str, ...]
+
+
+def hash_of(path: Path) -> dict[str, Any]:
+    """A file's entry in the manifest."""
+    with path.open("rb") as stream:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
+
+
+def pack(out: Path, directory: Path, about: Mapping[str, Any], *, modified_s: int) -> None:
+    """Write all files of a directory, the manifest first. ``modified_s``: the age of every file, from 1970."""
+    names = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+    files = {name: hash_of(directory / name) for name in names}
+    manifest = json.dumps({"format": BUNDLE_FORMAT, **about, "files": files}, indent=1, sort_keys=True).encode()
+    with (
+        out.open("xb") as raw,
+        # Without a name and a date, which would make every archive another.
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        _add(archive, MANIFEST, len(manifest), io.BytesIO(manifest), modified_s)
+        for name in names:
+            with (directory / name).open("rb") as stream:
+                _add(archive, name, files[name]["bytes"], stream, modified_s)
+
+
+def _add(archive: tarfile.TarFile, name: str, size: int, content: BinaryIO, modified_s: int) -> None:
+    member = tarfile.TarInfo(f"{TOP}/{name}")
+    member.size, member.mtime, member.mode = size, modified_s, 0o644
+    archive.addfile(member, content)
+
+
+def unpack(path: Path, directory: Path) -> Unpacked:
+    """Unpack an archive into an empty directory and hold it against its manifest.
+
+    Raises StoreError for what is no such archive, or one that asks for more than its files.
+    """
+    try:
+        with path.open("rb") as raw, gzip.GzipFile(fileobj=raw) as packed:
+            limit = min(MAX_UNPACKED_BYTES, max(SMALL_BYTES, MAX_RATIO * path.stat().st_size))
+            with tarfile.open(fileobj=_Bounded(packed, limit), mode="r:") as archive:
+                return _unpack(archive, path, directory)
+    except OSError as exc:
+        # gzip's own complaint about a file that is none is an OSError without a number.
+        words = exc.strerror if exc.errno is not None else f"is no bundle: {exc}"
+        raise StoreError(f"{path}: {words}") from exc
+    except (tarfile.TarError, EOFError, zlib.error, ValueError, OverflowError) as exc:
+        raise StoreError(f"{path}: is no bundle, or a damaged one: {exc}") from exc
+
+
+def _unpack(archive: tarfile.TarFile, path: Path, directory: Path) -> Unpacked:
+    manifest: dict[str, Any] | None = None
+    found: set[str] = set()
+    differences: list[str] = []
+    for name, member in _members(archive, path):
+        stream = archive.extractfile(member)
+        assert stream is not None
+        if manifest is None:
+            if name != MANIFEST:
+                raise StoreError(f"{path}: is no bundle: it does not begin with {MANIFEST}")
+            if member.size > MAX_MANIFEST_BYTES:
+                raise StoreError(f"{path}: its {MANIFEST} has more than {MAX_MANIFEST_BYTES} bytes")
+            manifest = _manifest(stream.read(), path)
+            continue
+        if name in found:
+            raise StoreError(f"{path}: holds {name} twice")
+        found.add(name)
+        target = directory / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        content_hash = hashlib.sha256()
+        with target.open("xb") as copy:
+            while chunk := stream.read(_CHUNK):
+                content_hash.update(chunk)
+                copy.write(chunk)
+        listed = manifest["files"].get(name)
+        if listed is None:
+            differences.append(f"{name}: is not in the manifest")
+        elif listed != {"bytes": member.size, "sha256": content_hash.hexdigest()}:
+            differences.append(f"{name}: is not the file that the manifest names")
+    if manifest is None:
+        raise StoreError(f"{path}: is no bundle: it is empty")
+    differences += [f"{name}: is missing" for name in sorted(set(manifest["files"]) - found)]
+    return Unpacked(manifest, directory, tuple(differences))
+
+
+def _members(archive: tarfile.TarFile, path: Path) -> Iterator[tuple[str, tarfile.TarInfo]]:
+    """Plain files below TOP, by their names there; everything else refuses the whole archive."""
+    for number, member in enumerate(archive):
+        if number > MAX_FILES:
+            raise StoreError(f"{path}: holds more than {MAX_FILES} files")
+        top, _, name = member.name.partition("/")
+        if top != TOP or not _NAME.fullmatch(name):
+            raise StoreError(f"{path}: holds {member.name[:200]!r}, which is no name in a bundle")
+        if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.sparse is not None:
+            raise StoreError(f"{path}: {name} is no plain file")
+        yield name, member
+
+
+def _manifest(content: bytes, path: Path) -> dict[str, Any]:
+    try:
+        data: Any = json.loads(content)
+    except (ValueError, RecursionError) as exc:
+        raise StoreError(f"{path}: its {MANIFEST} is no JSON: {exc}") from exc
+    if not isinstance(data, dict):
+        raise StoreError(f"{path}: its {MANIFEST} is no JSON object")
+    version = data.get("format")
+    if type(version) is not int or version < 1:
+        raise StoreError(f"{path}: its {MANIFEST} has no format")
+    if version > BUNDLE_FORMAT:
+        raise StoreError(
+            f"{path}: is a bundle of format {version}; this version of labconsole reads up to {BUNDLE_FORMAT}"
+        )
+    if not isinstance(data.get("files"), dict):
+        raise StoreError(f"{path}: its {MANIFEST} names no files")
+    return data
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that ends in a refusal beyond ``limit``: whoever reads on trusts what a header claims."""
+
+    def __init__(self, inner: BinaryIO | gzip.GzipFile, limit: int) -> None:
+        self._inner, self._limit = inner, limit
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._inner.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence != io.SEEK_SET:
+            raise ValueError("only from the beginning")
+        self._check(offset)
+        return self._inner.seek(offset)
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0:
+            size = self._limit - self.tell() + 1
+        # A claim is believed only for so much at a time: tarfile asks for all of a long name at once.
+        if size > MAX_MANIFEST_BYTES:
+            raise ValueError(f"{size} bytes are claimed at once")
+        self._check(self.tell() + size)
+        return self._inner.read(size)
+
+    def _check(self, position: int) -> None:
+        if position > self._limit + tarfile.RECORDSIZE:
+            raise ValueError(f"it unpacks to more than {self._limit} bytes")
