@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from labconsole.model.search_record import SearchRecord
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import (
     CPU_BASELINES,
@@ -24,6 +25,7 @@ from labconsole.report.findings import Finding, find_all
 from labconsole.report.frame import Sample, told_apart
 from labconsole.report.guest_tables import background_loads, by_load, in_and_out
 from labconsole.report.reference import Reference, beside, matched
+from labconsole.report.search_tables import search_tables
 from labconsole.report.tables import Table, relative_changes, results
 
 
@@ -43,7 +45,12 @@ class Report:
 
 
 def assemble(
-    kept: Sample, digest: Digest, *, reference: Reference | None = None, names: Mapping[str, str] | None = None
+    kept: Sample,
+    digest: Digest,
+    *,
+    reference: Reference | None = None,
+    names: Mapping[str, str] | None = None,
+    searches: Sequence[SearchRecord] = (),
 ) -> Report:
     """The report on the runs that enter. ``names``: one's own platforms to the paper's, where they differ.
 
@@ -68,6 +75,7 @@ def assemble(
         tables.append(background_loads(digest.loads))
     if averaged:
         tables.append(by_load(second_guests(points, digest.second, all_loads=False)))
+    tables += search_tables(searches)
     tables.append(results(points))
     references = [] if reference is None else beside(
         reference, matched(platforms, reference, names or {}), cpu, averaged

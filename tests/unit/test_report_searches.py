@@ -1,0 +1,99 @@
+"""Searches in a report: tables with bounds and whose limit they are; their trials in no other mean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_load_search import REQUEST, Script, make, wanted
+from tui_fake import make_record
+
+from labconsole.cli import main
+from labconsole.model.plan_search import Search
+from labconsole.model.search_record import SearchRecord
+from labconsole.report.search_tables import newest, search_tables
+from labconsole.report.tables import to_csv, to_json, to_latex, to_markdown
+from labconsole.store import open_store
+
+EVERYTHING = Search.model_validate(
+    {
+        "goals": ("ndr", "frame-loss", "back-to-back", "latency"), "trial_s": 1.0, "duration_sum_s": 1.0,
+        "width_ratio": 0.05, "frame_loss": {"trial_s": 0.5}, "back_to_back": {"trial_s": 1.0, "repetitions": 2},
+        "latency": {"trial_s": 0.5, "repetitions": 1},
+    }
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def session() -> Script:
+    script = Script()
+    make(script, wanted(EVERYTHING))
+    return script
+
+
+@pytest.fixture
+def record(session: Script) -> SearchRecord:
+    return session.store.searches[0]
+
+
+def report(store: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, list[dict[str, Any]]]:
+    assert main(["report", "--store", str(store), "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return {line["table"]: line["rows"] for line in lines if "table" in line}
+
+
+def test_every_test_has_its_table_in_every_format(record: SearchRecord) -> None:
+    tables = {table.name: table for table in search_tables([record])}
+    assert list(tables) == ["throughput", "frame-loss-rate", "back-to-back", "latency"]
+    (row,) = to_json(tables["throughput"])["rows"]
+    assert row["lower_bound_pps"] == record.goals[0].lower_bound_pps
+    assert (row["limited_by"], row["complete"]) == ("uut", True)
+    for table in tables.values():
+        assert table.columns[:6] == tables["throughput"].columns[:6]
+        assert {len(each) for each in table.rows} == {len(table.columns)}
+        assert {len(each) for each in table.shown} == {len(table.headings)}
+        for write in (to_csv, to_markdown, to_latex):
+            assert write(table)
+
+
+def test_of_searches_of_one_meaning_the_newest_that_ended_is_shown(record: SearchRecord) -> None:
+    failed = record.model_copy(
+        update={"search_id": "later", "started_at": "2027-01-01T00:00:00Z", "status": "failed", "failure": "x"}
+    )
+    older = record.model_copy(update={"search_id": "older", "started_at": "2020-01-01T00:00:00Z"})
+    assert newest([failed, record, older]) == [record]
+    assert newest([failed]) == [failed]
+
+
+def test_a_search_that_ended_early_is_marked(record: SearchRecord) -> None:
+    early = record.model_copy(update={"goals": (record.goals[0].model_copy(update={"complete": False}),)})
+    (table, *_) = search_tables([early])
+    assert table.shown[0][-1].endswith("†")
+    assert "ended before" in table.note
+
+
+def test_the_trials_of_a_search_enter_no_table_of_runs(
+    session: Script, record: SearchRecord, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_store(str(tmp_path / "s.sqlite")) as store:
+        for run in session.store.runs:
+            store.save(run, None)
+        store.save(make_record(REQUEST, "20261121T000000Z-aaaaaa"), None)
+        store.save_search(record)
+    tables = report(tmp_path / "s.sqlite", capsys)
+    assert len(tables["throughput"]) == 1
+    assert sum(row["n"] for row in tables["results"]) == 1
+
+
+def test_where_there_is_nothing_but_a_search_its_trials_are_the_runs(
+    session: Script, record: SearchRecord, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_store(str(tmp_path / "s.sqlite")) as store:
+        for run in session.store.runs:
+            store.save(run, None)
+        store.save_search(record)
+    tables = report(tmp_path / "s.sqlite", capsys)
+    assert len(tables["throughput"]) == 1
+    assert sum(row["n"] for row in tables["results"]) == len(record.trials)
