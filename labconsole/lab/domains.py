@@ -50,6 +50,9 @@ on_reboot = "destroy"
 on_crash = "destroy"
 """
 
+_CONSOLE = f'exec /usr/lib/xen-*/bin/xenconsole --interactive "$(xl domid {SECOND})"'
+"""Not ``xl console``: that passes no input on when it is no terminal's."""
+
 
 @dataclass(frozen=True)
 class DomainNic:
@@ -103,7 +106,7 @@ def inventory_options(path: Path, streams: Sequence[LabStream], second_cpu: int)
     lines = [
         f"{{driver: xl, boot: xen, guest: {FIRST}, second_guest: {SECOND}, bridges: made, graceful_s: 0,",
         f"     config: {_quoted(path / f'{FIRST}.cfg')}, second_config: {_quoted(path / f'{SECOND}.cfg')},",
-        f"     second_cpu: {second_cpu}, second_shell: [xl, console, {SECOND}],",
+        f"     second_cpu: {second_cpu}, second_shell: [sh, -c, '{_CONSOLE}'],",
     ]
     nics = [
         f"{{stream: {stream.name}, guest: {guest}, in_mac: '{inbound.mac}', out_mac: '{outbound.mac}'}}"
