@@ -15,7 +15,6 @@ from labconsole.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from labconsole.model.search_record import SearchRecord
-    from labconsole.model.search_record import SearchRecord
     from labconsole.report.assembly import Report
     from labconsole.report.digest import Digest
     from labconsole.store import RunFilter, RunStore, RunSummary
