@@ -190,7 +190,8 @@ class Bench:
     def told(self) -> dict[str, dict]:
         """The runs that the console has told on stdout so far, by their id."""
         lines = [json.loads(line) for line in list(self._lines)]
-        return {run["run_id"]: run for run in lines if "run_id" in run}
+        runs = [line["run"] for line in lines if line["event"] == "trial_finished"]
+        return {run["run_id"]: run for run in runs}
 
     def stored(self) -> dict[str, dict]:
         """The saved runs, as JSON texts by their id."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -47,6 +48,17 @@ def points(store: Path) -> list[tuple[int, int]]:
     return sorted((run["plan"]["point"], run["plan"]["repetition"]) for run in runs)
 
 
+def finished(process: subprocess.Popen[str], trials: int) -> list[dict]:
+    """What is told of the next so many trials that end."""
+    assert process.stdout is not None
+    found: list[dict] = []
+    while len(found) < trials:
+        event = json.loads(process.stdout.readline())
+        if event["event"] == "trial_finished":
+            found.append(event)
+    return found
+
+
 ALL = [(point, repetition) for point in range(4) for repetition in (1, 2)]
 
 
@@ -54,8 +66,9 @@ def test_a_dry_run_lists_the_points_and_touches_nothing(testbed, plan: Path, tmp
     done = labconsole("replay", str(plan), "--dry-run", hosts=testbed.hosts_file, store=tmp_path / "s.sqlite")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert len(lines) == 9
+    assert sum(" #1 " in line or " #2 " in line for line in lines) == 8
     assert "8 of 8 trials to take (0 stored already)" in lines[-1]
+    assert "2 set-ups" in lines[-1]
     machine = labconsole(
         "replay", str(plan), "--dry-run", "--json", hosts=testbed.hosts_file, store=tmp_path / "s.sqlite"
     )
@@ -68,9 +81,8 @@ def test_an_interrupted_plan_resumes_to_the_same_set_of_runs(testbed, plan: Path
         [*COMMAND, "replay", str(plan), "--hosts", str(testbed.hosts_file), "--store", str(store), "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert process.stdout is not None
-    first = [process.stdout.readline() for _ in range(3)]
-    assert all(json.loads(line)["verdict"]["status"] != "invalid" for line in first)
+    first = finished(process, 3)
+    assert all(each["run"]["verdict"]["status"] != "invalid" for each in first)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     wait_until(lambda: lab_state(testbed.spec.name) == before, timeout_s=3, what="something was left on a node")
@@ -98,8 +110,7 @@ def test_a_node_lost_on_the_way_is_waited_for_and_the_plan_finished(testbed, pla
         [*COMMAND, "replay", str(plan), "--hosts", str(testbed.hosts_file), "--store", str(store), "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert process.stdout is not None
-    process.stdout.readline()
+    finished(process, 1)
     lab.exec(testbed.spec.name, "snk1", ["pkill", "-9", "-f", "python.*-I -S"])
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
@@ -119,14 +130,57 @@ def test_two_processes_never_share_the_testbed(testbed, plan: Path, tmp_path: Pa
         [*COMMAND, "replay", str(plan), "--hosts", str(testbed.hosts_file), "--store", str(store), "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert process.stdout is not None
-    process.stdout.readline()
+    finished(process, 1)
     second = labconsole("replay", str(plan), hosts=testbed.hosts_file, store=tmp_path / "t.sqlite")
     assert second.returncode == 3
     assert "has this node since" in second.stderr
+    same_store = labconsole("replay", str(plan), hosts=testbed.hosts_file, store=store)
+    assert same_store.returncode == 3
+    assert re.search(rf"replaying .* is held by .* since .* \(process {process.pid}\), small", same_store.stderr)
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=20)
-    assert process.returncode == 130, errors
+    assert process.stdout is not None and process.stderr is not None
+    output, errors = process.stdout.read(), process.stderr.read()  # communicate() would miss what is buffered here
+    assert process.wait(20) == 130, errors
+    assert "the running trial ends first" in errors
+    *events, last = [json.loads(line) for line in output.splitlines()]
+    assert (last["event"], last["stopped"], last["exit_status"]) == ("plan_finished", True, 130)
+    begun = sum(event["event"] == "trial_started" for event in events)
+    ended = [event["status"] for event in events if event["event"] == "trial_finished"]
+    assert (len(ended), set(ended) <= {"valid", "suspect"}) == (begun, True)
+
+
+def test_two_plans_are_measured_in_one_go_with_their_commands_and_warm_ups(testbed, plan: Path, tmp_path: Path):
+    log, other = tmp_path / "log", tmp_path / "other.yaml"
+    note = "echo $1 $LABCONSOLE_PLAN $LABCONSOLE_ENDING >>$0"
+    other.write_text(
+        PLAN.replace("plan: small", "plan: other").replace("[64, 1500]", "[500]").replace("repetitions: 2", "")
+        + f"pre: [[sh, -c, {json.dumps(note)}, {log}, pre]]\npost: [[sh, -c, {json.dumps(note)}, {log}, post]]\n"
+        + "warm_up: {duration_s: 0.1}\n"
+    )
+    words = ("replay", str(plan), str(other), "--platforms", "container", "--json")
+    done = labconsole(*words, hosts=testbed.hosts_file, store=tmp_path / "s.sqlite")
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    kinds = [(event["event"], event["plan"]) for event in events]
+    assert [kind for kind in kinds if kind[0].startswith("plan")] == [
+        ("plan_started", "small"), ("plan_started", "other"), ("plan_finished", "small"), ("plan_finished", "other"),
+    ]  # fmt: skip
+    assert [(event["taken"], event["warm_ups"]) for event in events[-2:]] == [(4, 0), (1, 1)]
+    runs = records(labconsole("runs", "--json", store=tmp_path / "s.sqlite"))
+    assert sorted((run["plan"]["name"], run["plan"]["warm_ups"]) for run in runs) == [("other", 1)] + [("small", 0)] * 4
+    assert log.read_text().split() == ["pre", "other", "post", "other", "done"]
+
+
+def test_a_pre_command_that_fails_ends_it_with_its_words_and_post_runs_all_the_same(
+    testbed, plan: Path, tmp_path: Path
+):
+    log = tmp_path / "log"
+    plan.write_text(PLAN + f"pre: [[sh, -c, 'echo the switch is off; exit 4']]\npost: [[touch, {log}]]\n")
+    done = labconsole("replay", str(plan), hosts=testbed.hosts_file, store=tmp_path / "s.sqlite")
+    assert done.returncode == 1
+    assert "failed with exit status 4: the switch is off" in done.stderr
+    assert log.exists()
+    assert points(tmp_path / "s.sqlite") == []
 
 
 def test_progress_for_people_names_each_run_and_the_time_left(testbed, plan: Path, tmp_path: Path):

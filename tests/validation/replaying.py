@@ -69,8 +69,8 @@ def replaying(plan: str, hosts: Path, directory: Path) -> Iterator[Iterator[dict
 def _runs(console: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
     assert console.stdout is not None
     for line in console.stdout:
+        if not line.startswith('{"event": "trial_finished"'):
+            continue
         console.send_signal(signal.SIGSTOP)
-        run = json.loads(line)
-        if "run_id" in run:
-            yield run
+        yield json.loads(line)["run"]
         console.send_signal(signal.SIGCONT)
