@@ -16,7 +16,7 @@ from rich.text import Text
 
 from labconsole.report.assembly import Report
 from labconsole.report.figures import Figure, Panel
-from labconsole.report.tables import Table
+from labconsole.report.tables import Table, labelled
 from labconsole.terminal import harmless, undisguised
 from labconsole.tui import chart
 
@@ -42,7 +42,7 @@ def show(report: Report) -> None:
 
 def _figure(console: Console, figure: Figure) -> None:
     console.print()
-    console.print(Text(harmless(figure.title), style="bold"))
+    console.print(Text(harmless(labelled(figure.name, figure.title)), style="bold"))
     labels = list(dict.fromkeys(curve.label for panel in figure.panels for curve in panel.curves))
     console.print(_legend(figure, labels))
     columns = 2 if console.width >= SIDE_BY_SIDE and len(figure.panels) > 1 else 1
@@ -97,10 +97,15 @@ def _axis(value: float) -> str:
 
 def _table(console: Console, table: Table) -> None:
     console.print()
-    grid = Grid(title=harmless(table.title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1))
-    for place, heading in enumerate(table.headings):
-        words = table.shown and not any(row[place][:1].isdigit() for row in table.shown)
-        grid.add_column(harmless(heading), justify="left" if words else "right", overflow="fold")
+    grid = Grid(
+        title=harmless(labelled(table.name, table.title)),
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        padding=(0, 1),
+    )
+    for heading, left in zip(table.headings, table.left, strict=True):
+        grid.add_column(harmless(heading), justify="left" if left else "right", overflow="fold")
     for row in table.shown[:MOST_ROWS]:
         grid.add_row(*(harmless(cell) for cell in row))
     console.print(grid)

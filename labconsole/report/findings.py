@@ -12,6 +12,7 @@ from itertools import chain, combinations
 
 import pandas as pd
 
+from labconsole.measure import design_points
 from labconsole.measure.statistics import Difference, difference, order_effect, outliers
 from labconsole.report.digest import Digest, Evidence
 from labconsole.report.evaluation import (
@@ -24,6 +25,7 @@ from labconsole.report.evaluation import (
     Change,
     Point,
     SecondGuest,
+    Setting,
     changes,
     maxima,
 )
@@ -37,6 +39,9 @@ SPREAD_FACTOR = 5.0
 """A point's deviation relative to its mean, against the median of all points of the same platform."""
 
 MIN_SPREAD_RATIO = 0.02
+
+NOTHING_LOST_RATIO = 0.001
+"""Of what was offered: below that a maximum is the load's, not the platform's."""
 
 LOADS_NAMED = 5
 """Of a finding that is seen at many loads."""
@@ -63,6 +68,7 @@ def find_all(
     against_none = [c for c in against_none if c.subject.background != c.baseline.background]
     return [
         *collapses(points),
+        *not_reached(points),
         *background_effects([*against_idle, *against_none]),
         *second_guest_losses(second),
         *wide_spreads(points),
@@ -115,6 +121,31 @@ def collapses(points: Sequence[Point]) -> Iterator[Finding]:
                 ),
                 run_ids=(*best.run_ids, *worst.run_ids),
             )
+
+
+def not_reached(points: Sequence[Point]) -> Iterator[Finding]:
+    """By platform, maxima that the load set and not the platform: next to nothing is lost at the highest load."""
+    highest = highest_loads(points)
+    held: dict[str, list[Point]] = {}
+    for key, best in maxima(points).items():
+        lost = best.loss_ratio
+        if lost is not None and lost.mean < NOTHING_LOST_RATIO and best is highest[key]:
+            held.setdefault(best.platform, []).append(best)
+    for platform, found in held.items():
+        where = "; ".join(f"{_where(p).partition(', ')[2]} ({with_interval(p.measured_bps)} Mbit/s)" for p in found)
+        yield Finding(
+            kind="maximum_not_reached",
+            sentence=(
+                f"{platform}: next to nothing is lost at the highest load, so that its maximum may lie beyond, and "
+                f"what looks the same there need not be: {where}."
+            ),
+            run_ids=tuple(chain.from_iterable(point.run_ids for point in found)),
+        )
+
+
+def highest_loads(points: Sequence[Point]) -> dict[Setting, Point]:
+    """For every setting the point at which most was offered."""
+    return design_points.maxima(points, lambda point: point.key, lambda point: point.offered_bps.mean)
 
 
 def background_effects(found: Sequence[Change]) -> Iterator[Finding]:

@@ -19,6 +19,11 @@ CONVENTIONS = {
     "True": "with the frame check sequence, as RFC 2544 and RFC 1242 count; the wire adds 20 bytes",
 }
 
+OBSERVED = {
+    "quiet": "quiet: it keeps its counters to itself while frames are counted, and sends nothing",
+    "live": "live: it reports its counters over the network while frames are counted",
+}
+
 BACKGROUNDS = {
     "none": "no second guest",
     "idle": "a second guest that does nothing",
@@ -86,6 +91,7 @@ def _load(digest: Digest) -> list[Words]:
 
 def _trials(digest: Digest, points: Sequence[Point]) -> list[Words]:
     counts = sorted({point.n for point in points})
+    observed = digest.said.get("observe") or Counter()
     repetitions = "none" if not counts else str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return [
         ("Duration", one_of(digest.said.get("duration"))),
@@ -96,7 +102,7 @@ def _trials(digest: Digest, points: Sequence[Point]) -> list[Words]:
             "together, traffic, wait until the counters stand still, captures counted, counters read again, platform "
             "attested again. Learning frames go before the first trial of a set-up (RFC 2544 section 23)",
         ),
-        ("Watching the unit under test", f"{one_of(digest.said.get('observe'))}; quiet: it sends nothing meanwhile"),
+        ("Watching the unit under test", one_of(Counter({OBSERVED.get(w, w): n for w, n in observed.items()}))),
         ("Calibration of the instrument", one_of(digest.said.get("calibration"))),
         (
             "Verdicts",

@@ -19,6 +19,7 @@ from labconsole.report.digest import Digest, Evidence, Facts
 from labconsole.report.findings import Finding
 from labconsole.report.frame import Sample
 from labconsole.report.method import Words, method, one_of
+from labconsole.report.tables import labelled
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.html"
 
@@ -33,6 +34,7 @@ LONG_TABLE = 60
 
 KINDS = {
     "collapse": "Collapse beyond the maximum",
+    "maximum_not_reached": "Maxima that the load set, not the platform",
     "background_effect": "Maxima that background load moves",
     "second_guest_loses": "Second guests that lose what they are offered",
     "wide_spread": "Repetitions that differ more than usual",
@@ -83,7 +85,7 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
         figures=[
             {
                 "name": f.name,
-                "title": f.title,
+                "title": labelled(f.name, f.title),
                 "caption": f.caption,
                 "svg": Markup(inline(drawings[f.name], f.name, f.title)),
             }
@@ -91,6 +93,7 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
             if f.name in drawings
         ],
         tables=report.tables,
+        labelled=labelled,
         references=report.references,
         method=method(digest, report.points),
         exclusions=_exclusions(report.kept),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,25 @@ class Table:
     shown: tuple[tuple[str, ...], ...]
     note: str = ""
 
+    @property
+    def left(self) -> tuple[bool, ...]:
+        """For each column whether it holds words, which stand at its left, and not numbers."""
+        return tuple(
+            place == 0 or not any(row[place][:1].isdigit() or row[place][:1] == "−" for row in self.shown)
+            for place in range(len(self.headings))
+        )
+
+
+_NUMBERED = re.compile(r"(table|figure)-(\d)(-numbers)?")
+
+
+def labelled(name: str, title: str) -> str:
+    """``Table 1. Title`` for what has a number in the paper. LaTeX numbers by itself, so its captions do without."""
+    found = _NUMBERED.match(name)
+    if found is None:
+        return title
+    return f"{found[1].capitalize()} {found[2]}{' in numbers' if found[3] else ''}. {title}"
+
 
 def to_csv(table: Table) -> str:
     """RFC 4180 with a header; an unknown value is an empty field."""
@@ -48,8 +68,14 @@ def to_markdown(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
-    rule = "|" + "|".join(" --- " if place == 0 else " ---: " for place in range(len(table.headings))) + "|"
-    lines = [f"**{table.title}**", "", line(table.headings), rule, *(line(row) for row in table.shown)]
+    rule = "|" + "|".join(" --- " if left else " ---: " for left in table.left) + "|"
+    lines = [
+        f"**{labelled(table.name, table.title)}**",
+        "",
+        line(table.headings),
+        rule,
+        *(line(row) for row in table.shown),
+    ]
     return "\n".join([*lines, *(["", table.note] if table.note else [])]) + "\n"
 
 
@@ -59,7 +85,7 @@ def to_latex(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
         return " & ".join(latex_text(cell) for cell in cells) + r" \\"
 
-    spec = "l" + "r" * (len(table.headings) - 1)
+    spec = "".join("l" if left else "r" for left in table.left)
     body = [line(row) for row in table.shown]
     caption = latex_text(table.title + (". " + table.note if table.note else ""))
     return "\n".join(

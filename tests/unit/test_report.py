@@ -195,6 +195,13 @@ def test_what_background_load_changes_and_what_it_does_not_is_told_with_interval
     assert "Background light against an idle second guest: no detectable difference" in same.sentence
 
 
+def test_a_maximum_at_the_highest_load_without_loss_is_called_the_loads(store_file: Path) -> None:
+    runs = [taken(n, 100) for n in range(3)] + [taken(10 + n, 60, platform="lxc") for n in range(3)]
+    (finding,) = found(report_of(store_file, runs), "maximum_not_reached")
+    assert finding.sentence.startswith("raw: next to nothing is lost at the highest load")
+    assert len(finding.run_ids) == 3
+
+
 def test_platforms_that_cannot_be_told_apart_are_named_pair_by_pair(store_file: Path) -> None:
     runs = [taken(n, 90 + n, platform="raw") for n in range(3)]
     runs += [taken(10 + n, 90.2 + n, platform="lxc") for n in range(3)]
