@@ -151,7 +151,7 @@ def _add_lab(commands: Any, common: argparse.ArgumentParser, machine: argparse.A
     )  # fmt: skip
     up.add_argument(
         "--platforms", type=_names, metavar="A,B",
-        help="what the UUT offers: raw, raw-bridge, container, lxc, qemu-virtio, qemu-e1000, qemu-vmxnet3, and if it "
+        help="what the UUT offers: raw, raw-bridge, container, lxc, uml, qemu-virtio, qemu-e1000, qemu-vmxnet3, and if it "
         "is a machine kvm, xen (default: the first three; on a machine raw, raw-bridge, lxc, kvm, xen)",
     )  # fmt: skip
     up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of a machine (default: tcg)")

@@ -78,8 +78,6 @@ def check_rights(platforms: Sequence[str]) -> None:
     """Raises LabSetupError for a platform that this user cannot have."""
     if "lxc" in platforms and os.geteuid() != 0:
         raise LabSetupError("platform lxc needs root: LXC makes control groups; type: sudo labconsole lab up …")
-    if UML in platforms:
-        uml.check_tap()
 
 
 def spare_cpu() -> int | None:

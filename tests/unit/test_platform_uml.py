@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from labconsole.engine.driver import StreamWiring
 from labconsole.errors import ConfigError, NodeError
@@ -121,3 +123,17 @@ def test_what_cannot_boot_is_refused_before_anything_is_changed(uut: Uut, option
 def test_only_a_processor_with_amx_needs_the_shim() -> None:
     assert in_lab.needs_shim("model name : x\nflags : fpu sse amx_bf16 amx_tile amx_int8\n")
     assert not in_lab.needs_shim("model name : amx_tile\nflags : fpu sse avx512f\n")
+
+
+@pytest.mark.parametrize(("tap", "shim"), [(True, False), (False, True)])
+def test_the_labs_entry_is_what_the_driver_takes(
+    tap: bool, shim: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_lab, "TUN", tmp_path if tap else tmp_path / "none")
+    monkeypatch.setattr(in_lab, "needs_shim", lambda: shim)
+    entry = YAML(typ="safe").load(in_lab.inventory_options(tmp_path / "it's", 1))
+    assert entry.pop("driver") == "uml"
+    options = UmlDriver("u", entry).options
+    assert (options.transport, options.second_cpu) == ("tap" if tap else "raw", "1")
+    assert options.initrd == str(tmp_path / "it's" / in_lab.IMAGE_FILE)
+    assert options.preload == (str(tmp_path / "it's" / in_lab.SHIM_FILE) if shim else None)
