@@ -151,8 +151,8 @@ def _add_lab(commands: Any, common: argparse.ArgumentParser, machine: argparse.A
     )  # fmt: skip
     up.add_argument(
         "--platforms", type=_names, metavar="A,B",
-        help="what the UUT offers: raw, raw-bridge, container, lxc, uml, qemu-virtio, qemu-e1000, qemu-vmxnet3, and if it "
-        "is a machine kvm, xen (default: the first three; on a machine raw, raw-bridge, lxc, kvm, xen)",
+        help="what the UUT offers: raw, raw-bridge, container, lxc, uml, qemu-virtio, qemu-e1000, qemu-vmxnet3, and if "
+        "it is a machine kvm, xen (default: the first three; on a machine raw, raw-bridge, lxc, kvm, xen)",
     )  # fmt: skip
     up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of a machine (default: tcg)")
     up.add_argument("--install", action="store_true", help="install the Debian packages that are missing")
