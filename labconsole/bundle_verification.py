@@ -137,13 +137,18 @@ def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
                     tell(f"{name}: means plan {real}, not {key} as the manifest says")
     except ConfigError as exc:
         tell(_inside(found, exc))
-    said = " ".join(str(word) for word in found.manifest.get("missing") or ())
+    said = " ".join(_words(found.manifest.get("missing")))
     for key in sorted(fingerprints - there):
         if key not in said:
             tell(f"{bundle.INVENTORY}: is not the testbed {key} that runs were taken on")
     for key in sorted({run.plan_hash for run in summaries if run.plan_hash} - there):
         if key not in said:
             tell(f"plans: none is the plan {key} that runs were taken by")
+
+
+def _words(value: object) -> list[str]:
+    """A list of words, as far as it is one."""
+    return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
 
 
 def _plans_of(manifest: dict[str, Any]) -> dict[str, str]:
@@ -159,7 +164,7 @@ def _report(found: Unpacked, scratch: Path, tell: Tell) -> int:
     from labconsole.report_command import gather, write
 
     redo = found.manifest.get("redo")
-    words = [str(word) for word in redo.get("arguments", ())] if isinstance(redo, dict) else []
+    words = _words(redo.get("arguments")) if isinstance(redo, dict) else []
     formats = bundle.report_formats() if _drawn_alike(found, tell) else ("csv", "md", "tex")
     try:
         # Words of a stranger: only those that choose the paper to compare with, never a path.

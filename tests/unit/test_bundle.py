@@ -1,0 +1,391 @@
+"""A report packed with all that it rests on, and verified as from a stranger: honest, changed, damaged, hostile."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from store_places import ServerPlace
+from store_samples import sample_record, sample_series, sample_stream
+
+from labconsole.bundle import anonymous
+from labconsole.cli import main
+from labconsole.errors import StoreError
+from labconsole.model.inventory import load_inventory
+from labconsole.model.plan_load import load_plan
+from labconsole.model.record import PlanRef
+from labconsole.store import archive, open_store
+
+HOSTS = """
+testbed: bench
+nodes:
+  src1: {address: 10.9.8.7, roles: [source], user: secret-user, key: ~/.ssh/secret-key, jump: op@secret-jump.example}
+  uut: {address: secret-uut.example, roles: [uut], become: sudo, port: 2222}
+  snk1: {address: secret-snk.example, roles: [sink]}
+streams:
+  - {name: s1, source: src1/eth1, uut_in: eth1, uut_out: eth5, sink: snk1/eth1, source_ip: 198.18.1.1, sink_ip: 198.19.1.1}
+platforms: {raw: {driver: raw}}
+defaults: {ssh_config: ~/.ssh/secret-config, drain_s: 1.5}
+"""
+PLAN = """
+plan: small
+platforms: [raw]
+frame_sizes: [64]
+targets: [10Mbit]
+duration_s: 1
+repetitions: 2
+"""
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with hosts.yaml, a plan, and a store of its runs."""
+    monkeypatch.chdir(tmp_path)
+    return make_lab(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a bundle, packed once."""
+    directory = make_lab(tmp_path_factory.mktemp("honest"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(directory)
+        return members(pack(directory))
+
+
+def make_lab(tmp_path: Path) -> Path:
+    (tmp_path / "hosts.yaml").write_text(HOSTS)
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "small plan.yaml").write_text(PLAN)
+    (tmp_path / "plans" / "other.yaml").write_text(PLAN.replace("[64]", "[1500]"))
+    with open_store(str(tmp_path / "runs.sqlite")) as store:
+        fill(store, tmp_path)
+    return tmp_path
+
+
+def fill(store: Any, directory: Path) -> None:
+    inventory = load_inventory(directory / "hosts.yaml")
+    plan = load_plan(directory / "plans" / "small plan.yaml", inventory)
+    stream = sample_stream().model_copy(
+        update={
+            "offered_duration_s": 5.0,
+            "intended_pps": 1e9 / 7040,
+            "measured_from": "counters",
+            "unplaced_packets": None,
+        }
+    )
+    for number in range(4):
+        ref = PlanRef(name="small", hash=plan.hash(), point=0, repetition=1 + number, seed=1)
+        run = sample_record(
+            number, plan=ref, testbed="bench", testbed_fingerprint=inventory.fingerprint(), streams=(stream,)
+        )
+        store.save(run, sample_series() if number else None)
+    store.set_note(run.run_id, "fan was loud", author="op")
+    store.save_calibration({"testbed_fingerprint": inventory.fingerprint(), "number": 1})
+
+
+def pack(lab: Path, name: str = "b.tar.gz", *words: str) -> Path:
+    assert main(["report", "--store", str(lab / "runs.sqlite"), "--bundle", name, *words]) == 0
+    return lab / name
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as tar:
+        return {m.name.partition("/")[2]: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
+
+
+def test_a_bundle_holds_everything_and_verifies_where_there_is_nothing_else(lab, tmp_path_factory, capsys, monkeypatch):
+    bundle = pack(lab)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("b.tar.gz\n", "")
+    files = members(bundle)
+    assert next(iter(files)) == "manifest.json"
+    manifest = json.loads(files["manifest.json"])
+    assert (manifest["runs"], manifest["series"], manifest["missing"]) == (4, 3, [])
+    assert manifest["files"] == {
+        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for name, content in files.items() if name != "manifest.json"
+    }  # fmt: skip
+    assert {"runs.jsonl", "calibrations.jsonl", "versions.json", "inventory/hosts.yaml", "plans/small-plan.yaml",
+            "report/results.csv", "report/report.html"} <= set(files)  # fmt: skip
+    assert "plans/other.yaml" not in files
+    assert json.loads(files["runs.jsonl"].splitlines()[-1])["note"]["text"] == "fan was loud"
+    assert json.loads(files["versions.json"])["labconsole"]
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.chdir(elsewhere)
+    assert main(["verify", str(bundle), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["runs"], told["series"], told["differences"]) == (4, 3, 0)
+    assert told["tables"] >= 4
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_the_same_store_gives_the_same_bytes(lab):
+    assert pack(lab, "one.tar.gz").read_bytes() == pack(lab, "two.tar.gz").read_bytes()
+
+
+def test_a_bundle_of_a_shared_store_is_that_of_a_file_with_the_same_runs(lab, postgres):
+    place = ServerPlace(postgres)
+    with open_store(place.url) as store:
+        fill(store, lab)
+    assert main(["report", "--store", place.url, "--bundle", "pg.tar.gz"]) == 0
+    one, other = members(lab / "pg.tar.gz"), members(pack(lab))
+    differing = {name for name in one | other if one.get(name) != other.get(name)}
+    assert differing <= {"manifest.json", "runs.jsonl"}  # the note has the time at which it was written
+
+
+def test_nothing_says_how_nodes_are_reached(lab):
+    for name, content in members(pack(lab)).items():
+        assert b"secret" not in content, name
+        assert b"10.9.8.7" not in content, name
+
+
+def test_an_inventory_without_addresses_means_the_same(lab):
+    inventory = load_inventory(lab / "hosts.yaml")
+    (lab / "bare.yaml").write_text(json.dumps(anonymous(inventory)))
+    bare = load_inventory(lab / "bare.yaml")
+    assert bare.fingerprint() == inventory.fingerprint()
+    assert bare.defaults.drain_s == 1.5
+
+
+def test_what_is_not_found_is_told_and_no_difference(lab, capsys):
+    (lab / "hosts.yaml").rename(lab / "moved.yaml")
+    (lab / "plans" / "small plan.yaml").unlink()
+    bundle = pack(lab)
+    said = capsys.readouterr().err
+    assert "not found, and so not in the bundle: inventory of testbed bench" in said
+    assert "not found, and so not in the bundle: plan small" in said
+    assert main(["verify", str(bundle)]) == 0
+    with_hosts = pack(lab, "c.tar.gz", "--hosts", "moved.yaml")
+    assert "inventory/hosts.yaml" in members(with_hosts)
+
+
+def test_nothing_is_overwritten_and_a_failure_leaves_nothing(lab, capsys):
+    bundle = pack(lab)
+    before = bundle.read_bytes()
+    assert main(["report", "--store", "runs.sqlite", "--bundle", "b.tar.gz"]) == 2
+    assert "is there already; nothing is overwritten" in capsys.readouterr().err
+    assert bundle.read_bytes() == before
+    assert main(["report", "--store", "runs.sqlite", "--bundle", "no/such/place.tar.gz"]) == 2
+    assert "--bundle: cannot be written: No such file or directory" in capsys.readouterr().err
+    assert main(["report", "--store", "runs.sqlite", "--hosts", "hosts.yaml"]) == 2
+    (lab / "hosts.yaml").write_text(HOSTS.replace("eth5", "eth6"))
+    assert main(["report", "--store", "runs.sqlite", "--bundle", "d.tar.gz", "--hosts", "hosts.yaml"]) == 2
+    assert "--hosts: describes testbed bench" in capsys.readouterr().err
+    assert sorted(path.name for path in lab.iterdir() if path.name.startswith(".")) == []
+
+
+# -- what somebody changed
+
+
+def repack(path: Path, files: dict[str, bytes], *, honest: bool) -> Path:
+    """An archive of these files; ``honest``: with a manifest that fits them, as a careful forger would make it."""
+    if honest:
+        manifest = json.loads(files["manifest.json"])
+        manifest["files"] = {
+            name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            for name, content in files.items() if name != "manifest.json"
+        }  # fmt: skip
+        files = {**files, "manifest.json": json.dumps(manifest).encode()}
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"{archive.TOP}/{name}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def change(name: str, old: bytes, new: bytes) -> Callable[[dict[str, bytes]], None]:
+    def apply(files: dict[str, bytes]) -> None:
+        assert old in files[name]
+        files[name] = files[name].replace(old, new, 1)
+
+    return apply
+
+
+def without(name: str) -> Callable[[dict[str, bytes]], None]:
+    return lambda files: files.__delitem__(name)
+
+
+def a_run_twice(files: dict[str, bytes]) -> None:
+    files["runs.jsonl"] += files["runs.jsonl"].splitlines(True)[0]
+
+
+def a_run_less(files: dict[str, bytes]) -> None:
+    files["runs.jsonl"] = b"".join(files["runs.jsonl"].splitlines(True)[1:])
+
+
+def series_of_nobody(files: dict[str, bytes]) -> None:
+    name = next(name for name in files if name.startswith("series/"))
+    files["series/20200101T000000Z-000000.npz"] = files[name]
+
+
+def broken_series(files: dict[str, bytes]) -> None:
+    name = next(name for name in files if name.startswith("series/"))
+    files[name] = b"PK"
+
+
+@pytest.mark.parametrize(
+    ("changed", "careful", "told"),
+    [
+        (change("runs.jsonl", b'"operator": "', b'"operator": "x'), False, "runs.jsonl: is not the file that the manifest names"),
+        (without("versions.json"), False, "versions.json: is missing"),
+        (lambda files: files.update({"more.txt": b"x"}), False, "more.txt: is not in the manifest"),
+        (change("runs.jsonl", b'"measured_packets": ', b'"measured_packets": 1'), True, "the counts give"),
+        (change("report/results.csv", b"raw", b"kvm"), True, "report/results.csv: line "),
+        (change("report/runs.csv", b"raw", b"kvm"), True, "report/runs.csv: line "),
+        (change("report/report.html", b"<title>", b"<title>Better: "), True, "report/report.html: comes out otherwise"),
+        (without("report/results.csv"), True, "report/results.csv: should be there and is not"),
+        (change("plans/small-plan.yaml", b"10Mbit", b"20Mbit"), True, "plans/small-plan.yaml: means plan"),
+        (change("inventory/hosts.yaml", b"eth5", b"eth6"), True, "inventory/hosts.yaml: is not the testbed"),
+        (change("inventory/hosts.yaml", b"eth5", b"e/h6"), True, "inventory/hosts.yaml"),
+        (a_run_twice, True, "runs.jsonl: 1 runs are there twice"),
+        (a_run_less, True, "manifest.json: says 4 runs, there are 3"),
+        (series_of_nobody, True, "series/20200101T000000Z-000000.npz: belongs to no run"),
+        (broken_series, True, "cannot be read"),
+        (change("runs.jsonl", b'{"', b'{'), True, "runs.jsonl:1: not valid JSON"),
+        (without("runs.jsonl"), True, "runs.jsonl: cannot be read"),
+        (lambda files: files.update({"searches.jsonl": b"{}\n"}), True, "searches.jsonl:1"),
+        (lambda files: files.update({"versions.json": b"{"}), True, "versions.json: is no JSON"),
+    ],
+)  # fmt: skip
+def test_every_change_is_named(honest, tmp_path, capsys, monkeypatch, changed, careful, told):
+    if "report.html" not in told:  # drawing takes half a second
+        monkeypatch.setattr("labconsole.bundle.report_formats", lambda: ("csv", "md", "tex"))
+    files = dict(honest)
+    changed(files)
+    path = repack(tmp_path / "changed.tar.gz", files, honest=careful)
+    assert main(["verify", str(path)]) == 1
+    said = capsys.readouterr()
+    assert told in said.out
+    assert said.err == ""
+    assert "/tmp" not in said.out
+
+
+# -- what somebody means ill
+
+
+def hostile(path: Path, *put: tuple[tarfile.TarInfo, bytes]) -> Path:
+    manifest = json.dumps({"format": 1, "files": {}}).encode()
+    first = tarfile.TarInfo(f"{archive.TOP}/manifest.json")
+    first.size = len(manifest)
+    with tarfile.open(path, "w:gz") as tar:
+        for member, content in ((first, manifest), *put):
+            tar.addfile(member, io.BytesIO(content) if content else None)
+    return path
+
+
+def named(name: str, content: bytes = b"x", **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    for key, value in fields.items():
+        setattr(member, key, value)
+    return member, content
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        named("/etc/passwd"),
+        named("../../x"),
+        named("labconsole-bundle/../x"),
+        named("labconsole-bundle/report/../../x"),
+        named("labconsole-bundle/.hidden"),
+        named("labconsole-bundle/a\nb"),
+        named("elsewhere/x"),
+        named("labconsole-bundle/" + "a/" * 9 + "x"),
+        named("labconsole-bundle/" + "a" * 400),
+        named("labconsole-bundle/link", b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+        named("labconsole-bundle/link", b"", type=tarfile.LNKTYPE, linkname="labconsole-bundle/manifest.json"),
+        named("labconsole-bundle/dir", b"", type=tarfile.DIRTYPE),
+        named("labconsole-bundle/fifo", b"", type=tarfile.FIFOTYPE),
+        named("labconsole-bundle/device", b"", type=tarfile.CHRTYPE, devmajor=1, devminor=3),
+        named("labconsole-bundle/manifest.json"),
+    ],
+)  # fmt: skip
+def test_an_archive_that_asks_for_more_than_files_is_refused(tmp_path, capsys, member):
+    target = tmp_path / "into"
+    target.mkdir()
+    path = hostile(tmp_path / "evil.tar.gz", member)
+    if member[0].name.endswith("manifest.json"):
+        assert main(["verify", str(path)]) == 1  # a second manifest is a file that the first does not name
+        return
+    with pytest.raises(StoreError, match=r"evil.tar.gz: "):
+        archive.unpack(path, target)
+    assert list(target.rglob("*")) == []
+    assert main(["verify", str(path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_bomb_is_refused_before_it_goes_off(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "SMALL_BYTES", 1 << 20)
+    target = tmp_path / "into"
+    target.mkdir()
+    path = hostile(tmp_path / "bomb.tar.gz", named("labconsole-bundle/big", bytes(8 << 20)))
+    assert path.stat().st_size < 20_000
+    with pytest.raises(StoreError, match="unpacks to more than"):
+        archive.unpack(path, target)
+    assert sum(file.stat().st_size for file in target.rglob("*")) <= 4 << 20
+
+
+def test_a_header_that_claims_gigabytes_is_not_believed(tmp_path):
+    target = tmp_path / "into"
+    target.mkdir()
+    claim = tarfile.TarInfo("././@PaxHeader")
+    claim.type, claim.size = tarfile.XHDTYPE, 8 << 30
+    path = tmp_path / "claim.tar.gz"
+    with gzip.open(path, "wb") as stream:
+        stream.write(claim.tobuf(tarfile.GNU_FORMAT))
+        stream.write(bytes(1 << 20))
+    with pytest.raises(StoreError, match=r"claim.tar.gz: is no bundle"):
+        archive.unpack(path, target)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is no bundle"),
+        (b"no archive at all", "is no bundle"),
+        (gzip.compress(b""), "is no bundle"),
+        (gzip.compress(b"x" * 5000), "is no bundle"),
+        (gzip.compress(bytes(20_000))[:-9], "is no bundle"),
+    ],
+)
+def test_what_is_no_bundle_is_one_sentence(tmp_path, capsys, content, words):
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(content)
+    assert main(["verify", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        (b"[", "is no JSON"), (b"[]", "is no JSON object"), (b"{}", "has no format"),
+        (b'{"format": 2, "files": {}}', "is a bundle of format 2; this version of labconsole reads up to 1"),
+        (b'{"format": 1}', "names no files"), (b'{"format": 1, "files": {"a": 3}}', None),
+        (b'{"format": 1, "files": {}, "plans": 3, "redo": {"arguments": 3}, "missing": 4}', None),
+    ],
+)  # fmt: skip
+def test_a_manifest_is_read_as_from_a_stranger(tmp_path, capsys, manifest, words):
+    path = repack(tmp_path / "m.tar.gz", {"manifest.json": manifest}, honest=False)
+    assert main(["verify", str(path)]) == (1 if words is None else 2)
+    said = capsys.readouterr()
+    assert words is None or words in said.err
+    assert "internal error" not in said.err
+
+
+def test_a_bundle_that_is_missing_or_given_beside_a_store_is_one_sentence(tmp_path, capsys):
+    assert main(["verify", str(tmp_path / "none.tar.gz")]) == 2
+    assert "none.tar.gz: No such file" in capsys.readouterr().err
+    assert main(["verify", str(tmp_path / "none.tar.gz"), "--store", "x"]) == 2
+    assert "verified without a store" in capsys.readouterr().err
