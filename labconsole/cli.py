@@ -225,7 +225,10 @@ def _add_run(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
         "--target", default="10Mbit", metavar="RATE",
         help="bandwidth on the wire per source, such as 100Mbit, or max (default: 10Mbit)",
     )  # fmt: skip
-    run.add_argument("--background", default="none", help="load on a second guest (default, and all so far: none)")
+    run.add_argument(
+        "--background", default="none", metavar="KIND",
+        help="a second guest beside the first: idle, light, heavy, forwarding-50, forwarding-95 (default: none)",
+    )  # fmt: skip
     run.add_argument("--duration", type=float, default=10.0, metavar="S", help="seconds of traffic (default: 10)")
     run.add_argument("--repetitions", type=int, default=1, metavar="N", help="how often it is taken (default: 1)")
     run.add_argument("--generator", choices=GENERATORS, help="what sends (default: the inventory's)")
