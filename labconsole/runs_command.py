@@ -109,6 +109,7 @@ def _import(store: RunStore, args: argparse.Namespace) -> int:
         _json_line(asdict(result))
     else:
         notes = f", {result.notes} notes taken" if result.notes else ""
+        notes += f", {result.searches} searches taken" if result.searches else ""
         sys.stdout.write(f"{result.added} runs added, {result.present} were there already{notes}\n")
     return 0
 

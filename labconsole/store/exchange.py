@@ -8,22 +8,26 @@ from typing import Any
 
 from labconsole.errors import StoreError
 from labconsole.model.note import NotedRecord
+from labconsole.model.search_record import SearchRecord
 from labconsole.store.notes import note_from_json
 from labconsole.store.records import json_object, parse_record
+from labconsole.store.searches import parse_search
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A record of a hundred nodes is a few hundred kilobytes; a line beyond this is not one of ours."""
 
 
-def parse_exported(source: str | bytes | Mapping[str, Any], where: str) -> NotedRecord:
-    """One exported run, or a bare record. Raises StoreError beginning with ``where``."""
+def parse_exported(source: str | bytes | Mapping[str, Any], where: str) -> NotedRecord | SearchRecord:
+    """One exported run, a bare record, or an exported search. Raises StoreError beginning with ``where``."""
     data = json_object(source, where)
+    if isinstance(data.get("search"), dict) and len(data) == 1:
+        return parse_search(data["search"], where)
     note = data.pop("note", None)
     return NotedRecord(parse_record(data, where), None if note is None else note_from_json(note, where))
 
 
-def read_jsonl(path: Path) -> Iterator[NotedRecord]:
-    """The runs of an exported file, one per line. Raises StoreError naming file and line at the first bad one."""
+def read_jsonl(path: Path) -> Iterator[NotedRecord | SearchRecord]:
+    """The runs and searches of an exported file, one per line. Raises StoreError naming file and line of a bad one."""
     try:
         with path.open("rb") as stream:
             number = 0

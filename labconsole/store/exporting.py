@@ -94,12 +94,18 @@ def to_file(out: Path | None, parts: Iterable[str] | Iterable[bytes]) -> None:
 def jsonl(
     store: StoredRuns, chosen: Sequence[RunSummary] | None, unreadable: Callable[[StoreError], None]
 ) -> Iterator[str]:
-    """A line per run, with the note on it: what ``runs import`` takes back. Oldest first."""
+    """A line per run, with its note, then one per search with a trial among them: what ``runs import`` takes back.
+
+    Oldest first.
+    """
     notes = store.notes()
     only = None if chosen is None else {run.run_id for run in chosen}
     for record in store.iterate(unreadable=unreadable):
         if only is None or record.run_id in only:
             yield json.dumps(exported(record, notes.get(record.run_id))) + "\n"
+    for search in reversed(store.searches()):
+        if only is None or any(trial.run_id in only for trial in search.trials):
+            yield json.dumps({"search": search.to_json()}) + "\n"
 
 
 def csv(rows: Iterable[RunSummary]) -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
 import pytest
 from test_load_search import Script, make, wanted
 
+from labconsole.cli import main
 from labconsole.errors import StoreError
 from labconsole.model.search_record import SearchRecord
 from labconsole.store import RunFilter, open_store
@@ -72,3 +74,21 @@ def test_a_store_of_version_2_gets_the_table_when_it_is_written_and_has_no_searc
 def test_what_is_no_search_record_is_refused(record: SearchRecord, change: dict[str, object]) -> None:
     with pytest.raises(StoreError, match="line 3"):
         parse_search({**record.to_json(), **change}, "line 3")
+
+
+def test_searches_leave_with_the_runs_and_come_back_once(
+    tmp_path: Path, record: SearchRecord, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_store(str(tmp_path / "a.sqlite")) as store:
+        store.save_search(record)
+    file = tmp_path / "all.jsonl"
+    assert main(["runs", "export", "--store", str(tmp_path / "a.sqlite"), "--out", str(file)]) == 0
+    assert json.loads(file.read_text())["search"]["search_id"] == record.search_id
+    for taken in (1, 0):
+        assert main(["runs", "import", str(file), "--store", str(tmp_path / "b.sqlite"), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["searches"] == taken
+    with open_store(str(tmp_path / "b.sqlite")) as store:
+        assert store.searches() == [record]
+    assert main(["runs", "import", str(tmp_path / "a.sqlite"), "--store", str(tmp_path / "c.sqlite")]) == 0
+    with open_store(str(tmp_path / "c.sqlite")) as store:
+        assert store.searches() == [record]
