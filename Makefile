@@ -9,7 +9,7 @@ TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux pro
 SCREENSHOT_PACKAGES := $(DEMO_PACKAGES) openssh-client ethtool librsvg2-bin pngquant fonts-dejavu-core
 BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng wireshark-common
 
-.PHONY: demo test bench screenshots soak validate clean packages-demo packages-test packages-bench packages-screenshots
+.PHONY: demo test test-platforms bench screenshots soak validate clean packages-demo packages-test packages-bench packages-screenshots
 
 demo: packages-demo $(VENV)/.installed
 	$(BIN)/labconsole demo
@@ -20,8 +20,12 @@ test: packages-test $(VENV)/.installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses auto tests/unit
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m "not alone" tests/lab
-	$(BIN)/python -m pytest -m alone tests/lab
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m "not alone and not platforms" tests/lab
+	$(BIN)/python -m pytest -m "alone and not platforms" tests/lab
+
+# Every platform of the lab at both ends of its range, its faults, a guest at work beside it: some minutes.
+test-platforms: packages-test $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m platforms tests/lab
 
 bench: packages-bench $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/run.py

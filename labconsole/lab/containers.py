@@ -8,6 +8,7 @@ the UUT's NICs are free for the others.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -105,11 +106,10 @@ def remove_control_groups(lab: str) -> None:
     """Those that LXC did not come to remove, because it was killed. One with a process in it cannot be removed."""
     names = "|".join(re.escape(container(lab, guest)) for guest in (FIRST, SECOND))
     ours = re.compile(rf"lxc\.(?:payload|monitor)\.(?:{names})(?:-\d+)?")
-    for hierarchy in (CONTROL_GROUPS, *CONTROL_GROUPS.glob("*")):
-        with contextlib.suppress(OSError):
-            for group in [entry for entry in hierarchy.iterdir() if ours.fullmatch(entry.name)]:
-                with contextlib.suppress(OSError):
-                    group.rmdir()
+    for above, groups, _ in os.walk(CONTROL_GROUPS, topdown=False):  # LXC makes them below its own, wherever that is
+        for group in filter(ours.fullmatch, groups):
+            with contextlib.suppress(OSError):
+                Path(above, group).rmdir()
 
 
 def _routes(guest: str, streams: Sequence[LabStream], sinks: dict[str, str]) -> list[str]:
