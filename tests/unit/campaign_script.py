@@ -1,0 +1,131 @@
+"""A testbed that is a script, for tests of how plans are executed: a trial waits until the test lets it end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tui_fake import make_inventory, make_record
+
+from labconsole.engine.ports import StoredTrial
+from labconsole.model.plan import Plan
+from labconsole.model.plan_load import check_plan, load_plan
+from labconsole.model.record import RunRecord
+from labconsole.model.request import TrialRequest
+
+PLAN = """\
+plan: small
+platforms: [raw, container]
+frame_sizes: [64]
+targets: [10Mbit]
+duration_s: 1
+repetitions: 3
+order: as-listed
+settle_s: 0
+max_redo: 1
+"""
+EVERY = [(point, repetition) for point in (0, 1) for repetition in (1, 2, 3)]
+
+
+class Script:
+    """``ends`` says how trials end, in order: a verdict, or an error. ``answer``, where there is one, says it instead."""
+
+    def __init__(self, answer: Callable[[tuple[int, int], TrialRequest], str | Exception] | None = None) -> None:
+        self.inventory = make_inventory()
+        self.store = self
+        self.held: list[StoredTrial] = []
+        self.asked: list[tuple[int, int]] = []
+        self.warmed: list[TrialRequest] = []
+        self.warm_ups: list[int] = []
+        self.settled: list[float] = []
+        self.ends: asyncio.Queue[str | Exception] = asyncio.Queue()
+        self.begun: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+        self.batches = 0
+        self.leased = self.aborted = False
+        self.losses: dict[tuple[int, int], float] = {}
+        self.purposes: list[str] = []
+        self._answer = answer
+        self._stop = asyncio.Event()
+
+    def will_end(self, *ends: str | Exception) -> None:
+        for end in ends:
+            self.ends.put_nowait(end)
+
+    def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> list[StoredTrial]:
+        return self.held
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    def settings(self, *, drain_s: float | None = None) -> None:
+        return None
+
+    def nodes_of(self, request: TrialRequest) -> list[str]:
+        return ["uut"]
+
+    @asynccontextmanager
+    async def batch(self, request, *, purpose, take_over, left_s, **_) -> AsyncIterator[Callable]:
+        self._stop.clear()
+        self.batches += 1
+        self.purposes.append(purpose)
+        self.leased = True
+        try:
+            yield self._take
+        finally:
+            self.leased = False
+
+    async def _take(self, request, ref, repetition, repetitions, settings, tolerances, keep=True) -> RunRecord:
+        trial = (ref.point, ref.repetition)
+        if not keep:
+            self.warmed.append(request)
+            return make_record(request, "warm-up")
+        self.asked.append(trial)
+        self.warm_ups.append(ref.warm_ups)
+        if self._answer is not None:
+            end = self._answer(trial, request)
+        else:
+            await self.begun.put(trial)
+            end = await self.ends.get()
+        if isinstance(end, Exception):
+            raise end
+        record = make_record(request, f"run{len(self.asked)}", status=end)
+        loss = self.losses.get(trial, 0.0)
+        record = record.model_copy(update={"total": record.total.model_copy(update={"loss_ratio": loss})})
+        if end != "invalid":
+            self.held.append(StoredTrial(*trial, record.run_id, end, loss))
+        return record
+
+    async def settle(self, seconds: float) -> None:
+        self.settled.append(seconds)
+
+    async def wait_connected(self, nodes: Iterable[str], *, within_s: float) -> None:
+        pass
+
+    async def renew_lease(self, left_s: float | None) -> None:
+        pass
+
+    async def wait_stopping(self) -> None:
+        await self._stop.wait()
+
+    async def abort(self) -> None:
+        self.aborted = True
+        self._stop.set()
+
+
+def plan_of(text: str, directory: Path) -> Plan:
+    path = directory / "p.yaml"
+    path.write_text(text)
+    return check_plan(load_plan(path), make_inventory())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+def run(body: Callable) -> None:
+    asyncio.run(asyncio.wait_for(body(), 10))
