@@ -66,11 +66,15 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The maximum of one setting relative to another's; the relative change is ``value`` - 1."""
+    """The maximum of one setting relative to another's; the relative change is ``value`` - 1.
+
+    ``loads``: at how many of them both were measured; the maxima are over these.
+    """
 
     subject: Point
     baseline: Point
     ratio: Ratio
+    loads: int
 
     @property
     def value(self) -> float:
@@ -178,19 +182,38 @@ def maxima(points: Iterable[Point]) -> dict[Setting, Point]:
 
 
 def changes(points: Sequence[Point], backgrounds: Sequence[str], baselines: Sequence[str]) -> list[Change]:
-    """Maxima under each background relative to the first of ``baselines`` that was measured for the same setting."""
-    best = maxima(points)
+    """Maxima under each background relative to the first of ``baselines`` that was measured for the same setting.
+
+    Over the loads at which both were measured: a platform that collapses beyond its maximum would else seem slowed by
+    a background that was only tried at the highest load.
+    """
+    settings: dict[Setting, list[Point]] = {}
+    for point in points:
+        settings.setdefault(point.key, []).append(point)
     found = []
-    for (platform, size, fcs, sources, background), subject in best.items():
+    for (platform, size, fcs, sources, background), held in settings.items():
         if background not in backgrounds:
             continue
         for name in baselines:
-            baseline = best.get((platform, size, fcs, sources, name))
-            if baseline is not None and baseline.measured_bps.mean > 0:
-                compared = ratio(subject.measured_values_bps, baseline.measured_values_bps)
-                found.append(Change(subject=subject, baseline=baseline, ratio=compared))
+            change = _compared(held, settings.get((platform, size, fcs, sources, name), ()))
+            if change is not None:
+                found.append(change)
                 break
     return found
+
+
+def _compared(subjects: Sequence[Point], baselines: Sequence[Point]) -> Change | None:
+    """None where no load was measured under both, or where nothing came through the baseline."""
+    common = {point.target_bps for point in subjects} & {point.target_bps for point in baselines}
+    best = [
+        max((point for point in group if point.target_bps in common), key=lambda p: p.measured_bps.mean, default=None)
+        for group in (subjects, baselines)
+    ]
+    subject, baseline = best
+    if subject is None or baseline is None or baseline.measured_bps.mean <= 0:
+        return None
+    compared = ratio(subject.measured_values_bps, baseline.measured_values_bps)
+    return Change(subject=subject, baseline=baseline, ratio=compared, loads=len(common))
 
 
 def second_guests(points: Sequence[Point], seen: Iterable[SecondGuestRun], *, all_loads: bool) -> list[SecondGuest]:

@@ -202,7 +202,8 @@ def maximum_beside_forwarding(points: Sequence[Point]) -> Figure | None:
         y_label="ratio to the dedicated maximum",
         panels=tuple(panels),
         caption=_caption(
-            f"Ratio of two maxima over all loads, {_sources(found[0].subject.sources)}, {_compared_with(found)}",
+            f"Ratio of two maxima over the loads measured with both, {_sources(found[0].subject.sources)}, "
+            f"{_compared_with(found)}",
             panels,
             "ratio (Fieller)",
         ),

@@ -149,7 +149,7 @@ def _statistics(points: Sequence[Point]) -> list[Words]:
                 "Baseline of table 1",
                 "the same platform beside an idle second guest, as the shared scenario of the paper (section 3.4) "
                 "starts from a second guest without load; beside none where no idle one was measured. The column "
-                "against says which",
+                "against says which. Maxima are over the loads at which both were measured",
             )
         )
     if kinds & set(FORWARDING):
@@ -157,7 +157,8 @@ def _statistics(points: Sequence[Point]) -> list[Words]:
             (
                 "Baseline of figure 5",
                 "the dedicated maximum (no second guest) of the same platform, frame size and number of sources; "
-                "beside an idle second guest where no dedicated one was measured",
+                "beside an idle second guest where no dedicated one was measured. Maxima are over the loads at which "
+                "both were measured",
             ),
             (
                 "Tables 2 and 3",

@@ -194,7 +194,7 @@ def relative_changes(found: Sequence[Change], *, name: str, title: str) -> Table
             (
                 s.frame_size_bytes, s.frame_size_includes_fcs, s.platform, s.sources, s.background, b.background,
                 s.measured_bps.mean, b.measured_bps.mean, change.value - 1, None if r.ci_low is None else r.ci_low - 1,
-                None if r.ci_high is None else r.ci_high - 1, s.n, b.n, verdict,
+                None if r.ci_high is None else r.ci_high - 1, s.n, b.n, change.loads, verdict,
             )
         )  # fmt: skip
         interval = UNKNOWN
@@ -203,7 +203,7 @@ def relative_changes(found: Sequence[Change], *, name: str, title: str) -> Table
         shown.append(
             (
                 size_number(s), s.platform, str(s.sources), s.background, b.background,
-                number((change.value - 1) * 100), interval, f"{s.n}/{b.n}", verdict,
+                number((change.value - 1) * 100), interval, f"{s.n}/{b.n}", str(change.loads), verdict,
             )
         )  # fmt: skip
     return Table(
@@ -212,17 +212,18 @@ def relative_changes(found: Sequence[Change], *, name: str, title: str) -> Table
         columns=(
             "frame_size_bytes", "frame_size_includes_fcs", "platform", "sources", "background", "baseline",
             "maximum_bps", "baseline_maximum_bps", "change_ratio", "change_ci_low_ratio", "change_ci_high_ratio", "n",
-            "baseline_n", "detectable",
+            "baseline_n", "loads", "detectable",
         ),
         rows=tuple(rows),
         headings=(
             "size, B", "platform", "sources", "background", "against", "change, %", "95 % interval, %", "n",
-            "detectable",
+            "loads", "detectable",
         ),
         shown=tuple(shown),
         note=(
-            "Change of the maximum over all offered loads, against the maximum of the same platform beside the "
-            f"background in the column against ({DEDICATED}: no second guest); positive is more throughput. "
-            "The interval is Fieller's; n: repetitions at the maximum and at the maximum compared with."
+            "Change of the maximum, against that of the same platform beside the background in the column against "
+            f"({DEDICATED}: no second guest); positive is more throughput. Both maxima are over the loads at which "
+            "both were measured, whose number stands in the column loads. The interval is Fieller's; n: repetitions "
+            "at the maximum and at the maximum compared with."
         ),
     )  # fmt: skip

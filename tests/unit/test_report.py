@@ -335,6 +335,16 @@ def test_figure_5_and_table_1_are_each_against_the_papers_own_baseline(store_fil
     assert "interval of the ratio (Fieller)" in figure.caption
 
 
+def test_a_background_tried_at_one_load_is_compared_with_that_load_alone(store_file: Path) -> None:
+    runs = [taken(n, 190 + n / 10, platform="lxc", target=200_000_000) for n in range(3)]
+    runs += [taken(10 + n, 100 + n / 10, platform="lxc", target="max") for n in range(3)]  # collapsed
+    runs += [taken(20 + n, 100 + n / 10, platform="lxc", target="max", kind="heavy") for n in range(3)]
+    runs += [taken(30 + n, 100, platform="lxc", target=900_000_000, kind="light") for n in range(3)]
+    (row,) = rows_of(table_named(report_of(store_file, runs), "table-1"))
+    assert (row["background"], row["baseline"], row["loads"]) == ("heavy", "none", 1)
+    assert row["change_ratio"] == pytest.approx(0, abs=1e-6)
+
+
 def test_background_load_is_shown_asked_for_and_reached(store_file: Path) -> None:
     report = report_of(store_file, [taken(n, 80, kind="light", platform="lxc") for n in range(3)])
     rows = {row["quantity"]: row for row in rows_of(table_named(report, "background-load"))}
