@@ -84,7 +84,10 @@ def _ruled_plan(file: PlanFile, data: Any, path: Path) -> Plan:
         words.append(f"{excluded} points of the matrix are left out")
     if added := sum(bool(each.where) for each in listed):
         words.append(f"{added} points are added to the matrix")
-    own_tolerances = tuple((name, own.tolerances) for name, own in file.overrides.items() if own.tolerances is not None)
+    own_tolerances = tuple(
+        (name, file.tolerances.model_copy(update=own.tolerances.model_dump(exclude_unset=True)))
+        for name, own in file.overrides.items() if own.tolerances is not None
+    )  # fmt: skip
     return Plan(listed=listed, rules=tuple(words), platform_tolerances=own_tolerances, **factors(listed), **_how(file))
 
 

@@ -24,6 +24,7 @@ SANITY = (ROOT / "plans" / "sanity.yaml").read_text()
 RULED = (
     BASE
     + """\
+tolerances: {start_skew_s: 0.7}
 overrides:
   kvm: {targets: [5Mbit, max], sources: [1], repetitions: 2, duration_s: 4, tolerances: {other_cpu_ratio: 2.0}}
 exclude:
@@ -51,6 +52,9 @@ def test_overrides_come_first_then_exclusions_then_what_is_added(tmp_path):
     assert plan.repetitions_of(0) == 3
     assert [plan.repetitions_of(i) for i in (5, 9, 12, 13)] == [20, 2, 20, 2]  # what was there is repeated more often
     assert (plan.tolerances_of(0).other_cpu_ratio, plan.tolerances_of(9).other_cpu_ratio) == (0.1, 2.0)
+    assert {plan.tolerances_of(i).start_skew_s for i in (0, 9)} == {
+        0.7
+    }  # what the override does not name is the plan's
     assert "not measured: platform raw, sources 2, frame size 64" in plan.rules
 
 
