@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -22,6 +22,7 @@ from labconsole import __version__
 from labconsole.errors import ConfigError, StoreError
 from labconsole.model.inventory import DEFAULT_INVENTORY, Inventory, load_inventory
 from labconsole.model.note import exported
+from labconsole.model.plan_search import HASH_PREFIX
 from labconsole.store import RunStore, archive
 
 if TYPE_CHECKING:
@@ -61,13 +62,11 @@ def _fill(
     directory: Path, made: Report, store: RunStore, hosts: Path | None, plans: Sequence[Path]
 ) -> tuple[dict[str, Any], int]:
     ids = {*made.kept.runs["run_id"], *made.kept.excluded["run_id"]}
+    ids |= {trial.run_id for search in made.searches for trial in search.trials}
     facts = _runs(directory, store, ids)
     inventory = _inventory(directory, hosts, facts.fingerprints)
-    found = _plans(directory, [*plans, *sorted(PLANS.glob("*.y*ml"))], inventory, facts.plans)
-    searches = [
-        record.model_dump(mode="json") for record in reversed(store.searches())
-        if record.testbed_fingerprint in facts.fingerprints and record.plan.hash in facts.search_plans
-    ]  # fmt: skip
+    found = _plans(directory, [*plans, *sorted(PLANS.glob("*.y*ml"))], inventory, facts.plans.keys())
+    searches = [record.to_json() for record in reversed(made.searches)]
     _lines(directory / SEARCHES, searches)
     calibrations = [c for f in sorted(facts.fingerprints) for c in reversed(store.calibrations(f))]
     _lines(directory / CALIBRATIONS, calibrations)
@@ -77,7 +76,10 @@ def _fill(
     (directory / VERSIONS).write_text(json.dumps(versions(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     missing = [f"inventory of testbed {name} ({key})" for key, name in sorted(facts.fingerprints.items())
                if inventory is None or key != inventory.fingerprint()]  # fmt: skip
-    missing += [f"plan {name} ({key})" for key, name in sorted(facts.plans.items()) if key not in found.values()]
+    missing += [
+        f"plan {name} ({key})" for key, name in sorted(facts.plans.items())
+        if key not in found.values() and not key.startswith(HASH_PREFIX)
+    ]  # fmt: skip
     about = {
         "labconsole_version": __version__, "runs": facts.count, "series": facts.series,
         "searches": len(searches), "calibrations": len(calibrations), "plans": found,
@@ -93,7 +95,6 @@ class _Facts:
         self.count = self.series = self.newest_s = 0
         self.fingerprints: dict[str, str] = {}
         self.plans: dict[str, str] = {}
-        self.search_plans: set[str] = set()
 
 
 def _runs(directory: Path, store: RunStore, ids: set[str]) -> _Facts:
@@ -110,7 +111,6 @@ def _runs(directory: Path, store: RunStore, ids: set[str]) -> _Facts:
             facts.newest_s = max(facts.newest_s, int(datetime.fromisoformat(record.started_at).timestamp()))
             if record.plan is not None:
                 facts.plans[record.plan.hash] = record.plan.name
-                facts.search_plans.add(record.plan.hash)
             try:
                 packed = store.packed_series(record.run_id)
             except StoreError as exc:
@@ -162,7 +162,7 @@ def anonymous(inventory: Inventory) -> dict[str, Any]:
 
 
 def _plans(
-    directory: Path, candidates: Iterable[Path], inventory: Inventory | None, wanted: Iterable[str]
+    directory: Path, candidates: Iterable[Path], inventory: Inventory | None, wanted: Set[str]
 ) -> dict[str, str]:
     """Plan files by the hash of their meaning, which runs carry. Returns names in the archive to hashes."""
     from labconsole.model.plan_load import load_plan
@@ -170,10 +170,11 @@ def _plans(
     found: dict[str, str] = {}
     for path in candidates:
         try:
-            key = load_plan(path, inventory).hash()
+            plan = load_plan(path, inventory)
         except ConfigError:
             continue  # of another testbed, or no plan: its runs would be told as missing
-        if key not in wanted or key in found.values():
+        key = plan.hash()
+        if wanted.isdisjoint({key, *plan.search_hashes}) or key in found.values():
             continue
         (directory / "plans").mkdir(exist_ok=True)
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "plan"

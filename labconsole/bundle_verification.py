@@ -17,6 +17,9 @@ from typing import Any
 from labconsole import __version__, bundle
 from labconsole.errors import ConfigError, LabError, StoreError
 from labconsole.measure.recompute import recompute
+from labconsole.measure.recompute_search import recompute_search
+from labconsole.model.plan_search import HASH_PREFIX
+from labconsole.model.record import Total
 from labconsole.store import RunStore, open_store
 from labconsole.store.archive import Unpacked, unpack
 from labconsole.store.exchange import read_jsonl
@@ -41,9 +44,9 @@ def check(path: Path, tell: Tell) -> dict[str, int]:
         counts = {"files": len(found.manifest["files"]), "runs": 0, "series": 0, "searches": 0, "tables": 0}
         with open_store(str(Path(name) / "runs.sqlite")) as store:
             _take(found, store, tell)
+            counts["searches"] = _searches(found, store, tell)
             counts["runs"] = _recompute(store, tell)
             counts["series"] = _series(found, store, tell)
-            counts["searches"] = _searches(found, store, tell)
             _origins(found, store, tell)
         if counts["runs"]:
             counts["tables"] = _report(found, Path(name), tell)
@@ -71,10 +74,16 @@ def _inside(found: Unpacked, problem: Exception) -> str:
 
 def _recompute(store: RunStore, tell: Tell) -> int:
     runs = 0
+    totals: dict[str, Total] = {}
     for record in store.iterate():
         runs += 1
+        if record.plan is not None and record.plan.hash.startswith(HASH_PREFIX):
+            totals[record.run_id] = record.total
         for wrong in recompute(record):
             tell(f"{record.run_id}  {wrong.where}: stored {wrong.stored}, the counts give {wrong.recomputed}")
+    for search in store.searches():
+        for wrong in recompute_search(search, totals):
+            tell(f"{search.search_id}  {wrong.where}: stored {wrong.stored}, its trials give {wrong.recomputed}")
     return runs
 
 
@@ -141,7 +150,8 @@ def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
     for key in sorted(fingerprints - there):
         if key not in said:
             tell(f"{bundle.INVENTORY}: is not the testbed {key} that runs were taken on")
-    for key in sorted({run.plan_hash for run in summaries if run.plan_hash} - there):
+    grids = {run.plan_hash for run in summaries if run.plan_hash and not run.plan_hash.startswith(HASH_PREFIX)}
+    for key in sorted(grids - there):
         if key not in said:
             tell(f"plans: none is the plan {key} that runs were taken by")
 

@@ -125,12 +125,9 @@ def filter_of(args: argparse.Namespace) -> RunFilter:
     for word in args.plan or ():
         if word.endswith((".yaml", ".yml")):
             from labconsole.model.plan_load import load_plan
-            from labconsole.model.plan_search import search_hash
 
             plan = load_plan(Path(word))
-            hashes.append(plan.hash())
-            if plan.search is not None:
-                hashes += [search_hash(plan.search, each) for each in plan.searches]
+            hashes += [plan.hash(), *plan.search_hashes]
         else:
             names.append(word)
     if names and hashes:

@@ -9,6 +9,9 @@ from dataclasses import asdict
 
 from labconsole.errors import ConfigError, StoreError
 from labconsole.measure.recompute import Discrepancy, recompute
+from labconsole.measure.recompute_search import recompute_search
+from labconsole.model.plan_search import HASH_PREFIX
+from labconsole.model.record import Total
 
 
 def verify(args: argparse.Namespace) -> int:
@@ -19,20 +22,29 @@ def verify(args: argparse.Namespace) -> int:
         return _verify_bundle(args)
     runs, numbers = 0, 0
     unreadable: list[StoreError] = []
+    totals: dict[str, Total] = {}
     with open_store(args.store, write=False) as store:
         for record in store.iterate(unreadable=unreadable.append):
             runs += 1
             for found in recompute(record):
                 numbers += 1
                 _tell(record.run_id, found, as_json=args.json)
+            if record.plan is not None and record.plan.hash.startswith(HASH_PREFIX):
+                totals[record.run_id] = record.total
+        searches = store.searches()
+    for search in searches:
+        for found in recompute_search(search, totals):
+            numbers += 1
+            _tell(search.search_id, found, as_json=args.json)
     for problem in unreadable:
         _tell_unreadable(problem, as_json=args.json)
     if args.json:
-        _line({"runs": runs, "differences": numbers, "unreadable": len(unreadable)})
+        _line({"runs": runs, "searches": len(searches), "differences": numbers, "unreadable": len(unreadable)})
     else:
         bad = f"; {len(unreadable)} could not be read" if unreadable else ""
         word = "every derived number follows from its raw counts" if not numbers else f"{numbers} numbers do not follow"
-        sys.stdout.write(f"{runs} runs verified: {word}{bad}\n")
+        more = f" and {len(searches)} searches" if searches else ""
+        sys.stdout.write(f"{runs} runs{more} verified: {word}{bad}\n")
     return 1 if numbers or unreadable else 0
 
 

@@ -20,7 +20,7 @@ from labconsole.model.plan_conduct import Command, Retry, Stop, WarmUp
 from labconsole.model.plan_file import Order
 from labconsole.model.plan_order import forwards, schedule
 from labconsole.model.plan_points import Listed, as_matrix, distinct, point_meaning
-from labconsole.model.plan_search import Configuration, Search, configurations
+from labconsole.model.plan_search import Configuration, Search, configurations, search_hash
 from labconsole.model.record import PlanRef
 from labconsole.model.request import BACKGROUND_FRAME_BYTES, Target, TrialRequest
 from labconsole.model.tolerances import Tolerances
@@ -138,6 +138,11 @@ class Plan:
     def searches(self) -> tuple[Configuration, ...]:
         """What is searched, in the order of execution."""
         return configurations(self.search, (point.request for point in self.points)) if self.search is not None else ()
+
+    @property
+    def search_hashes(self) -> tuple[str, ...]:
+        """By which the trials of the searches find their place, each search its own."""
+        return tuple(search_hash(self.search, each) for each in self.searches) if self.search is not None else ()
 
     def needs(self) -> list[Need]:
         """What has to be known before points beside a forwarding guest can be measured, by platform."""

@@ -42,6 +42,7 @@ class Report:
     tables: tuple[Table, ...]
     references: tuple[Table, ...]
     findings: tuple[Finding, ...]
+    searches: tuple[SearchRecord, ...] = ()
 
 
 def assemble(
@@ -90,6 +91,7 @@ def assemble(
         tables=tuple(_captioned(table, digest.emulated) for table in tables if table.rows),
         references=tuple(_captioned(table, digest.emulated) for table in references),
         findings=tuple(find_all(points, runs, digest, averaged)),
+        searches=tuple(searches),
     )
 
 

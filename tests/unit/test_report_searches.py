@@ -97,3 +97,22 @@ def test_where_there_is_nothing_but_a_search_its_trials_are_the_runs(
     tables = report(tmp_path / "s.sqlite", capsys)
     assert len(tables["throughput"]) == 1
     assert sum(row["n"] for row in tables["results"]) == len(record.trials)
+
+
+def test_a_bundle_takes_the_trials_of_its_searches_along_and_is_verified_with_them(
+    session: Script, record: SearchRecord, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_store(str(tmp_path / "s.sqlite")) as store:
+        for run in session.store.runs:
+            store.save(run, None)
+        store.save(make_record(REQUEST, "20261121T000000Z-aaaaaa"), None)
+        store.save_search(record)
+    bundle = tmp_path / "b.tar.gz"
+    assert main(["report", "--store", str(tmp_path / "s.sqlite"), "--bundle", str(bundle)]) == 0
+    capsys.readouterr()
+    main(["verify", str(bundle), "--json"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[-1]["searches"] == 1
+    assert lines[-1]["runs"] == len(record.trials) + 1
+    # What a made-up run's record does not follow from is no concern here.
+    assert not [line for line in lines if record.search_id in str(line) or "search-" in str(line)]

@@ -1,0 +1,90 @@
+"""A stored search computed again: its bounds from its trials, its trials' counts from the runs that they are."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+
+from labconsole.measure.procedure import BACK_TO_BACK, FRAME_LOSS, LOAD
+from labconsole.measure.recompute import RELATIVE_ERROR, Discrepancy
+from labconsole.measure.rfc2544 import frame_loss_points
+from labconsole.measure.search import Goal, Trial, goal_result
+from labconsole.model.record import Total
+from labconsole.model.search_record import BackToBackFound, GoalFound, SearchRecord
+
+
+def recompute_search(record: SearchRecord, totals: Mapping[str, Total]) -> list[Discrepancy]:
+    """What of a search does not follow. ``totals``: of the runs that are there, by run id."""
+    found = list(_counts(record, totals))
+    trials = {name: _trials(record, name) for name in (LOAD, FRAME_LOSS, BACK_TO_BACK)}
+    for index, goal in enumerate(record.goals):
+        found += _goal(f"goals[{index}]", goal, trials[LOAD], record)
+    if record.frame_loss is not None:
+        again = frame_loss_points(trials[FRAME_LOSS], line_pps=record.line_rate_pps)
+        stored = record.frame_loss
+        found += [
+            Discrepancy(where=f"frame_loss[{index}].loss_ratio", stored=one.loss_ratio, recomputed=other.loss_ratio)
+            for index, (one, other) in enumerate(zip(stored, again, strict=False))
+            if one != other
+        ]
+        if len(stored) != len(again):
+            found.append(Discrepancy(where="frame_loss", stored=len(stored), recomputed=len(again)))
+    if record.back_to_back is not None:
+        found += _bursts(record.back_to_back, trials[BACK_TO_BACK], record.requested.sources)
+    return found
+
+
+def _bursts(bursts: BackToBackFound, trials: Sequence[Trial], sources: int) -> Iterator[Discrepancy]:
+    """A burst's length is what the trial intended, if the trial passed whole."""
+    passed = {
+        trial.run_id: trial.intended_packets // sources
+        for trial in trials
+        if trial.intended_packets <= trial.offered_packets <= trial.measured_packets
+    }
+    for index, burst in enumerate(bursts.bursts):
+        longest = max((passed[run_id] for run_id in burst.run_ids if run_id in passed), default=0)
+        if longest != burst.packets:
+            yield Discrepancy(where=f"back_to_back.bursts[{index}]", stored=burst.packets, recomputed=longest)
+    mean = statistics.fmean(burst.packets for burst in bursts.bursts)
+    if not math.isclose(mean, bursts.mean_packets, rel_tol=RELATIVE_ERROR):
+        yield Discrepancy(where="back_to_back.mean_packets", stored=bursts.mean_packets, recomputed=mean)
+
+
+def _counts(record: SearchRecord, totals: Mapping[str, Total]) -> Iterator[Discrepancy]:
+    for index, trial in enumerate(record.trials):
+        total = totals.get(trial.run_id)
+        if total is None:
+            yield Discrepancy(where=f"trials[{index}].run_id", stored=trial.run_id, recomputed=None)
+            continue
+        for name in ("offered_packets", "measured_packets"):
+            stored, counted = getattr(trial, name), getattr(total, name)
+            if stored != counted:
+                yield Discrepancy(where=f"trials[{index}].{name}", stored=stored, recomputed=counted)
+
+
+def _trials(record: SearchRecord, test: str) -> list[Trial]:
+    return [
+        Trial(**{name: value for name, value in trial.model_dump().items() if name != "for_test"})
+        for trial in record.trials
+        if trial.for_test == test
+    ]
+
+
+def _goal(where: str, found: GoalFound, trials: list[Trial], record: SearchRecord) -> Iterator[Discrepancy]:
+    goal = Goal(
+        name=found.goal,
+        loss_ratio=found.loss_ratio,
+        exceed_ratio=found.exceed_ratio,
+        trial_duration_s=found.trial_duration_s,
+        duration_sum_s=found.duration_sum_s,
+        relative_width=found.relative_width,
+    )
+    again = asdict(goal_result(goal, trials, minimum_pps=record.lowest_load_pps, maximum_pps=record.line_rate_pps))
+    del again["goal"]
+    for name, value in again.items():
+        stored = getattr(found, name)
+        if stored != value:
+            words = [", ".join(each) if isinstance(each, tuple) else each for each in (stored, value)]
+            yield Discrepancy(where=f"{where}.{name}", stored=words[0], recomputed=words[1])
