@@ -28,6 +28,7 @@ STATES = {
 }
 MAX_NICS = 16
 CPUS = "cpuset.cpus"
+EFFECTIVE_CPUS = "cpuset.cpus.effective"
 
 _SETTING = re.compile(r"^lxc\.net\.(\d{1,3})\.([a-z.]+) = ?(.*?)\s*$", re.MULTILINE)
 _LINK = re.compile(r"^Link:\s+(\S+)\s*$", re.MULTILINE)
@@ -120,6 +121,8 @@ class LxcDriver(ManagedDriver):
 
     async def pinning(self, shell: Shell, name: str) -> Pinning | None:
         cpus = (await shell.must(self.tool("lxc-cgroup", "-n", name, CPUS))).strip()
+        if not cpus:  # control groups of version 2: as the group above, until it is told something else
+            cpus = (await shell.must(self.tool("lxc-cgroup", "-n", name, EFFECTIVE_CPUS))).strip()
         return {"all": cpus} if cpus else None
 
     async def pin(self, shell: Shell, name: str, pinning: Pinning) -> Answer:
