@@ -268,8 +268,10 @@ class Agent:
             from labconsole.agent.surroundings import Surroundings
 
             self._surroundings = Surroundings()
-        begin = field(args, "begin", bool)
-        result: Dict[str, Any] = await self._loop.run_in_executor(None, self._surroundings.read, begin)
+        begin, own = field(args, "begin", bool), field(args, "own", list, optional=True) or []
+        if not all(type(pid) is int for pid in own):
+            raise WireError("bad_request", "own must be a list of process numbers")
+        result: Dict[str, Any] = await self._loop.run_in_executor(None, self._surroundings.read, begin, own)
         return result
 
     async def _capture_start(self, args: Args) -> Dict[str, Any]:

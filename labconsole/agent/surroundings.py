@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from labconsole.agent import facts
 
@@ -159,9 +159,10 @@ def _ancestors(pid: int, all_processes: Dict[int, Process]) -> Set[int]:
 class Belonging:
     """Whose a process is: "ours", another session's ("labconsole"), a "guest", the "kernel", or "other"."""
 
-    def __init__(self, seen: Dict[int, Process]) -> None:
+    def __init__(self, seen: Dict[int, Process], roots: Sequence[int] = ()) -> None:
+        """``roots``: processes that are ours with all that descends from them, though others started them."""
         keeper = os.getppid()
-        own = _subtree({keeper}, seen)
+        own = _subtree({keeper} | {pid for pid in roots if pid in seen}, seen)
         # What carries our link: the shell and the SSH server above us, and whatever started those.
         self.above = _ancestors(keeper, seen) - own
         self.ours = own | self.above
@@ -193,10 +194,10 @@ class Surroundings:
     def __init__(self) -> None:
         self._begin: Optional[Snapshot] = None
 
-    def read(self, begin: bool) -> Dict[str, Any]:
+    def read(self, begin: bool, roots: Sequence[int] = ()) -> Dict[str, Any]:
         """One reading; with ``begin`` it opens a window, else it closes the one that is open. Blocks for some ms."""
         now = Snapshot()
-        belonging = Belonging(now.processes)
+        belonging = Belonging(now.processes, roots)
         window = None
         if not begin and self._begin is not None:
             window = compare(self._begin, now, belonging)

@@ -20,9 +20,18 @@ TIMEOUT_S = 10.0
 
 
 class Readings:
-    """Of the nodes of one trial; ``interfaces``: per node, those whose drivers are asked."""
+    """Of the nodes of one trial; ``interfaces``: per node, those whose drivers are asked. ``own``: per node, processes
+    that are ours though the agent did not start them: a guest's, under a hypervisor that runs by itself.
+    """
 
-    def __init__(self, seen: TrialSeen, links: dict[str, AgentLink], interfaces: dict[str, list[str]]) -> None:
+    def __init__(
+        self,
+        seen: TrialSeen,
+        links: dict[str, AgentLink],
+        interfaces: dict[str, list[str]],
+        own: dict[str, list[int]] | None = None,
+    ) -> None:
+        self._own = own or {}
         self._seen, self._links, self._interfaces = seen, links, interfaces
         self._nodes = list(interfaces)
         self._console_ns: int | None = None
@@ -59,7 +68,8 @@ class Readings:
             side[node].settings = await self._ask(node, "settings", {})
 
         async def surroundings(node: str) -> None:
-            side[node].surroundings = await self._ask(node, "surroundings", {"begin": begin})
+            asked = {"begin": begin} if node not in self._own else {"begin": begin, "own": self._own[node]}
+            side[node].surroundings = await self._ask(node, "surroundings", asked)
 
         await together([*(settings(node) for node in self._nodes), *(surroundings(node) for node in self._nodes)])
 

@@ -97,7 +97,9 @@ class Trial:
             attestation=prepared.attestation,
         )
         ports = [port for stream in self.seen.flows for port in data_ports(stream, self._uut)]
-        self._readings = Readings(self.seen, links, ports_by_node(self._nodes(), ports))
+        second = prepared.second.pid if prepared.second is not None else None
+        own = {self._uut: [second]} if second is not None else None
+        self._readings = Readings(self.seen, links, ports_by_node(self._nodes(), ports), own)
         self._sources = Sources(self.seen.flows, links, live)
 
     # What may happen to a trial from outside

@@ -54,6 +54,29 @@ def test_a_guest_is_started_asked_and_ended(net: Net, agent: AgentProcess) -> No
     assert agent.error("guest.status", guest="one")["code"] == "no_such_guest"
 
 
+def test_a_guest_in_a_namespace_of_the_agents_sees_that_network_only(agent: AgentProcess) -> None:
+    agent.ok("net.apply", token="t", changes=[{"do": "namespace", "name": "inner"}])
+    agent.ok("guest.start", guest="one", argv=SHELL, namespace="inner", ready="UP", timeout_s=10)
+    asked = agent.ok("guest.ask", guest="one", line="ls /sys/class/net", until="DONE", timeout_s=10)
+    assert asked["printed"].split() == ["lo"]
+    refused = agent.error("guest.start", guest="two", argv=SHELL, namespace="outer", ready="UP", timeout_s=5)
+    assert refused["code"] == "no_such_namespace"
+
+
+def test_what_a_guest_and_its_descendants_used_is_told_and_what_is_gone_is_named(agent: AgentProcess) -> None:
+    pid = start(agent)["pid"]
+    before = agent.ok("process.usage", pids=[pid])
+    assert before["processes"] >= 2, "the shell and what sleeps below it"
+    assert before["gone"] == []
+    busy = "i=0; while [ $i -lt 40000 ]; do i=$((i + 1)); done"
+    agent.ok("guest.ask", guest="one", line=f"{busy} & wait", until="DONE", timeout_s=60)
+    after = agent.ok("process.usage", pids=[pid, 2**22 + 1])
+    assert after["gone"] == [2**22 + 1]
+    assert after["monotonic_ns"] > before["monotonic_ns"]
+    for pids in ([], [0], ["1"], [True], list(range(1, 99))):
+        assert agent.error("process.usage", pids=pids)["code"] == "bad_request"
+
+
 @pytest.mark.parametrize("end", ["stdin", "agent killed", "agent terminated"])
 def test_a_guest_is_gone_with_the_agent_however_that_ends(net: Net, agent: AgentProcess, end: str) -> None:
     start(agent)

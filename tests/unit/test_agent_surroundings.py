@@ -102,6 +102,9 @@ def test_whose_a_process_is(monkeypatch):
     }  # fmt: skip
     assert belonging.agents == {30}
     assert belonging.above == {20, 1}
+    # A guest that a hypervisor's own service started, and its load inside: told by whoever drives it.
+    told = Belonging({each.pid: each for each in [*seen, process(51, parent=50, name="stress")]}, [50, 4711])
+    assert (told.of(process(50)), told.of(process(51)), told.guests) == ("ours", "ours", set())
 
 
 @pytest.mark.parametrize(
