@@ -105,8 +105,17 @@ class Stop(_Section):
         raise AssertionError(self.at)
 
 
+def _or_words(schema: dict[str, Any]) -> None:
+    """For editors: a command may be its words alone."""
+    whole = dict(schema)
+    schema.clear()
+    schema["anyOf"] = [whole, whole["properties"]["run"]]
+
+
 class Command(_Section):
     """One command on the operator's machine: its words, no shell."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_or_words)
 
     run: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1, max_length=1000)]
     timeout_s: Annotated[Positive, Field(le=86400)] = 60.0

@@ -52,6 +52,20 @@ def _no(value: Any) -> Any:
     return None if value is False else value
 
 
+def _or_one(schema: dict[str, Any]) -> None:
+    """For editors: where a list may stand in an entry, one value may."""
+    for prop in schema["properties"].values():
+        lists = [prop, *prop.get("anyOf", ())]
+        found = next((each for each in lists if each.get("type") == "array"), None)
+        if found is None:
+            continue
+        if found is prop:
+            array = {key: prop.pop(key) for key in ("type", "items", "minItems", "maxItems")}
+            prop["anyOf"] = [array, array["items"]]
+        else:
+            prop["anyOf"].append(found["items"])
+
+
 FileTarget = Annotated[Target, PlainValidator(_target, json_schema_input_type=str)]
 Background = Annotated[str, AfterValidator(_one_of(BACKGROUNDS))]
 Generator = Annotated[str, AfterValidator(_one_of(GENERATORS))]
@@ -86,7 +100,7 @@ class PointEntry(BaseModel):
 class IncludeEntry(BaseModel):
     """Points beside the matrix: every combination of these values. No platform: every one of the plan."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_or_one)
 
     platform: Several[Name] | None = None
     frame_size: Several[Count]
@@ -100,7 +114,7 @@ class IncludeEntry(BaseModel):
 class ExcludeEntry(BaseModel):
     """Points of the matrix that are left out: those that agree in every factor named here."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_or_one)
 
     platform: Several[Name] | None = None
     frame_size: Several[Count] | None = None
@@ -165,7 +179,7 @@ class PlanFile(BaseModel):
     observe: Observe | None = None
     max_redo: Annotated[int, Field(strict=True, ge=0, le=100)] = 2
     retry: Retry = Retry()
-    warm_up: Annotated[WarmUp | None, BeforeValidator(_no)] = None
+    warm_up: Annotated[WarmUp | None, BeforeValidator(_no, json_schema_input_type=WarmUp | bool | None)] = None
     stop: Stop = Stop()
     pre: Annotated[tuple[Command, ...], Field(max_length=100)] = ()
     post: Annotated[tuple[Command, ...], Field(max_length=100)] = ()
