@@ -101,7 +101,13 @@ def gather(args: argparse.Namespace) -> Report:
             raise _no_runs(args, store.list())
         kept = sample(runs_frame(meant))
         digest = _digest(store, where, {run.run_id for run in meant}, set(kept.runs["run_id"]))
-    return assemble(kept, digest, reference=reference, names=names, searches=searches)
+    return assemble(kept, digest, reference=reference, names=names, searches=searches, plans=_plan_texts(args))
+
+
+def _plan_texts(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """The files of --plan, which were read as plans already."""
+    files = [Path(word) for word in args.plan or () if word.endswith((".yaml", ".yml"))]
+    return [(path.name, path.read_text(encoding="utf-8")) for path in files]
 
 
 def _searches(store: RunStore, selected: list[RunSummary]) -> tuple[list[SearchRecord], list[RunSummary]]:

@@ -31,7 +31,10 @@ from labconsole.report.tables import Table, relative_changes, results
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """``runs``: those that enter, platforms told apart; ``references``: tables beside a paper's."""
+    """``runs``: those that enter, platforms told apart; ``references``: tables beside a paper's.
+
+    ``plans``: files that the runs were chosen by, as name and text.
+    """
 
     title: str
     kept: Sample
@@ -43,6 +46,7 @@ class Report:
     references: tuple[Table, ...]
     findings: tuple[Finding, ...]
     searches: tuple[SearchRecord, ...] = ()
+    plans: tuple[tuple[str, str], ...] = ()
 
 
 def assemble(
@@ -52,6 +56,7 @@ def assemble(
     reference: Reference | None = None,
     names: Mapping[str, str] | None = None,
     searches: Sequence[SearchRecord] = (),
+    plans: Sequence[tuple[str, str]] = (),
 ) -> Report:
     """The report on the runs that enter. ``names``: one's own platforms to the paper's, where they differ.
 
@@ -92,6 +97,7 @@ def assemble(
         references=tuple(_captioned(table, digest.emulated) for table in references),
         findings=tuple(find_all(points, runs, digest, averaged)),
         searches=tuple(searches),
+        plans=tuple(plans),
     )
 
 

@@ -198,7 +198,8 @@ class Digest:
                 facts.add({key: value for key, value in said.items() if key != "facts"})
         attested = environment.get("platform")
         if isinstance(attested, dict):
-            self.platforms.setdefault(record["requested"]["platform"], Facts()).add(attested)
+            name = record["requested"]["platform"] + (", with a second guest" if record["background"] else "")
+            self.platforms.setdefault(name, Facts()).add(attested)
         calibration = environment.get("calibration")
         if isinstance(calibration, dict):
             self._say("calibration", f"{calibration.get('id')} of {calibration.get('finished_at')}")

@@ -106,6 +106,8 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
         platforms=[_thing(name, facts, ("driver",)) for name, facts in sorted(digest.platforms.items())],
         nodes=[_thing(name, facts, ("os", "kernel", "cpu_model")) for name, facts in sorted(digest.nodes.items())],
         provenance=_provenance(digest),
+        plans=report.plans,
+        searched=sum(len(search.trials) for search in report.searches),
     )
     return page
 

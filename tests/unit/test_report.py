@@ -18,6 +18,7 @@ from report_runs import evaluation, taken
 from labconsole import cli
 from labconsole.errors import ConfigError
 from labconsole.measure.curves import CurveData, CurveSpec
+from labconsole.model.plan_load import load_plan
 from labconsole.report import draw, page
 from labconsole.report.assembly import Report, assemble
 from labconsole.report.digest import Digest
@@ -532,6 +533,34 @@ def test_a_filter_and_a_plan_choose_the_runs(
     assert sizes() == [64, 64, 1000]
     assert run_report(store_file, "colour=red") == 2
     assert "there is no field" in capsys.readouterr().err
+
+
+PLAN = """\
+plan: small
+platforms: [raw]  # the <only> one
+frame_sizes: [1000]
+targets: [100Mbit]
+duration_s: 1
+repetitions: 3
+"""
+
+
+def test_the_plan_in_a_file_chooses_its_runs_and_stands_in_the_page(
+    store_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "small.yaml"
+    file.write_text(PLAN)
+    plan = {"name": "renamed", "hash": load_plan(file).hash(), "point": 0, "repetition": 1, "seed": 7}
+    save(store_file, [taken(1, 90, plan=plan), taken(2, 50, platform="lxc")])
+    out = tmp_path / "out"
+    assert run_report(store_file, "--plan", str(file), "--out", str(out), "--formats", "csv,html") == 0
+    text = (out / "report.html").read_text()
+    assert "platforms: [raw]  # the &lt;only&gt; one" in text
+    assert "seed 7" in text and "lxc" not in text
+    file.write_text(PLAN.replace("1000", "64"))
+    assert run_report(store_file, "--plan", str(file)) == 2
+    assert "no saved run matches" in capsys.readouterr().err
+    assert run_report(store_file, "--plan", str(tmp_path / "none.yaml")) == 2
 
 
 def test_without_matplotlib_the_terminal_still_shows_figures_and_files_name_what_to_install(
