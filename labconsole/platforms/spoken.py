@@ -97,3 +97,6 @@ _LINES: dict[str, Callable[[Change], list[list[str]]]] = {
     "tap": _tap,
     "link_up": _link_up,
 }
+
+KINDS = frozenset(_LINES)
+"""The changes that can be told."""

@@ -40,14 +40,14 @@ def test_a_low_rate_passes_without_loss(testbed, store: Path, platform: str, siz
 
 @pytest.mark.parametrize("size", ["64", "1500"])
 @pytest.mark.parametrize("platform", OVERTAXED)
-def test_the_most_that_can_be_sent_is_too_much_and_is_lost_before_the_guest(
+def test_the_most_that_can_be_sent_is_too_much_and_is_lost_at_the_guest(
     testbed, store: Path, platform: str, size: str
 ) -> None:
     (stream,) = taken(testbed, store, platform, "--target", "max", "--frame-size", size)["streams"]
     assert stream["loss_packets"] > 0
     lost = {hop["hop"]: hop["lost_packets"] for hop in stream["ledger"]}
     worst = max((hop for hop in lost if lost[hop] is not None), key=lambda hop: lost[hop])
-    assert worst == "to_guest"
+    assert worst in ("to_guest", "from_guest")  # before it, or inside: vmxnet3 takes in more than it sends
     assert stream["unplaced_packets"] == 0
 
 
