@@ -184,6 +184,7 @@ class PostgresBackend(Backend):
         state = getattr(original, "sqlstate", None)
         primary = getattr(getattr(original, "diag", None), "message_primary", None)
         words = _line(primary or str(original)) or type(original).__name__
+        words = re.sub(r"^(connection (failed|is bad): )+", "", words)
         for hint, known in _HINTS:
             if state == known or (state is None and re.search(known, words)):
                 return hint.format(words=words)
