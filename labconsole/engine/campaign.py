@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
+from labconsole.engine.attempts import ENDS_ALL, Attempts
+from labconsole.engine.campaign_state import ENDED, CampaignStatus, Outcome, Progress
 from labconsole.engine.grid import Grid, TrialState
 from labconsole.engine.plan_commands import run_command
 from labconsole.engine.plan_limits import TargetLimits
@@ -29,90 +28,17 @@ from labconsole.engine.plan_session import (
     stored_trials,
 )
 from labconsole.engine.ports import StoredTrial
-from labconsole.errors import (
-    Aborted,
-    ConfigError,
-    LabError,
-    LeaseHeld,
-    LeaseTaken,
-    MeasurementError,
-    NodeLost,
-    NodeUnreachable,
-    StoreError,
-)
-from labconsole.model.plan import Plan, Point
+from labconsole.errors import ConfigError, LabError, MeasurementError
+from labconsole.model.plan import Plan
 from labconsole.model.plan_estimate import Estimate, estimate
-from labconsole.model.plan_order import Standing, configuration, standing
+from labconsole.model.plan_order import configuration
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest
 
 RENEW_EVERY_S = 30.0
 """How often others are told anew until when a paused plan holds the testbed."""
 
-ENDS_ALL = (NodeLost, NodeUnreachable, LeaseHeld, LeaseTaken, StoreError, Aborted)
-"""What no other trial would fare better with. Anything else keeps one platform, or one point, from being measured."""
-
-
-class CampaignStatus(StrEnum):
-    """What a campaign does now. PAUSING: a pause was asked for and the running trial has to end first."""
-
-    READY = "ready"
-    RUNNING = "running"
-    PAUSING = "pausing"
-    PAUSED = "paused"
-    WAITING = "waiting for a lost node"
-    STOPPING = "stopping"
-    DONE = "done"
-    STOPPED = "stopped"
-    FAILED = "failed"
-
-
-ENDED = frozenset({CampaignStatus.DONE, CampaignStatus.STOPPED, CampaignStatus.FAILED})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """Where a campaign stands, told at both ends of every trial: ``last`` is None when one begins.
-
-    ``left_s`` is estimated from the trials taken so far; None before the first. ``warm_up``: what begins is not kept.
-    """
-
-    plan: Plan
-    done: int
-    skipped: int
-    left_out: int
-    total: int
-    point: Point
-    repetition: int
-    left_s: float | None
-    last: RunRecord | None
-    warm_up: bool = False
-    redone: int = 0
-
-
-@dataclass(slots=True)
-class Outcome:
-    """How a campaign ended. ``invalid`` counts trials that stayed invalid after all their redos.
-
-    ``left_out``: trials that the plan's stop conditions made needless. ``refused``: what could not be measured at all,
-    in a sentence each, with how many trials that are. ``stopped``: by the operator; ``ended_by``: by which condition.
-    """
-
-    taken: int = 0
-    skipped: int = 0
-    redone: int = 0
-    warm_ups: int = 0
-    left_out: int = 0
-    verdicts: Counter[str] = field(default_factory=Counter)
-    invalid: list[RunRecord] = field(default_factory=list)
-    refused: list[tuple[str, int]] = field(default_factory=list)
-    stopped: bool = False
-    ended_by: str = ""
-
-    @property
-    def complete(self) -> bool:
-        """Whether every trial that was asked for is there, or was needless."""
-        return not (self.stopped or self.ended_by or self.refused or self.invalid)
+__all__ = ["ENDED", "Campaign", "CampaignStatus", "Outcome", "Progress"]
 
 
 class Campaign:
@@ -146,8 +72,7 @@ class Campaign:
         self._total = plan.trials
         self._done = 0
         self._limits = TargetLimits(plan)
-        self._warm: Standing | None = None
-        self._warm_ups = 0
+        self._attempts = Attempts(self, session)
         self._in_a_row = 0
         self._first_refusal: LabError | None = None
         self._prepared = False
@@ -328,7 +253,7 @@ class Campaign:
 
     async def take_all(self, take: Take) -> None:
         """Take trial after trial while the testbed is held. Raises what a trial, or the pre command, cannot do."""
-        self._warm = None
+        self._attempts.cold()
         if self._started is None:
             self._started = time.monotonic()
         if not self._prepared:  # not again after a lost node
@@ -387,7 +312,7 @@ class Campaign:
         session, outcome = self._session, self.outcome
         self.tell(trial, None)
         try:
-            record = await self._take_one(take, trial)
+            record = await self._attempts.take(take, trial)
         except ENDS_ALL:
             raise
         except LabError as exc:
@@ -412,79 +337,6 @@ class Campaign:
         if self.stopping:
             outcome.stopped = not self.exhausted
 
-    async def _take_one(self, take: Take, trial: tuple[int, int]) -> RunRecord | None:
-        """One trial, taken again while it comes out invalid: the last attempt's record, None when stopped before it."""
-        plan, session = self.plan, self._session
-        attempt = 0
-        while True:
-            await self._hold()
-            if self.stopping:
-                return None
-            problem: LabError | None = None
-            record: RunRecord | None = None
-            try:
-                await self._warm_up(take, trial)
-                if self.stopping:
-                    return None
-                self.grid.begin(trial)
-                await session.renew_lease(self.left_s)
-                record = await self._ask(take, trial, plan.points[trial[0]].request)
-            except (*ENDS_ALL, ConfigError):
-                raise
-            except LabError as exc:
-                problem = exc
-                self._warm = None
-                self.grid.give_up(trial, str(exc))
-            if record is not None:
-                self.grid.finish(trial, record)
-                if record.verdict.status == "invalid":
-                    self._warm = None  # the session sets the platform up anew
-                if self.stopping or not self._retries(record) or attempt == plan.max_redo:
-                    return record
-            elif problem is not None and (self.stopping or attempt == plan.max_redo):
-                raise problem
-            attempt += 1
-            self.outcome.redone += 1
-            self.grid.redo(trial)
-            await session.settle(max(plan.settle_s or 0, plan.retry.pause_s))
-
-    async def _ask(self, take: Take, trial: tuple[int, int], request: TrialRequest, **more: Any) -> RunRecord:
-        index, repetition = trial
-        return await take(
-            request,
-            self.plan.ref(index, repetition, warm_ups=self._warm_ups),
-            repetition,
-            self.plan.repetitions_of(index),
-            self._session.settings(drain_s=self.plan.drain_s),
-            self.plan.tolerances_of(index),
-            **more,
-        )
-
-    def _retries(self, record: RunRecord) -> bool:
-        codes = self.plan.retry.codes
-        return record.verdict.status == "invalid" and (
-            codes is None or any(reason.code in codes for reason in record.verdict.reasons)
-        )
-
-    async def _warm_up(self, take: Take, trial: tuple[int, int]) -> None:
-        """A trial that is thrown away, when the platform or a second guest was just set up."""
-        request, how = self.plan.points[trial[0]].request, self.plan.warm_up
-        stands = standing(request, self._session.inventory)
-        if how is None or self._warm == stands:
-            return
-        self._warm_ups = 0
-        self.tell(trial, None, warm_up=True)
-        warmed = replace(
-            request,
-            target_bps="max" if how.target == "max" else request.target_bps,
-            duration_s=how.duration_s or request.duration_s,
-        )
-        await self._session.renew_lease(self.left_s)
-        await self._ask(take, trial, warmed, keep=False)
-        self.outcome.warm_ups += 1
-        self._warm_ups = 1
-        self._warm = stands
-
     def _refuse(self, trial: tuple[int, int], problem: LabError) -> None:
         """Leave out what cannot be measured: this point, or with a platform that cannot be set up all that needs it."""
         point = self.plan.points[trial[0]]
@@ -502,7 +354,7 @@ class Campaign:
         what = f"point {point.index}" if isinstance(problem, ConfigError) else f"{needs[0]} with background {needs[1]}"
         self.outcome.refused.append((f"{what}: {problem}", len(dropped)))
 
-    async def _hold(self) -> None:
+    async def hold(self) -> None:
         """Wait while paused; an abort ends it."""
         if self._resumed.is_set() or self.stopping:
             return

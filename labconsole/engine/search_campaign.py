@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
-from labconsole.engine.campaign import ENDS_ALL
+from labconsole.engine.attempts import ENDS_ALL
 from labconsole.engine.load_search import SearchSession, SearchStore, Wanted, check_search, line_rate_pps, search_load
 from labconsole.engine.plan_commands import run_command
 from labconsole.engine.plan_session import Take
