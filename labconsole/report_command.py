@@ -116,11 +116,11 @@ def _searches(store: RunStore, selected: list[RunSummary]) -> tuple[list[SearchR
     Those are of many loads and often short: they would clutter curves and enter means. Where there is nothing else,
     they are the report's runs.
     """
-    from labconsole.model.plan_search import HASH_PREFIX
+    from labconsole.measure.design_points import is_search_trial
 
     ids = {run.run_id for run in selected}
     searches = [each for each in store.searches() if any(trial.run_id in ids for trial in each.trials)]
-    return searches, [run for run in selected if not (run.plan_hash or "").startswith(HASH_PREFIX)] or selected
+    return searches, [run for run in selected if not is_search_trial(run)] or selected
 
 
 def filter_of(args: argparse.Namespace) -> RunFilter:

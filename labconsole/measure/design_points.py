@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from labconsole.measure.statistics import Summary, summarize
+from labconsole.model.plan_search import HASH_PREFIX
 
 STANDING = ("valid", "suspect")
 """Verdicts of runs that enter a mean."""
 
 RATES = ("offered_pps", "offered_bps", "measured_pps", "measured_bps")
 """What a run has to know to enter: where it lies, and what came of it."""
+
+SEARCH_TRIALS = "trials of searches"
 
 QUANTITIES = (*RATES, "loss_ratio")
 
@@ -58,6 +61,8 @@ class RunLike(Protocol):
     def measured_bps(self) -> float | None: ...
     @property
     def loss_ratio(self) -> float | None: ...
+    @property
+    def plan_hash(self) -> str | None: ...
 
 
 class DesignPoint(NamedTuple):
@@ -102,21 +107,33 @@ class Repetitions:
 class DesignPoints:
     """Runs by design point; ``add`` takes more of them.
 
-    ``left_out``: runs that do not stand, by verdict; ``unknown``: runs that stand but lack a rate. Neither enters.
+    ``left_out``: runs that do not stand, by verdict, and trials of searches; ``unknown``: runs that stand but lack a
+    rate. A search takes many loads a few times each: its trials enter only where there is nothing else.
     """
 
     def __init__(self, runs: Iterable[RunLike] = ()) -> None:
-        self.points: dict[DesignPoint, Repetitions] = {}
-        self.left_out: Counter[str] = Counter()
+        self._points: dict[DesignPoint, Repetitions] = {}
+        self._searched: dict[DesignPoint, Repetitions] = {}
+        self._left_out: Counter[str] = Counter()
         self.unknown = 0
         self.add(runs)
 
+    @property
+    def points(self) -> dict[DesignPoint, Repetitions]:
+        """Every design point with its repetitions."""
+        return self._points or self._searched
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Runs that do not enter, by why."""
+        trials = sum(repetitions.runs for repetitions in self._searched.values()) if self._points else 0
+        return {**self._left_out, **({SEARCH_TRIALS: trials} if trials else {})}
+
     def add(self, runs: Iterable[RunLike]) -> None:
         """Take more runs. Those that do not enter are only counted."""
-        points = self.points
         for run in runs:
             if run.verdict not in STANDING:
-                self.left_out[run.verdict] += 1
+                self._left_out[run.verdict] += 1
                 continue
             known = (run.offered_pps, run.offered_bps, run.measured_pps, run.measured_bps)
             if None in known:
@@ -132,12 +149,19 @@ class DesignPoints:
                 run.generator,
                 run.testbed,
             )
+            points = self._searched if is_search_trial(run) else self._points
             there = points.get(key)
             if there is None:
                 there = points[key] = Repetitions()
             there.run_ids.append(run.run_id)
             for name, value in zip(QUANTITIES, (*known, run.loss_ratio), strict=True):
                 there.values[name].append(value)
+
+
+def is_search_trial(run: RunLike) -> bool:
+    """Whether the run was taken by a load search, and is no point of a grid."""
+    of = run.plan_hash
+    return isinstance(of, str) and of.startswith(HASH_PREFIX)  # pandas' missing text is no text
 
 
 def maxima(

@@ -6,7 +6,7 @@ import pytest
 from store_samples import sample_record
 
 from labconsole.measure.curves import CurveData, CurveSpec
-from labconsole.model.record import Total, Verdict
+from labconsole.model.record import PlanRef, Total, Verdict
 from labconsole.store.records import record_text
 from labconsole.store.schema import row_of
 from labconsole.store.summary import RunSummary
@@ -50,6 +50,15 @@ def test_what_does_not_stand_is_left_out_and_counted():
     made = CurveData([run(), run(status="suspect"), run(status="invalid"), run(measured=None)]).curves(CurveSpec())
     assert made.curves[0].points[0].y.n == 2
     assert (made.runs, made.left_out, made.unknown) == (2, {"invalid": 1}, 1)
+
+
+def test_trials_of_a_search_enter_only_where_there_is_nothing_else():
+    trial = PlanRef(name="p", hash="search-0123456789abcdef", point=0, repetition=1, seed=1)
+    searched = [run(n, measured=500 + n, offered=1000, target_bps=10**6 + n, plan=trial) for n in range(3)]
+    assert len(CurveData(searched).curves(CurveSpec()).curves[0].points) == 3
+    made = CurveData([*searched, run(9, measured=90)]).curves(CurveSpec(y="maximum"))
+    assert [p.y.mean for p in made.curves[0].points] == [90]
+    assert (made.runs, made.left_out) == (1, {"trials of searches": 3})
 
 
 def test_lines_are_made_by_the_chosen_factors_and_what_else_varies_is_told():
