@@ -134,6 +134,31 @@ async def test_a_plan_is_previewed_run_to_its_end_and_its_failures_found(size):
         assert session.store.records[0].plan is not None
 
 
+RULED = """\
+plan: ruled
+platforms: [raw, container]
+frame_sizes: [64]
+targets: [10Mbit, max]
+backgrounds: [none, forwarding-50]
+exclude: [{platform: raw, background: forwarding-50}]
+duration_s: 1
+warm_up: true
+stop: {after_s: 3600}
+pre: [[./tune.sh, --quiet]]
+"""
+
+
+async def test_a_preview_shows_what_is_left_out_what_is_needed_and_every_command(plans):
+    (plans / "pair.yaml").unlink()
+    (plans / "ruled.yaml").write_text(RULED)
+    async with console(size=(160, 50), screen="4") as (app, _, pilot):
+        await shown(
+            app, pilot, "6 points", "not measured: platform raw, background", "2 points of the matrix are left out",
+            "a trial that is not kept", "after s 3600", "./tune.sh --quiet (at most 60 s)",
+            "points 4-5 need the maximum of", "--background idle",
+        )  # fmt: skip
+
+
 async def test_enter_on_a_trial_leads_to_its_run():
     async with console(screen="4") as (app, session, pilot):
         await shown(app, pilot, "pair.yaml", "ready")
@@ -221,6 +246,17 @@ async def test_broken_files_are_listed_with_their_line_and_read_again_when_mende
         await app.screen.rescan().wait()
         await shown(app, pilot, "ready")
         assert "✗ broken" not in text(app)
+
+
+async def test_a_plan_that_only_searches_is_shown_as_that_and_says_what_makes_it(plans):
+    (plans / "pair.yaml").write_text(
+        "plan: bounds\nplatforms: [raw]\nframe_sizes: [64, 1500]\nsearch: {goals: [ndr, back-to-back]}\n"
+    )
+    async with console(screen="4") as (app, session, pilot):
+        await shown(app, pilot, "○ search", "ndr, back-to-back at 2", "trials or more")
+        await pilot.press("r")
+        await shown(app, pilot, "This plan only searches")
+        assert not session.running
 
 
 async def test_without_plans_the_screen_says_what_to_do(plans):

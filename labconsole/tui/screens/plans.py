@@ -206,6 +206,9 @@ class PlansScreen(ConsoleScreen):
         if entry is None or entry.plan is None:
             self.console_app.tell("Choose a plan that can be used." if entry else "There is no plan to run.", "warning")
             return
+        if not entry.plan.grid:
+            self.console_app.tell(f"This plan only searches: `labconsole replay {entry.path}` makes its searches.")
+            return
         if self.state.asked or self.session.running:
             self.console_app.tell("A trial is running; one thing at a time.", "warning")
             return

@@ -103,12 +103,16 @@ class GridTable(LineTable):
         return self._chosen_columns
 
     def keys(self) -> list[int]:
-        return list(range(len(self._campaign.plan.points))) if self._campaign is not None else []
+        if self._campaign is None or not self._campaign.plan.grid:  # a plan that only searches measures no point
+            return []
+        return list(range(len(self._campaign.plan.points)))
 
     @property
     def trial(self) -> tuple[int, int] | None:
         """The trial under the cursor."""
-        if self._campaign is None or self.cursor_key not in range(len(self._campaign.plan.points)):
+        if self._campaign is None or not self._campaign.plan.grid:
+            return None
+        if self.cursor_key not in range(len(self._campaign.plan.points)):
             return None
         return self.cursor_key, min(self.repetition, self._campaign.plan.repetitions_of(self.cursor_key))
 

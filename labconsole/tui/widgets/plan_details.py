@@ -14,6 +14,7 @@ from labconsole.tui.plan_files import PlanEntry
 from labconsole.tui.text import count, safe, span
 from labconsole.tui.widgets.grid import LOOKS, look
 from labconsole.tui.widgets.lines import Lines, Span
+from labconsole.tui.widgets.plan_searches import Words, search_words
 from labconsole.tui.widgets.plans_table import STANDING, STATUS_LOOKS
 from labconsole.units import format_target
 
@@ -45,6 +46,7 @@ class PlanDetails(Lines):
         self._campaign: Campaign | None = None
         self._trial: tuple[int, int] | None = None
         self._capture_bytes: tuple[PlanEntry, int] | None = None
+        self._search_words: tuple[PlanEntry, list[Words]] | None = None
 
     def show(self, entry: PlanEntry | None, campaign: Campaign | None, trial: tuple[int, int] | None) -> None:
         """Show these."""
@@ -86,14 +88,18 @@ class PlanDetails(Lines):
         durations = {point.request.duration_s for point in plan.points[:1000]}
         longest = f"{plan.duration_s:g} s" if len(durations) == 1 else f"up to {plan.duration_s:g} s"
         rows = field("plan", f"{plan.name}, {entry.path}", width, "strong")
-        rows += field(
-            "asks for",
-            f"{count(len(plan.points))} points ({kind}), {times}: {count(plan.trials)} trials of {longest}",
-            width,
-        )
+        if plan.grid:
+            rows += field(
+                "asks for",
+                f"{count(len(plan.points))} points ({kind}), {times}: {count(plan.trials)} trials of {longest}",
+                width,
+            )
+        for label, text, tone in self._searches(entry):
+            rows += field(label, text, width, tone)
         rows += field("platforms", ", ".join(plan.platforms), width)
         rows += field("sizes", ", ".join(str(size) for size in plan.frame_sizes_bytes) + " B", width, "muted")
-        rows += field("targets", ", ".join(format_target(target) for target in plan.targets_bps), width, "muted")
+        if plan.grid:
+            rows += field("targets", ", ".join(format_target(target) for target in plan.targets_bps), width, "muted")
         rows += field("sources", ", ".join(str(number) for number in plan.sources), width, "muted")
         if plan.backgrounds != ("none",):
             rows += field("background", ", ".join(plan.backgrounds), width, "muted")
@@ -103,7 +109,7 @@ class PlanDetails(Lines):
         rows += self._conduct(plan, width)
         for number, need in enumerate(campaign.dependencies if campaign is not None else ()):
             rows += field("needs" if number == 0 else "", need.words, width, "warn" if need.missing else "muted")
-        if campaign is not None and campaign.estimate is not None and campaign.status is _READY:
+        if plan.grid and campaign is not None and campaign.estimate is not None and campaign.status is _READY:
             stored, time = campaign.outcome.skipped, campaign.estimate
             if stored:
                 rows += field("stored", f"{count(stored)} trials, which are not measured again", width, "good")
@@ -126,6 +132,13 @@ class PlanDetails(Lines):
             for command in getattr(plan, key):
                 rows += field(key, f"{shlex.join(command.run)} (at most {command.timeout_s:g} s)", width, "warn")
         return rows
+
+    def _searches(self, entry: PlanEntry) -> list[Words]:
+        """Reckoned once per file: a rehearsal takes milliseconds, but the details are painted often."""
+        assert entry.plan is not None
+        if self._search_words is None or self._search_words[0] is not entry:
+            self._search_words = (entry, search_words(entry.plan, entry.path, self._inventory))
+        return self._search_words[1]
 
     def _progress(self, campaign: Campaign, width: int) -> list[list[Span]]:
         glyph, tone = STATUS_LOOKS[campaign.status]

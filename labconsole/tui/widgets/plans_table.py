@@ -71,6 +71,8 @@ class PlansTable(LineTable):
         if campaign is None:
             return "…", "muted"
         glyph, tone = STATUS_LOOKS[campaign.status]
+        if not campaign.plan.grid:
+            return "○ search", "muted"
         if campaign.status is CampaignStatus.READY:
             standing = campaign.grid.count(*STANDING)
             if standing:
