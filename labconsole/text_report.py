@@ -91,7 +91,9 @@ def background_lines(load: Background) -> list[str]:
 
 def figure(value: float | None) -> str:
     """A number of any unit with the digits that matter, or a dash."""
-    return DASH if value is None else format_count(value) if isinstance(value, int) else f"{value:.4g}"
+    if value is None:
+        return DASH
+    return format_count(round(value)) if isinstance(value, int) or abs(value) >= 1000 else f"{value:.4g}"
 
 
 def delay_text(delay: Delay) -> str:

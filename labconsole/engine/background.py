@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +44,11 @@ class _Moment:
 class BackgroundLoad:
     """Of one trial. ``notes`` go into the trial's: what could not be seen, and why."""
 
-    def __init__(self, beside: Beside, guest: SecondGuest, uut: AgentLink) -> None:
+    def __init__(
+        self, beside: Beside, guest: SecondGuest, uut: AgentLink, *, stopping: Callable[[], bool] = lambda: False
+    ) -> None:
         self.notes: list[Note] = []
+        self._stopping = stopping
         self._beside, self._guest, self._uut = beside, guest, uut
         self._kind = beside.kind
         self._leader: int | None = None
@@ -54,7 +58,7 @@ class BackgroundLoad:
         self._end: _Moment | None = None
 
     async def start(self) -> None:
-        """Start the load, if this kind has one, and wait until all of its workers are there.
+        """Start the load, if this kind has one, and wait until all of its workers are there, or nobody wants them.
 
         Raises CapabilityMissing or NodeError naming the guest and what it lacks; then nothing of it is left.
         """
@@ -91,7 +95,7 @@ class BackgroundLoad:
         deadline = time.monotonic() + UP_S
         while True:
             self._workers = stress.parse_found(await self._ask(stress.FIND_LINE), self._leader)
-            if len(self._workers) == wanted:
+            if len(self._workers) == wanted or self._stopping():
                 return
             if time.monotonic() > deadline:
                 said = f"{len(self._workers)} of {wanted} processes after {UP_S:g} s"

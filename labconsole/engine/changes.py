@@ -209,7 +209,7 @@ def _background(seen: TrialSeen, limits: Tolerances) -> Iterator[Reason]:
         elif abs(achieved - asked) > limits.background_ratio * abs(asked):
             yield reason(
                 "background_missed",
-                f"the background load reached {achieved:.4g} instead of {asked:.4g} ({key})",
+                f"the background load reached {achieved:.6g} instead of {asked:.6g} ({key})",
                 key=key,
                 requested=asked,
                 achieved=achieved,

@@ -71,6 +71,9 @@ class StandingPlatform:
         else:
             prepared = await driver.prepare(uut, first, second=[wirings[s] for s in streams if s == own])
         self._stands = (shape, prepared, driver)
+        if beside is not None and prepared.second is None:
+            await self.restore()
+            raise NodeError(uut.name, f"platform {request.platform} was set up without its second guest")
         self._emit(PhaseChanged(run_id=run_id, phase=Phase.LEARNING))
         try:
             self.learning = await wait_forwarding(

@@ -83,7 +83,8 @@ class Trial:
             self._flows.append(Flow(beside.stream, beside.request, place))
         self._load: BackgroundLoad | None = None
         if beside is not None and prepared.second is not None:
-            self._load = BackgroundLoad(beside, prepared.second, links[inventory.uut])
+            link = links[inventory.uut]
+            self._load = BackgroundLoad(beside, prepared.second, link, stopping=lambda: self._interrupt.done())
         self._uut = inventory.uut
         self._interrupt: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._operation = "prepare"

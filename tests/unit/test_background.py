@@ -263,6 +263,19 @@ def test_a_guest_that_cannot_is_named_with_what_it_lacks(guest: _Guest, message:
     assert caught.value.node == "uut"
 
 
+def test_a_load_that_nobody_wants_any_more_is_not_waited_for() -> None:
+    guest = _Guest(workers=3)  # the others never come
+    second = SecondGuest(name="second", ask=guest.ask)
+    load = BackgroundLoad(Beside("heavy", None), second, cast(AgentLink, _Uut()), stopping=lambda: True)
+
+    async def work() -> None:
+        await load.start()
+        await load.stop()
+
+    asyncio.run(work())
+    assert not guest.alive
+
+
 def test_a_guest_without_a_way_in_cannot_be_loaded_but_be_idle() -> None:
     second = SecondGuest(name="vm2", cannot="it has no shell that can be reached")
     with pytest.raises(CapabilityMissing, match="vm2: it has no shell that can be reached"):
@@ -424,7 +437,7 @@ def test_a_run_is_told_with_its_load_and_the_second_guests_stream() -> None:
     record = RunRecord.model_validate(_forwarding_record())
     text = "\n".join(run_lines(record, saved=True))
     assert "beside   forwarding-50 in second, not pinned" in text
-    assert "offered_pps: asked 5e+04" in text
+    assert "offered_pps: asked 50\u2009000, achieved" in text
     assert "a share of: share_ratio 0.5, measured_pps 100000.0" in text
     assert text.count("offered") >= 3
     assert record.total.offered_packets == record.streams[0].offered_packets, "the second guest's enters no total"

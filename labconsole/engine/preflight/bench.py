@@ -83,8 +83,12 @@ class Bench:
         return tuple(self.inventory.nodes[node].roles)
 
     def streams(self, sources: int | None = None) -> list[Stream]:
-        """The streams under check: all, or as many as the plan uses at most."""
+        """The streams under check: all, or as many as the plan uses at most, a second guest's own included."""
         most = sources or (max(self.plan.sources) if self.plan is not None else len(self.inventory.streams))
+        if sources is None and self.plan is not None:
+            asked = {(p.request.sources, p.request.background != "none") for p in self.plan.points}
+            own = [self.inventory.second_stream(number) for number, beside in asked if beside]
+            most = max([most, *(self.inventory.streams.index(stream) + 1 for stream in own if stream is not None)])
         return list(self.inventory.streams[:most])
 
     def platforms(self) -> list[str]:
