@@ -129,6 +129,24 @@ def test_a_second_guest_that_forwards_is_measured_as_any_other_and_enters_no_tot
     assert "background_missed" not in codes(record)
 
 
+def test_a_second_guest_is_set_up_once_for_all_loads_and_gone_for_a_run_without_one(
+    testbed: lab.LabStatus, hosts: Path, tmp_path: Path
+) -> None:
+    short = replace(REQUEST, duration_s=0.3)
+
+    async def take_all() -> list[RunRecord]:
+        async with connected(hosts, tmp_path / "s.sqlite") as session, session.batch(short) as take:
+            return [await take(replace(short, background=kind)) for kind in ("none", "idle", "light", "none")]
+
+    records = asyncio.run(take_all())
+    learned = [record.environment["learning"]["duration_s"] for record in records]
+    assert learned[1] == learned[2], "the platform that stood already"
+    assert len(set(learned)) == 3
+    guests = [record.environment["platform"]["guests"] for record in records]
+    assert guests == [["guest"], ["guest", "second"], ["guest", "second"], ["guest"]]
+    assert records[0].background is None
+
+
 def test_nothing_of_a_load_is_left(testbed: lab.LabStatus, taken: dict[str, RunRecord]) -> None:
     assert taken
     assert not has_stress(testbed)
