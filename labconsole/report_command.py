@@ -156,14 +156,16 @@ def _no_runs(args: argparse.Namespace, there: list[RunSummary]) -> ConfigError:
     where = str(args.store or "the user's own")
     if not there:
         return ConfigError("no run is saved there yet", key="--store", value=where)
-    plans = sorted({run.plan_name for run in there if run.plan_name})
+    by_file = any(word.endswith((".yaml", ".yml")) for word in args.plan or ())
+    plans = sorted({run.plan_name + (f" ({run.plan_hash})" if by_file else "") for run in there if run.plan_name})
     has = [
         f"{len(there)} runs",
         f"platforms {', '.join(sorted({run.platform for run in there}))}",
         f"testbeds {', '.join(sorted({run.testbed for run in there}))}",
         f"plans {', '.join(plans)}" if plans else "no plan",
     ]
-    return ConfigError(f"no saved run matches; the store has {'; '.join(has)}", key="--store", value=where)
+    hint = "; a plan in a file means runs of its hash, its name means all that were ever called so" if by_file else ""
+    return ConfigError(f"no saved run matches; the store has {'; '.join(has)}{hint}", key="--store", value=where)
 
 
 def _mapped(pairs: Iterable[str] | None, *, has_reference: bool) -> dict[str, str]:

@@ -7,6 +7,8 @@ apart in grey as well. Nothing in a file says when it was made: the same runs gi
 from __future__ import annotations
 
 import io
+import math
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ DASHES = ("-", "--", "-.", ":")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "***")
 FORMATS = ("svg", "pdf", "png")
 PNG_DPI = 150
+TITLE_CHARACTERS_PER_INCH = 10
 
 
 def require_matplotlib() -> Any:
@@ -64,8 +67,9 @@ def _canvas(figure: Figure, pyplot: Any) -> Any:
     columns = min(2, len(figure.panels))
     rows = -(-len(figure.panels) // columns)
     wide = 4.2 if figure.kind == "curves" else max(4.2, 0.9 + 0.55 * len(figure.x_names))
+    wide = wide if columns > 1 else max(5.6, wide)
     canvas, grid = pyplot.subplots(
-        rows, columns, figsize=(wide * columns, 3.0 * rows + 0.5), squeeze=False, layout="constrained"
+        rows, columns, figsize=(wide * columns, 3.0 * rows + 0.6), squeeze=False, layout="constrained"
     )
     axes = list(grid.flat)
     for panel, ax in zip(figure.panels, axes, strict=False):
@@ -77,7 +81,7 @@ def _canvas(figure: Figure, pyplot: Any) -> Any:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, len(handles) or 1))
-    canvas.suptitle(figure.title)
+    canvas.suptitle("\n".join(textwrap.wrap(figure.title, max(30, round(TITLE_CHARACTERS_PER_INCH * wide * columns)))))
     return canvas
 
 
@@ -93,8 +97,8 @@ def _labels(figure: Figure) -> list[str]:
 def _errors(marks: tuple[Mark, ...]) -> list[list[float]] | None:
     if all(mark.low is None for mark in marks):
         return None
-    low = [0.0 if m.low is None else m.y - m.low for m in marks]
-    high = [0.0 if m.high is None else m.high - m.y for m in marks]
+    low = [math.nan if m.low is None else m.y - m.low for m in marks]  # a bar of no length would be an interval
+    high = [math.nan if m.high is None else m.high - m.y for m in marks]
     return [low, high]
 
 

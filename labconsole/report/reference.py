@@ -12,7 +12,7 @@ from importlib.resources import files
 
 from labconsole.errors import ConfigError
 from labconsole.report.evaluation import CPU_LOADS, FORWARDING, Change, SecondGuest
-from labconsole.report.tables import UNKNOWN, Cell, Table, number
+from labconsole.report.tables import UNKNOWN, Cell, Table, detectable_words, number
 
 NAMES = ("schlosser",)
 SOURCE = (
@@ -110,7 +110,7 @@ def _table_1(reference: Reference, names: Mapping[str, str], cpu: Sequence[Chang
         own = (change.value - 1) * 100
         paper_name = names[s.platform]
         rows.append((s.frame_size_bytes, s.platform, paper_name, s.background, own, theirs, own - theirs))
-        told = number(own) + ("" if change.detectable else " (not detectable)")
+        told = number(own) + ("" if change.detectable else f" ({detectable_words(change)})")
         shown.append(
             (str(s.frame_size_bytes), s.platform, paper_name, s.background, told, number(theirs), number(own - theirs))
         )

@@ -184,12 +184,20 @@ def results(points: Sequence[Point]) -> Table:
     )  # fmt: skip
 
 
+def detectable_words(change: Change) -> str:
+    """Whether a change shows, or why nobody can tell."""
+    if change.detectable is None:
+        few = change.ratio.absent == "too few values"
+        return "too few repetitions" if few else "no telling: the baseline may be zero"
+    return "yes" if change.detectable else "no detectable difference"
+
+
 def relative_changes(found: Sequence[Change], *, name: str, title: str) -> Table:
     """Table 1 (and figure 5 in numbers): change of the maximum under a background, with its interval."""
     rows, shown = [], []
     for change in found:
         s, b, r = change.subject, change.baseline, change.ratio
-        verdict = {True: "yes", False: "no detectable difference", None: "too few repetitions"}[change.detectable]
+        verdict = detectable_words(change)
         rows.append(
             (
                 s.frame_size_bytes, s.frame_size_includes_fcs, s.platform, s.sources, s.background, b.background,

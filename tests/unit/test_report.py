@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 import sqlite3
 import sys
@@ -23,7 +24,7 @@ from labconsole.report import draw, page
 from labconsole.report.assembly import Report, assemble
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import changes, design_points, maxima
-from labconsole.report.figures import all_figures
+from labconsole.report.figures import Mark, all_figures
 from labconsole.report.findings import Finding
 from labconsole.report.frame import runs_frame, sample, told_apart
 from labconsole.report.reference import load_reference
@@ -344,6 +345,19 @@ def test_a_background_tried_at_one_load_is_compared_with_that_load_alone(store_f
     (row,) = rows_of(table_named(report_of(store_file, runs), "table-1"))
     assert (row["background"], row["baseline"], row["loads"]) == ("heavy", "none", 1)
     assert row["change_ratio"] == pytest.approx(0, abs=1e-6)
+
+
+def test_where_the_baseline_may_be_zero_a_change_has_no_interval_and_says_why(store_file: Path) -> None:
+    runs = [taken(n, measured, platform="lxc") for n, measured in enumerate((1, 30, 90))]
+    runs += [taken(10 + n, 20 + n, platform="lxc", kind="forwarding-50") for n in range(3)]
+    report = report_of(store_file, runs)
+    (row,) = rows_of(table_named(report, "figure-5-numbers"))
+    assert (row["change_ci_low_ratio"], row["detectable"]) == (None, "no telling: the baseline may be zero")
+    (figure,) = (figure for figure in report.figures if figure.name == "figure-5")
+    marks = figure.panels[0].curves[0].marks
+    assert draw._errors(marks) is None
+    errors = draw._errors((*marks, Mark(1, 1.0, 0.9, 1.2, 3)))
+    assert errors is not None and math.isnan(errors[0][0]) and errors[1][1] == pytest.approx(0.2)
 
 
 def test_background_load_is_shown_asked_for_and_reached(store_file: Path) -> None:
