@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
 from labconsole.engine.ports import Series
 from labconsole.errors import StoreError
-from labconsole.model.note import NotedRecord
 from labconsole.model.record import RunRecord
 from labconsole.model.run_id import RUN_ID
-from labconsole.model.search_record import SearchRecord
 from labconsole.store.backend import Backend
-from labconsole.store.exchange import parse_exported
+from labconsole.store.importing import Importable, ImportResult, Spool, same_record
 from labconsole.store.location import FileLocation, StoreLocation
 from labconsole.store.notes import checked_note, newer_than, read_notes, write_calibration, write_note
 from labconsole.store.opening import look, prepare
 from labconsole.store.reading import StoredRuns
 from labconsole.store.records import parse_record, record_text
 from labconsole.store.schema import SCHEMA_VERSION, row_of, runs
-from labconsole.store.searches import SearchesWriting, write_search
+from labconsole.store.searches import SearchesWriting
 from labconsole.store.series import pack_series, unpack_series
-
-
-@dataclass(frozen=True, slots=True)
-class ImportResult:
-    """How many records an import added, how many were there already; how many notes and searches it brought."""
-
-    added: int
-    present: int
-    notes: int = 0
-    searches: int = 0
 
 
 class RunStore(StoredRuns, SearchesWriting):
@@ -57,30 +44,18 @@ class RunStore(StoredRuns, SearchesWriting):
         packed = None if series is None else pack_series(record.run_id, series)
         self.take_over([(record, packed)], doing=f"save run {record.run_id}")
 
-    def import_records(
-        self, records: Iterable[NotedRecord | RunRecord | SearchRecord | Mapping[str, Any] | str]
-    ) -> ImportResult:
+    def import_records(self, records: Iterable[Importable]) -> ImportResult:
         """Take records from elsewhere: all of them or, with a StoreError about the first bad one, none.
 
         Of two notes on one run the newer stays.
         """
-        added = present = noted = searched = 0
-        with self.writing("import runs") as connection:
-            for number, item in enumerate(records, 1):
-                if isinstance(item, RunRecord):
-                    item = NotedRecord(item, None)
-                elif not isinstance(item, (NotedRecord, SearchRecord)):
-                    item = parse_exported(item, f"record {number}")
-                if isinstance(item, SearchRecord):
-                    searched += write_search(connection, item)
-                    continue
-                if self._save_in(connection, item.record, self._checked_text(item.record), None, None):
-                    added += 1
-                else:
-                    present += 1
-                if item.note is not None:
-                    noted += write_note(connection, item.record.run_id, item.note)
-        return ImportResult(added, present, noted, searched)
+        self._require_writable()
+        with (
+            self.backend.errors("import runs"),
+            Spool(records, self._checked_text) as spool,
+            self.backend.writing() as connection,
+        ):
+            return spool.write(connection, self.name)
 
     def take_over(self, complete: Sequence[tuple[RunRecord, bytes | None]], *, doing: str = "take runs over") -> int:
         """Store runs with their packed series, all of them or none; returns how many are new."""
@@ -153,7 +128,7 @@ class RunStore(StoredRuns, SearchesWriting):
                 self.backend.publish(connection, record.run_id, staged)
             connection.execute(insert(runs).values(row_of(record, text, has_series=packed is not None)))
             return True
-        if there.record != text and parse_record(there.record, f"{self.name}: run {record.run_id}") != record:
+        if not same_record(there.record, text, f"{self.name}: run {record.run_id}"):
             raise StoreError(f"{self.name}: run {record.run_id} is already stored with different content")
         if packed is not None and there.has_series:
             kept, where = self.backend.series(connection, record.run_id)

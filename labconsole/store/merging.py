@@ -16,9 +16,9 @@ from sqlalchemy import Row, insert, select
 from labconsole.errors import StoreError
 from labconsole.model.record import RunRecord
 from labconsole.store.database import RunStore
+from labconsole.store.importing import same_record
 from labconsole.store.notes import write_note
 from labconsole.store.reading import StoredRuns
-from labconsole.store.records import parse_record
 from labconsole.store.schema import calibrations, runs
 from labconsole.store.series import unpack_series
 
@@ -106,7 +106,7 @@ def _wanted(
     if there is not None and there.record == row.record and (there.has_series or not row.has_series):
         return None
     record = source.parsed(row.run_id, row.record)
-    if there is not None and there.record != row.record and parse_record(there.record, "there") != record:
+    if there is not None and not same_record(there.record, row.record, f"run {row.run_id}"):
         raise StoreError(f"{source.name}: run {row.run_id} is already stored with different content")
     packed = None
     if row.has_series and (there is None or not there.has_series):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,7 +29,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from labconsole.errors import StoreError, StoreHeld
 from labconsole.store.backend import BUSY_TIMEOUT_S, Backend
@@ -44,6 +45,7 @@ except ImportError as missing:
     ) from missing
 
 CONNECT_TIMEOUT_S = 10
+RETRY_S = 0.25
 LOST_AFTER_MS = 30_000
 """A server that does not answer for so long is given up; the kernel alone would take a quarter of an hour."""
 
@@ -70,6 +72,7 @@ class PostgresBackend(Backend):
         self.name = location.name
         self._write = write
         self._url = location.url
+        self._was_there = False
         self.engine = self._open_engine()
 
     def _open_engine(self) -> Engine:
@@ -121,10 +124,22 @@ class PostgresBackend(Backend):
         # Packed already: the server need not try to press them further.
         connection.execute(text("ALTER TABLE series ALTER COLUMN content SET STORAGE EXTERNAL"))
 
+    def _connected(self) -> Connection:
+        """A connection; after the first one, patient with a server that is started again: a run may be at stake."""
+        deadline = time.monotonic() + BUSY_TIMEOUT_S
+        while True:
+            try:
+                return self.engine.connect()
+            except OperationalError:
+                if not self._was_there or time.monotonic() + RETRY_S > deadline:
+                    raise
+            time.sleep(RETRY_S)
+
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """See Backend. The lock ends with the transaction, after its changes are to be seen."""
-        with self.engine.connect() as connection, connection.begin():
+        with self._connected() as connection, connection.begin():
+            self._was_there = True
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": WRITE_LOCK})
             yield connection
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from pg_server import PASSWORD, PostgresServer
+from sqlalchemy.exc import OperationalError
 from store_places import ServerPlace
 from store_samples import sample_record, sample_series
 
@@ -250,6 +251,29 @@ def test_a_run_is_saved_although_the_server_ended_the_connection_meanwhile(serve
         postgres.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'labconsole'")
         store.save(sample_record(1), None)
         assert store.count() == 2
+
+
+def test_a_run_is_saved_although_the_server_is_just_being_started_again(server_place, monkeypatch):
+    with open_store(server_place.url) as store:
+        connect, refusals = store.backend.engine.connect, []
+
+        def starting(*_: object):
+            if len(refusals) < 2:
+                refusals.append(1)
+                raise OperationalError("connect", None, Exception("the database system is starting up"))
+            return connect()
+
+        monkeypatch.setattr(store.backend.engine, "connect", starting)
+        store.save(sample_record(0), None)
+        assert (store.count(), len(refusals)) == (1, 2)
+        monkeypatch.setattr("labconsole.store.postgresql.BUSY_TIMEOUT_S", 0.3)
+        monkeypatch.setattr(store.backend.engine, "connect", refuse)
+        with pytest.raises(StoreError, match="cannot save run .*: the server is gone"):
+            store.save(sample_record(1), None)
+
+
+def refuse() -> None:
+    raise OperationalError("connect", None, Exception("the server is gone"))
 
 
 def test_a_writer_waits_for_another_only_so_long(server_place, postgres, monkeypatch):

@@ -277,6 +277,19 @@ def test_exported_lines_can_be_imported_and_imported_again(store, tmp_path):
     assert list(store.iterate()) == [sample_record(n) for n in range(3)]
 
 
+def test_another_console_saves_a_run_while_an_import_is_being_read(store, place):
+    def read():
+        yield sample_record(0)
+        with open_store(place.url) as other:
+            other.save(sample_record(9))
+        yield sample_record(1)
+        yield sample_record(1)
+
+    result = store.import_records(read())
+    assert (result.added, result.present) == (2, 1)
+    assert store.count() == 3
+
+
 BAD_LINES = [
     ("{", "not valid JSON"),
     ("[1]", "not a run record but a JSON list"),

@@ -1,0 +1,111 @@
+"""Exported runs into a store, all or none: read and checked first, then written in one go.
+
+Reading twenty thousand records takes half a minute, writing their rows two seconds. Only the latter holds the write
+lock, for which another console may be waiting with a run that it has just measured.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import IO, Any
+
+from sqlalchemy import Connection, insert, select
+
+from labconsole.errors import StoreError
+from labconsole.model.note import NotedRecord, RunNote
+from labconsole.model.record import RunRecord
+from labconsole.model.search_record import SearchRecord
+from labconsole.store.exchange import parse_exported
+from labconsole.store.notes import write_note
+from labconsole.store.records import parse_record
+from labconsole.store.schema import row_of, runs
+from labconsole.store.searches import write_search
+
+Importable = NotedRecord | RunRecord | SearchRecord | Mapping[str, Any] | str
+
+CHUNK_RUNS = 500
+"""Rows looked up and written at a time."""
+
+
+@dataclass(slots=True)
+class ImportResult:
+    """How many records an import added, how many were there already; how many notes and searches it brought."""
+
+    added: int = 0
+    present: int = 0
+    notes: int = 0
+    searches: int = 0
+
+
+class Spool:
+    """What is to be imported, checked and as rows, in a file that goes with it: records may be more than memory."""
+
+    def __init__(self, records: Iterable[Importable], checked_text: Callable[[RunRecord], str]) -> None:
+        """Raises StoreError about the first record that is none."""
+        self._file: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 closed by __exit__
+        self._searches: list[SearchRecord] = []
+        try:
+            for number, item in enumerate(records, 1):
+                self._add(item, number, checked_text)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _add(self, item: Importable, number: int, checked_text: Callable[[RunRecord], str]) -> None:
+        if isinstance(item, RunRecord):
+            item = NotedRecord(item, None)
+        elif not isinstance(item, (NotedRecord, SearchRecord)):
+            item = parse_exported(item, f"record {number}")
+        if isinstance(item, SearchRecord):
+            self._searches.append(item)
+            return
+        row = row_of(item.record, checked_text(item.record), has_series=False)
+        self._file.write(json.dumps([row, None if item.note is None else item.note.to_json()]) + "\n")
+
+    def write(self, connection: Connection, name: str) -> ImportResult:
+        """Put everything into the tables. Holds the write lock. ``name``: what messages call the store."""
+        result = ImportResult()
+        self._file.seek(0)
+        lines: Iterator[Any] = map(json.loads, self._file)
+        while chunk := list(islice(lines, CHUNK_RUNS)):
+            _write_runs(connection, [row for row, _ in chunk], name, result)
+            for row, note in chunk:
+                if note is not None:
+                    result.notes += write_note(connection, row["run_id"], RunNote(**note))
+        for search in self._searches:
+            result.searches += write_search(connection, search)
+        return result
+
+
+def _write_runs(connection: Connection, rows: list[dict[str, Any]], name: str, result: ImportResult) -> None:
+    ids = [row["run_id"] for row in rows]
+    found = connection.execute(select(runs.c.run_id, runs.c.record).where(runs.c.run_id.in_(ids)))
+    there: dict[str, str] = {row.run_id: row.record for row in found}
+    new: list[dict[str, Any]] = []
+    for row in rows:
+        run_id, text = row["run_id"], row["record"]
+        if run_id not in there:
+            there[run_id] = text
+            new.append(row)
+        elif not same_record(there[run_id], text, f"{name}: run {run_id}"):
+            raise StoreError(f"{name}: run {run_id} is already stored with different content")
+        else:
+            result.present += 1
+    if new:
+        connection.execute(insert(runs), new)
+        result.added += len(new)
+
+
+def same_record(one: str, other: str, where: str) -> bool:
+    """Whether two texts are the same record: an older program wrote fewer keys."""
+    return one == other or parse_record(one, where) == parse_record(other, where)
