@@ -154,7 +154,7 @@ def _add_lab(commands: Any, common: argparse.ArgumentParser, machine: argparse.A
         help="what the UUT offers: raw, raw-bridge, container, lxc, uml, qemu-virtio, qemu-e1000, qemu-vmxnet3, and if "
         "it is a machine kvm, xen (default: the first three; on a machine raw, raw-bridge, lxc, kvm, xen)",
     )  # fmt: skip
-    up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of a machine (default: tcg)")
+    up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of a machine, and of qemu-* (default: tcg)")
     up.add_argument("--install", action="store_true", help="install the Debian packages that are missing")
     wire = actions.add_parser("wire", help="take the UUT out from between sources and sinks", parents=[common, machine])
     wire.add_argument("how", choices=("direct", "through"), help="direct: source to sink; through: the UUT, as built")

@@ -96,7 +96,13 @@ def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str, guest: Guest
     lines += [
         "platforms:",
         *inventory_lines(
-            spec.platforms, guest, layout, Path(ssh_config_path).parent, spec.name, machine=spec.uut == "machine"
+            spec.platforms,
+            guest,
+            layout,
+            Path(ssh_config_path).parent,
+            spec.name,
+            machine=spec.uut == "machine",
+            accel="tcg" if spec.uut == "machine" else spec.accel,
         ),
         "defaults:",
         "  generator: auto",

@@ -94,6 +94,7 @@ def inventory_lines(
     lab: str,
     *,
     machine: bool = False,
+    accel: str = "tcg",
 ) -> list[str]:
     """The entries below ``platforms:`` in hosts.yaml. On a UUT that is a machine each says what that has to boot."""
     spare = MACHINE_CPUS - 1 if machine else spare_cpu()
@@ -108,7 +109,7 @@ def inventory_lines(
         if name in _QEMU:
             assert files is not None
             known[name] = (
-                f"{{driver: qemu, nic_model: {_QEMU[name]}, accel: tcg,{second}\n"
+                f"{{driver: qemu, nic_model: {_QEMU[name]}, accel: {accel},{second}\n"
                 f"     kernel: {_quoted(files.kernel)}, initrd: {_quoted(files.initrd)}}}"
             )
         if name == "lxc":

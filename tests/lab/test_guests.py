@@ -70,7 +70,7 @@ def test_a_guest_forwards_without_loss_is_attested_and_leaves_nothing(guests, st
 @BOTH
 def test_a_second_guest_is_loaded_beside_the_first_and_both_are_attested(guests, store: Path, platform: str) -> None:
     before = lab_state(guests.spec.name)
-    record = taken(guests, store, platform, "--target", "1Mbit", "--background", "light")
+    record = taken(guests, store, platform, "--target", "1Mbit", "--background", "light", "--duration", "3")
     beside, second = record["background"], names(guests)["second"] if platform == "lxc" else "second"
     assert (beside["guest"], beside["achieved"]["workers"]) == (second, 1)
     assert beside["achieved"]["guest_cpu_s"] > 0

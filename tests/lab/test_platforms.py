@@ -57,7 +57,7 @@ def test_a_second_guest_is_put_to_work_and_both_are_gone_afterwards(
     testbed, store: Path, platform: str, background: str
 ) -> None:
     before = lab_state(testbed.spec.name)
-    record = taken(testbed, store, platform, "--target", "1Mbit", "--background", background)
+    record = taken(testbed, store, platform, "--target", "1Mbit", "--background", background, "--duration", "3")
     beside = record["background"]
     assert beside["guest"]
     if background == "heavy":
