@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from agent_harness import AgentProcess, Net, eventually, processes_in
 from needs import require
-
-
-@pytest.fixture
-def net() -> Iterator[Net]:
-    made = Net()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def agent(net: Net, tmp_path: Path) -> Iterator[AgentProcess]:
-    started = AgentProcess(net, directory=str(tmp_path))
-    yield started
-    started.close()
 
 
 def end_of_stdin(agent: AgentProcess) -> None:

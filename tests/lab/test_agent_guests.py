@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from agent_harness import AgentProcess, Net, eventually
 
 SHELL = ["sh", "-c", 'sleep 1000 & echo hello; echo UP; while read -r line; do sh -c "$line"; echo "DONE $?"; done']
-
-
-@pytest.fixture
-def net() -> Iterator[Net]:
-    made = Net()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def agent(net: Net, tmp_path: Path) -> Iterator[AgentProcess]:
-    started = AgentProcess(net, directory=str(tmp_path))
-    yield started
-    started.close()
 
 
 def sleeping(net: Net) -> bool:

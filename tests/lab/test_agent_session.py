@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,31 +14,6 @@ from agent_harness import AgentProcess, Net, eventually
 from needs import old_python, require
 
 from labconsole.agent.wire import MAX_LINE_BYTES, PROTOCOL, STAT_NAMES
-
-
-@pytest.fixture
-def net() -> Iterator[Net]:
-    made = Net()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def start(net: Net) -> Iterator[Callable[..., AgentProcess]]:
-    started: list[AgentProcess] = []
-
-    def begin(*arguments: str, **more: str) -> AgentProcess:
-        started.append(AgentProcess(net, *arguments, **more))
-        return started[-1]
-
-    yield begin
-    for agent in started:
-        agent.close()
-
-
-@pytest.fixture
-def agent(start: Callable[..., AgentProcess]) -> AgentProcess:
-    return start()
 
 
 def test_the_first_line_says_who_speaks(agent: AgentProcess) -> None:

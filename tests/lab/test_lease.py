@@ -7,37 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from agent_harness import AgentProcess, Net, eventually
 from needs import missing, require
 
 Start = Callable[..., AgentProcess]
-
-
-@pytest.fixture
-def net() -> Iterator[Net]:
-    made = Net()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def start(net: Net) -> Iterator[Start]:
-    started: list[AgentProcess] = []
-
-    def begin(*arguments: str) -> AgentProcess:
-        started.append(AgentProcess(net, *arguments))
-        return started[-1]
-
-    yield begin
-    for agent in started:
-        with suppress(ProcessLookupError):
-            os.kill(agent.hello["pid"], signal.SIGCONT)
-        agent.close()
 
 
 def take(agent: AgentProcess, owner: str = "anna@a", **more: object) -> dict:
