@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from store_places import Place
 from test_load_search import Script, make, wanted
 
 from labconsole.cli import main
@@ -22,11 +23,11 @@ def record() -> SearchRecord:
     return made
 
 
-def test_a_search_comes_back_as_it_was_and_is_found_by_its_meaning(tmp_path: Path, record: SearchRecord) -> None:
-    with open_store(str(tmp_path / "s.sqlite")) as store:
+def test_a_search_comes_back_as_it_was_and_is_found_by_its_meaning(place: Place, record: SearchRecord) -> None:
+    with open_store(place.url) as store:
         store.save_search(record)
         store.save_search(record)
-    with open_store(str(tmp_path / "s.sqlite"), write=False) as store:
+    with open_store(place.url, write=False) as store:
         assert store.searches() == [record]
         assert store.search(record.search_id[:12]) == record
         assert store.finished_search(record.plan.hash, record.testbed_fingerprint) == record
@@ -45,8 +46,8 @@ def test_a_search_that_failed_is_kept_and_does_not_count_as_finished(tmp_path: P
         assert store.searches(status="failed") == [failed]
 
 
-def test_the_same_id_with_other_content_is_refused(tmp_path: Path, record: SearchRecord) -> None:
-    with open_store(str(tmp_path / "s.sqlite")) as store:
+def test_the_same_id_with_other_content_is_refused(place: Place, record: SearchRecord) -> None:
+    with open_store(place.url) as store:
         store.save_search(record)
         with pytest.raises(StoreError, match="different content"):
             store.save_search(record.model_copy(update={"operator": "x@y"}))
