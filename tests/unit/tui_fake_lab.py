@@ -35,6 +35,10 @@ class LabStore(FakeStore):
                 newest[ref.point, ref.repetition] = StoredTrial(ref.point, ref.repetition, record.run_id, status)
         return list(newest.values())
 
+    def maximum(self, **_: Any) -> None:
+        """What a forwarding load is a share of: nothing of that is stored."""
+        return None
+
     def _check_readable(self) -> None:
         self.list(limit=1)
 
