@@ -41,7 +41,7 @@ SHAPED = {"noqueue": None, "pfifo": "pfifo limit 1000"}
 
 
 def in_namespace(scenario: str, *args: str, timeout_s: float = 30) -> Any:
-    from conftest import require, require_namespaces
+    from needs import require, require_namespaces
 
     require("ip", "tc", "unshare")
     require_namespaces()
