@@ -36,6 +36,28 @@ def opened(path: Path) -> Iterator[Unpacked]:
         yield unpack(path, Path(name))
 
 
+@contextmanager
+def as_store(path: Path) -> Iterator[RunStore]:
+    """A bundle's runs, series and searches as a store. Raises StoreError when a file is not that of the manifest."""
+    with opened(path) as found, tempfile.TemporaryDirectory(prefix="labconsole-import-") as name:
+        if found.differences:
+            raise StoreError(f"{path}: {found.differences[0]}; `labconsole verify` names every difference")
+        with open_store(str(Path(name) / "runs.sqlite")) as store:
+            try:
+                store.import_records(read_jsonl(found.directory / bundle.RUNS))
+                for file in sorted((found.directory / "series").glob("*.npz")):
+                    record = store.get(file.name.removesuffix(".npz"))
+                    store.take_over([(record, read_file(file, record.run_id))])
+                _searches(found, store, _refuse)
+            except StoreError as exc:
+                raise StoreError(f"{path}: {_inside(found, exc)}") from exc
+            yield store
+
+
+def _refuse(sentence: str) -> None:
+    raise StoreError(sentence)
+
+
 def check(path: Path, tell: Tell) -> dict[str, int]:
     """Verify a bundle; every difference is told. Returns what was looked at. Raises StoreError when it is none."""
     with opened(path) as found, tempfile.TemporaryDirectory(prefix="labconsole-verify-") as name:

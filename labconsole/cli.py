@@ -82,8 +82,8 @@ def build_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     runs.add_argument(
         "what", nargs="?",
-        help="show, note: a run's id or its beginning; import: a file that export wrote, or another store, whose runs, "
-        "series, notes and calibrations are taken over without doubles",
+        help="show, note: a run's id or its beginning; import: a file that export or report --bundle wrote, or another "
+        "store; everything is taken over without doubles",
     )  # fmt: skip
     runs.add_argument("text", nargs="?", help='note: what to write on the run ("" removes it); without: show the note')
     runs.add_argument("--limit", type=int, default=20, metavar="N", help="list: newest N runs (default: 20)")

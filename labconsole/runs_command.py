@@ -16,7 +16,7 @@ from labconsole.model.run_query import QueryError, parse_query
 from labconsole.store import RunStore, RunSummary, open_store
 from labconsole.text_report import note_lines, run_lines, runs_table
 
-_SQLITE_MAGIC = b"SQLite format 3\0"
+_SQLITE_MAGIC, _GZIP_MAGIC = b"SQLite format 3\0", b"\x1f\x8b"
 
 
 def runs(args: argparse.Namespace) -> int:
@@ -40,7 +40,7 @@ def runs(args: argparse.Namespace) -> int:
 def _refuse_strays(args: argparse.Namespace) -> None:
     needed = {
         "show": "a run's id", "note": "a run's id",
-        "import": "a file of JSON lines, or another store",
+        "import": "a file of JSON lines, a bundle, or another store",
     }.get(args.action)  # fmt: skip
     if needed and not args.what:
         raise ConfigError(f"runs {args.action} needs {needed}")
@@ -102,8 +102,14 @@ def _note(store: RunStore, args: argparse.Namespace) -> None:
 def _import(store: RunStore, args: argparse.Namespace) -> int:
     from labconsole.store.exchange import read_jsonl
 
-    if _is_store(args.what):
-        return _merge(store, args)
+    if "://" in args.what or _begins(args.what, _SQLITE_MAGIC):
+        with open_store(args.what, write=False) as source:
+            return _merge(source, store, args)
+    if _begins(args.what, _GZIP_MAGIC):
+        from labconsole.bundle_verification import as_store
+
+        with as_store(Path(args.what)) as source:
+            return _merge(source, store, args)
     result = store.import_records(read_jsonl(Path(args.what)))
     if args.json:
         _json_line(asdict(result))
@@ -114,22 +120,19 @@ def _import(store: RunStore, args: argparse.Namespace) -> int:
     return 0
 
 
-def _is_store(what: str) -> bool:
-    """A URL, or a file that SQLite made. A file that cannot be read is told by whoever reads it next."""
-    if "://" in what:
-        return True
+def _begins(what: str, magic: bytes) -> bool:
+    """Whether a file is of a kind. One that cannot be read is told by whoever reads it next."""
     try:
         with Path(what).open("rb") as stream:
-            return stream.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
+            return stream.read(len(magic)) == magic
     except (OSError, ValueError):
         return False
 
 
-def _merge(store: RunStore, args: argparse.Namespace) -> int:
+def _merge(source: RunStore, store: RunStore, args: argparse.Namespace) -> int:
     from labconsole.store.merging import merge
 
-    with open_store(args.what, write=False) as source:
-        result = merge(source, store, _tell)
+    result = merge(source, store, _tell)
     if args.json:
         _json_line(asdict(result))
     else:

@@ -182,6 +182,22 @@ def test_nothing_is_overwritten_and_a_failure_leaves_nothing(lab, capsys):
     assert sorted(path.name for path in lab.iterdir() if path.name.startswith(".")) == []
 
 
+def test_a_bundles_runs_come_into_a_store_with_their_series_and_notes(lab, capsys):
+    bundle = pack(lab)
+    capsys.readouterr()
+    assert main(["runs", "import", str(bundle), "--store", "other.sqlite"]) == 0
+    assert capsys.readouterr().out == "4 runs added, 0 were there already, 1 notes taken\n"
+    with open_store("runs.sqlite", write=False) as one, open_store("other.sqlite", write=False) as other:
+        assert list(one.iterate()) == list(other.iterate())
+        assert [one.series(run.run_id) for run in one.list()] == [other.series(run.run_id) for run in other.list()]
+        assert one.notes() == other.notes()
+    files = members(bundle)
+    change("runs.jsonl", b"uut", b"UUT")(files)
+    repack(lab / "changed.tar.gz", files, honest=False)
+    assert main(["runs", "import", "changed.tar.gz", "--store", "other.sqlite"]) == 2
+    assert "runs.jsonl: is not the file that the manifest names; `labconsole verify`" in capsys.readouterr().err
+
+
 # -- what somebody changed
 
 
