@@ -82,7 +82,9 @@ def test_what_a_listed_point_measures_is_in_the_hash_and_how_often_is_not(tmp_pa
 
 def test_the_time_of_a_list_counts_each_points_own_duration(tmp_path):
     time = estimate(load(LISTED, tmp_path), INVENTORY)
-    assert time.total_s == pytest.approx(2 * 10 + 3 * 10 + 2 * 2 + 7 * (2 + 5 + TRIAL_OVERHEAD_S) + 2 + BOOT_S["libvirt"])
+    assert time.total_s == pytest.approx(
+        2 * 10 + 3 * 10 + 2 * 2 + 7 * (2 + 5 + TRIAL_OVERHEAD_S) + 2 + BOOT_S["libvirt"]
+    )
 
 
 @pytest.mark.parametrize(

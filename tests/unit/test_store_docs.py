@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from labconsole.engine.codes import WEIGHT
 from labconsole.model import record
-from labconsole.model.plan_load import load_plan
 from labconsole.model.plan_file import PlanFile
+from labconsole.model.plan_load import load_plan
 from labconsole.model.tolerances import Tolerances
 from labconsole.store.records import parse_record
 from labconsole.units import delay_ns, pps_to_bps
