@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -28,8 +29,6 @@ from labconsole.replay_searches import ReplaySearches
 from labconsole.replay_searches import dry_run as searches_dry_run
 from labconsole.store import RunStore
 from labconsole.testbed import hosts_path, load_testbed, open_session
-
-MAX_RANGE = 1_000_000
 
 
 def replay(args: argparse.Namespace) -> int:
@@ -161,7 +160,8 @@ def _dry_run(plan: Plan, only: frozenset[int] | None, session: Session[RunStore]
     if as_json:
         json_line(_plan_json(plan, trials, kept, len(todo), reckoned, needs))
         return
-    for line in [*plan.rules, *(need.words for need in needs)]:
+    commands = [f"{key}: {shlex.join(each.run)}" for key in ("pre", "post") for each in getattr(plan, key)]
+    for line in [*plan.rules, *commands, *(need.words for need in needs)]:
         sys.stdout.write(f"{plan.name}: {line}\n")
     extra = f", {reckoned.warm_ups} warm-ups" if reckoned.warm_ups else ""
     sys.stdout.write(
