@@ -97,7 +97,7 @@ def _latency_lines(found: LatencyFound) -> Sequence[str]:
     else:
         lines = [f"{head}: no one-way delay: {found.reason}"]
     if found.pdv_mean_ns is not None:
-        pdv = ", ".join(f"{name} {value / 1e3:.1f}" for name, value in found.pdv_mean_ns.items())
+        pdv = ", ".join(f"{name} {found.pdv_mean_ns[name] / 1e3:.1f}" for name in ("p50", "p99", "p999", "max"))
         lines.append(f"delay variation over the shortest: {pdv} µs")
     return lines
 

@@ -177,7 +177,7 @@ class _Trials:
     def burst(self, packets: int) -> Trial:
         line_pps = line_rate_pps(self._wanted.request, self._session.inventory)
         request = at_load(self._wanted.request, line_pps, 1.0)
-        return self._wait(replace(request, duration_s=packets * request.delay_ns / 1e9), line_pps)
+        return self._wait(replace(request, duration_s=packets * request.delay_ns / 1e9), line_pps, burst=True)
 
     def delays(self, run_id: str) -> Sequence[StreamLatency]:
         return self._delays.pop(run_id, ())
@@ -189,10 +189,10 @@ class _Trials:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    def _wait(self, request: TrialRequest, load_pps: float) -> Trial:
-        return asyncio.run_coroutine_threadsafe(self._one(request, load_pps), self._loop).result()
+    def _wait(self, request: TrialRequest, load_pps: float, *, burst: bool = False) -> Trial:
+        return asyncio.run_coroutine_threadsafe(self._one(request, load_pps, burst), self._loop).result()
 
-    async def _one(self, request: TrialRequest, load_pps: float) -> Trial:
+    async def _one(self, request: TrialRequest, load_pps: float, burst: bool) -> Trial:
         self._task = asyncio.current_task()
         if self._over:  # cancelled while the procedure was reckoning: the testbed is not ours any more
             raise Aborted("the search was stopped")
@@ -247,8 +247,12 @@ class _Trials:
         raise self.unfit
 
 
-def counted(record: RunRecord, request: TrialRequest, load_pps: float) -> Trial:
-    """A run as a search's trial. Raises MeasurementError for one that has no counts."""
+def counted(record: RunRecord, request: TrialRequest, load_pps: float, *, burst: bool = False) -> Trial:
+    """A run as a search's trial. Raises MeasurementError for one that has no counts.
+
+    Sources that took longer than they may for their packets did not offer the load: what they should have sent in that
+    time counts as intended, else a bound would be claimed that no trial reached. A burst is judged by its rate instead.
+    """
     total, each = record.total, request.intended_packets
     if total.offered_packets is None or total.measured_packets is None or each is None:
         raise MeasurementError(f"{record.run_id} has no counts to search by")
@@ -256,12 +260,18 @@ def counted(record: RunRecord, request: TrialRequest, load_pps: float) -> Trial:
         run_id=record.run_id,
         load_pps=load_pps,
         duration_s=request.duration_s,
-        intended_packets=each * request.sources,
+        intended_packets=each * request.sources if burst else round(each * request.sources * _stretch(record)),
         offered_packets=total.offered_packets,
         measured_packets=total.measured_packets,
         lost_outside_packets=_lost_outside(record),
         offered_pps=total.offered_pps,
     )
+
+
+def _stretch(record: RunRecord) -> float:
+    """How many times as long as asked the slowest source sent, where the verdict finds that too long."""
+    found = [reason.evidence or {} for reason in record.verdict.reasons if reason.code == "duration_stretched"]
+    return max((each["offered_duration_s"] / each["requested_s"] for each in found), default=1.0)
 
 
 def _lost_outside(record: RunRecord) -> int:

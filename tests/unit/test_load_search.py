@@ -270,6 +270,18 @@ def test_what_the_verdict_says_was_lost_outside_of_the_unit_under_test_goes_with
     assert counted(record, at_load(REQUEST, 1000.0, 1.0), 1000.0).lost_outside_packets == 7
 
 
+def test_sources_that_took_too_long_did_not_offer_the_load() -> None:
+    record = make_record(REQUEST, "20261121T000000Z-000001", status="suspect")
+    evidence = {"stream": "s1", "offered_duration_s": 1.25, "requested_s": 1.0}
+    reasons = (Reason(code="duration_stretched", detail="", evidence=evidence),)
+    record = record.model_copy(update={"verdict": record.verdict.model_copy(update={"reasons": reasons})})
+    wanted_request = at_load(REQUEST, 1000.0, 1.0)
+    asked = wanted_request.intended_packets
+    assert asked is not None
+    assert counted(record, wanted_request, 1000.0).intended_packets == round(asked * 1.25)
+    assert counted(record, wanted_request, 1000.0, burst=True).intended_packets == asked
+
+
 def test_a_cancelled_search_ends_its_trial_before_it_gives_the_testbed_back() -> None:
     async def work() -> list[str]:
         session: Any = Script(endless=True)
