@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -39,6 +40,11 @@ class StoredRuns(StoredSearches):
     def name(self) -> str:
         """What messages call the store: a path, or a URL. It holds no secret."""
         return self.backend.name
+
+    @property
+    def path(self) -> Path | None:
+        """The file that the store is; None for one on a server."""
+        return getattr(self.backend, "path", None)
 
     def close(self) -> None:
         """Close all connections."""
