@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.errors import ConfigError
+from labconsole.errors import ConfigError, LabSetupError
 from labconsole.lab.files import hosts_yaml, ssh_config
 from labconsole.lab.layout import lay_out
 from labconsole.lab.network import loss_rules, truth_from_counters
+from labconsole.lab.platforms import check_rights
 from labconsole.lab.spec import LabSpec, shaper_burst_bytes
 from labconsole.model.inventory import Inventory, load_inventory
+from labconsole.platforms import driver_for
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,6 +35,25 @@ def test_every_size_of_lab_is_a_valid_inventory_without_shared_links(tmp_path: P
         inventory = generated(tmp_path, LabSpec(sources=sources))
         assert len(inventory.streams) == sources
         assert len(inventory.nodes) == 2 * sources + 1
+
+
+def test_every_stream_may_pass_either_of_a_labs_containers_by_nics_of_its_own(tmp_path: Path) -> None:
+    inventory = generated(tmp_path, LabSpec(name="two", platforms=("lxc",)), "/a b/it's/ssh_config")
+    driver = driver_for("lxc", inventory)
+    assert [driver.refusal(kind) for kind in ("none", "idle", "heavy", "forwarding-95")] == [None] * 4
+    told = inventory.platforms["lxc"].options
+    assert (told["guest"], told["second_guest"], told["path"]) == ("two-first", "two-second", "/a b/it's/lxc")
+    macs = [mac for nics in told["nics"] for mac in (nics["in_mac"], nics["out_mac"])]
+    assert len(set(macs)) == len(macs) == 2 * 2 * 3
+    with pytest.raises(ConfigError, match="at most 8 with platform lxc"):
+        LabSpec(sources=9, platforms=("lxc",))
+
+
+def test_without_root_a_lab_with_lxc_is_refused_by_what_to_type(monkeypatch) -> None:
+    monkeypatch.setattr("labconsole.lab.platforms.os.geteuid", lambda: 1000)
+    with pytest.raises(LabSetupError, match="platform lxc needs root: .*; type: sudo labconsole lab up"):
+        check_rights(("raw", "lxc"))
+    check_rights(("raw", "container"))
 
 
 def test_a_path_with_quotes_and_blanks_survives_yaml_and_ssh_config(tmp_path: Path) -> None:
