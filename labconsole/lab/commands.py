@@ -36,6 +36,7 @@ MACHINE_UP_S = 540.0
 """More than the bounds of its steps together: fetching and unpacking the kernel, booting, building the lab."""
 
 DOWN_S = 20.0
+_TAP_DEVICE = "/dev/net/tun"
 _LOG_LINES = 8
 
 
@@ -269,6 +270,11 @@ def _name_option(name: str) -> str:
 def _check_options(spec: LabSpec) -> None:
     if spec.ssh_server == "openssh" and os.geteuid() != 0:
         raise LabSetupError("sshd separates its privileges with setgroups() and needs root; use the lab's own server")
+    if spec.uut == "machine" and not os.access(_TAP_DEVICE, os.R_OK | os.W_OK):
+        raise LabSetupError(
+            f"the NICs of a UUT that is a machine need {_TAP_DEVICE}, which this user may not open, or which the kernel "
+            "does not have (modprobe tun); run the same command as root"
+        )
     if spec.python is not None and not (Path(spec.python).is_file() and os.access(spec.python, os.X_OK)):
         raise ConfigError("is not a program", key="python", value=spec.python, allowed="path of a python3")
 

@@ -11,8 +11,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from labconsole.engine.driver import Prepared
-from labconsole.errors import ConfigError, NodeError
-from labconsole.lab import domains, platforms, uut_guest, uut_machine
+from labconsole.errors import ConfigError, LabSetupError, NodeError
+from labconsole.lab import commands, domains, platforms, uut_guest, uut_machine
 from labconsole.lab.debian_kernel import DebianKernel
 from labconsole.lab.debian_packages import merge_into_usr
 from labconsole.lab.layout import lay_out
@@ -217,3 +217,14 @@ def test_a_system_that_nothing_boots_is_refused_when_hosts_yaml_is_read() -> Non
     options: dict[str, Any] = {"boot": "xen", "guest": "a"}
     assert take_boot("xen", options) == "xen"
     assert options == {"guest": "a"}
+
+
+def test_who_may_make_no_taps_is_told_so_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(commands, "check_tools", lambda **_: None)
+    monkeypatch.setattr(commands, "_TAP_DEVICE", str(tmp_path / "tun"))
+    with pytest.raises(LabSetupError, match="root"):
+        commands.up(LabSpec(name="m", uut="machine"))
+    assert not any(tmp_path.iterdir())
