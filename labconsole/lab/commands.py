@@ -272,7 +272,7 @@ def _check_options(spec: LabSpec) -> None:
         raise LabSetupError("sshd separates its privileges with setgroups() and needs root; use the lab's own server")
     if spec.uut == "machine" and not os.access(_TAP_DEVICE, os.R_OK | os.W_OK):
         raise LabSetupError(
-            f"the NICs of a UUT that is a machine need {_TAP_DEVICE}, which this user may not open, or which the kernel "
+            f"the NICs of a UUT that is a machine need {_TAP_DEVICE}, which this user may not open, or the kernel "
             "does not have (modprobe tun); run the same command as root"
         )
     if spec.python is not None and not (Path(spec.python).is_file() and os.access(spec.python, os.X_OK)):
