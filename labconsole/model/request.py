@@ -106,9 +106,10 @@ def check_request(request: TrialRequest, inventory: Inventory, *, where: str = "
     if request.background in FORWARDING_SHARES and inventory.second_stream(request.sources) is None:
         refuse(
             "background",
-            f"needs a stream for the second guest, and {request.sources} sources leave none free",
+            "needs a stream for the second guest, and the trial takes all that the testbed has",
             request.background,
-            ", ".join(kind for kind in BACKGROUNDS if kind not in FORWARDING_SHARES) + ", or fewer sources",
+            ", ".join(kind for kind in BACKGROUNDS if kind not in FORWARDING_SHARES)
+            + (", or fewer sources" if request.sources > 1 else ""),
         )
     if not 0 < request.duration_s <= MAX_DURATION_S:
         refuse("duration", "is out of range", request.duration_s, f"more than 0, at most {MAX_DURATION_S:g} s")

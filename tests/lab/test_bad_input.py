@@ -35,7 +35,8 @@ ARGUMENTS = [
     (["--sources", "2"], 2, r"--sources: .*got 2; allowed: 1 to 1"),
     (["--duration", "0"], 2, r"--duration: is out of range, got 0"),
     (["--repetitions", "0"], 2, r"--repetitions: must be 1 or more"),
-    (["--background", "light"], 2, r"background: .*got 'light'; allowed: none"),
+    (["--background", "lots"], 2, r"background: is not a background load, got 'lots'; allowed: none, idle, light"),
+    (["--background", "forwarding-50"], 2, r"background: needs a stream .*got 'forwarding-50'; allowed: none, idle"),
     (["--generator", "pktgen"], 3, r"src1: no pktgen"),
     (["--store", "/proc/none.sqlite"], 2, r"/proc/none.sqlite: cannot"),
 ]
