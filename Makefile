@@ -9,7 +9,7 @@ TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux pro
 SCREENSHOT_PACKAGES := $(DEMO_PACKAGES) openssh-client ethtool librsvg2-bin pngquant fonts-dejavu-core
 BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng wireshark-common
 
-.PHONY: demo test test-platforms bench screenshots soak validate clean packages-demo packages-test packages-bench packages-screenshots
+.PHONY: demo test test-platforms bench screenshots soak validate evaluation clean packages-demo packages-test packages-bench packages-screenshots
 
 demo: packages-demo $(VENV)/.installed
 	$(BIN)/labconsole demo
@@ -41,6 +41,10 @@ soak: packages-test $(VENV)/.installed-test
 # Reported against true, on labs of its own, some ten minutes; writes docs/validation.md. Exit status 1 when a row fails.
 validate: packages-test $(VENV)/.installed-test
 	$(BIN)/python tests/validation/run.py $(VALIDATE_ARGS)
+
+# The paper's evaluation on the local lab, some half an hour; writes docs/evaluation.md and its pictures.
+evaluation: packages-test $(VENV)/.installed-test
+	$(BIN)/python tests/evaluation.py $(EVALUATION_ARGS)
 
 packages-demo: PACKAGES := $(DEMO_PACKAGES)
 packages-test: PACKAGES := $(TEST_PACKAGES)
