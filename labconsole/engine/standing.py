@@ -13,7 +13,7 @@ from labconsole.engine.learning import Learning, wait_forwarding
 from labconsole.engine.ports import AgentLink
 from labconsole.engine.telemetry import Telemetry
 from labconsole.engine.wiring import wiring_of
-from labconsole.errors import NodeError
+from labconsole.errors import NodeError, NodeLost
 from labconsole.model.inventory import Inventory
 from labconsole.model.request import TrialRequest
 
@@ -44,6 +44,8 @@ class StandingPlatform:
         self._inventory, self._telemetry, self._fleet = inventory, telemetry, fleet
         self._driver_for, self._emit, self._stopping = driver_for, emit, stopping
         self._stands: tuple[_Shape, Prepared, Driver] | None = None
+        self._owed: list[Driver] = []
+        """Lost with the agent, which could not undo what they did: guests that a hypervisor keeps running."""
 
     async def require(
         self, request: TrialRequest, links: dict[str, AgentLink], run_id: str, *, beside: Beside | None = None
@@ -66,10 +68,14 @@ class StandingPlatform:
         streams = [s for s in self._inventory.streams if s.source.node in there and s.sink.node in there]
         wirings = {s: wiring_of(s, self._inventory, self._telemetry) for s in streams}
         first, uut = [wiring for s, wiring in wirings.items() if s != own], links[self._inventory.uut]
-        if beside is None:
-            prepared = await driver.prepare(uut, first)
-        else:
-            prepared = await driver.prepare(uut, first, second=[wirings[s] for s in streams if s == own])
+        try:
+            if beside is None:
+                prepared = await driver.prepare(uut, first)
+            else:
+                prepared = await driver.prepare(uut, first, second=[wirings[s] for s in streams if s == own])
+        except NodeLost:
+            self._owe(driver)
+            raise
         self._stands = (shape, prepared, driver)
         if beside is not None and prepared.second is None:
             await self.restore()
@@ -90,19 +96,29 @@ class StandingPlatform:
         return prepared
 
     async def restore(self) -> None:
-        """Undo what stands, if anything does."""
-        if self._stands is None:
-            return
-        _, _, driver = self._stands
-        self._stands = None
+        """Undo what stands, if anything does, and what was left when the UUT was lost, if it is back."""
+        drivers, self._owed = self._owed, []
+        if self._stands is not None:
+            drivers.append(self._stands[2])
+            self._stands = None
         link = self._fleet.links.get(self._inventory.uut)
-        if link is None:
-            return
-        try:
-            await driver.restore(link)
-        except NodeError as exc:
-            self._emit(Notice(severity="warning", message=f"restoring the platform: {exc.message}", node=link.name))
+        for driver in drivers:
+            if link is None:
+                self._owe(driver)
+                continue
+            try:
+                await driver.restore(link)
+            except NodeLost:
+                self._owe(driver)
+            except NodeError as exc:
+                self._emit(Notice(severity="warning", message=f"restoring the platform: {exc.message}", node=link.name))
 
     def forget(self) -> None:
-        """The UUT's agent is gone, and has undone it."""
-        self._stands = None
+        """The UUT's agent is gone, and has undone what was its own to undo."""
+        if self._stands is not None:
+            self._owe(self._stands[2])
+            self._stands = None
+
+    def _owe(self, driver: Driver) -> None:
+        if getattr(driver, "outlives_agent", False):  # a driver from elsewhere may not say
+            self._owed.append(driver)

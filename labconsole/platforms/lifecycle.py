@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from labconsole.engine.ports import AgentLink
-from labconsole.errors import NodeError
+from labconsole.errors import NodeError, NodeLost
 from labconsole.platforms.guest import Guest, Pinning, State, UnknownGuest, listed, same_cpus
 from labconsole.platforms.hypervisor import Hypervisor
 from labconsole.platforms.shell import Answer, Shell
@@ -72,22 +72,31 @@ class Lifecycle(Hypervisor):
         await self._until(shell, name, State.RUNNING, self.options.start_s, answer)
 
     async def put_back(self, shell: Shell) -> list[NodeError]:
-        """Put pinning back and stop what we started. Every guest is tried; what failed is returned."""
+        """Put pinning back and stop what we started. Every guest is tried; what failed is returned.
+
+        What a lost node kept from being done is still to do: this may be called again when it is back.
+        """
         failures: list[NodeError] = []
         while self._pinned:
-            name, before = self._pinned.popitem()
-            if name not in self._started:
-                try:
-                    await self._repin(shell, name, before)
-                except UnknownGuest:
-                    continue
-                except NodeError as exc:
-                    failures.append(exc)
-        while self._started:
+            name, before = next(reversed(self._pinned.items()))
             try:
-                await self._bring_down(shell, self._started.pop())
+                if name not in self._started:
+                    await self._repin(shell, name, before)
+            except UnknownGuest:
+                pass  # transient: with its end its pinning is forgotten
+            except NodeLost as exc:
+                return [*failures, exc]
             except NodeError as exc:
                 failures.append(exc)
+            del self._pinned[name]
+        while self._started:
+            try:
+                await self._bring_down(shell, self._started[-1])
+            except NodeLost as exc:
+                return [*failures, exc]
+            except NodeError as exc:
+                failures.append(exc)
+            self._started.pop()
         return failures
 
     async def _bring_down(self, shell: Shell, name: str) -> None:
@@ -99,7 +108,7 @@ class Lifecycle(Hypervisor):
                 answer = await self.ask_to_stop(shell, name)
                 try:
                     return await self._until(shell, name, State.STOPPED, self.options.graceful_s, answer)
-                except UnknownGuest:
+                except (UnknownGuest, NodeLost):
                     raise
                 except NodeError:
                     pass  # a guest that does not listen is no failure yet

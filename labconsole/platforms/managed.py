@@ -13,7 +13,7 @@ from typing import Any
 
 from labconsole.engine.driver import Ask, Prepared, SecondGuest, StreamWiring
 from labconsole.engine.ports import AgentLink
-from labconsole.errors import ConfigError, NodeError
+from labconsole.errors import ConfigError, NodeError, NodeLost
 from labconsole.platforms.forwarding import apply, read_state, undo
 from labconsole.platforms.guest import State
 from labconsole.platforms.guest_streams import GuestStreams, Streams, wirings_of
@@ -33,6 +33,9 @@ makes one line for a shell of the words it is given, or may take each as it is."
 
 class ManagedDriver(Lifecycle, GuestStreams):
     """See labconsole.engine.driver.Driver. A driver overrides what labconsole.platforms.hypervisor names."""
+
+    outlives_agent = True
+    """The guests are their hypervisor's: what was begun when the UUT was lost has to be undone when it is back."""
 
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         super().__init__(name, options)
@@ -134,8 +137,10 @@ class ManagedDriver(Lifecycle, GuestStreams):
         """Restore after a failure; when that fails too, both are said."""
         try:
             await self.restore(uut)
+        except NodeLost:
+            return  # what came before says more; what is left to do is done when the node is back
         except NodeError as also:
-            if isinstance(exc, NodeError):
+            if isinstance(exc, NodeError) and not isinstance(exc, NodeLost):
                 raise NodeError(uut.name, f"{exc.message}; and then restoring failed: {also.message}") from exc
 
     async def restore(self, uut: AgentLink) -> None:
@@ -152,7 +157,7 @@ class ManagedDriver(Lifecycle, GuestStreams):
         self._inside = self._applied = False
         failures += await self.put_back(self.shell(uut))
         if failures:
-            raise failures[0]
+            raise next((each for each in failures if isinstance(each, NodeLost)), failures[0])
 
     def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
         """What prepare() does on the UUT, as lines of a shell, as far as that can be told without asking it."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from labconsole.engine.driver import StreamWiring
-from labconsole.errors import AgentError
+from labconsole.errors import AgentError, NodeLost
 from labconsole.platforms.managed import ManagedDriver
 
 RECORDINGS = Path(__file__).parent.parent / "recordings" / "platforms"
@@ -65,12 +65,15 @@ class ReplayedNode:
     commands: list[str] = field(default_factory=list)
     changes: list[tuple[str, Any]] = field(default_factory=list)
     shells: list[tuple[str, Any]] = field(default_factory=list)
+    lost: bool = False
     _coming: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
         self.phases = recorded(self.recording)
 
     async def request(self, op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
+        if self.lost:
+            raise NodeLost(self.name, "the link is gone")
         if op == "exec":
             assert args is not None
             assert timeout_s > args["timeout_s"] > 0

@@ -11,12 +11,14 @@ import shlex
 import subprocess
 from dataclasses import dataclass, field
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from platform_replay import ReplayedNode, hurried, wiring
 
-from labconsole.errors import CapabilityMissing, ConfigError, NodeError
+from labconsole.engine.standing import StandingPlatform
+from labconsole.errors import CapabilityMissing, ConfigError, NodeError, NodeLost
 from labconsole.platforms import DRIVERS
 from labconsole.platforms.inside import DONE, LOOP, READY
 from labconsole.platforms.managed import ManagedDriver
@@ -130,6 +132,31 @@ def test_a_guest_that_is_off_is_started_attested_and_stopped_again(case: Case, m
     restore(driver, node)
     assert node.phase == "stopped"
     restore(driver, node)
+
+
+@every
+def test_a_guest_that_was_started_before_its_node_was_lost_is_stopped_when_the_node_is_back(case, monkeypatch) -> None:
+    driver, node = case.make(), case.node("stopped")
+    hurried(driver, monkeypatch)
+    prepare(driver, node)
+    node.lost = True
+    with pytest.raises(NodeLost):
+        restore(driver, node)
+    node.lost = False
+    assert node.phase == "running"
+
+    def no_driver(*_: Any) -> Any:
+        raise AssertionError
+
+    inventory, fleet = SimpleNamespace(uut="uut"), SimpleNamespace(links={})
+    standing = StandingPlatform(inventory, None, fleet, driver_for=no_driver, emit=pytest.fail, stopping=bool)  # type: ignore[arg-type]
+    standing._stands = (None, None, driver)  # type: ignore[assignment]
+    standing.forget()
+    asyncio.run(standing.restore())
+    assert node.phase == "running", "there was no link to stop it by"
+    fleet.links["uut"] = node
+    asyncio.run(standing.restore())
+    assert node.phase == "stopped"
 
 
 @every
