@@ -200,7 +200,8 @@ def _report(found: Unpacked, scratch: Path, tell: Tell) -> int:
     formats = bundle.report_formats() if _drawn_alike(found, tell) else ("csv", "md", "tex")
     try:
         # Words of a stranger: only those that choose the paper to compare with, never a path.
-        arguments = build_parser().parse_args(["report", "--store", str(scratch / "runs.sqlite"), *_harmless(words)])
+        words = [*_harmless(words), *_plan_words(found, redo, scratch / "plans")]
+        arguments = build_parser().parse_args(["report", "--store", str(scratch / "runs.sqlite"), *words])
         written = write(gather(arguments), scratch / "report", formats)
     except LabError as exc:
         tell(f"report: cannot be made again: {_inside(found, exc)}")
@@ -217,6 +218,19 @@ def _report(found: Unpacked, scratch: Path, tell: Tell) -> int:
 def _harmless(words: list[str]) -> list[str]:
     allowed = ("--reference=", "--reference-map=")
     return [word for word in words if word.startswith(allowed) and "/" not in word]
+
+
+def _plan_words(found: Unpacked, redo: object, directory: Path) -> list[str]:
+    """The plans that the report was told to be of, from the bundle, under the names that it shows."""
+    told = redo.get("plans") if isinstance(redo, dict) else None
+    by_hash = {key: name for name, key in _plans_of(found.manifest).items()}
+    words = []
+    for shown, key in told.items() if isinstance(told, dict) else ():
+        if key in by_hash and Path(shown).name == shown and shown.endswith((".yaml", ".yml")):
+            directory.mkdir(exist_ok=True)
+            (directory / shown).write_bytes((found.directory / by_hash[key]).read_bytes())
+            words += ["--plan", str(directory / shown)]
+    return words
 
 
 def _drawn_alike(found: Unpacked, tell: Tell) -> bool:

@@ -51,13 +51,15 @@ def report(args: argparse.Namespace) -> int:
 def _bundle(args: argparse.Namespace, made: Report) -> None:
     """``report --bundle FILE``: the report and all that it rests on, for `labconsole verify FILE` elsewhere."""
     from labconsole.bundle import write_bundle
+    from labconsole.model.plan_load import load_plan
     from labconsole.store import open_store
 
     redo = [f"--reference={args.reference}"] if args.reference else []
     redo += [f"--reference-map={','.join(args.reference_map)}"] if args.reference_map else []
-    plans = [Path(word) for word in args.plan or () if word.endswith((".yaml", ".yml"))]
+    plans = _plan_files(args)
+    again = {"arguments": redo, "plans": {path.name: load_plan(path).hash() for path in plans}}
     with open_store(args.store, write=False) as store:
-        missing = write_bundle(args.bundle, made, store, hosts=args.hosts, plans=plans, redo={"arguments": redo})
+        missing = write_bundle(args.bundle, made, store, hosts=args.hosts, plans=plans, redo=again)
     for what in missing:
         sys.stderr.write(f"labconsole: not found, and so not in the bundle: {what}\n")
     if not args.json:
@@ -104,10 +106,13 @@ def gather(args: argparse.Namespace) -> Report:
     return assemble(kept, digest, reference=reference, names=names, searches=searches, plans=_plan_texts(args))
 
 
+def _plan_files(args: argparse.Namespace) -> list[Path]:
+    """Those of --plan; once there is a report, they have been read as plans."""
+    return [Path(word) for word in args.plan or () if word.endswith((".yaml", ".yml"))]
+
+
 def _plan_texts(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """The files of --plan, which were read as plans already."""
-    files = [Path(word) for word in args.plan or () if word.endswith((".yaml", ".yml"))]
-    return [(path.name, path.read_text(encoding="utf-8")) for path in files]
+    return [(path.name, path.read_text(encoding="utf-8")) for path in _plan_files(args)]
 
 
 def _searches(store: RunStore, selected: list[RunSummary]) -> tuple[list[SearchRecord], list[RunSummary]]:

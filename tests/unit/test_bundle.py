@@ -127,6 +127,16 @@ def test_a_bundle_holds_everything_and_verifies_where_there_is_nothing_else(lab,
     assert list(elsewhere.iterdir()) == []
 
 
+def test_a_report_of_a_plans_file_is_made_again_with_the_plan_from_the_bundle(
+    lab, tmp_path_factory, capsys, monkeypatch
+):
+    bundle = pack(lab, "b.tar.gz", "--plan", "plans/small plan.yaml")
+    assert b"small plan.yaml" in members(bundle)["report/report.html"]
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    status = main(["verify", str(bundle)])
+    assert (status, capsys.readouterr().out.count("otherwise")) == (0, 0)
+
+
 def test_the_same_store_gives_the_same_bytes(lab):
     assert pack(lab, "one.tar.gz").read_bytes() == pack(lab, "two.tar.gz").read_bytes()
 
