@@ -147,5 +147,7 @@ def _bars(figure: Figure, panel: Panel, ax: Axes) -> None:
     ax.set_xticks(range(len(figure.x_names)), figure.x_names)
     if max(map(len, figure.x_names), default=0) > 8:
         ax.tick_params(axis="x", labelrotation=20)
+        for label in ax.get_xticklabels():
+            label.set(horizontalalignment="right", rotation_mode="anchor")  # a name ends at its bars
     ax.set(title=panel.title, xlabel=figure.x_label, ylabel=figure.y_label)
     ax.set_ylim(bottom=0)
