@@ -238,6 +238,7 @@ class GridLegend(Lines):
             (LOOKS[TrialState.STORED], "stored"),
             (STORED_SUSPECT, "stored, suspect"),
             (("′", "muted"), "redone"),
+            (LOOKS[TrialState.LEFT_OUT], "left out"),
         ]
         spans: list[Span] = [(" ", "")]
         used = 1
