@@ -9,20 +9,17 @@ import fcntl
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from labconsole.errors import LabSetupError
-from labconsole.lab.prerequisites import tool
+from labconsole.lab.debian_packages import DOWNLOAD_S, UNPACK_S, last_line, run_tool
 
 META_PACKAGE = "linux-image-amd64"
 """Not the smaller -cloud- kernel: that one has no 9p, over which the machine gets its root file system."""
 
 _PACKAGE = re.compile(r"\blinux-image-\d[\w.+-]*-amd64\b")
-_DOWNLOAD_S = 240.0
-_UNPACK_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -79,23 +76,23 @@ def _unpacked(cache: Path) -> DebianKernel | None:
 def _fetch(cache: Path) -> None:
     with tempfile.TemporaryDirectory(dir=cache, prefix=".fetch-") as directory:
         name = _package_name()
-        done = _run(["apt-get", "download", name], directory, _DOWNLOAD_S)
+        done = run_tool(["apt-get", "download", name], directory, DOWNLOAD_S)
         packages = list(Path(directory).glob("*.deb"))
         if done.returncode != 0 or len(packages) != 1:
             raise LabSetupError(
-                f"cannot fetch Debian's kernel {name}: {_last_line(done.stderr)}; type: apt-get update (as root), and "
+                f"cannot fetch Debian's kernel {name}: {last_line(done.stderr)}; type: apt-get update (as root), and "
                 "check the network"
             )
         unpacked = Path(directory) / name
-        done = _run(["dpkg-deb", "-x", str(packages[0]), str(unpacked)], directory, _UNPACK_S)
+        done = run_tool(["dpkg-deb", "-x", str(packages[0]), str(unpacked)], directory, UNPACK_S)
         if done.returncode != 0:
-            raise LabSetupError(f"cannot unpack {packages[0].name}: {_last_line(done.stderr)}")
+            raise LabSetupError(f"cannot unpack {packages[0].name}: {last_line(done.stderr)}")
         shutil.rmtree(cache / name, ignore_errors=True)
         unpacked.rename(cache / name)
 
 
 def _package_name() -> str:
-    done = _run(["apt-cache", "depends", META_PACKAGE], "/", _UNPACK_S)
+    done = run_tool(["apt-cache", "depends", META_PACKAGE], "/", UNPACK_S)
     match = _PACKAGE.search(done.stdout.partition("Depends:")[2])
     if match is None:
         raise LabSetupError(
@@ -103,26 +100,3 @@ def _package_name() -> str:
             "(as root)"
         )
     return match[0]
-
-
-def _run(argv: list[str], directory: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    path = tool(argv[0])
-    if path is None:
-        raise LabSetupError(f"{argv[0]} is not installed; a lab with pktgen needs a Debian machine")
-    try:
-        return subprocess.run(
-            [path, *argv[1:]],
-            cwd=directory,
-            env={**os.environ, "LC_ALL": "C"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-        )
-    except subprocess.TimeoutExpired as exc:
-        raise LabSetupError(f"{' '.join(argv[:2])} did not end within {timeout_s:g} s") from exc
-
-
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else "no reason given"

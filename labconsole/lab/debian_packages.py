@@ -40,11 +40,11 @@ def unpacked_packages(cache: Path, names: Sequence[str], wanted: re.Pattern[str]
 
 def missing_packages(names: Sequence[str], wanted: re.Pattern[str]) -> list[str]:
     """What apt would install for these packages. Raises LabSetupError."""
-    done = _run(["apt-get", "install", "--simulate", "--no-install-recommends", *names], "/", UNPACK_S)
+    done = run_tool(["apt-get", "install", "--simulate", "--no-install-recommends", *names], "/", UNPACK_S)
     if done.returncode != 0:
         raise LabSetupError(
             f"this machine's package lists do not know {', '.join(names)} (Debian on x86-64 is needed): "
-            f"{_last_line(done.stderr)}; type: apt-get update (as root)"
+            f"{last_line(done.stderr)}; type: apt-get update (as root)"
         )
     return sorted({name for name in _NEW.findall(done.stdout) if wanted.match(name)})
 
@@ -55,16 +55,16 @@ def _fetch(root: Path, names: Sequence[str], wanted: re.Pattern[str]) -> None:
         unpacked = Path(directory) / "root"
         unpacked.mkdir()
         if packages:
-            done = _run(["apt-get", "download", *packages], directory, DOWNLOAD_S)
+            done = run_tool(["apt-get", "download", *packages], directory, DOWNLOAD_S)
             if done.returncode != 0:
                 raise LabSetupError(
-                    f"cannot fetch {', '.join(packages)}: {_last_line(done.stderr)}; type: apt-get update (as root), "
+                    f"cannot fetch {', '.join(packages)}: {last_line(done.stderr)}; type: apt-get update (as root), "
                     "and check the network"
                 )
         for package in sorted(Path(directory).glob("*.deb")):
-            done = _run(["dpkg-deb", "-x", str(package), str(unpacked)], directory, UNPACK_S)
+            done = run_tool(["dpkg-deb", "-x", str(package), str(unpacked)], directory, UNPACK_S)
             if done.returncode != 0:
-                raise LabSetupError(f"cannot unpack {package.name}: {_last_line(done.stderr)}")
+                raise LabSetupError(f"cannot unpack {package.name}: {last_line(done.stderr)}")
         merge_into_usr(unpacked)
         unpacked.chmod(0o755)
         unpacked.rename(root)
@@ -79,7 +79,8 @@ def merge_into_usr(root: Path) -> None:
             shutil.rmtree(old)
 
 
-def _run(argv: list[str], directory: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+def run_tool(argv: list[str], directory: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """A program of Debian's, with its words in English. Raises LabSetupError when it is missing or does not end."""
     path = tool(argv[0])
     if path is None:
         raise LabSetupError(f"{argv[0]} is not installed; this needs a Debian machine")
@@ -97,6 +98,7 @@ def _run(argv: list[str], directory: str, timeout_s: float) -> subprocess.Comple
         raise LabSetupError(f"{' '.join(argv[:2])} did not end within {timeout_s:g} s") from exc
 
 
-def _last_line(text: str) -> str:
+def last_line(text: str) -> str:
+    """What a program said last: its reason, as a rule."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:200] if lines else "no reason given"
