@@ -129,7 +129,7 @@ def run_row(record: RunRecord) -> str:
     """One run as one line."""
     asked, total = record.requested, record.total
     return (
-        f"{record.run_id}  {asked.platform:<12} {asked.frame_size_bytes:>5} B  {asked.sources} x "
+        f"{record.run_id}  {asked.platform:<12} {asked.frame_size_bytes or 'mix':>5} B  {asked.sources} x "
         f"{format_target(asked.target_bps):>9}  offered {rate(total.offered_bps):>14}  "
         f"measured {rate(total.measured_bps):>14}  loss {percent(total.loss_ratio):>9}  {record.verdict.status}"
     )
@@ -145,7 +145,7 @@ def runs_table(summaries: Sequence[RunSummary]) -> list[str]:
     ]
     for s in summaries:
         lines.append(
-            f"{s.run_id:<24} {s.testbed:<12} {s.platform:<12} {s.frame_size_bytes:>6} {s.sources:>2} "
+            f"{s.run_id:<24} {s.testbed:<12} {s.platform:<12} {s.frame_size_bytes or 'mix':>6} {s.sources:>2} "
             f"{format_target(s.target_bps if s.target_bps is not None else 'max'):>9} "
             f"{DASH if s.offered_pps is None else f'{s.offered_pps:.0f}':>12} "
             f"{DASH if s.measured_pps is None else f'{s.measured_pps:.0f}':>12} {percent(s.loss_ratio):>9}  "

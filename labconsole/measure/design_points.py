@@ -36,7 +36,7 @@ class RunLike(Protocol):
     @property
     def platform(self) -> str: ...
     @property
-    def frame_size_bytes(self) -> int: ...
+    def frame_size_bytes(self) -> int | None: ...
     @property
     def frame_size_includes_fcs(self) -> bool: ...
     @property
@@ -136,7 +136,7 @@ class DesignPoints:
                 self._left_out[run.verdict] += 1
                 continue
             known = (run.offered_pps, run.offered_bps, run.measured_pps, run.measured_bps)
-            if None in known:
+            if None in known or run.frame_size_bytes is None:
                 self.unknown += 1
                 continue
             key = DesignPoint(

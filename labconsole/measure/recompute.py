@@ -62,11 +62,10 @@ def _same(stored: Number, again: Number) -> bool:
 
 def _pairs(record: RunRecord) -> Iterator[tuple[str, Number, Number]]:
     asked = record.requested
-    delay_ns = (
-        0 if asked.target_bps == "max" else _delay_ns(_wire_bits(record, asked.frame_size_bytes), asked.target_bps)
-    )
-    for place, stream in enumerate(record.streams):
-        for name, stored, again in _stream(record, stream, asked.frame_size_bytes, delay_ns):
+    size = asked.frame_size_bytes or 0  # a mix of sizes has none, and an extension says what follows from it
+    delay_ns = 0 if asked.target_bps == "max" else _delay_ns(_wire_bits(record, size), asked.target_bps)
+    for place, stream in enumerate(record.streams if size else ()):
+        for name, stored, again in _stream(record, stream, size, delay_ns):
             yield f"streams[{place}].{name}", stored, again
     for name, stored, again in _total(record):
         yield f"total.{name}", stored, again

@@ -1,20 +1,44 @@
-"""The run record, format 1: what is stored, printed by --json and exported. docs/data-format.md explains every field.
+"""The run record, format 2: what is stored, printed by --json and exported. docs/data-format.md explains every field.
 
-Intended, offered and measured are three quantities and three fields. None means "not known", never zero.
+Intended, offered and measured are three quantities and three fields. None means "not known", never zero. Records of
+format 1 are read, verified and reported on, and never written anew: they are written again as they came
+(record_format.py). What is added later goes into ``extensions``, each with a version of its own.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from labconsole.model.record_format import without_later_keys
 from labconsole.model.timing import Delay, StreamSpacing
 
-FORMAT = 1
+FORMAT = 2
 """Incremented when an older reader would misread a newer record."""
 
+METHOD = 2
+"""Version of how numbers are reckoned: moves when the same packets would give other numbers. Format 1 knows 1 only."""
+
 Status = Literal["valid", "suspect", "invalid"]
+
+Role = Literal["measured", "pilot", "telemetry"]
+"""measured: enters means; pilot: fixes references and loads before a plan's first block, and enters nothing."""
+
+Direction = Literal["forward", "reverse"]
+
+Side = Literal["source", "uut", "sink"]
+
+
+def _versioned(value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    for name, extension in value.items():
+        if type(extension.get("version")) is not int:
+            raise ValueError(f"extension {name!r} has no version, an integer")
+    return value
+
+
+Extensions = Annotated[dict[str, dict[str, Any]], AfterValidator(_versioned)]
+"""By name, what later programs add; a reader keeps what it does not know, and says that it did not judge it."""
 
 
 class _Part(BaseModel):
@@ -22,11 +46,15 @@ class _Part(BaseModel):
 
 
 class Reason(_Part):
-    """Why a run is not simply valid: a stable code, a sentence, and the figures behind it for programs."""
+    """Why a run is not simply valid: a stable code, a sentence, and the figures behind it for programs.
+
+    ``follows``: the code of the reason that this one is a consequence of; None: it stands for itself.
+    """
 
     code: str
     detail: str
     evidence: dict[str, Any] | None = None
+    follows: str | None = None
 
 
 class Verdict(_Part):
@@ -36,8 +64,29 @@ class Verdict(_Part):
     reasons: tuple[Reason, ...] = ()
 
 
+class Fixed(_Part):
+    """What a plan's pilot fixed for every block, as far as it bears on this run.
+
+    ``maximum_target_bps``: the load at which the maximum of this run's setting is read, None: it has a rate and no
+    maximum. ``reference_pps``: the platform's maximum that a forwarding second guest's load is a share of.
+    ``run_ids``: the runs behind both. ``source``: the pilot's own trials, or what was stored under equal conditions.
+    """
+
+    maximum_target_bps: int | Literal["max"] | None = None
+    reference_pps: float | None = None
+    run_ids: tuple[str, ...] = ()
+    source: Literal["pilot", "stored"] = "pilot"
+
+
 class PlanRef(_Part):
-    """Which point of which plan a run is. ``warm_ups``: trials thrown away since the platform was set up for it."""
+    """Which point of which plan a run is. ``warm_ups``: trials thrown away since the platform was set up for it.
+
+    ``block`` from 1, 0 is the pilot's, None: a plan without blocks. ``attempt`` from 1, of at most ``attempts``.
+    ``position``: place from 1 in the order of the whole plan. ``set_ups``, ``repetitions``: as the plan asked when the
+    run was taken. ``set_up_trials``: how many trials this run's set-up holds when it is whole. ``margin_ratio``: the
+    difference that the plan declared not to matter, None: none was declared. ``claims``: the tables that may conclude,
+    None: all.
+    """
 
     name: str
     hash: str
@@ -45,13 +94,57 @@ class PlanRef(_Part):
     repetition: int
     seed: int
     warm_ups: int = 0
+    block: int | None = None
+    attempt: int = 1
+    attempts: int = 1
+    order: str | None = None
+    position: int | None = None
+    set_ups: int | None = None
+    repetitions: int | None = None
+    set_up_trials: int | None = None
+    margin_ratio: float | None = None
+    claims: tuple[str, ...] | None = None
+    fixed: Fixed | None = None
+
+
+class SetUp(_Part):
+    """The one actual setting-up of platform and background that a run was taken in.
+
+    ``trial``: the how-manyth trial in it, from 1, warm-ups counted. ``setup_s``: what setting up took, until it
+    forwarded.
+    """
+
+    id: str
+    started_at: str
+    setup_s: float
+    trial: int
+
+
+class Conditions(_Part):
+    """What else has to be equal before runs may be pooled, as far as the unit under test says. None: not known."""
+
+    uut_kernel: str | None = None
+    hypervisor: str | None = None
+    hypervisor_version: str | None = None
+    uut_boot_id: str | None = None
+
+
+class InForce(_Part):
+    """By what the trial was taken and judged. ``tolerances``: every one of them, by name."""
+
+    tolerances: dict[str, int | float]
+    settle_s: float | None
+    drain_s: float | None
+    sample_interval_s: float | None = None
 
 
 class Requested(_Part):
     """What was asked for. ``target_bps`` is bandwidth on the wire per source."""
 
     platform: str
-    frame_size_bytes: int
+    frame_size_bytes: int | None
+    """None: a mix of sizes, which an extension describes."""
+
     frame_size_includes_fcs: bool
     sources: int
     target_bps: int | Literal["max"]
@@ -62,11 +155,37 @@ class Requested(_Part):
 
 
 class Capture(_Part):
-    """tcpdump's own words: ``complete`` is True only when it says that it dropped nothing."""
+    """tcpdump's own words: ``complete`` is True only when it says that it dropped nothing.
+
+    ``sha256``: of the capture file's bytes as they were counted, before they were thrown away.
+    """
 
     captured_packets: int
     dropped_packets: int | None
     complete: bool
+    sha256: str | None = None
+
+
+class Arrivals(_Part):
+    """When a stream's packets came to the sink, by the sink's clock alone.
+
+    ``window_s``: from the first to the last of ``packets``; ``window_from`` counters: by their samples, which are apart
+    by ``resolution_s``. ``late_packets``: more than the sending time after the first one, queued until then; None: the
+    samples cannot tell.
+    """
+
+    packets: int
+    window_s: float
+    window_from: Literal["capture", "counters"]
+    resolution_s: float
+    late_packets: int | None
+
+
+class LostTogether(_Part):
+    """Packets that went missing on several sides, where the counter between them was not read."""
+
+    sides: tuple[Side, ...]
+    packets: int
 
 
 class Sequence(_Part):
@@ -93,7 +212,14 @@ class Hop(_Part):
 
 
 class StreamRecord(_Part):
-    """One stream of one run. ``*_bps`` is bandwidth on the wire; ``loss_packets`` = offered - measured, any sign."""
+    """One stream of one run. ``*_bps`` is bandwidth on the wire; ``loss_packets`` = offered - measured, any sign.
+
+    ``offered_packets``: as seen on the wire, the smaller of the generator's count and what the source's NIC sent (RFC
+    2285, section 3.5.1); ``generator_packets`` is what the generator says. ``source_lost_packets`` = generator -
+    offered, ``uut_lost_packets`` = offered - sent by the UUT's port, ``sink_lost_packets`` = that - measured; where a
+    counter was not read, both sides of it are None and ``lost_together`` has their sum. ``forwarding_pps``: over the
+    window of arrivals, never over less than the sending time (RFC 2285, section 3.6.1).
+    """
 
     name: str
     generator: str
@@ -119,10 +245,20 @@ class StreamRecord(_Part):
     unplaced_packets: int | None
     delay: Delay | None = None
     spacing: StreamSpacing | None = None
+    direction: Direction = "forward"
+    generator_packets: int | None = None
+    source_lost_packets: int | None = None
+    uut_lost_packets: int | None = None
+    sink_lost_packets: int | None = None
+    lost_together: tuple[LostTogether, ...] = ()
+    arrivals: Arrivals | None = None
+    forwarding_pps: float | None = None
+    forwarding_bps: float | None = None
+    extensions: Extensions = Field(default_factory=dict)
 
 
 class Total(_Part):
-    """Sums over the streams; None when a summand is not known."""
+    """Sums over the streams; None when a summand is not known. ``uut_loss_ratio``: of what was offered."""
 
     offered_packets: int | None
     offered_pps: float | None
@@ -132,6 +268,14 @@ class Total(_Part):
     measured_bps: float | None
     loss_packets: int | None
     loss_ratio: float | None
+    generator_packets: int | None = None
+    source_lost_packets: int | None = None
+    uut_lost_packets: int | None = None
+    sink_lost_packets: int | None = None
+    uut_loss_ratio: float | None = None
+    late_packets: int | None = None
+    forwarding_pps: float | None = None
+    forwarding_bps: float | None = None
 
 
 class Background(_Part):
@@ -183,7 +327,18 @@ class RunRecord(_Part):
     environment: dict[str, Any] = Field(default_factory=dict)
     timeline: dict[str, Any] = Field(default_factory=dict)
     failure: Failure | None = None
+    role: Role = "measured"
+    method: int = METHOD
+    set_up: SetUp | None = None
+    conditions: Conditions | None = None
+    in_force: InForce | None = None
+    extensions: Extensions = Field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The record as plain JSON types."""
-        return self.model_dump(mode="json")
+        return self.plain("json")
+
+    def plain(self, mode: Literal["json", "python"] = "python") -> dict[str, Any]:
+        """The record as plain data, with the keys of its own format. ``python`` keeps a NaN that JSON would null."""
+        data = self.model_dump(mode=mode)
+        return without_later_keys(data) if self.format == 1 else data

@@ -6,6 +6,8 @@ reason, while the latter stands.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -52,6 +54,8 @@ class Delay(_Part):
     one_way_ns: OneWay | None
     pdv_ns: Quantiles
     ipdv_ns: Variation | None
+    sampling: Literal["systematic", "random"] = "systematic"
+    """random: places drawn anew (RFC 2330, section 11.1.1); systematic: every so many packets, as format 1 did."""
 
 
 class StreamSpacing(_Part):

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, inspect, select
 from labconsole import __version__
 from labconsole.errors import StoreError
 from labconsole.store.backend import Backend
-from labconsole.store.schema import SCHEMA_VERSION, create_tables, migrate, runs, schema_version
+from labconsole.store.schema import SCHEMA_VERSION, create_tables, fill_in, migrate, runs, schema_version
 
 
 def prepare(backend: Backend) -> int:
@@ -27,6 +27,8 @@ def prepare(backend: Backend) -> int:
             version = _check_version(backend, connection, present)
             if version < SCHEMA_VERSION:
                 migrate(connection, version)
+            else:
+                fill_in(connection)  # a console of an older version may have been open while this one migrated
         else:
             create_tables(connection)
             backend.create_own(connection)

@@ -20,7 +20,14 @@ from labconsole.store.matching import matching
 from labconsole.store.notes import read_calibrations, read_notes
 from labconsole.store.records import parse_record
 from labconsole.store.reference import highest
-from labconsole.store.schema import SUMMARY_COLUMNS, SUMMARY_COLUMNS_1, notes, runs, summary_of
+from labconsole.store.schema import (
+    SUMMARY_COLUMNS,
+    notes,
+    runs,
+    summary_before_4,
+    summary_columns_before_4,
+    summary_of,
+)
 from labconsole.store.searches import StoredSearches
 from labconsole.store.series import unpack_series
 from labconsole.store.summary import EVERYTHING, Page, RunFilter, RunSummary
@@ -83,7 +90,7 @@ class StoredRuns(StoredSearches):
         statement = matching(self._summaries(), where).order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
         if limit is not None:
             statement = statement.limit(limit)
-        return [summary_of(row) for row in self.rows(statement, "list runs")]
+        return [self._summary(row) for row in self.rows(statement, "list runs")]
 
     def page(self, *, before: int | None = None, after: int | None = None, limit: int) -> Page:
         """Runs in the order of saving, the last first: from the end, those before a place, or all after one.
@@ -103,7 +110,7 @@ class StoredRuns(StoredSearches):
             rows = rows[::-1]
         if not rows:
             return Page([], before or 0, after or 0)
-        return Page([summary_of(row) for row in rows], rows[-1].saved, rows[0].saved)
+        return Page([self._summary(row) for row in rows], rows[-1].saved, rows[0].saved)
 
     def note(self, run_id: str) -> RunNote | None:
         """The note on a run, None when there is none."""
@@ -206,8 +213,14 @@ class StoredRuns(StoredSearches):
 
     def _summaries(self) -> Select[Any]:
         if self.version < 2:
-            return select(*SUMMARY_COLUMNS_1).select_from(runs)
+            return select(*summary_columns_before_4(self.version)).select_from(runs)
+        if self.version < 4:
+            joined = runs.outerjoin(notes, notes.c.run_id == runs.c.run_id)
+            return select(*summary_columns_before_4(self.version)).select_from(joined)
         return select(*SUMMARY_COLUMNS).select_from(runs.outerjoin(notes, notes.c.run_id == runs.c.run_id))
+
+    def _summary(self, row: Row[Any]) -> RunSummary:
+        return summary_of(row) if self.version >= 4 else summary_before_4(row)
 
     def _find(self, run_id: str) -> Row[Any]:
         if not RUN_ID.fullmatch(run_id):

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from labconsole.errors import StoreError
 from labconsole.model.record import FORMAT, RunRecord
+from labconsole.model.record_format import misplaced_key
 from labconsole.model.run_id import RUN_ID
 
 
@@ -18,7 +19,7 @@ def record_text(record: RunRecord) -> str:
     """The record as one line of ASCII JSON, the same for the same record. Raises StoreError if JSON cannot hold it."""
     try:
         # to_json() alone would turn a NaN inside `environment` into a null on the way to the disk: refuse it instead.
-        return json.dumps(record.model_dump(mode="python"), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return json.dumps(record.plain(), sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
         raise StoreError(f"run {record.run_id}: the record cannot be written as JSON: {exc}") from exc
 
@@ -42,8 +43,11 @@ def parse_record(source: str | bytes | Mapping[str, Any], where: str) -> RunReco
         raise StoreError(f"{where}: format must be a positive integer, got {version!r}")
     if version > FORMAT:
         raise StoreError(f"{where}: has format {version}; this version of labconsole reads up to {FORMAT}")
+    misplaced = misplaced_key(data)
+    if misplaced is not None:
+        raise StoreError(f"{where}: {misplaced}")
     try:
-        record = RunRecord.model_validate_json(json.dumps(data), strict=True)
+        record = RunRecord.model_validate_json(json.dumps(data if version > 1 else {**data, "method": 1}), strict=True)
     except (ValidationError, ValueError, TypeError, RecursionError) as exc:
         raise StoreError(f"{where}: {_complaint(exc)}") from exc
     if not RUN_ID.fullmatch(record.run_id):

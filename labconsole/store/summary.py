@@ -9,7 +9,11 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One row of the list of runs. Rates are sums over the streams; None is "not known"."""
+    """One row of the list of runs. Rates and counts are sums over the streams; None is "not known".
+
+    What stands after ``note`` only records of format 2 know, but for conditions and counts: ``set_up`` is the id of the
+    setting-up that the run was taken in, ``set_up_trials`` how many trials that holds when it is whole.
+    """
 
     run_id: str
     started_at: str
@@ -18,7 +22,7 @@ class RunSummary:
     emulated: bool
     generator: str
     platform: str
-    frame_size_bytes: int
+    frame_size_bytes: int | None
     frame_size_includes_fcs: bool
     sources: int
     target_bps: int | Literal["max"]
@@ -38,6 +42,23 @@ class RunSummary:
     loss_ratio: float | None
     has_series: bool
     note: str | None = None
+    format: int | None = None
+    role: str | None = None
+    method: int | None = None
+    set_up: str | None = None
+    block: int | None = None
+    attempt: int | None = None
+    set_up_trials: int | None = None
+    uut_kernel: str | None = None
+    hypervisor: str | None = None
+    boot_id: str | None = None
+    offered_packets: int | None = None
+    forwarding_pps: float | None = None
+    forwarding_bps: float | None = None
+    source_lost_packets: int | None = None
+    uut_lost_packets: int | None = None
+    sink_lost_packets: int | None = None
+    late_packets: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def verdict_page(record: RunRecord, note: RunNote | None, width: int) -> list[Ro
     fcs = "with" if r.frame_size_includes_fcs else "without"
     rows += field(
         "asked",
-        f"{r.platform}, {r.frame_size_bytes} B {fcs} FCS, {r.sources} x {format_target(r.target_bps)}, "
+        f"{r.platform}, {r.frame_size_bytes or 'mixed'} B {fcs} FCS, {r.sources} x {format_target(r.target_bps)}, "
         f"background {r.background}, {r.duration_s:g} s, generator {r.generator}, observe {r.observe}",
         width,
     )
