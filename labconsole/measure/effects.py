@@ -12,13 +12,13 @@ tests, J. Pharmacokinet. Biopharm. 15 (1987). None stands for what cannot be sai
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from labconsole.measure.distributions import noncentral_t_cdf, student_t_cdf, student_t_quantile
-from labconsole.measure.setups import LEVEL, deviation, finite, mean_of
+from labconsole.measure.setups import LEVEL, Key, deviation, finite, mean_of
 
 MINIMUM_BLOCKS = 3
 SIGNIFICANCE = 0.05
@@ -64,8 +64,8 @@ class Effect:
 
 
 def paired_effect(
-    subject: Mapping[Hashable, float],
-    baseline: Mapping[Hashable, float],
+    subject: Mapping[Key, float],
+    baseline: Mapping[Key, float],
     *,
     packets: float | None = None,
     null: float = 1.0,
@@ -89,7 +89,7 @@ def paired_effect(
 
 
 def share_effect(
-    shares: Mapping[Hashable, float], streams: int, *, packets: float | None = None, level: float = LEVEL
+    shares: Mapping[Key, float], streams: int, *, packets: float | None = None, level: float = LEVEL
 ) -> Effect:
     """How far one of ``streams`` lies from its fair share; ``shares``: its part of the sum, 0 to 1, by block.
 
