@@ -12,7 +12,8 @@ class RunSummary:
     """One row of the list of runs. Rates and counts are sums over the streams; None is "not known".
 
     What stands after ``note`` only records of format 2 know, but for conditions and counts: ``set_up`` is the id of the
-    setting-up that the run was taken in, ``set_up_trials`` how many trials that holds when it is whole.
+    setting-up that the run was taken in, ``set_up_trials`` how many trials that holds when it is whole; ``attempt`` of at
+    most ``attempts``.
     """
 
     run_id: str
@@ -48,6 +49,7 @@ class RunSummary:
     set_up: str | None = None
     block: int | None = None
     attempt: int | None = None
+    attempts: int | None = None
     set_up_trials: int | None = None
     uut_kernel: str | None = None
     hypervisor: str | None = None
