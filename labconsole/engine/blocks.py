@@ -25,9 +25,9 @@ Runs = dict[Trial, StoredTrial]
 
 @dataclass(frozen=True, slots=True)
 class StoredBlocks:
-    """``done``: the trials that count, the pilot's too; ``left``: what is to be taken, in order; ``pilot``: what it fixed.
+    """``done``: the trials that count, the pilot's too; ``left``: what is to be taken, in order.
 
-    ``refusal``: why this plan cannot go on from what is stored.
+    ``pilot``: what it fixed; ``refusal``: why this plan cannot go on from what is stored.
     """
 
     pilot: Pilot
@@ -82,7 +82,7 @@ def first_block(plan: Plan, left: list[Trial]) -> list[Trial]:
 
 
 def _by_set_up(plan: Plan, stored: Iterable[StoredTrial]) -> dict[Key, list[list[StoredTrial]]]:
-    """The settings-up of every block's platform and background, in their order. What is none of the plan's is left out."""
+    """The settings-up of every block's platform and background, in their order, of what is the plan's."""
     found: dict[Key, dict[str, list[StoredTrial]]] = {}
     for trial in stored:
         if trial.block is None or trial.set_up is None or not 0 <= trial.point < len(plan.points):
@@ -112,9 +112,9 @@ def _whole_by_itself(trials: list[StoredTrial]) -> bool:
 
 
 def _outgrown(plan: Plan, blocks: set[int]) -> ConfigError:
-    named = ", ".join(str(block) for block in sorted(blocks))
+    named = f"block{'s' if len(blocks) > 1 else ''} {', '.join(str(block) for block in sorted(blocks))}"
     return ConfigError(
-        f"plan {plan.name} asks for more trials in a set-up than block{'s' if len(blocks) > 1 else ''} {named} had, and "
+        f"plan {plan.name} asks for more trials in a set-up than {named} had, and "
         "their set-ups are gone: raise set_ups instead, and leave repetitions and what stop leaves out as they were",
         key="repetitions",
         value=plan.repetitions,

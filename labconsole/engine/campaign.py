@@ -9,16 +9,16 @@ several, is tour.py's.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from labconsole.engine.attempts import ENDS_ALL, Attempts
+from labconsole.engine.campaign_blocks import InBlocks
 from labconsole.engine.campaign_state import ENDED, CampaignStatus, Outcome, Progress
 from labconsole.engine.grid import Grid, TrialState
+from labconsole.engine.pilot import Pilot, pilot_trial
 from labconsole.engine.plan_commands import run_command
-from labconsole.engine.pilot import Pilot
 from labconsole.engine.plan_limits import TargetLimits
 from labconsole.engine.plan_session import (
     CampaignSession,
@@ -30,15 +30,15 @@ from labconsole.engine.plan_session import (
     is_asked_for,
     look_up,
 )
-from labconsole.engine.ports import StoredTrial
 from labconsole.engine.room import room_refusal
-from labconsole.engine.set_up_course import SetUpBroke, SetUpCourse, breaks, set_up_words
+from labconsole.engine.set_up_course import SetUpBroke, SetUpCourse, breaks
+from labconsole.engine.stopwatch import Stopwatch
 from labconsole.engine.todo import Todo
 from labconsole.errors import ConfigError, LabError, MeasurementError
 from labconsole.model.plan import Plan
-from labconsole.model.plan_estimate import Estimate, estimate
 from labconsole.model.plan_blocks import PILOT
-from labconsole.model.plan_order import Trial, configuration
+from labconsole.model.plan_estimate import Estimate, estimate
+from labconsole.model.plan_order import Trial
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest
 
@@ -48,7 +48,7 @@ RENEW_EVERY_S = 30.0
 __all__ = ["ENDED", "Campaign", "CampaignStatus", "Outcome", "Progress"]
 
 
-class Campaign:
+class Campaign(InBlocks):
     """How far a plan is, what went wrong on the way, pause, resume, finish, abort.
 
     ``detail`` is the sentence that goes with the status (which node is waited for, why it failed). ``estimate`` is of
@@ -88,10 +88,7 @@ class Campaign:
         self._prepared = False
         self._deadline: datetime | None = None
         self._begun = False
-        self._started: float | None = None
-        self._ended: float | None = None
-        self._held_s = 0.0
-        self._held_since: float | None = None
+        self._watch = Stopwatch()
         self._aborted = self._finishing = False
         self._resumed = asyncio.Event()
         self._resumed.set()
@@ -109,11 +106,7 @@ class Campaign:
     @property
     def spent_s(self) -> float:
         """Time spent measuring so far: pauses not counted."""
-        if self._started is None:
-            return 0.0
-        now = self._ended if self._ended is not None else time.monotonic()
-        held_s = self._held_s + (now - self._held_since if self._held_since is not None else 0.0)
-        return now - self._started - held_s
+        return self._watch.spent_s
 
     @property
     def left_s(self) -> float | None:
@@ -227,7 +220,7 @@ class Campaign:
         if self.current is not None and self.grid[self.current].state is TrialState.RUNNING:
             self.grid.give_up(self.current, detail or "stopped before it had ended")
         self.current = None
-        self._ended = time.monotonic()
+        self._watch.stop()
         self.say(status, detail)
         if problem is self._first_refusal and isinstance(problem, LabError):
             raise problem
@@ -270,8 +263,7 @@ class Campaign:
         """Take trial after trial while the testbed is held. Raises what a trial, or the pre command, cannot do."""
         self._attempts.cold()
         self.course.leave()
-        if self._started is None:
-            self._started = time.monotonic()
+        self._watch.start()
         if not self._prepared:  # not again after a lost node
             self._prepared = True
             for command in self.plan.pre:
@@ -292,16 +284,6 @@ class Campaign:
     def _left_out(self, trial: Trial) -> str | None:
         """Why this trial is not worth taking: in blocks by what the pilot lost, else by all that is known."""
         return self.pilot.left_out(trial) if self.plan.set_ups is not None else self._limits.left_out(*trial)
-
-    def _begins(self, trial: Trial) -> bool:
-        """Whether it can begin, as the first trial of a set-up or a further one; else it is refused."""
-        if self.course.enter(trial):
-            asked = configuration(self.plan.points[trial[0]].request)
-            if (missing := self.pilot.missing(asked)) is not None:
-                self._refuse(trial, MeasurementError(missing))
-                return False
-            self._attempts.set_up_anew()
-        return True
 
     async def clean_up(self) -> None:
         """Run the plan's post commands if its pre commands were begun, every one. What fails is told in the outcome."""
@@ -368,7 +350,7 @@ class Campaign:
             self._in_a_row = 0
             self._limits.note(*trial, record.total.loss_ratio)
         if trial[1] == PILOT:
-            self.pilot.note(_stored(trial, record, self.plan, self._attempts.attempt))
+            self.pilot.note(pilot_trial(trial, record, self.plan, self._attempts.attempt))
         self.tell(trial, record, attempt=self._attempts.attempt)
         if self.course.key is not None and breaks(record) and not self._whole():
             await self._set_up_again(SetUpBroke("; ".join(reason.detail for reason in record.verdict.reasons)))
@@ -377,80 +359,22 @@ class Campaign:
         if self.stopping:
             outcome.stopped = not self.exhausted
 
-    def _whole(self) -> bool:
-        """Whether the set-up under way has no further trial."""
-        return self._todo.exhausted or self.plan.set_up_of(self._todo.next) != self.course.key
-
-    async def _set_up_again(self, problem: SetUpBroke) -> None:
-        """A set-up broke off in a trial: it is taken again, after a pause, unless that was often enough."""
-        again = self._broke(problem)
-        if again and not self.stopping:
-            await self._session.settle(max(self.plan.settle_s or 0, self.plan.retry.pause_s))
-
-    def _broke(self, problem: SetUpBroke) -> bool:
-        """Take back what the set-up under way gave; it comes again from its first trial, or is refused."""
-        course, key, trial = self.course, self.course.key, self.current
-        assert key is not None and trial is not None
-        again = course.broke(self.outcome)
-
-        def same(each: Trial) -> bool:
-            return self.plan.set_up_of(each) == key
-
-        why = f"its set-up broke off: {problem}"
-        for each in self._todo.rewind(same):
-            self.grid.redo(each)
-            self.grid.give_up(each, why)
-        if self.grid[trial].state is not TrialState.PENDING:
-            self.grid.give_up(trial, why)
-        words = f"{set_up_words(key)}: {problem}"
-        if not again:
-            self._first_refusal = self._first_refusal or problem.cause
-            gone = same if course.gave_runs else lambda each: self._needs(each) == key[1]
-            self._drop(gone, f"{words}; it broke off {course.again[key]} times", str(problem))
-        course.leave()
-        self.tell(trial, None, broke=str(problem))
-        return again
-
-    def _needs(self, trial: Trial) -> tuple[str, str]:
-        return configuration(self.plan.every_point[trial[0]].request)
-
-    def _refuse(self, trial: Trial, problem: LabError) -> None:
-        """Leave out what cannot be measured: this point, or with a platform that cannot be set up all that needs it.
-
-        A set-up of a block that lacked a point would never be whole.
-        """
-        needs = self._needs(trial)
-        self._first_refusal = self._first_refusal or problem
-        if isinstance(problem, ConfigError) and self.plan.set_ups is None:
-            self._drop(lambda each: each[0] == trial[0], f"point {trial[0]}: {problem}", str(problem))
-        else:
-            words = f"{needs[0]} with background {needs[1]}: {problem}"
-            self._drop(lambda each: self._needs(each) == needs, words, str(problem))
-
-    def _drop(self, gone: Callable[[Trial], bool], words: str, why: str) -> None:
-        dropped = self._todo.drop(gone)
-        for each in dropped:
-            self.grid.give_up(each, why)
-        self.outcome.refused.append((words, len(dropped)))
-
     async def hold(self) -> None:
         """Wait while paused; an abort ends it."""
         if self._resumed.is_set() or self.stopping:
             return
-        self._held_since = time.monotonic()
-        self.say(CampaignStatus.PAUSED)
-        waits = [asyncio.ensure_future(self._resumed.wait()), asyncio.ensure_future(self._session.wait_stopping())]
-        try:
-            done: set[asyncio.Future[Any]] = set()
-            while not done:
-                # Others are told until when the testbed is held; while the plan is held, that moves with the clock.
-                await self._session.renew_lease(self.left_s)
-                done, _ = await asyncio.wait(waits, timeout=RENEW_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
-            self._held_s += time.monotonic() - self._held_since
-            self._held_since = None
+        with self._watch.held():
+            self.say(CampaignStatus.PAUSED)
+            waits = [asyncio.ensure_future(self._resumed.wait()), asyncio.ensure_future(self._session.wait_stopping())]
+            try:
+                done: set[asyncio.Future[Any]] = set()
+                while not done:
+                    # Others are told until when the testbed is held; while the plan is held, that moves with the clock.
+                    await self._session.renew_lease(self.left_s)
+                    done, _ = await asyncio.wait(waits, timeout=RENEW_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in waits:
+                    each.cancel()
         self.say(CampaignStatus.STOPPING if self.stopping else CampaignStatus.RUNNING)
 
     def tell(
@@ -476,13 +400,3 @@ class Campaign:
                 broke=broke,
             )
         )
-
-
-def _stored(trial: Trial, record: RunRecord, plan: Plan, attempt: int) -> StoredTrial:
-    """A run that the pilot just gave, as the store will tell it."""
-    total = record.total
-    return StoredTrial(
-        trial[0], 1, record.run_id, record.verdict.status, total.loss_ratio, block=PILOT, attempt=attempt,
-        attempts=plan.max_redo + 1,
-        rate_pps=total.measured_pps if total.forwarding_pps is None else total.forwarding_pps,
-    )  # fmt: skip

@@ -32,7 +32,8 @@ class Progress:
     """Where a campaign stands, told at both ends of every trial: ``last`` is None when one begins.
 
     ``left_s`` is estimated from the trials taken so far; None before the first. ``warm_up``: what begins is not kept.
-    ``block`` 0 is the pilot, None: the plan has no blocks. ``broke``: why the set-up broke off that is taken again whole.
+    ``block`` 0 is the pilot, None: the plan has no blocks. ``broke``: why its set-up broke off, which is taken
+    again whole.
     """
 
     plan: Plan

@@ -109,7 +109,7 @@ class Grid:
         self._counts[cell.state] += 1
         self._cells[trial] = cell
         stayed = cell.state is TrialState.STORED and cell.verdict == "invalid"
-        told = stayed or cell.why and cell.state is not TrialState.LEFT_OUT
+        told = stayed or (cell.why and cell.state is not TrialState.LEFT_OUT)
         if cell.redone or told or cell.state in (TrialState.INVALID, TrialState.SUSPECT):
             self._failing.add(trial)
         else:

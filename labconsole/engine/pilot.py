@@ -9,8 +9,8 @@ from labconsole.engine.plan_limits import TargetLimits, rate
 from labconsole.engine.ports import Reference, StoredTrial
 from labconsole.model.plan import Plan
 from labconsole.model.plan_blocks import PILOT, reference_key, references, setting, settings
-from labconsole.model.plan_order import Configuration, configuration, forwards
-from labconsole.model.record import Fixed
+from labconsole.model.plan_order import Configuration, Trial, configuration, forwards
+from labconsole.model.record import Fixed, RunRecord
 from labconsole.model.request import Target
 
 
@@ -67,7 +67,7 @@ class Pilot:
         if reference is not None:
             runs += [run for run in self._runs(self._references[reference_key(request)]) if run not in runs]
         return Fixed(
-            maximum_target_bps=load,  # type: ignore[arg-type]
+            maximum_target_bps=load,
             reference_pps=None if reference is None else reference.measured_pps,
             run_ids=tuple(runs),
         )
@@ -122,6 +122,11 @@ class Pilot:
         return self._plan.every_point[point].request.target_bps
 
 
-def as_number(trial: StoredTrial, plan: Plan) -> tuple[int, int]:
-    """A stored trial's place as this plan numbers it."""
-    return trial.point, plan.number_of(trial.point, trial.block, trial.repetition)
+def pilot_trial(trial: Trial, record: RunRecord, plan: Plan, attempt: int) -> StoredTrial:
+    """A run that the pilot just gave, as the store will tell it."""
+    total = record.total
+    return StoredTrial(
+        trial[0], 1, record.run_id, record.verdict.status, total.loss_ratio, block=PILOT, attempt=attempt,
+        attempts=plan.max_redo + 1,
+        rate_pps=total.measured_pps if total.forwarding_pps is None else total.forwarding_pps,
+    )  # fmt: skip

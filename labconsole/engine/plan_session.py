@@ -144,9 +144,7 @@ class Dependency:
         return self.reference is None and not self.given_by
 
 
-def dependencies(
-    plan: Plan, todo: Iterable[Trial], session: Stored, pilot: Pilot | None = None
-) -> list[Dependency]:
+def dependencies(plan: Plan, todo: Iterable[Trial], session: Stored, pilot: Pilot | None = None) -> list[Dependency]:
     """For every platform that has trials beside a forwarding guest to take. Blocking: reads the store."""
     open_points = {index for index, _ in todo}
     found = []

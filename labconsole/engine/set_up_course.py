@@ -1,4 +1,4 @@
-"""The set-ups of a plan in blocks as they are taken: which one is under way, whether it is still whole, how often tried.
+"""The set-ups of a plan in blocks as they are taken: which one is under way, whether it is whole, how often tried.
 
 A set-up that breaks off is taken again whole, at most ``max_redo`` times in one execution: its first trials share a
 boot of a guest that is gone. An invalid trial breaks it only where the platform itself may be broken; what went wrong
@@ -15,6 +15,7 @@ from labconsole.engine.campaign_state import Outcome
 from labconsole.engine.pilot import Pilot
 from labconsole.errors import LabError, MeasurementError
 from labconsole.model.plan import Plan
+from labconsole.model.plan_blocks import PILOT
 from labconsole.model.plan_order import Trial
 from labconsole.model.record import RunRecord
 
@@ -122,3 +123,8 @@ def set_up_words(key: Key) -> str:
 def beside_words(background: str) -> str:
     """What a platform is measured beside."""
     return "alone" if background == "none" else f"beside {background}"
+
+
+def block_words(block: int, set_ups: int | None) -> str:
+    """Where in the plan: ``pilot``, ``block 2 of 5``."""
+    return "pilot" if block == PILOT else f"block {block} of {set_ups}"

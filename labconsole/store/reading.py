@@ -177,14 +177,16 @@ class StoredRuns(StoredSearches):
 
     def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]:
         """As engine.ports.RunSink."""
-        place = (runs.c.plan_point, runs.c.repetition)
+        place = (runs.c.plan_point.label("point"), runs.c.repetition)
         # A store of an older version that is only read has no blocks.
         since_4 = (runs.c.block, runs.c.set_up, runs.c.set_up_trials, runs.c.attempt, runs.c.attempts)
         known = since_4 if self.version >= 4 else tuple(null().label(column.name) for column in since_4)
         rate = func.coalesce(runs.c.forwarding_pps, runs.c.measured_pps) if self.version >= 4 else runs.c.measured_pps
         stands = runs.c.verdict.in_(STANDING)
         statement = (
-            select(*place, runs.c.run_id, runs.c.verdict, runs.c.loss_ratio, *known, rate.label("rate_pps"))
+            select(
+                *place, runs.c.run_id, runs.c.verdict.label("status"), runs.c.loss_ratio, *known, rate.label("rate_pps")
+            )
             .where(
                 runs.c.plan_hash == plan_hash,
                 runs.c.testbed_fingerprint == testbed_fingerprint,
@@ -192,7 +194,7 @@ class StoredRuns(StoredSearches):
             )
             .order_by(*place, runs.c.started_at, runs.c.run_id)
         )
-        found = [StoredTrial(*row) for row in self.rows(statement, "read the runs of a plan")]
+        found = [StoredTrial(**row._mapping) for row in self.rows(statement, "read the runs of a plan")]
         newest = {(trial.point, trial.repetition): trial.run_id for trial in found if trial.block is None}
         return [t for t in found if t.block is not None or newest[t.point, t.repetition] == t.run_id]
 

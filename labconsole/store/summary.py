@@ -12,8 +12,7 @@ class RunSummary:
     """One row of the list of runs. Rates and counts are sums over the streams; None is "not known".
 
     What stands after ``note`` only records of format 2 know, but for conditions and counts: ``set_up`` is the id of the
-    setting-up that the run was taken in, ``set_up_trials`` how many trials that holds when it is whole; ``attempt`` of at
-    most ``attempts``.
+    setting-up that the run was taken in, ``set_up_trials`` how many trials that holds when it is whole.
     """
 
     run_id: str
