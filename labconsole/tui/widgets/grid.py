@@ -304,6 +304,7 @@ class GridLegend(Lines):
             (LOOKS[TrialState.INVALID], "invalid"),
             (LOOKS[TrialState.STORED], "stored"),
             (STORED_SUSPECT, "stored, suspect"),
+            (STORED_INVALID, "stored, invalid"),
             (("′", "muted"), "redone"),
             (LOOKS[TrialState.LEFT_OUT], "left out"),
         ]
