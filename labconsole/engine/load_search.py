@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from labconsole import __version__
+from labconsole.engine.codes import each_place
 from labconsole.engine.ports import StoredTrial
 from labconsole.engine.stamps import utc_now
 from labconsole.errors import Aborted, MeasurementError
@@ -270,13 +271,15 @@ def counted(record: RunRecord, request: TrialRequest, load_pps: float, *, burst:
 
 def _stretch(record: RunRecord) -> float:
     """How many times as long as asked the slowest source sent, where the verdict finds that too long."""
-    found = [reason.evidence or {} for reason in record.verdict.reasons if reason.code == "duration_stretched"]
+    told = [reason for reason in record.verdict.reasons if reason.code == "duration_stretched"]
+    found = [place for reason in told for place in each_place(reason)]
     return max((each["offered_duration_s"] / each["requested_s"] for each in found), default=1.0)
 
 
 def _lost_outside(record: RunRecord) -> int:
     """Packets that a counter of a source or of a sink says were lost there: the verdict's own evidence."""
-    found = [(reason.evidence or {}).get("lost_packets") for reason in record.verdict.reasons if reason.code in OUTSIDE]
+    told = [reason for reason in record.verdict.reasons if reason.code in OUTSIDE]
+    found = [place.get("lost_packets") for reason in told for place in each_place(reason)]
     return sum(packets for packets in found if isinstance(packets, int))
 
 
