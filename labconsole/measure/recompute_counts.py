@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from labconsole.measure.discrepancy import Discrepancy, against, ordered, same
-from labconsole.model.record import Capture, Hop, RunRecord, StreamRecord
+from labconsole.measure.discrepancy import Discrepancy, against, ordered
+from labconsole.model.record import Arrivals, Capture, Hop, RunRecord, StreamRecord
 from labconsole.model.timing import Delay, Quantiles
 
 COUNTED_AT = {
@@ -28,6 +28,9 @@ ONE_WAY_FACTOR = 10
 
 SAME_TIME_S = 2e-9
 """Two times in seconds that came from whole nanoseconds may differ by so much and be the same."""
+
+QUEUED_S = 0.01
+"""What comes so much later than the sending time after the first packet was queued, and a search counts it as lost."""
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -45,6 +48,7 @@ def contradicting_counts(record: RunRecord) -> Iterator[Discrepancy]:
     """Every raw count of the streams that cannot be true beside another one."""
     for where, stream in flows(record):
         yield from _negative(where, stream)
+        yield from _told_foreign(where, stream, record)
         yield from _ledger(where, stream, record.format)
         if stream.capture is not None:
             yield from _capture(f"{where}.capture", stream.capture)
@@ -111,6 +115,41 @@ def _repeated(hop: Hop, stream: StreamRecord, said: int | None) -> tuple[bool, i
         return True, capture.captured_packets if capture is not None and capture.complete else None
     counter = COUNTED_AT.get(hop.hop, "")
     return counter in stream.counters, stream.counters.get(counter)
+
+
+def _told_foreign(where: str, stream: StreamRecord, record: RunRecord) -> Iterator[Discrepancy]:
+    """What a port counted beyond what the stream can have brought there is in the influences."""
+    if record.format == 1:
+        return
+    captured = stream.capture.captured_packets if stream.capture is not None and stream.capture.complete else None
+    offered, counters = stream.offered_packets, stream.counters
+    sent, received = counters.get("source_tx_packets"), counters.get("uut_in_rx_packets")
+    passes = any(hop.hop not in ("generator", "source_nic", "sink_nic", "capture") for hop in stream.ledger)
+    before_sink = counters.get("uut_out_tx_packets") if passes else sent
+    most = {
+        ("source_nic", "out"): offered,
+        ("uut_in", "in"): offered if sent is None else sent,
+        ("uut_out", "out"): offered if received is None else received,
+        ("sink_nic", "in"): before_sink if captured is None else captured,
+    }
+    for hop in stream.ledger:
+        for (name, way), packets in most.items():
+            if hop.hop != name or hop.packets is None or packets is None or hop.packets <= packets:
+                continue
+            beyond = hop.packets - packets
+            if _foreign_at(record, hop, way) < beyond:
+                says = f"{hop.node}/{hop.interface} counted {beyond} more than the stream brought, untold by influences"
+                yield against(f"{where}.ledger", says)
+
+
+def _foreign_at(record: RunRecord, hop: Hop, way: str) -> float:
+    found = [
+        each.get("packets")
+        for each in record.influences
+        if each.get("kind") == "foreign_packets"
+        and (each.get("node"), each.get("interface"), each.get("direction")) == (hop.node, hop.interface, way)
+    ]
+    return max((packets for packets in found if isinstance(packets, int)), default=0)
 
 
 def _sequence(where: str, stream: StreamRecord) -> Iterator[Discrepancy]:
@@ -224,22 +263,26 @@ def _arrivals(where: str, stream: StreamRecord, record: RunRecord) -> Iterator[D
     total_s = record.timeline.get("total_s")
     if isinstance(total_s, int | float) and found.window_s > total_s:
         yield against(f"{here}.window_s", f"is longer than the trial, {total_s} s", found.window_s)
-    if found.window_from == "capture":
-        captured = None if stream.capture is None else stream.capture.captured_packets
-        if captured is None or found.packets > captured:
-            says = f"{found.packets} packets are said to be in a capture of {captured}"
-            yield against(f"{here}.packets", says, found.packets)
-        elif stream.measured_from == "capture" and not same(found.packets, captured):
-            yield against(f"{here}.packets", f"is not the {captured} packets captured", found.packets)
-    late = found.late_packets
-    if late is None:
+    if found.packets != stream.measured_packets or found.window_from != stream.measured_from:
+        witness = f"{stream.measured_packets} by {stream.measured_from}"
+        yield against(f"{here}.packets", f"are {found.packets} by {found.window_from}, measured are {witness}")
+    late, queued = found.late_packets, found.queued_packets
+    if (late is None) != (queued is None):
+        yield against(here, "says how many packets came late, or how many were queued, and not both")
+    if late is None or queued is None:
         return
-    if not 0 <= late < max(found.packets, 1):
-        yield against(f"{here}.late_packets", f"{late} of {found.packets} packets: the first is never late", late)
-    elif sending_s is not None and found.window_from == "capture":
-        beyond_s = found.window_s - sending_s
-        if (late > 0 and beyond_s < -SAME_TIME_S) or (late == 0 and beyond_s > SAME_TIME_S):
-            says = (
-                f"{late} packets came later than {sending_s} s after the first, and the last after {found.window_s} s"
-            )
-            yield against(f"{here}.late_packets", says, late)
+    if not 0 <= queued <= late < max(found.packets, 1):
+        says = f"{late} late and {queued} of them queued, of {found.packets} packets: the first is never late"
+        yield against(f"{here}.late_packets", says, late)
+    elif sending_s is not None:
+        yield from _late(f"{here}.late_packets", found, late, sending_s)
+        yield from _late(f"{here}.queued_packets", found, queued, sending_s + QUEUED_S)
+
+
+def _late(where: str, found: Arrivals, packets: int, limit_s: float) -> Iterator[Discrepancy]:
+    """Somebody came after this time exactly if the last one did. Samples tell only of those that surely did."""
+    beyond_s = found.window_s - limit_s
+    none_but_last = packets == 0 and beyond_s > SAME_TIME_S and found.window_from == "capture"
+    if none_but_last or (packets > 0 and beyond_s < -SAME_TIME_S):
+        says = f"{packets} packets came more than {limit_s} s after the first, and the last after {found.window_s} s"
+        yield against(where, says, packets)

@@ -85,9 +85,9 @@ def total_sides(record: RunRecord) -> Iterator[Pair]:
         yield name, getattr(total, name), summed(streams, name)
     lost, sent = (summed(streams, name) for name in ("uut_lost_packets", "offered_packets"))
     yield "uut_loss_ratio", total.uut_loss_ratio, share(_whole(lost), _whole(sent))
-    late = [None if stream.arrivals is None else stream.arrivals.late_packets for stream in streams]
-    known = [packets for packets in late if packets is not None]
-    yield "late_packets", total.late_packets, sum(known) if known and len(known) == len(late) else None
+    for name in ("late_packets", "queued_packets"):
+        known = [stream.arrivals for stream in streams if stream.arrivals is not None]
+        yield name, getattr(total, name), summed(known, name) if len(known) == len(streams) else None
 
 
 def _whole(value: int | float | None) -> int | None:

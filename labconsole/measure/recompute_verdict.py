@@ -12,7 +12,8 @@ from typing import Any
 
 from labconsole.measure.discrepancy import Discrepancy, against
 from labconsole.measure.recompute_counts import flows
-from labconsole.model.record import Reason, RunRecord, StreamRecord
+from labconsole.measure.recompute_evidence import hop_of, limit_of, lost_at_sink, number, wrong_figures
+from labconsole.model.record import RunRecord, StreamRecord
 
 FAILURES = {"node_lost": "link_lost", "lease_taken": "lease_taken"}
 """Codes for the failures that have one of their own; the others are ``failed``."""
@@ -23,6 +24,16 @@ WORST = ("valid", "suspect", "invalid")
 
 LATE_RATIO, LATE_S = 0.01, 0.01
 """More than this share of late packets over more than this time is a buffer that was measured with the rest."""
+
+OTHERS = ("other", "labconsole", "guest")
+"""Whose processes are not ours."""
+
+ROUNDED = 1.05
+"""What all processes of a node used together is summed up in thousandths of a second."""
+
+CONTROL = ("arp", "nd", "mld", "lldp", "stp")
+CONTROL_PACKETS, CONTROL_RATIO = 20, 1e-4
+"""Control traffic of a port and direction: so many packets, or so many of the stream's, are no doubt."""
 
 Due = tuple[str, bool, str]
 """(code, whether it has to be there, what the record shows)."""
@@ -43,12 +54,18 @@ def rejudge(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
         elif not due and code in there:
             yield against("verdict.reasons", f"{code} is there, and {shown}")
     by_name = {stream.name: stream for _, stream in flows(record)}
+    for code in sorted({code for code in there if _times(record, code) > 1}):
+        yield against("verdict.reasons", f"{code} is there more than once: one reason has all its places")
     for place, reason in enumerate(record.verdict.reasons):
         where = f"verdict.reasons[{place}]"
         if reason.follows is not None and (reason.follows == reason.code or reason.follows not in there):
             yield against(f"{where}.follows", "names no other reason of this verdict", reason.follows[:80])
-        for says in _evidence(record, reason, by_name):
+        for says in wrong_figures(record, reason, by_name):
             yield against(f"{where}.evidence", f"{reason.code}: {says}")
+
+
+def _times(record: RunRecord, code: str) -> int:
+    return sum(reason.code == code for reason in record.verdict.reasons)
 
 
 def unjudged(record: RunRecord) -> Iterator[str]:
@@ -83,18 +100,15 @@ def _due(record: RunRecord) -> Iterator[Due]:
     aborted = any(reason.code == "aborted" for reason in record.verdict.reasons)
     streams = [stream for _, stream in flows(record)]
     yield from _generators(record, streams, aborted=aborted)
-    yield from _witnesses(streams)
+    yield from _witnesses(record, streams)
     yield from _buffered(streams)
     yield from _surroundings(record)
+    yield from _foreign(record)
     yield from _background(record)
 
 
 def _any(code: str, shown: list[str], otherwise: str) -> Due:
     return code, bool(shown), "; ".join(shown) or otherwise
-
-
-def _limit(record: RunRecord, name: str) -> float | None:
-    return None if record.in_force is None else record.in_force.tolerances.get(name)
 
 
 def _stopped(record: RunRecord) -> Iterator[Due]:
@@ -112,11 +126,10 @@ def _generators(record: RunRecord, streams: list[StreamRecord], *, aborted: bool
     silent = [s.name for s in streams if not aborted and (s.generator_packets is None or s.offered_packets is None)]
     silent += [s.name for s in streams if s.measured_packets is None]
     yield _any("not_measured", [f"{name} has no count" for name in silent], "every stream has both counts")
-    heard = [s for s in streams if s.name not in silent and s.offered_packets is not None and not aborted]
-    none = [f"{s.name} sent nothing" for s in heard if s.offered_packets == 0]
+    none = [f"{s.name} sent nothing" for s in streams if s.generator_packets == 0 and not aborted]
     yield _any("no_packets", none, "every stream sent something")
-    sent = [s for s in streams if not aborted and s.generator_packets is not None and s.offered_packets]
-    limit = _limit(record, "offered_ratio")
+    sent = [s for s in streams if s.generator_packets and s.offered_packets is not None and not aborted]
+    limit = limit_of(record, "offered_ratio")
     if limit is not None:
         short = [(s, _short(s)) for s in sent]
         for code, sign in (("offered_short", 1), ("offered_over", -1)):
@@ -126,7 +139,7 @@ def _generators(record: RunRecord, streams: list[StreamRecord], *, aborted: bool
                 if ratio is not None and sign * ratio > limit
             ]
             yield _any(code, found, f"offered is within {limit:g} of intended")
-    limit = _limit(record, "duration_ratio")
+    limit = limit_of(record, "duration_ratio")
     if limit is not None:
         for code, sign in (("duration_stretched", 1), ("duration_cut", -1)):
             found = [
@@ -144,7 +157,7 @@ def _short(stream: StreamRecord) -> float | None:
     return (stream.intended_packets - stream.offered_packets) / stream.intended_packets
 
 
-def _witnesses(streams: list[StreamRecord]) -> Iterator[Due]:
+def _witnesses(record: RunRecord, streams: list[StreamRecord]) -> Iterator[Due]:
     counted = [s for s in streams if s.measured_packets is not None]
     gained = [f"{s.name} measured more than it offered" for s in counted if (s.loss_packets or 0) < 0]
     yield _any("negative_loss", gained, "no stream measured more than it offered")
@@ -156,9 +169,15 @@ def _witnesses(streams: list[StreamRecord]) -> Iterator[Due]:
     yield _any("witnesses_disagree", apart, "no two counts of the same packets contradict each other")
     twice = [f"{s.name} has duplicates" for s in counted if s.sequence and s.sequence.duplicate_packets > 0]
     yield _any("duplicates", twice, "no stream has duplicates")
-    for hop, code in (("source_nic", "lost_at_source"), ("sink_nic", "lost_at_sink")):
-        lost = [f"{s.name} lost packets before {hop}, and a counter there says so" for s in counted if _dropped(s, hop)]
-        yield _any(code, lost, f"no counter at {hop} says that a stream lost packets there")
+    limit = limit_of(record, "outside_loss_ratio")
+    if limit is not None:
+        for code, of in (("lost_at_source", _lost_at_source), ("lost_at_sink", lost_at_sink)):
+            lost = [
+                f"{s.name} lost {of(s)} of {s.generator_packets} packets there"
+                for s in counted
+                if s.generator_packets and of(s) > limit * s.generator_packets
+            ]
+            yield _any(code, lost, f"no stream lost more than {limit:g} of its packets there")
 
 
 def _disagreement(stream: StreamRecord) -> Iterator[str]:
@@ -171,8 +190,10 @@ def _disagreement(stream: StreamRecord) -> Iterator[str]:
         yield f"{stream.name}: {said} packets by the generator, {sent} sent and {dropped} dropped by the source's NIC"
 
 
-def _dropped(stream: StreamRecord, hop: str) -> bool:
-    return any(each.hop == hop and each.drops and (each.lost_packets or 0) > 0 for each in stream.ledger)
+def _lost_at_source(stream: StreamRecord) -> int:
+    """What a counter there says that it dropped; without one these are two counts that disagree."""
+    hop = hop_of(stream, "source_nic")
+    return stream.source_lost_packets or 0 if hop is not None and hop.drops else 0
 
 
 def _buffered(streams: list[StreamRecord]) -> Iterator[Due]:
@@ -180,33 +201,32 @@ def _buffered(streams: list[StreamRecord]) -> Iterator[Due]:
     found = []
     for stream in streams:
         seen, sending_s = stream.arrivals, stream.offered_duration_s
-        if seen is None or sending_s is None or seen.window_from == "capture" or not seen.late_packets:
+        if seen is None or sending_s is None or seen.window_from == "capture" or seen.late_packets is None:
             continue
         if seen.late_packets > LATE_RATIO * seen.packets and seen.window_s - sending_s > LATE_S:
-            found.append(f"{seen.late_packets} packets of {stream.name} came late")
-    if found:
-        yield _any("buffered", found, "")
+            found.append(f"{seen.late_packets} of {seen.packets} packets of {stream.name} came late, by samples")
+    yield _any("buffered", found, "no stream's counter samples show that a buffer was measured with the rest")
 
 
 def _surroundings(record: RunRecord) -> Iterator[Due]:
     told = [each for each in record.influences if each.get("kind") == "not_observed"]
     yield _any("not_observed", [str(each.get("detail"))[:200] for each in told], "no node is said not to have answered")
-    limit = _limit(record, "steal_ratio")
+    limit = limit_of(record, "steal_ratio")
     if limit is not None:
         cpus = [each for each in record.influences if each.get("kind") == "cpu"]
-        stolen = [each for each in cpus if _number(each.get("steal_ratio")) > limit]
+        stolen = [each for each in cpus if number(each.get("steal_ratio")) > limit]
         shown = [f"{each.get('node')} lost {each['steal_ratio']:.1%} of its time" for each in stolen]
         if record.emulated:
             yield "cpu_stolen", False, "on an emulated testbed it is not judged"
         elif shown:
             yield _any("cpu_stolen", shown, "")
-    limit = _limit(record, "other_cpu_ratio")
+    limit = limit_of(record, "other_cpu_ratio")
     if limit is not None:
-        busy = [each for each in record.influences if each.get("kind") == "process" and each.get("whose") != "ours"]
+        busy = [each for each in record.influences if each.get("kind") == "process" and each.get("whose") in OTHERS]
         shown = [
             f"{each.get('name')} used {each['cpu_ratio']:.0%} of a processor on {each.get('node')}"
             for each in busy
-            if _number(each.get("cpu_ratio")) > limit
+            if number(each.get("cpu_ratio")) > limit * ROUNDED
         ]
         if shown:
             yield _any("other_cpu", shown, "")
@@ -214,8 +234,43 @@ def _surroundings(record: RunRecord) -> Iterator[Due]:
         yield "instrument_limited", False, "the run was not held against any calibration"
 
 
+def _foreign(record: RunRecord) -> Iterator[Due]:
+    """Packets of others, as the influences tell them, port by port."""
+    limit = limit_of(record, "foreign_packets")
+    if limit is None:
+        return
+    found, unknown = [], False
+    for each in record.influences:
+        if each.get("kind") != "foreign_packets":
+            continue
+        offered = _offered_at(record, each.get("node"), each.get("interface"))
+        unknown = unknown or offered is None
+        if offered is not None and _beyond_usual(each, offered) > limit:
+            found.append(str(each.get("detail"))[:200])
+    if found or not unknown:
+        yield _any("foreign_frames", found, "no port saw more packets of others than its tolerance and control traffic")
+
+
+def _offered_at(record: RunRecord, node: Any, interface: Any) -> int | None:
+    """Packets of the stream that has this port on its way; None where that is not one stream."""
+    ends = ("source_nic", "uut_in", "uut_out", "sink_nic")
+    found = [
+        stream.offered_packets or 0
+        for _, stream in flows(record)
+        if any(hop.hop in ends and (hop.node, hop.interface) == (node, interface) for hop in stream.ledger)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _beyond_usual(entry: Mapping[str, Any], offered: int) -> float:
+    protocols = entry.get("protocols")
+    packets = number(entry.get("packets"))
+    control = sum(number(protocols.get(name)) for name in CONTROL) if isinstance(protocols, dict) else 0.0
+    return packets - control + max(0, control - int(max(CONTROL_PACKETS, CONTROL_RATIO * offered)))
+
+
 def _background(record: RunRecord) -> Iterator[Due]:
-    limit, load = _limit(record, "background_ratio"), record.background
+    limit, load = limit_of(record, "background_ratio"), record.background
     if limit is None:
         return
     missed = []
@@ -224,71 +279,3 @@ def _background(record: RunRecord) -> Iterator[Due]:
         if achieved is None or abs(achieved - asked) > limit * abs(asked):
             missed.append(f"{key} reached {achieved} of {asked}")
     yield _any("background_missed", missed, "the background load is what was asked for")
-
-
-def _number(value: Any) -> float:
-    """A figure of what nodes send; what is none decides nothing."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
-
-
-# The figures that came with a reason
-
-
-def _evidence(record: RunRecord, reason: Reason, by_name: Mapping[str, StreamRecord]) -> Iterator[str]:
-    """What of a reason's figures is not what the record holds, or is within its tolerance."""
-    evidence = reason.evidence or {}
-    stream = by_name.get(str(evidence.get("stream")))
-    if "stream" in evidence and stream is None:
-        yield f"there is no stream {str(evidence['stream'])[:80]!r}"
-    if stream is not None:
-        for name, held in _held(reason.code, stream).items():
-            if name in evidence and evidence[name] != held:
-                yield f"says {name} {evidence[name]}, and the record holds {held}"
-    yield from _within(record, reason.code, evidence)
-
-
-def _held(code: str, stream: StreamRecord) -> dict[str, Any]:
-    """What figures of a reason repeat, by their name there."""
-    capture = stream.capture
-    found: dict[str, Any] = {
-        "offered_packets": stream.offered_packets,
-        "intended_packets": stream.intended_packets,
-        "offered_duration_s": stream.offered_duration_s,
-        "source_tx_packets": stream.counters.get("source_tx_packets"),
-        "sink_rx_packets": stream.counters.get("sink_rx_packets"),
-        "captured_packets": None if capture is None else capture.captured_packets,
-    }
-    if code == "negative_loss":
-        found["packets"] = None if stream.loss_packets is None else -stream.loss_packets
-    if code == "duplicates" and stream.sequence is not None:
-        found["packets"] = stream.sequence.duplicate_packets
-    if code == "capture_incomplete" and capture is not None:
-        found["dropped_packets"] = capture.dropped_packets
-    if code == "witnesses_disagree":
-        found["offered_packets"] = stream.generator_packets
-        found.pop("dropped_packets", None)
-    return found
-
-
-MEASURED_BY = {
-    "sources_apart": ("start_skew_s", "start_skew_s", 1.0),
-    "clock_stepped": ("moved_ns", "clock_step_s", 1e-9),
-    "other_cpu": ("cpu_ratio", "other_cpu_ratio", 1.0),
-    "cpu_stolen": ("steal_ratio", "steal_ratio", 1.0),
-}
-"""By code: the figure that has to be beyond which tolerance, and what a unit of it is in the tolerance's."""
-
-
-def _within(record: RunRecord, code: str, evidence: Mapping[str, Any]) -> Iterator[str]:
-    if code in MEASURED_BY:
-        figure, tolerance, unit = MEASURED_BY[code]
-        value, limit = evidence.get(figure), _limit(record, tolerance)
-        if value is not None and limit is not None and abs(_number(value)) * unit <= limit:
-            yield f"{figure} {value} is within the tolerance, {limit:g}"
-    if code == "samples_missed":
-        missed, due = (_number(evidence.get(name)) for name in ("missed_samples", "due_samples"))
-        limit = _limit(record, "missed_samples_ratio")
-        if limit is not None and due and missed / due <= limit:
-            yield f"{missed:g} of {due:g} samples are within the tolerance, {limit:g}"
-        if missed > due:
-            yield f"{missed:g} samples of {due:g} are said to be missing"

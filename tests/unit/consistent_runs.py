@@ -95,7 +95,7 @@ def stream(
         "arrivals": {
             "packets": captured if complete else arrived, "window_s": window_s,
             "window_from": "capture" if complete else "counters", "resolution_s": 0.0 if complete else 0.1,
-            "late_packets": 0 if complete else None,
+            "late_packets": 0 if complete else None, "queued_packets": 0 if complete else None,
         },
         "forwarding_pps": arrived / max(duration_s, window_s * arrived / (arrived - 1)),
         "forwarding_bps": arrived / max(duration_s, window_s * arrived / (arrived - 1)) * BITS,
@@ -110,11 +110,11 @@ def total(streams: list[dict[str, Any]]) -> dict[str, Any]:
         "forwarding_pps", "forwarding_bps",
     )  # fmt: skip
     sums = {name: sum(s[name] for s in streams) for name in names}
-    late = [s["arrivals"]["late_packets"] for s in streams]
+    late = [s["arrivals"]["late_packets"] for s in streams]  # as many as were queued
     return {
         **sums, "loss_ratio": sums["loss_packets"] / sums["offered_packets"],
         "uut_loss_ratio": sums["uut_lost_packets"] / sums["offered_packets"],
-        "late_packets": None if None in late else sum(late),
+        "late_packets": None if None in late else sum(late), "queued_packets": None if None in late else sum(late),
     }  # fmt: skip
 
 
