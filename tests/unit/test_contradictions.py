@@ -13,8 +13,17 @@ from typing import Any
 
 import pytest
 from consistent_runs import PILOT, by_id, consistent
+from test_inventory import GOOD
+from test_verdict import SENT, observe
 
 from labconsole.cli import main
+from labconsole.engine.assemble import build_record
+from labconsole.engine.codes import WEIGHT
+from labconsole.measure.recompute_record import examine
+from labconsole.model.inventory import load_inventory
+from labconsole.model.record import Failure, InForce, RunRecord, SetUp
+from labconsole.model.request import TrialRequest
+from labconsole.model.tolerances import Tolerances
 from labconsole.store import open_store
 from labconsole.store.records import parse_record
 
@@ -296,3 +305,73 @@ def test_a_set_up_that_broke_off_and_was_taken_again_is_no_contradiction(
             each["plan"]["set_up_trials"] = 2
     runs["whole-1"] = copied(runs, ONE, "whole-1")
     assert verified(tmp_path, list(runs.values()), capsys)[-1]["differences"] == 0
+
+
+# What the program itself assembles, whatever a trial saw, contradicts nothing
+
+
+def assembled(tmp_path: Path, target: str = "10Mbit", **bend: Any) -> RunRecord:
+    """A record from bent observations, as a session takes it."""
+    hosts = tmp_path / "hosts.yaml"
+    hosts.write_text(GOOD)
+    inventory = load_inventory(hosts)
+    failure, aborted = bend.pop("failure", None), bend.pop("aborted", False)
+    unseen = bend.pop("unseen", ())
+    seen = observe(inventory, **bend)
+    seen.failure, seen.aborted = failure, aborted
+    seen.timeline = {"arm_s": 0.1, "send_s": 2.0, "drain_s": 0.6, "count_s": 0.1, "total_s": 2.9}
+    for name in unseen:
+        if name == "capture":
+            seen.streams[0].capture = None
+        elif name == "generator":
+            seen.streams[0].generated = None
+        else:
+            del seen.after[name]
+    request = TrialRequest(
+        platform="raw", frame_size_bytes=64, sources=1, target_bps="max" if target == "max" else 10**7, duration_s=1.0
+    )
+    limits = Tolerances()
+    return build_record(
+        seen, inventory=inventory, request=request, operator="t", plan=None, environment={},
+        finished_at="2026-11-21T00:00:03.000Z", tolerances=limits,
+        set_up=SetUp(id="s", started_at="2026-11-20T23:59:00.000Z", setup_s=1.0, trial=1),
+        in_force=InForce(tolerances=limits.model_dump(), settle_s=0.0, drain_s=0.5, sample_interval_s=0.1),
+    )  # fmt: skip
+
+
+LOST = Failure(failure="node_lost", operation="drain", node="snk1", message="snk1: gone")
+
+
+@pytest.mark.parametrize(
+    "bend",
+    [
+        {},
+        {"target": "max", "sent": 3},
+        {"uut_out": SENT - 1000},
+        {"sent": SENT - 500},
+        {"sent": SENT + 500},
+        {"sent": 0, "unseen": ("capture",)},
+        {"elapsed_ns": 1_700_000_000},
+        {"error_text": "the interface went down"},
+        {"captured": SENT - 3, "dropped": 3},
+        {"arrived": SENT + 5, "captured": SENT},
+        {"captured": SENT, "arrived": SENT - 1},
+        {"nic": SENT - 1, "uut_out": SENT - 1},
+        {"nic": SENT + 40},
+        {"uut_out": SENT + 2},
+        {"unseen": ("capture",)},
+        {"unseen": ("generator",)},
+        {"unseen": ("capture", "snk1")},
+        {"unseen": ("src1",)},
+        {"unseen": ("uut",)},
+        {"unseen": ("uut", "src1", "snk1", "capture", "generator")},
+        {"sent": 100, "aborted": True},
+        {"failure": LOST},
+        {"failure": LOST, "unseen": ("snk1", "capture")},
+        {"failure": Failure(failure="capability_missing", operation="arm", node="src1", message="m")},
+    ],
+    ids=str,
+)
+def test_what_the_program_assembles_contradicts_nothing(tmp_path: Path, bend: dict[str, Any]) -> None:
+    record = assembled(tmp_path, **bend)
+    assert [f"{found.where}: {found.sentence}" for found in examine(record, WEIGHT)] == []
