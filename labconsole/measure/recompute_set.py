@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from labconsole.measure.discrepancy import Discrepancy, against
 from labconsole.measure.recompute_counts import flows
+from labconsole.measure.recompute_rests import Rests, setting_of
 from labconsole.measure.recompute_setting import moment, stepped
 from labconsole.model.plan_search import HASH_PREFIX
 from labconsole.model.record import PlanRef, RunRecord
@@ -22,9 +23,6 @@ Told = tuple[str, Discrepancy]
 
 Place = tuple[str, str, int | None, int, int]
 """(plan hash, testbed fingerprint, block, point, repetition)."""
-
-REFERENCE_BACKGROUND = "idle"
-"""Beside which the maximum was measured that a forwarding second guest's load is a share of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +36,7 @@ class _Taken:
     place: Place | None
     attempt: int
     enters: bool
+    final: bool
 
 
 @dataclass(slots=True)
@@ -46,13 +45,13 @@ class _SetUp:
 
     run_id: str
     facts: dict[str, Any]
-    holds: int | None
+    holds: int | None = None
     taken: list[_Taken] = field(default_factory=list)
 
     @property
     def whole(self) -> bool:
-        """Whether as many of its trials stand as it should hold; without a plan of blocks, always."""
-        places = {each.place for each in self.taken if each.enters}
+        """Whether as many of its trials came to their end as it should hold; without a plan of blocks, always."""
+        places = {each.place for each in self.taken if each.final and _in_block(each.place)}
         return self.holds is None or len(places) >= self.holds
 
 
@@ -63,10 +62,12 @@ class Together:
         self._set_ups: dict[str, _SetUp] = {}
         self._said: dict[tuple[str, ...], tuple[str, Any]] = {}
         self._digests: dict[bytes, str] = {}
-        self._runs: dict[str, tuple[str, str, str, str]] = {}
-        self._wanted: list[tuple[str, str, str, tuple[str, ...], str, str]] = []
-        self.elsewhere = 0
-        """Runs that rest on stored runs which are not among these."""
+        self._rests = Rests()
+
+    @property
+    def elsewhere(self) -> int:
+        """How many runs rest on stored runs that are not among these."""
+        return self._rests.elsewhere
 
     def add(self, record: RunRecord) -> Iterator[Told]:
         """One more record."""
@@ -74,14 +75,14 @@ class Together:
             return
         for found in (*self._testbed(record), *self._plan(record), *self._captures(record), *self._in_set_up(record)):
             yield record.run_id, found
-        self._references(record)
+        self._rests.add(record)
 
     def ending(self) -> Iterator[Told]:
         """When all are there."""
         for name, held in self._set_ups.items():
             yield from _order(name, held)
         yield from self._doubled()
-        yield from self._missing()
+        yield from self._rests.ending()
 
     def _once(
         self, key: tuple[str, ...], value: Any, record: RunRecord, where: str, what: str
@@ -115,20 +116,14 @@ class Together:
         fixed, asked = plan.fixed, record.requested
         if fixed is None or record.role == "pilot":
             return
-        bed = (plan.hash, record.testbed_fingerprint, asked.platform)
+        bed = (plan.hash, record.testbed_fingerprint, asked.platform, str(asked.frame_size_includes_fcs))
         if fixed.reference_pps is not None:
             what = f"the pilot fixed for {asked.platform} a reference of"
             key = ("reference", *bed)
             yield from self._once(key, fixed.reference_pps, record, "plan.fixed.reference_pps", what)
-        setting = (
-            str(asked.frame_size_bytes),
-            str(asked.frame_size_includes_fcs),
-            str(asked.sources),
-            asked.background,
-        )
         what = "the pilot fixed for this setting a load of"
         where = "plan.fixed.maximum_target_bps"
-        yield from self._once(("load", *bed, *setting), fixed.maximum_target_bps, record, where, what)
+        yield from self._once(("load", *bed, setting_of(record)), fixed.maximum_target_bps, record, where, what)
 
     def _captures(self, record: RunRecord) -> Iterator[Discrepancy]:
         """Every capture holds the times of its packets, so that no two that hold any are alike."""
@@ -145,8 +140,10 @@ class Together:
         if record.set_up is None:
             return
         plan, facts = record.plan, _facts(record)
-        holds = plan.set_up_trials if plan is not None and plan.block is not None else None
-        held = self._set_ups.setdefault(record.set_up.id, _SetUp(record.run_id, facts, holds))
+        held = self._set_ups.setdefault(record.set_up.id, _SetUp(record.run_id, facts))
+        if plan is not None and plan.block:
+            held.holds = plan.set_up_trials if held.holds is None else held.holds
+        stands = record.verdict.status != "invalid"
         for name, value in facts.items():
             first = held.facts.setdefault(name, value)
             if first is None:
@@ -163,7 +160,8 @@ class Together:
                 ended=None if stepped(record) else moment(record.finished_at),
                 place=_place(record),
                 attempt=plan.attempt if plan is not None else 1,
-                enters=record.verdict.status != "invalid" and record.role == "measured",
+                enters=stands and record.role == "measured",
+                final=stands or (plan is not None and plan.attempt >= plan.attempts),
             )
         )
 
@@ -181,37 +179,6 @@ class Together:
                     says = f"{where}point {point}, repetition {repetition} was taken in {other} already"
                     yield each.run_id, against("plan", says)
 
-    def _references(self, record: RunRecord) -> None:
-        """What this run rests on; looked for when all runs are known."""
-        asked, bed = record.requested, record.testbed_fingerprint
-        self._runs[record.run_id] = (record.role, bed, asked.platform, asked.background)
-        fixed = record.plan.fixed if record.plan is not None else None
-        if fixed is not None and fixed.run_ids and record.role != "pilot":
-            role = "pilot" if fixed.source == "pilot" else ""
-            self._wanted.append((record.run_id, "plan.fixed.run_ids", role, fixed.run_ids, bed, asked.platform))
-        reference = record.background.reference if record.background is not None else None
-        if reference is not None and isinstance(reference.get("run_id"), str):
-            found = (str(reference["run_id"]),)
-            self._wanted.append((record.run_id, "background.reference.run_id", "", found, bed, asked.platform))
-
-    def _missing(self) -> Iterator[Told]:
-        for run_id, where, role, wanted, bed, platform in self._wanted:
-            absent = [each for each in wanted if each not in self._runs]
-            if absent and role == "pilot":
-                yield run_id, against(where, f"{absent[0][:80]} is not among these runs")
-            elif absent:
-                self.elsewhere += 1
-            for each in wanted:
-                there = self._runs.get(each)
-                if there is None:
-                    continue
-                if there[1:3] != (bed, platform):
-                    yield run_id, against(where, f"{each} was taken on another testbed or platform")
-                elif role and there[0] != role:
-                    yield run_id, against(where, f"{each} is not a trial of the pilot but {there[0]}")
-                elif where.startswith("background") and there[3] != REFERENCE_BACKGROUND:
-                    yield run_id, against(where, f"{each} was not taken beside an idle second guest")
-
 
 def _facts(record: RunRecord) -> dict[str, Any]:
     """What every run of one set-up has in common. None: not known."""
@@ -226,11 +193,15 @@ def _facts(record: RunRecord) -> dict[str, Any]:
     }
     if conditions is not None:
         found |= conditions.model_dump()
-    if plan is not None and plan.block is not None:
+    if plan is not None and plan.block:
         # In a plan of blocks a set-up serves one background; else what runs in a guest does not change what stands.
         found |= {"plan": plan.hash, "block": plan.block, "background": record.requested.background}
         found["set_up_trials"] = plan.set_up_trials
     return found
+
+
+def _in_block(place: Place | None) -> bool:
+    return place is not None and bool(place[2])
 
 
 def _place(record: RunRecord) -> Place | None:
@@ -242,7 +213,7 @@ def _place(record: RunRecord) -> Place | None:
 
 def _order(name: str, held: _SetUp) -> Iterator[Told]:
     """The trials of one set-up, one after the other."""
-    entered = {each.place for each in held.taken if each.enters and each.place is not None}
+    entered = {each.place for each in held.taken if each.final and _in_block(each.place)}
     if held.holds is not None and len(entered) > held.holds:
         says = f"{name[:40]} holds {len(entered)} trials of its plan, and is said to hold {held.holds}"
         yield held.run_id, against("plan.set_up_trials", says)

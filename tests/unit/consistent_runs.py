@@ -207,7 +207,7 @@ def _idle() -> dict[str, Any]:
 
 def _beside() -> dict[str, Any]:
     """Beside a second guest that forwards half of what the platform forwards at most."""
-    share, maximum_pps = 0.5, 132_000.0
+    share, maximum_pps = 0.5, _idle()["total"]["forwarding_pps"]
     delay_ns = round(BITS * 10**9 / round(share * maximum_pps * BITS))
     intended = round(DURATION_S * 1e9 / delay_ns)
     own = stream("beside", name="s2", sent=intended, lost=0, delay_ns=delay_ns, intended=intended)

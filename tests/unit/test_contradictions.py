@@ -270,6 +270,12 @@ SEVERAL: list[tuple[str, Change, str, str]] = [
     ("a testbed that is and is not emulated", lambda r: set_to("emulated", True)(r["two"]), "two", "emulated"),
     ("a share of a maximum that was not beside an idle guest", lambda r: set_to(
         "background.reference.run_id", "block-1-kvm")(r["beside"]), "beside", "background.reference.run_id"),
+    ("a share of more than was forwarded", lambda r: (
+        set_to("background.reference.measured_pps", lambda pps: pps * 2)(r["beside"]),
+        set_to("background.reference.share_ratio", 0.5)(r["beside"])), "beside", "background.reference.measured_pps"),
+    ("a maximum at another load than the pilot's", lambda r: [
+        set_to("plan.fixed.maximum_target_bps", "max")(r[name]) for name in (ONE, "block-2-raw")], ONE,
+     "plan.fixed.maximum_target_bps"),
     ("a share of another platform's maximum", lambda r: set_to(
         "background.reference.run_id", ONE)(r["beside"]), "beside", "background.reference.run_id"),
 ]  # fmt: skip
