@@ -14,9 +14,22 @@ from labconsole.engine.timing import with_timing
 from labconsole.engine.verdict import judge
 from labconsole.measure.ledger import HopCount, build_ledger, frozen, without
 from labconsole.measure.loss import choose_measured, loss_packets, loss_ratio, rate_pps, total, total_rate
+from labconsole.model.conditions import seen_conditions
 from labconsole.model.envelope import Envelope
 from labconsole.model.inventory import Inventory
-from labconsole.model.record import Background, Capture, PlanRef, Requested, RunRecord, Sequence, StreamRecord, Total
+from labconsole.model.record import (
+    Background,
+    Capture,
+    InForce,
+    PlanRef,
+    Requested,
+    Role,
+    RunRecord,
+    Sequence,
+    SetUp,
+    StreamRecord,
+    Total,
+)
 from labconsole.model.request import TrialRequest
 from labconsole.model.tolerances import Tolerances
 from labconsole.units import pps_to_bps
@@ -33,6 +46,9 @@ def build_record(
     finished_at: str,
     tolerances: Tolerances,
     envelope: Envelope | None = None,
+    role: Role = "measured",
+    set_up: SetUp | None = None,
+    in_force: InForce | None = None,
 ) -> RunRecord:
     """The record of one trial, with its verdict. ``envelope``: the calibration that the run is held against."""
     counts = [hop_counts(seen, raw, inventory.uut) for raw in seen.flows]
@@ -48,6 +64,7 @@ def build_record(
         for raw, hops, places in zip(seen.flows, counts, still, strict=True)
     }
     seen = replace(seen, background=_background(seen, beside, request))
+    environment = {**environment, "platform": seen.attestation}
     return RunRecord(
         run_id=seen.run_id,
         started_at=seen.started_at,
@@ -77,9 +94,13 @@ def build_record(
             instrument_reasons(envelope, request, streams),
         ),
         influences=tuple(influences(seen, flows, inventory.uut)),
-        environment={**environment, "platform": seen.attestation},
+        environment=environment,
         timeline=dict(seen.timeline),
         failure=seen.failure,
+        role=role,
+        set_up=set_up,
+        conditions=seen_conditions(environment, inventory.uut),
+        in_force=in_force,
     )
 
 

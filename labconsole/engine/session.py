@@ -43,7 +43,7 @@ from labconsole.errors import ConfigError, LabError, MeasurementError, NodeUnrea
 from labconsole.model.envelope import Envelope
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan_estimate import TRIAL_OVERHEAD_S
-from labconsole.model.record import PlanRef, RunRecord
+from labconsole.model.record import InForce, PlanRef, Role, RunRecord
 from labconsole.model.request import TrialRequest, check_request, nodes_of
 from labconsole.model.run_id import new_run_id
 from labconsole.model.tolerances import Tolerances
@@ -377,6 +377,8 @@ class Session(Generic[StoreT]):
         settings: TrialSettings | None = None,
         tolerances: Tolerances | None = None,
         keep: bool = True,
+        role: Role = "measured",
+        settle_s: float | None = None,
     ) -> RunRecord:
         run_id = new_run_id(datetime.now(UTC))
         self._emit(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))
@@ -385,7 +387,9 @@ class Session(Generic[StoreT]):
         check_mtu(request, self.inventory, self.telemetry)
         besides = await beside(request, self.inventory, self.driver_for, self.store)
         prepared = await self._platform.require(request, links, run_id, beside=besides)
+        set_up = self._platform.begin_trial()
         await self._fleet.measure_clocks(links.values())
+        settings, limits = settings or self.settings(), tolerances or self.tolerances
         live = LiveStreams(self.telemetry, self.inventory)
         trial = Trial(
             run_id=run_id,
@@ -393,7 +397,7 @@ class Session(Generic[StoreT]):
             request=request,
             links=links,
             prepared=prepared,
-            settings=settings or self.settings(),
+            settings=settings,
             live=live,
             emit=self._emit,
             beside=besides,
@@ -419,8 +423,16 @@ class Session(Generic[StoreT]):
             plan=plan,
             environment={**environment(links, self._fleet.facts, self._platform.learning, live), **calibration},
             finished_at=utc_now(),
-            tolerances=tolerances or self.tolerances,
+            tolerances=limits,
             envelope=envelope,
+            role=role,
+            set_up=set_up,
+            in_force=InForce(
+                tolerances=limits.model_dump(),
+                settle_s=self.inventory.defaults.settle_s if settle_s is None else settle_s,
+                drain_s=settings.drain_s,
+                sample_interval_s=settings.sample_interval_s,
+            ),
         )
         live.settle(record)
         if record.verdict.status == "invalid":

@@ -1,9 +1,15 @@
-"""The platform that stands on the UUT: set up for the first trial that needs it, kept for the next, then undone."""
+"""The platform that stands on the UUT: set up for the first trial that needs it, kept for the next, then undone.
+
+Every setting-up has an id of its own, which the records of its trials carry: trials of one set-up share what that one
+boot of a guest happened to be, so that they are no replicates of each other (Kalibera and Jones, ISMM 2013).
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from labconsole.engine.beside import Beside, DriverFor
 from labconsole.engine.driver import Driver, Prepared
@@ -11,11 +17,14 @@ from labconsole.engine.events import Event, Notice, Phase, PhaseChanged
 from labconsole.engine.fleet import Fleet
 from labconsole.engine.learning import Learning, wait_forwarding
 from labconsole.engine.ports import AgentLink
+from labconsole.engine.stamps import utc_now
 from labconsole.engine.telemetry import Telemetry
 from labconsole.engine.wiring import wiring_of
 from labconsole.errors import NodeError, NodeLost
 from labconsole.model.inventory import Inventory
+from labconsole.model.record import SetUp
 from labconsole.model.request import TrialRequest
+from labconsole.model.run_id import new_run_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +37,10 @@ class _Shape:
 
 
 class StandingPlatform:
-    """``learning`` is what it took until the platform that stands forwarded; None before one does."""
+    """``learning`` is what it took until the platform that stands forwarded; None before one does.
+
+    ``set_up``: which setting-up stands, and how many trials were begun in it; None while none does.
+    """
 
     def __init__(
         self,
@@ -41,6 +53,7 @@ class StandingPlatform:
         stopping: Callable[[], bool],
     ) -> None:
         self.learning: Learning | None = None
+        self.set_up: SetUp | None = None
         self._inventory, self._telemetry, self._fleet = inventory, telemetry, fleet
         self._driver_for, self._emit, self._stopping = driver_for, emit, stopping
         self._stands: tuple[_Shape, Prepared, Driver] | None = None
@@ -62,6 +75,7 @@ class StandingPlatform:
             if stood == shape and wanted <= set(standing.paths):
                 return standing
         await self.restore()
+        begun, started_at = time.monotonic(), utc_now()
         driver = self._driver_for(request.platform, self._inventory)
         # As they are now: one that is lost meanwhile answers with NodeLost, where a name that is gone would be a bug.
         there = dict(self._fleet.links)
@@ -93,11 +107,21 @@ class StandingPlatform:
         except BaseException:
             await self.restore()
             raise
+        self.set_up = SetUp(
+            id=new_run_id(datetime.now(UTC)), started_at=started_at, setup_s=time.monotonic() - begun, trial=0
+        )
         return prepared
+
+    def begin_trial(self) -> SetUp:
+        """Count one more trial in what stands."""
+        assert self.set_up is not None
+        self.set_up = self.set_up.model_copy(update={"trial": self.set_up.trial + 1})
+        return self.set_up
 
     async def restore(self) -> None:
         """Undo what stands, if anything does, and what was left when the UUT was lost, if it is back."""
         drivers, self._owed = self._owed, []
+        self.set_up = None
         if self._stands is not None:
             drivers.append(self._stands[2])
             self._stands = None
@@ -115,6 +139,7 @@ class StandingPlatform:
 
     def forget(self) -> None:
         """The UUT's agent is gone, and has undone what was its own to undo."""
+        self.set_up = None
         if self._stands is not None:
             self._owe(self._stands[2])
             self._stands = None

@@ -293,7 +293,7 @@ def test_another_console_saves_a_run_while_an_import_is_being_read(store, place)
 BAD_LINES = [
     ("{", "not valid JSON"),
     ("[1]", "not a run record but a JSON list"),
-    ('{"format": 2}', "has format 2; this version of labconsole reads up to 1"),
+    ('{"format": 3}', "has format 3; this version of labconsole reads up to 2"),
     ('{"format": "1"}', "format must be a positive integer, got '1'"),
     ("{}", "format must be a positive integer, got None"),
     ('{"format": NaN}', "NaN is not JSON"),
