@@ -1,8 +1,8 @@
 """Which runs enter a report's means, seen together: whole set-ups, one run a place, no contradictions. Pure.
 
 A set-up that broke off is taken again whole, and its own runs enter nothing: which trials it lost is no accident. A
-place of a plan (block, point, repetition) holds one run, the last attempt that stands. What claims a place twice, or one
-set-up for two things, is listed and never averaged.
+place of a plan (block, point, repetition) holds one run, the last attempt that stands. What claims a place twice, or
+one set-up for two things, is listed and never averaged.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ class LossEstimate:
 
     ``method``: what the interval is about: "over set-ups", "this set-up only" (over its trials), "of this run"
     (binomial: the packets that were counted, nothing beyond them). ``design_effect``: how many times less the packets
-    weigh than independent ones. With none lost: ``upper_if_none_lost``, a ratio that would have lost something in 95 of 100 such
-    measurements, and ``upper_share_of_lossy_trials``, likewise of the share of trials that lose anything at all.
+    weigh than independent ones. With none lost: ``upper_if_none_lost``, a ratio that would have lost something in 95 of
+    100 such measurements, and ``upper_share_of_lossy_trials``, likewise of the share of trials that lose anything.
     """
 
     ratio: float | None
