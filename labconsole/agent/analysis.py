@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from operator import itemgetter
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from labconsole.agent.pcap import (
     LINK_NAMES,
@@ -26,7 +26,7 @@ from labconsole.agent.pcap import (
 )
 from labconsole.agent.record_runs import FEW_RECORDS, RecordRuns
 from labconsole.agent.sequence import StreamCounts
-from labconsole.agent.timing import MAX_DELAY_STREAMS, STAMP_BYTES, Arrivals, DelaySamples
+from labconsole.agent.timing import MAX_DELAY_STREAMS, STAMP_BYTES, Arrivals, DelaySamples, Lateness
 
 MAX_LINK_NAMES = 16
 """Link types that are named; a real capture has one or two."""
@@ -91,11 +91,17 @@ class CaptureAnalysis:
     """Counts one capture, fed piece by piece. Pure: it opens nothing.
 
     ``corrupt_at_byte`` is set when the rest cannot be read; feeding more is useless then. With ``spacing_gap_ns`` the
-    report says how evenly each stream came, against that gap (0: against its own median).
+    report says how evenly each stream came, against that gap (0: against its own median); with ``sending_ns`` how many
+    of its packets came later after the first than they were sent.
     """
 
-    def __init__(self, runs: Optional[RecordRuns] = None, spacing_gap_ns: Optional[int] = None) -> None:
-        self._spacing_gap_ns = spacing_gap_ns
+    def __init__(
+        self,
+        runs: Optional[RecordRuns] = None,
+        spacing_gap_ns: Optional[int] = None,
+        sending_ns: Optional[int] = None,
+    ) -> None:
+        self._spacing_gap_ns, self._sending_ns = spacing_gap_ns, sending_ns
         self.packets = 0
         self.bytes = 0
         self.other_packets = 0
@@ -161,7 +167,15 @@ class CaptureAnalysis:
                     stream.delays.add(reader.at_ns, bytes(buffer[at + 4 : at + STAMP_BYTES]))
                 if stream.arrivals is not None:
                     stream.arrivals.add([reader.at_ns])
+                self._count_late(stream, (reader.at_ns, reader.at_ns), 1, tuple)
         return following
+
+    @staticmethod
+    def _count_late(
+        stream: StreamCounts, span: Tuple[int, int], packets: int, times: Callable[[], Sequence[int]]
+    ) -> None:
+        if stream.lateness is not None and stream.began_at_ns is not None:
+            stream.lateness.add(stream.began_at_ns, span, packets, times)
 
     def _stamped(self, seen: Dissection) -> bool:
         """Whether enough of the frame was kept to hold pktgen's time stamp."""
@@ -223,6 +237,7 @@ class CaptureAnalysis:
                 stream.delays.add_run(self._runs.delays, buffer, start, stride, records, layout, number_at)
             if stream.arrivals is not None:
                 stream.arrivals.add(RecordRuns.times(buffer, start, stride, records, layout))
+            self._count_late(stream, span, records, lambda: RecordRuns.times(buffer, start, stride, records, layout))
         self._seen_between(span[0], span[1])
 
     def _columns_of(self, layout: RecordLayout, seen: Dissection) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
@@ -256,6 +271,7 @@ class CaptureAnalysis:
                 self.unlisted_stream_packets += records
                 return None
             stream = self._streams[key] = StreamCounts()
+            stream.lateness = None if self._sending_ns is None else Lateness(self._sending_ns)
             if len(self._streams) <= MAX_DELAY_STREAMS:
                 stream.delays = DelaySamples()
                 stream.arrivals = None if self._spacing_gap_ns is None else Arrivals()
@@ -339,6 +355,9 @@ def _stream_report(key: StreamKey, stream: StreamCounts, spacing_gap_ns: Optiona
     }
     if spacing_gap_ns is not None:
         result["spacing"] = None if stream.arrivals is None else stream.arrivals.report(spacing_gap_ns)
+    if stream.lateness is not None:
+        result["late_packets"] = stream.lateness.late_packets
+        result["queued_packets"] = stream.lateness.queued_packets
     result.update(_rates(stream.packets - stream.untimed_packets, stream.packets, stream.bytes, duration_ns))
     return result
 
@@ -359,10 +378,11 @@ class CaptureFollower:
         path: "str | os.PathLike[str]",
         runs: Optional[RecordRuns] = None,
         spacing_gap_ns: Optional[int] = None,
+        sending_ns: Optional[int] = None,
     ) -> None:
         self.path = os.fspath(path)
         runs = RecordRuns() if runs is None else runs
-        self.analysis = CaptureAnalysis(runs, spacing_gap_ns)
+        self.analysis = CaptureAnalysis(runs, spacing_gap_ns, sending_ns)
         self._buffer = bytearray(runs.buffer_bytes)
         self._kept = 0
         self._file: Any = None

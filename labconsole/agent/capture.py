@@ -102,6 +102,8 @@ class Capture:
     ) -> None:
         self.name, self.spool, self._on_death = name, spool, on_death
         self._spacing_gap_ns = spacing_gap_ns
+        self.sending_ns: Optional[int] = None
+        """How long was sent; has to be known before the counting begins."""
         self.process: Optional[asyncio.subprocess.Process] = None
         self._said = ""
         self._news = asyncio.Event()
@@ -175,7 +177,9 @@ class Capture:
         if self._follower is None:
             from labconsole.agent.analysis import CaptureFollower
 
-            self._follower = CaptureFollower(self.spool.path, spacing_gap_ns=self._spacing_gap_ns)
+            self._follower = CaptureFollower(
+                self.spool.path, spacing_gap_ns=self._spacing_gap_ns, sending_ns=self.sending_ns
+            )
         return self._follower
 
     @staticmethod
@@ -265,11 +269,11 @@ class Captures:
             raise
         return {"path": spool.path, "argv": argv, "tcpdump": await version()}
 
-    async def drain(self, name: str) -> Dict[str, Any]:
-        return {"packets": await self._named(name).count()}
+    async def drain(self, args: Dict[str, Any]) -> Dict[str, Any]:
+        return {"packets": await self._told(args).count()}
 
-    async def stop(self, name: str) -> Dict[str, Any]:
-        capture = self._named(name)
+    async def stop(self, args: Dict[str, Any]) -> Dict[str, Any]:
+        capture = self._told(args)
         try:
             result = await capture.stop()
         except BaseException:
@@ -291,6 +295,16 @@ class Captures:
         self._running.pop(capture.name, None)
         await capture.close()
         return capture.spool.close(keep=keep)
+
+    def _told(self, args: Dict[str, Any]) -> Capture:
+        """The capture that is named, which may learn here how long was sent."""
+        sending_ns = field(args, "sending_ns", int, optional=True)
+        if sending_ns is not None and not 0 <= sending_ns < 1 << 62:
+            raise WireError("bad_request", "sending_ns must be from 0, got %d" % sending_ns)
+        capture = self._named(field(args, "capture", str))
+        if sending_ns is not None:
+            capture.sending_ns = sending_ns
+        return capture
 
     def _named(self, name: str) -> Capture:
         try:

@@ -165,7 +165,13 @@ _COUNTED_STREAM = fields(
 def _captured_stream(value: Any, where: str) -> Any:
     if type(value) is not dict:
         raise bad(where, "is not an object")
-    known = {"delay": maybe(_DELAY), "delay_error": maybe(sentence), "spacing": maybe(_SPACING)}
+    known = {
+        "delay": maybe(_DELAY),
+        "delay_error": maybe(sentence),
+        "spacing": maybe(_SPACING),
+        "late_packets": count,
+        "queued_packets": count,
+    }
     timing = {key: check(value.pop(key), key) for key, check in known.items() if key in value}
     return {**_COUNTED_STREAM(value, where), **timing}
 
