@@ -108,7 +108,7 @@ def evaluate(
     asked = Asked()
     cpu = against(settings, CPU_LOADS, CPU_BASELINES, "table-1", asked)
     idle = against(settings, (IDLE,), (DEDICATED,), "table-1", asked)
-    network = against(settings, FORWARDING, NETWORK_BASELINES, "figure-5", asked)
+    network = against(settings, FORWARDING, NETWORK_BASELINES, "figure-5-numbers", asked)
     ranked = pairs(settings, asked)
     fallen = collapses(settings, asked)
     second = second_guests(points, known, True, asked)
