@@ -74,10 +74,13 @@ def check(path: Path, tell: Tell) -> tuple[dict[str, int], Counter[str]]:
             counts["runs"], not_judged = _examine(store, tell)
             counts["series"] = _series(found, store, tell)
             _origins(found, store, tell)
+            present = any(run.method == METHOD for run in store.list())
         if counts["runs"]:
             counts["tables"] = _report(found, Path(name), tell)
             if found.manifest.get("method") != METHOD:
                 not_judged["tables: the report was reckoned by another method"] += counts["runs"]
+                if present:
+                    tell(f"manifest.json: method: says {found.manifest.get('method')}, runs are of method {METHOD}")
         for word in ("runs", "series", "searches"):
             if found.manifest.get(word) != counts[word]:
                 tell(f"manifest.json: says {found.manifest.get(word)} {word}, there are {counts[word]}")

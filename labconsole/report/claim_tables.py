@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from labconsole.measure.effects import digits_to_tell
 from labconsole.report.claims import Claim, Family
 from labconsole.report.comparisons import NOT_REACHED, Collapse, Comparison, StreamShare
 from labconsole.report.points import DEDICATED, Reading
@@ -50,9 +51,14 @@ def claim_words(claim: Claim, plain_ratio: float | None, family: Family) -> tupl
         UNKNOWN if effect is None else str(effect.blocks),
         p_words(claim.p),
         p_words(claim.adjusted_p),
-        UNKNOWN if small is None or smaller is None else f"{number(100 * small)}; {number(100 * smaller)}",
+        UNKNOWN if small is None or smaller is None else f"{_little(small)}; {_little(smaller)}",
         finding_words(claim, family),
     )
+
+
+def _little(ratio: float) -> str:
+    """A change in percent, never so rounded that it is none."""
+    return number(100 * ratio, digits_to_tell(100 * ratio))
 
 
 def change_of(claim: Claim, plain_ratio: float | None) -> float | None:

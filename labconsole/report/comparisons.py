@@ -159,12 +159,12 @@ def _compare(one: SettingPoints, other: SettingPoints, common: frozenset[float],
 
 def effect_of(subject: Reading, baseline: Reading) -> tuple[Effect | None, str | None]:
     """The effect and why it may not be claimed: paired by block where set-ups share one boot, else over boots."""
+    if subject.at_least or baseline.at_least:
+        return None, NOT_REACHED
     if ONE_SET_UP in subject.means_bps or ONE_SET_UP in baseline.means_bps:
         return None, ONE_SET_UP_WHY
     if not (subject.can_claim and baseline.can_claim):
         return None, NO_LOAD_CHOSEN
-    if subject.at_least or baseline.at_least:
-        return None, NOT_REACHED
     if subject.at_least is None or baseline.at_least is None:
         return None, UNKNOWN_REACHED
     counts = (subject.point.packets, baseline.point.packets)
@@ -248,7 +248,11 @@ def second_guests(
             continue
         if asked is not None:
             table = f"table-{2 + FORWARDING.index(held[0].background)}"
-            asked.ask(table=table, kind="second-guest", run_ids=tuple(run_ids), **_in_and_out(offered, measured))
+            packets = [known for run_id in run_ids if (known := facts[run_id].second_packets) is not None]
+            asked.ask(
+                table=table, kind="second-guest", run_ids=tuple(run_ids),
+                **_in_and_out(offered, measured, min(packets, default=None)),
+            )  # fmt: skip
         found.append(
             SecondGuest(
                 setting=held[0].key,
@@ -262,10 +266,10 @@ def second_guests(
     return found
 
 
-def _in_and_out(offered: Values, measured: Values) -> dict[str, Any]:
+def _in_and_out(offered: Values, measured: Values, packets: int | None) -> dict[str, Any]:
     if ONE_SET_UP in offered:
         return {"effect": None, "why": ONE_SET_UP_WHY}
-    effect = second_guest_loses(set_up_means(measured), set_up_means(offered))
+    effect = second_guest_loses(set_up_means(measured), set_up_means(offered), packets=packets)
     return {"effect": effect, "why": effect.absent}
 
 

@@ -282,6 +282,7 @@ def facts_of(record: Json) -> RunFacts:
         claims=None if claims is None else tuple(claims),
         shares=_shares(streams),
         second_bps=None if not beside or None in second else second,  # type: ignore[arg-type]
+        second_packets=sum(stream["measured_packets"] or 0 for stream in beside) or None,
         one_way_ns=_delays(streams, "one_way_ns"),
         pdv_ns=_delays(streams, "pdv_ns"),
         witnesses=tuple(sorted({stream["measured_from"] or "neither" for stream in streams})),
