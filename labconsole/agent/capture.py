@@ -151,7 +151,9 @@ class Capture:
         result.update(parse_counts(self._said[self._said.rfind("tcpdump: ") + 1 :]))
         result["file_bytes"] = os.fstat(self.spool.descriptor).st_size
         async with self._counting:
-            result["analysis"] = await self._in_thread(self._opened().finish)
+            follower = self._opened()
+            result["analysis"] = await self._in_thread(follower.finish)
+            result["sha256"] = follower.sha256
         return result
 
     async def close(self) -> None:
@@ -163,6 +165,8 @@ class Capture:
         if self._listener is not None:
             await asyncio.wait([self._listener], timeout=0.2)
             self._listener.cancel()
+        if self._follower is not None and not self._counting.locked():
+            self._follower.close()
 
     def kill(self) -> None:
         self._stopping = True
@@ -175,10 +179,10 @@ class Capture:
 
     def _opened(self) -> Any:
         if self._follower is None:
-            from labconsole.agent.analysis import CaptureFollower
+            from labconsole.agent.following import CaptureFollower
 
             self._follower = CaptureFollower(
-                self.spool.path, spacing_gap_ns=self._spacing_gap_ns, sending_ns=self.sending_ns
+                self.spool.path, spacing_gap_ns=self._spacing_gap_ns, sending_ns=self.sending_ns, digest=True
             )
         return self._follower
 

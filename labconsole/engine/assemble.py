@@ -234,6 +234,7 @@ def _capture(raw: StreamSeen) -> Capture | None:
         captured_packets=analysis["packets"],
         dropped_packets=None if dropped is None else dropped + by_interface,
         complete=capture_complete(raw.capture),
+        sha256=raw.capture.get("sha256"),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from labconsole.model.plan_search import QUEUED_S
 from labconsole.model.record import Arrivals
 
 STAMP_RESOLUTION_S = 1e-9
@@ -66,10 +67,6 @@ def by_counters(samples: Samples, packets: int, sending_s: float | None) -> Arri
         late_packets=None if sending_s is None else _late(samples, first, sending_s, 0.0),
         queued_packets=None if sending_s is None else _late(samples, first, sending_s, QUEUED_S),
     )
-
-
-QUEUED_S = 0.01
-"""As agent.timing.QUEUED_NS: what comes so much after the sending time was queued."""
 
 
 def _late(samples: Samples, first: int, sending_s: float, grace_s: float) -> int | None:

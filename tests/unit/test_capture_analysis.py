@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from pathlib import Path
 from random import Random
@@ -12,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labconsole.agent import analysis as node_side
-from labconsole.agent.analysis import CaptureAnalysis, CaptureFollower, RecordRuns, analyze_file
+from labconsole.agent.analysis import CaptureAnalysis, RecordRuns
+from labconsole.agent.following import CaptureFollower, analyze_file
 from labconsole.captures import analyze_buffer, analyze_path, format_analysis
 from labconsole.errors import CaptureFormatError
 from labconsole.measure.capture import NumpyRuns
@@ -143,6 +145,26 @@ def test_following_a_growing_file_counts_what_is_complete_and_ends_with_the_whol
             assert packets >= before
             before = packets
     assert follower.finish() == analyze_file(path)
+
+
+def test_the_digest_is_of_the_whole_file_however_it_was_read(tmp_path):
+    path = tmp_path / "growing.pcap"
+    content = pcap(traffic(Random(4), 3000, streams=1, trouble=0.02))
+    path.write_bytes(content[:100_001])
+    follower = CaptureFollower(path, digest=True)
+    follower.poll(max_bytes=5000)
+    follower.poll()
+    path.write_bytes(content)
+    follower.finish()
+    assert follower.sha256 == hashlib.sha256(content).hexdigest()
+
+
+def test_a_file_that_could_not_be_read_to_its_end_has_no_digest(tmp_path):
+    path = tmp_path / "damaged.pcap"
+    path.write_bytes(pcap([Packet(0)] * 50) + b"\xff" * 100_000)
+    follower = CaptureFollower(path, digest=True)
+    assert follower.finish()["corrupt_at_byte"] is not None
+    assert follower.sha256 is None
 
 
 def test_finishing_a_file_that_ends_within_a_record_says_truncated(tmp_path):
