@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from labconsole.errors import ConfigError
+from labconsole.errors import ConfigError, OtherTestbed
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Plan, Point, factors
 from labconsole.model.plan_file import MATRIX_KEYS, MATRIX_NEEDS, RULE_KEYS, PlanFile
@@ -138,10 +138,16 @@ def check_plan(
     *,
     also: AlsoCheck | None = None,
 ) -> Plan:
-    """The plan resolved for this testbed. Raises ConfigError at the first point that cannot be asked of it."""
+    """The plan resolved for this testbed. Raises ConfigError at the first point that cannot be asked of it.
+
+    OtherTestbed where nothing is wrong but that platforms are not here: it was written for another one.
+    """
     plan = plan.resolved(inventory)
+    lacking = lacks(plan, inventory)
     had: set[tuple[str, str]] = set()
     for point in plan.every_point:
+        if point.request.platform in lacking:
+            continue
         try:
             check_request(point.request, inventory)
             beside = (point.request.platform, point.request.background)
@@ -158,7 +164,17 @@ def check_plan(
                 value=exc.value,
                 allowed=exc.allowed,
             ) from None
+    if lacking:
+        first = next(point for point in plan.points if point.request.platform in lacking)
+        where = _location(plan, first, "platform", file)
+        line = line_of(data, where) if data is not None else None
+        raise OtherTestbed(lacking, has=list(inventory.platforms), file=str(path) if path else None, line=line)
     return plan
+
+
+def lacks(plan: Plan, inventory: Inventory) -> list[str]:
+    """The platforms of a plan that a testbed does not have, in the plan's order."""
+    return [name for name in plan.platforms if name not in inventory.platforms]
 
 
 def _location(plan: Plan, point: Point, key: str, file: PlanFile | None) -> tuple[str | int, ...]:

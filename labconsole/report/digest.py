@@ -323,7 +323,11 @@ def _sum(values: list[float | None]) -> float | None:
 
 def _by_flow_control(reason: Json) -> bool:
     """By the verdict's evidence, not by its words."""
-    causes = (reason.get("evidence") or {}).get("causes")
-    return isinstance(causes, list) and any(
-        isinstance(cause, dict) and cause.get("cause") == "flow_control" for cause in causes
+    evidence = reason.get("evidence") or {}
+    places = evidence.get("places")  # of a reason that was seen at several
+    return any(
+        isinstance(cause, dict) and cause.get("cause") == "flow_control"
+        for place in (places if isinstance(places, list) else [evidence])
+        if isinstance(place, dict) and isinstance(place.get("causes"), list)
+        for cause in place["causes"]
     )
