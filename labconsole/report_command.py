@@ -126,9 +126,7 @@ def gather(args: argparse.Namespace) -> Report:
         searches, meant = _searches(store, query.select(of_options))
         if not meant:
             raise _no_runs(args, stored)
-        searched = all(run.plan_hash in _hashes(searches) for run in meant) and bool(searches)
-        admission = admit(stored, searched)
-        kept = sample(meant, admission)
+        kept = sample(meant, admission := admit(stored))
         digest = _digest(store, where, kept)
     made = evaluate(
         kept.entered, admission=admission, facts=digest.facts, margin_ratio=selection.margin_ratio, pool=selection.pool
@@ -160,10 +158,6 @@ def _selection(args: argparse.Namespace, query: Query, runs: list[RunSummary]) -
         pool=checked_pool(args.pool),
         margin_ratio=parse_margin(args.margin),
     )
-
-
-def _hashes(searches: Iterable[SearchRecord]) -> set[str | None]:
-    return {search.plan.hash for search in searches}
 
 
 def _file_points(args: argparse.Namespace) -> list[FilePoint]:

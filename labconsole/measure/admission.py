@@ -31,13 +31,10 @@ def place_of(run: RunLike) -> Place | None:
     return (run.plan_hash, run.testbed_fingerprint, run.block, run.plan_point, run.repetition)
 
 
-def admit(runs: Sequence[RunLike], searched: bool = False) -> Admission:
-    """Judge runs together: ``runs`` has to hold everything that is stored of their set-ups and plans.
-
-    ``searched``: also trials of searches are meant, which have places of their own search by search.
-    """
+def admit(runs: Sequence[RunLike]) -> Admission:
+    """Judge runs together: ``runs`` has to hold everything that is stored of their set-ups and plans."""
     left_out = {run.run_id: why for run in runs if (why := kept_out(run)) is not None}
-    planned = [run for run in runs if run.role not in ("pilot", "telemetry") and (searched or not is_search_trial(run))]
+    planned = [run for run in runs if run.role not in ("pilot", "telemetry") and not is_search_trial(run)]
     for why, found in (
         ("set_up_contradicts", _contradictory(planned)),
         ("set_up_broke_off", _broken_off(planned)),

@@ -84,8 +84,9 @@ def fill(store: Any, directory: Path) -> None:
     for number in range(4):
         ref = PlanRef(name="small", hash=plan.hash(), point=0, repetition=1 + number, seed=1)
         run = sample_record(
-            number, plan=ref, testbed="bench", testbed_fingerprint=inventory.fingerprint(), streams=(stream,)
-        )
+            number, plan=ref, testbed="bench", testbed_fingerprint=inventory.fingerprint(), streams=(stream,),
+            format=1, method=1,
+        )  # fmt: skip
         store.save(run, sample_series() if number else None)
     store.set_note(run.run_id, "fan was loud", author="op")
     store.save_calibration({"testbed_fingerprint": inventory.fingerprint(), "number": 1})
