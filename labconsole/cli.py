@@ -253,6 +253,10 @@ def _add_replay(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     )
     replay.add_argument("--platforms", type=_names, metavar="A,B", help="of the plans' points only these platforms'")
     replay.add_argument("--points", metavar="N,N-M", help="of one plan only these points, by number")
+    replay.add_argument(
+        "--set-ups", type=int, metavar="N",
+        help="of plans in blocks only the first N blocks, as if they said `set_ups: N`: for one block in each boot",
+    )  # fmt: skip
 
 
 def _add_report(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
