@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -19,12 +19,14 @@ from labconsole import __version__, bundle
 from labconsole.errors import ConfigError, LabError, StoreError
 from labconsole.examination import Examination
 from labconsole.measure.discrepancy import Discrepancy
+from labconsole.model.plan import Plan
 from labconsole.model.plan_search import HASH_PREFIX
 from labconsole.model.record import METHOD
 from labconsole.store import RunStore, open_store
 from labconsole.store.archive import Unpacked, unpack
 from labconsole.store.exchange import read_jsonl
 from labconsole.store.series import read_file, unpack_series
+from labconsole.store.summary import RunSummary
 
 Tell = Callable[[str], None]
 """Told one difference, as a sentence that begins with its place."""
@@ -167,10 +169,12 @@ def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
             there.add(inventory.fingerprint())
         for name, key in _plans_of(found.manifest).items():
             if (found.directory / name).exists():
-                real = load_plan(found.directory / name, inventory).hash()
+                plan = load_plan(found.directory / name, inventory)
+                real = plan.hash()
                 there.add(real)
                 if real != key:
                     tell(f"{name}: means plan {real}, not {key} as the manifest says")
+                _points(plan, [run for run in summaries if run.plan_hash == real], name, tell)
     except ConfigError as exc:
         tell(_inside(found, exc))
     said = " ".join(_words(found.manifest.get("missing")))
@@ -181,6 +185,21 @@ def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
     for key in sorted(grids - there):
         if key not in said:
             tell(f"plans: none is the plan {key} that runs were taken by")
+
+
+def _points(plan: Plan, runs: Iterable[RunSummary], name: str, tell: Tell) -> None:
+    """Every run is what its plan asks for at its point."""
+    requests = [point.request for point in plan.every_point]
+    for run in runs:
+        point = -1 if run.plan_point is None else run.plan_point
+        asked = requests[point] if 0 <= point < len(requests) else None
+        if asked is None:
+            tell(f"{run.run_id}  plan.point: is {run.plan_point}, and {name} has {len(requests)} points")
+            continue
+        for key in ("platform", "frame_size_bytes", "sources", "target_bps", "background", "duration_s"):
+            if getattr(run, key) != getattr(asked, key):
+                words = f"{getattr(run, key)}, and {name} asks for {getattr(asked, key)}"
+                tell(f"{run.run_id}  requested.{key}: at point {point} is {words}")
 
 
 def _words(value: object) -> list[str]:
