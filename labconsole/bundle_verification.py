@@ -27,6 +27,7 @@ from labconsole.store.archive import Unpacked, unpack
 from labconsole.store.exchange import read_jsonl
 from labconsole.store.series import read_file, unpack_series
 from labconsole.store.summary import RunSummary
+from labconsole.table_verification import wrong_tables
 
 Tell = Callable[[str], None]
 """Told one difference, as a sentence that begins with its place."""
@@ -76,11 +77,15 @@ def check(path: Path, tell: Tell) -> tuple[dict[str, int], Counter[str]]:
             counts["runs"], not_judged = _examine(store, tell)
             counts["series"] = _series(found, store, tell)
             _origins(found, store, tell)
-            present = any(run.method == METHOD for run in store.list())
+            summaries = store.list()
+        present = any(run.method == METHOD for run in summaries)
         if counts["runs"]:
             counts["tables"] = _report(found, Path(name), tell)
-            if found.manifest.get("method") != METHOD:
-                not_judged["tables: the report was reckoned by another method"] += counts["runs"]
+            if found.manifest.get("method") == METHOD:
+                for sentence in wrong_tables(found.directory / "report", summaries, found.manifest):
+                    tell(sentence)
+            else:
+                not_judged["what enters the report's tables, which were reckoned by another method"] += counts["runs"]
                 if present:
                     tell(f"manifest.json: method: says {found.manifest.get('method')}, runs are of method {METHOD}")
         for word in ("runs", "series", "searches"):
