@@ -71,6 +71,21 @@ def tolerable(errors: int, of: int, most: float = ERRORS) -> bool:
     return of > 0 and lower_bound(errors, of) <= most
 
 
+def tolerable_of_reports(errors: int, of: int, squares: int, reports: int, most: float = ERRORS) -> bool:
+    """As ``tolerable``, for errors that reports share: comparisons of one report have set-ups in common.
+
+    ``squares``: sum of the squares of each report's errors. They weigh as so many fewer as reports scatter more than
+    independent errors would (E. L. Korn, B. I. Graubard, Survey Methodology 24, 1998), never as more.
+    """
+    share = errors / of
+    if not 0 < share < 1:
+        return share <= most
+    each = of / reports
+    variance = (squares - errors * errors / reports) / (reports - 1)
+    effect = max(variance / (each * share * (1 - share)), 1.0)
+    return float(beta.ppf(1 - CONFIDENCE, errors / effect, (of - errors) / effect + 1)) <= most
+
+
 def within(share: float, band: tuple[float, float]) -> bool:
     return band[0] <= share <= band[1]
 
