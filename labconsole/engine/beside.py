@@ -15,6 +15,7 @@ from labconsole.engine.driver import Driver
 from labconsole.engine.ports import Reference, RunSink
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory, Stream
+from labconsole.model.plan_blocks import REFERENCE_SOURCES
 from labconsole.model.request import (
     BACKGROUND_FRAME_BYTES,
     BACKGROUNDS,
@@ -22,9 +23,6 @@ from labconsole.model.request import (
     TrialRequest,
 )
 from labconsole.units import format_rate_bps, pps_to_bps
-
-REFERENCE_SOURCES = 1
-"""A second guest has one stream, so its maximum is that of one stream."""
 
 DriverFor = Callable[[str, Inventory], Driver]
 
