@@ -19,7 +19,7 @@ from labconsole.measure.setups import deviation, finite, mean_of
 MINIMUM_SET_UPS = 3
 MINIMUM_REPETITIONS = 2
 MOST_REPETITIONS = 10
-MOST_SET_UPS = 100_000
+MOST_SET_UPS = 10_000
 UPPER_SHARE = 0.2
 """Of pilots, four in five give a variance that lies below the bound so taken."""
 
@@ -146,8 +146,8 @@ def _repetitions(parts: Components, cost_ratio: float) -> int:
         return 1
     if parts.variance_between <= 0:
         return MOST_REPETITIONS
-    best = math.ceil(math.sqrt(cost_ratio * (parts.variance_within / parts.variance_between)))
-    return min(max(best, 1), MOST_REPETITIONS)
+    best = math.sqrt(cost_ratio * (parts.variance_within / parts.variance_between))
+    return max(math.ceil(min(best, MOST_REPETITIONS)), 1)
 
 
 def _set_ups(variance: float, accuracy_ratio: float) -> int:
@@ -155,7 +155,7 @@ def _set_ups(variance: float, accuracy_ratio: float) -> int:
     low, high = MINIMUM_SET_UPS, MINIMUM_SET_UPS
     while _half_width(variance, high) > accuracy_ratio:
         low, high = high + 1, 2 * high
-        if high > 2 * MOST_SET_UPS:
+        if low > MOST_SET_UPS:
             raise MeasurementError(f"an accuracy of {accuracy_ratio:.3g} takes more than {MOST_SET_UPS} set-ups")
     while low < high:
         middle = (low + high) // 2

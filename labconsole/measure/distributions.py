@@ -26,6 +26,8 @@ __all__ = [
 _NORMAL = NormalDist()
 _SETTLED = 9.5  # standard deviations past which the normal distribution is 0 or 1 to double precision
 _MAX_STEPS = 300
+MANY_TERMS = 3000
+"""Of both outcomes: past it a binomial tail is integrated, not summed."""
 
 
 @lru_cache(maxsize=1024)
@@ -106,14 +108,20 @@ def binomial_bounds(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
     if not 0 <= k <= n or n < 1:
         raise ValueError(f"{k!r} of {n!r} is no share")
     tail = (1 - level) / 2
-    return _clopper(k, n, tail), 1.0 - _clopper(n - k, n, tail) if 2 * k > n else _upper(k, n, tail)
+    return _lower(k, n, tail), _upper(k, n, tail)
 
 
-def _clopper(k: int, n: int, tail: float) -> float:
+def _lower(k: int, n: int, tail: float) -> float:
     """The share at which ``k`` or more of ``n`` have the chance ``tail``."""
     if k == 0:
         return 0.0
-    return _beta_quantile(tail, float(k), float(n - k + 1))
+    if k == n:
+        return math.exp(math.log(tail) / n)
+
+    def chance(p: float) -> tuple[float, float]:
+        return _binomial_tail(k, n, p, +1), beta_front(p, float(k), float(n - k + 1)) / (1.0 - p)
+
+    return _solve(chance, tail, k / (n + 1), 1.0, rising=True)
 
 
 def _upper(k: int, n: int, tail: float) -> float:
@@ -122,21 +130,31 @@ def _upper(k: int, n: int, tail: float) -> float:
         return 1.0
     if k == 0:
         return -math.expm1(math.log(tail) / n)
-    a, b = float(k + 1), float(n - k)
 
-    def above(x: float) -> tuple[float, float]:
-        return 1.0 - incomplete_beta(x, a, b), -beta_front(x, a, b) / (1.0 - x)
+    def chance(p: float) -> tuple[float, float]:
+        return _binomial_tail(k, n, p, -1), -beta_front(p, float(k + 1), float(n - k)) / (1.0 - p)
 
-    return _solve(above, tail, a / (a + b), 1.0, rising=False)
+    return _solve(chance, tail, (k + 1) / (n + 1), 1.0, rising=False)
 
 
-def _beta_quantile(probability: float, a: float, b: float) -> float:
-    """Of the beta distribution, in its lower tail."""
+def _binomial_tail(k: int, n: int, p: float, side: int) -> float:
+    """Chance of ``k`` or more (side +1), or of ``k`` or fewer (-1), of n: term by term from k outwards where it can.
 
-    def below(x: float) -> tuple[float, float]:
-        return incomplete_beta(x, a, b), beta_front(x, a, b) / (1.0 - x)
-
-    return _solve(below, probability, a / (a + b), 1.0, rising=True)
+    Nothing cancels so; a beta function of 1 - p would leave few digits of a p of 10^-8.
+    """
+    far = side * (k - n * p) > 0  # from the middle: the terms fall from the first one on
+    if min(k, n - k) > MANY_TERMS:
+        return incomplete_beta(p, float(k), float(n - k + 1)) if side > 0 else incomplete_beta(1.0 - p, n - k, k + 1)
+    if not far:
+        return 1.0 - _binomial_tail(k - side, n, p, -side)
+    term = beta_front(p, float(k + 1), float(n - k + 1)) / ((n + 1) * p * (1.0 - p))
+    odds = p / (1.0 - p)
+    total = 0.0
+    while term > total * 1e-17:
+        total += term
+        term *= (n - k) / (k + 1) * odds if side > 0 else k / ((n - k + 1) * odds)
+        k += side
+    return total
 
 
 def _solve(

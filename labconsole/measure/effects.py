@@ -26,6 +26,12 @@ EQUIVALENCE_LEVEL = 0.90
 """Of the interval that two one-sided tests at 5 % amount to."""
 POWER = 0.8
 MOST_DIGITS = 15
+ROUNDING = 1e-12
+"""A deviation of logarithms up to here is that of floating point: no count of packets moves in steps so small."""
+
+FEW_BLOCKS = "fewer than 3 blocks"
+FEW_A_SIDE = "fewer than 3 set-ups a side"
+NOTHING_VARIED = "nothing varied, and the packets of a trial are not known"
 
 Alternative = Literal["two-sided", "less", "greater"]
 Word = Literal["different", "equivalent", "different, within the margin", "inconclusive", "no claim"]
@@ -115,17 +121,19 @@ def unpaired_effect(
     reason = _no_logarithm(ours, theirs)
     if reason is not None:
         return _absent(reason, min(counts), paired=False)
+    if not min(counts):
+        return _absent(FEW_A_SIDE, 0, paired=False)
     sides = [[math.log(value) for value in side] for side in (ours, theirs)]
     mean = mean_of(sides[0]) - mean_of(sides[1])
     step = 0.0 if packets is None else 1.0 / packets
     sds = [max(deviation(side) or 0.0, step) for side in sides]
     if min(counts) < MINIMUM_BLOCKS:
         sd = math.hypot(*sds) / math.sqrt(2.0) if min(counts) > 1 else None
-        return _absent("fewer than 3 set-ups a side", min(counts), mean, sd, paired=False)
+        return _absent(FEW_A_SIDE, min(counts), mean, sd, paired=False)
     errors = [sd * sd / n for sd, n in zip(sds, counts, strict=True)]
     total = math.fsum(errors)
-    if not total:
-        return _absent("nothing varied, and the packets of a trial are not known", min(counts), mean, 0.0, paired=False)
+    if total <= ROUNDING * ROUNDING:
+        return _absent(NOTHING_VARIED, min(counts), mean, 0.0, paired=False)
     degrees = 1.0 / math.fsum((e / total) ** 2 / (n - 1) for e, n in zip(errors, counts, strict=True))
     degrees = max(degrees, float(min(counts) - 1))  # not less by rounding
     sd = math.hypot(*sds) / math.sqrt(2.0)
@@ -185,10 +193,10 @@ def power(change: float, sd_log: float, n: int, alpha: float = SIGNIFICANCE, *, 
 def smallest_effect(
     sd_log: float, n: int, alpha: float = SIGNIFICANCE, power: float = POWER, paired: bool = True
 ) -> float | None:
-    """The smallest relative change that n blocks (or n a side) would show with so much power: 0.02 is two per cent.
+    """The smallest relative increase that n blocks (or n a side) would show with so much power: 0.02 is two per cent.
 
-    By the noncentral t at this spread; it is no power "at the effect seen", which would only restate the p value.
-    None below three, or where nothing varied.
+    The decrease shown as well as an increase y is y / (1 + y). By the noncentral t at this spread; it is no power "at
+    the effect seen", which would only restate the p value. None below three, or where nothing varied.
     """
     error, degrees = _error(sd_log, n, paired)
     if n < MINIMUM_BLOCKS or not error:
@@ -226,7 +234,7 @@ def _no_logarithm(ours: Sequence[float], theirs: Sequence[float]) -> str | None:
         return "baseline is zero"
     if min(ours, default=1.0) == 0:
         return "a mean is zero"
-    if min(*ours, *theirs, 1.0) < 0:
+    if min([*ours, *theirs, 1.0]) < 0:
         return "a mean is below zero"
     return None
 
@@ -242,14 +250,14 @@ def _one_sample(
     logs: Sequence[float], step: float | None, null: float, alternative: Alternative, level: float
 ) -> Effect:
     if not logs:
-        return _absent("fewer than 3 blocks", 0)
+        return _absent(FEW_BLOCKS, 0)
     mean, sd = mean_of(logs), deviation(logs)
     if sd is not None and step is not None:
         sd = max(sd, step)
     if sd is None or len(logs) < MINIMUM_BLOCKS:
-        return _absent("fewer than 3 blocks", len(logs), mean, sd)
-    if sd == 0:
-        return _absent("nothing varied, and the packets of a trial are not known", len(logs), mean, sd)
+        return _absent(FEW_BLOCKS, len(logs), mean, sd)
+    if sd <= ROUNDING:
+        return _absent(NOTHING_VARIED, len(logs), mean, 0.0)
     error = sd / math.sqrt(len(logs))
     return _effect(mean, error, float(len(logs) - 1), len(logs), sd, null, alternative, level, paired=True)
 
