@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from labconsole.model.plan import Point
 from labconsole.model.plan_blocks import pilot_points, planned_set_ups
+from labconsole.model.plan_order import configuration, schedule
 from labconsole.model.record import METHOD
 from labconsole.model.request import BACKGROUNDS, TrialRequest
 from labconsole.units import wire_bytes
@@ -26,13 +28,17 @@ DURATION_S = 10.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """x = μ(1 + u of the set-up + drift + e); all deviations relative. ``phi``: e is AR(1) over the order of trials."""
+    """x = μ(1 + u of the set-up + drift + e); all deviations relative. ``phi``: e is AR(1) over the order of trials.
+
+    ``slowed_ratio``: by how much the machine is slower for one unbroken third of the trials, from anywhere.
+    """
 
     name: str
     trials_sd: float = 0.005
     set_ups_sd: float = 0.0
     drift_ratio: float = 0.0
     phi: float = 0.0
+    slowed_ratio: float = 0.0
 
     def values(self, rng: np.random.Generator, set_ups: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The factor of each trial in the order of the plan; ``set_ups``: the number of its set-up."""
@@ -43,12 +49,15 @@ class Scenario:
             for place in range(1, count):
                 noise[place] += self.phi * noise[place - 1]
         drift = self.drift_ratio * np.arange(count) / max(count - 1, 1)
-        return 1 + self.set_ups_sd * rng.normal(size=set_ups[-1] + 1)[set_ups] + drift + self.trials_sd * noise
+        if self.slowed_ratio:
+            first = int(rng.integers(count - count // 3 + 1))
+            drift[first : first + count // 3] -= self.slowed_ratio
+        return 1 + self.set_ups_sd * rng.normal(size=set_ups.max() + 1)[set_ups] + drift + self.trials_sd * noise
 
     @property
     def truth(self) -> float:
         """The plan's mean of the factor."""
-        return 1 + self.drift_ratio / 2
+        return 1 + self.drift_ratio / 2 - self.slowed_ratio / 3
 
 
 IID = Scenario("(i) trials scatter, 0.5 %")
@@ -56,7 +65,8 @@ SET_UPS_DIFFER = Scenario("(ii) and set-ups differ, 1 %", set_ups_sd=0.01)
 DRIFT = Scenario("(iii) (i) and the machine slows by 5 %", drift_ratio=-0.05)
 AR_HALF = Scenario("(iv) neighbouring trials alike, φ = 0.5, 1 %", trials_sd=0.01, phi=0.5)
 AR_MOST = Scenario("(iv) neighbouring trials alike, φ = 0.9, 1 %", trials_sd=0.01, phi=0.9)
-SCENARIOS = (IID, SET_UPS_DIFFER, DRIFT, AR_HALF, AR_MOST)
+SLOWED = Scenario("(v) (i) and one third of the time 20 % slower", slowed_ratio=0.2)
+SCENARIOS = (IID, SET_UPS_DIFFER, DRIFT, AR_HALF, AR_MOST, SLOWED)
 
 
 @dataclass(slots=True)
@@ -69,9 +79,9 @@ class Row:
     background: str
     plan_point: int
     repetition: int
-    block: int
-    set_up: str
-    set_up_trials: int
+    block: int | None
+    set_up: str | None
+    set_up_trials: int | None
     started_at: str = "2026-01-01T00:00:00Z"
     frame_size_includes_fcs: bool = False
     sources: int = 1
@@ -127,12 +137,16 @@ class Row:
 
 @dataclass
 class SyntheticPlan:
-    """All platforms x backgrounds x frame sizes at one load, in ``set_ups`` blocks of ``repetitions`` trials each."""
+    """All platforms x backgrounds x frame sizes at one load, in ``set_ups`` blocks of ``repetitions`` trials each.
+
+    ``in_blocks`` False: a plan of the kind that knows none, with one set-up of each platform and background.
+    """
 
     set_ups: int
     repetitions: int
     platforms: tuple[str, ...] = PLATFORMS
     backgrounds: tuple[str, ...] = BACKGROUNDS
+    in_blocks: bool = True
     requests: list[TrialRequest] = field(init=False)
     rows: dict[tuple[int, int], Row] = field(init=False)
 
@@ -160,9 +174,9 @@ class SyntheticPlan:
             background=request.background,
             plan_point=point,
             repetition=repetition + 1,
-            block=block + 1,
-            set_up=f"{request.platform}-{request.background}-{block + 1}",
-            set_up_trials=len(FRAME_SIZES_BYTES) * self.repetitions,
+            block=block + 1 if self.in_blocks else None,
+            set_up=f"{request.platform}-{request.background}-{block + 1}" if self.in_blocks else None,
+            set_up_trials=len(FRAME_SIZES_BYTES) * self.repetitions if self.in_blocks else None,
         )
 
     def drawn(self, rng: np.random.Generator, scenario: Scenario, changed: Changed | None = None) -> list[Row]:
@@ -175,16 +189,27 @@ class SyntheticPlan:
             self.requests, self.pilot, "blocked-random", seed, self.set_ups, lambda _: self.repetitions
         )
         numbers = np.repeat(np.arange(len(order)), [len(each.trials) for each in order])
-        factors = iter(scenario.values(rng, numbers).tolist())
+        factors = scenario.values(rng, numbers).tolist()
+        trials = [(set_up.block, trial) for set_up in order for trial in set_up.trials]
+        measured = [(trial, factor) for (block, trial), factor in zip(trials, factors, strict=True) if block]
+        return self._given(measured, changed)
+
+    def drawn_in_one_go(self, rng: np.random.Generator, scenario: Scenario, order: str) -> list[Row]:
+        """The same of a plan without blocks, in the ``order`` that it names."""
+        points = [Point(index, request) for index, request in enumerate(self.requests)]
+        trials = schedule(points, order, int(rng.integers(2**31)), lambda _: self.repetitions, self.repetitions)
+        names = [configuration(self.requests[point]) for point, _ in trials]
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        factors = scenario.values(rng, np.array([numbers[name] for name in names])).tolist()
+        return self._given(list(zip(trials, factors, strict=True)), None)
+
+    def _given(self, trials: list[tuple[tuple[int, int], float]], changed: Changed | None) -> list[Row]:
+        """The rows of these trials, each with what its factor makes of the true rate."""
         rows = []
-        for set_up in order:
-            for trial in set_up.trials:
-                factor = next(factors)
-                if set_up.block == 0:
-                    continue
-                row = self.rows[trial]
-                row.forwarded(factor if changed is None else factor * changed.factor(row))
-                rows.append(row)
+        for trial, factor in trials:
+            row = self.rows[trial]
+            row.forwarded(factor if changed is None else factor * changed.factor(row))
+            rows.append(row)
         return rows
 
 
