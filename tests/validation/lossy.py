@@ -21,6 +21,7 @@ EXPECTED_LOST = (0.3, 1, 3, 5, 10, 30, 100, 1000, 10_000)
 ENOUGH_LOST = 10
 FEW = (0.93, 1.0)
 VARIATION = {"independent packets": 0.0, "set-ups differ by 30 %": 0.3}
+SIMULATIONS = 10_000
 COLUMNS = (
     "packets are lost by", "set-ups", "lost in each set-up", "loss ratios", "intervals", "held the truth, least",
     "at", "most", "at", "must be", "is",
@@ -43,7 +44,7 @@ def held(rng: np.random.Generator, simulations: int, ratio: float, set_ups: int,
     return found
 
 
-def coverage(simulations: int = 10_000, processes: int = 1) -> Table:
+def coverage(simulations: int = SIMULATIONS, processes: int = 1) -> Table:
     """The table: one row for each kind of set-ups, their number, and whether enough is lost for a band on both sides."""
     table = Table("7. Coverage of the interval of a loss", COLUMNS)
     table.summary = (

@@ -28,12 +28,13 @@ FALL = f"fall of {1 - FALLEN:.0%}"
 POINTS = 0.03
 PILOT, BLOCK_1 = "by the pilot", "on block 1"
 CASES = ((PILOT, 3, 1), (PILOT, 3, 3), (PILOT, 5, 1), (PILOT, 9, 1), (BLOCK_1, 5, 1), (BLOCK_1, 9, 1))
+SIMULATIONS = 10_000
 COLUMNS = ("what", "the load is chosen", "set-ups × trials", "simulations", "found", "must be", "is")
 
 Loads = Mapping[int, Mapping[Any, list[float]]]
 
 
-def plateau(simulations: int = 10_000, processes: int = 1) -> Table:
+def plateau(simulations: int = SIMULATIONS, processes: int = 1) -> Table:
     """The table."""
     table = Table("8. Maxima on a plateau", COLUMNS)
     table.summary = (

@@ -17,12 +17,13 @@ TRUE_CHANGE = 0.03
 BETWEEN, WITHIN = 0.01, 0.005
 PLANS = ((3, 1), (3, 3), (5, 1), (5, 3), (9, 1))
 SKEWED = "skewed"
+SIMULATIONS = 10_000
 COLUMNS = ("interval", "values are", "set-ups × trials", "intervals", "held the truth", "must be", "is")
 
 Values = dict[int, list[float]]
 
 
-def coverage(simulations: int = 10_000, processes: int = 1) -> Table:
+def coverage(simulations: int = SIMULATIONS, processes: int = 1) -> Table:
     """The table."""
     table = Table("6. Coverage of the intervals over set-ups", COLUMNS)
     table.summary = (
