@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
@@ -16,10 +17,9 @@ from typing import Any
 
 from labconsole import __version__, bundle
 from labconsole.errors import ConfigError, LabError, StoreError
-from labconsole.measure.recompute import recompute
-from labconsole.measure.recompute_search import recompute_search
+from labconsole.examination import Examination
+from labconsole.measure.discrepancy import Discrepancy
 from labconsole.model.plan_search import HASH_PREFIX
-from labconsole.model.record import Total
 from labconsole.store import RunStore, open_store
 from labconsole.store.archive import Unpacked, unpack
 from labconsole.store.exchange import read_jsonl
@@ -58,8 +58,11 @@ def _refuse(sentence: str) -> None:
     raise StoreError(sentence)
 
 
-def check(path: Path, tell: Tell) -> dict[str, int]:
-    """Verify a bundle; every difference is told. Returns what was looked at. Raises StoreError when it is none."""
+def check(path: Path, tell: Tell) -> tuple[dict[str, int], Counter[str]]:
+    """Verify a bundle; every difference is told. Raises StoreError when it is not one.
+
+    Returns what was looked at, and in words what of how many runs could not be judged.
+    """
     with opened(path) as found, tempfile.TemporaryDirectory(prefix="labconsole-verify-") as name:
         for difference in found.differences:
             tell(difference)
@@ -67,7 +70,7 @@ def check(path: Path, tell: Tell) -> dict[str, int]:
         with open_store(str(Path(name) / "runs.sqlite")) as store:
             _take(found, store, tell)
             counts["searches"] = _searches(found, store, tell)
-            counts["runs"] = _recompute(store, tell)
+            counts["runs"], not_judged = _examine(store, tell)
             counts["series"] = _series(found, store, tell)
             _origins(found, store, tell)
         if counts["runs"]:
@@ -75,7 +78,7 @@ def check(path: Path, tell: Tell) -> dict[str, int]:
         for word in ("runs", "series", "searches"):
             if found.manifest.get(word) != counts[word]:
                 tell(f"manifest.json: says {found.manifest.get(word)} {word}, there are {counts[word]}")
-        return counts
+        return counts, not_judged
 
 
 def _take(found: Unpacked, store: RunStore, tell: Tell) -> None:
@@ -94,19 +97,15 @@ def _inside(found: Unpacked, problem: Exception) -> str:
     return str(problem).replace(f"{found.directory}/", "")
 
 
-def _recompute(store: RunStore, tell: Tell) -> int:
-    runs = 0
-    totals: dict[str, Total] = {}
+def _examine(store: RunStore, tell: Tell) -> tuple[int, Counter[str]]:
+    def found(place: str, wrong: Discrepancy) -> None:
+        tell(f"{place}  {wrong.where}: {wrong.sentence}")
+
+    examination = Examination(found)
     for record in store.iterate():
-        runs += 1
-        if record.plan is not None and record.plan.hash.startswith(HASH_PREFIX):
-            totals[record.run_id] = record.total
-        for wrong in recompute(record):
-            tell(f"{record.run_id}  {wrong.where}: stored {wrong.stored}, the counts give {wrong.recomputed}")
-    for search in store.searches():
-        for wrong in recompute_search(search, totals):
-            tell(f"{search.search_id}  {wrong.where}: stored {wrong.stored}, its trials give {wrong.recomputed}")
-    return runs
+        examination.take(record)
+    examination.end(store.searches())
+    return examination.runs, examination.unjudged
 
 
 def _series(found: Unpacked, store: RunStore, tell: Tell) -> int:

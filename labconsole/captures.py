@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from labconsole.agent.analysis import CaptureAnalysis, CaptureFollower
+from labconsole.agent.analysis import CaptureAnalysis
+from labconsole.agent.following import CaptureFollower
 from labconsole.agent.pcap import NotACapture
 from labconsole.errors import CaptureFormatError
 

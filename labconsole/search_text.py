@@ -9,7 +9,7 @@ from labconsole.text_report import DASH, percent
 from labconsole.units import format_count, format_rate_bps, pps_to_bps
 
 LIMITS = {
-    "uut": "the unit under test lost packets above it",
+    "uut": "the unit under test lost or queued packets above it",
     "generator": "the generator could not send more: this is not the platform's limit",
     "instrument": "a source's or a sink's NIC lost packets: this is not the platform's limit",
     "line_rate": "it meets the goal at line rate",
@@ -42,10 +42,11 @@ def search_lines(record: SearchRecord, *, trials: bool = False) -> list[str]:
     if trials:
         for trial in record.trials:
             lost = trial.offered_packets - trial.measured_packets
+            queued = f", queued {format_count(trial.queued_packets)}" if trial.queued_packets else ""
             lines.append(
                 f"    {trial.run_id}  {trial.for_test:<12} {load(trial.load_pps, record):>36}  {trial.duration_s:g} s  "
                 f"offered {format_count(trial.offered_packets)} of {format_count(trial.intended_packets)}, "
-                f"lost {format_count(lost)}"
+                f"lost {format_count(lost)}{queued}"
             )
     return lines
 

@@ -8,10 +8,9 @@ with the same result.
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from operator import itemgetter
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from labconsole.agent.pcap import (
     LINK_NAMES,
@@ -26,7 +25,7 @@ from labconsole.agent.pcap import (
 )
 from labconsole.agent.record_runs import FEW_RECORDS, RecordRuns
 from labconsole.agent.sequence import StreamCounts
-from labconsole.agent.timing import MAX_DELAY_STREAMS, STAMP_BYTES, Arrivals, DelaySamples
+from labconsole.agent.timing import MAX_DELAY_STREAMS, STAMP_BYTES, Arrivals, DelaySamples, Lateness
 
 MAX_LINK_NAMES = 16
 """Link types that are named; a real capture has one or two."""
@@ -91,11 +90,17 @@ class CaptureAnalysis:
     """Counts one capture, fed piece by piece. Pure: it opens nothing.
 
     ``corrupt_at_byte`` is set when the rest cannot be read; feeding more is useless then. With ``spacing_gap_ns`` the
-    report says how evenly each stream came, against that gap (0: against its own median).
+    report says how evenly each stream came, against that gap (0: against its own median); with ``sending_ns`` how many
+    of its packets came later after the first than they were sent.
     """
 
-    def __init__(self, runs: Optional[RecordRuns] = None, spacing_gap_ns: Optional[int] = None) -> None:
-        self._spacing_gap_ns = spacing_gap_ns
+    def __init__(
+        self,
+        runs: Optional[RecordRuns] = None,
+        spacing_gap_ns: Optional[int] = None,
+        sending_ns: Optional[int] = None,
+    ) -> None:
+        self._spacing_gap_ns, self._sending_ns = spacing_gap_ns, sending_ns
         self.packets = 0
         self.bytes = 0
         self.other_packets = 0
@@ -161,7 +166,15 @@ class CaptureAnalysis:
                     stream.delays.add(reader.at_ns, bytes(buffer[at + 4 : at + STAMP_BYTES]))
                 if stream.arrivals is not None:
                     stream.arrivals.add([reader.at_ns])
+                self._count_late(stream, (reader.at_ns, reader.at_ns), 1, tuple)
         return following
+
+    @staticmethod
+    def _count_late(
+        stream: StreamCounts, span: Tuple[int, int], packets: int, times: Callable[[], Sequence[int]]
+    ) -> None:
+        if stream.lateness is not None and stream.began_at_ns is not None:
+            stream.lateness.add(stream.began_at_ns, span, packets, times)
 
     def _stamped(self, seen: Dissection) -> bool:
         """Whether enough of the frame was kept to hold pktgen's time stamp."""
@@ -223,6 +236,7 @@ class CaptureAnalysis:
                 stream.delays.add_run(self._runs.delays, buffer, start, stride, records, layout, number_at)
             if stream.arrivals is not None:
                 stream.arrivals.add(RecordRuns.times(buffer, start, stride, records, layout))
+            self._count_late(stream, span, records, lambda: RecordRuns.times(buffer, start, stride, records, layout))
         self._seen_between(span[0], span[1])
 
     def _columns_of(self, layout: RecordLayout, seen: Dissection) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
@@ -256,6 +270,7 @@ class CaptureAnalysis:
                 self.unlisted_stream_packets += records
                 return None
             stream = self._streams[key] = StreamCounts()
+            stream.lateness = None if self._sending_ns is None else Lateness(self._sending_ns)
             if len(self._streams) <= MAX_DELAY_STREAMS:
                 stream.delays = DelaySamples()
                 stream.arrivals = None if self._spacing_gap_ns is None else Arrivals()
@@ -339,6 +354,9 @@ def _stream_report(key: StreamKey, stream: StreamCounts, spacing_gap_ns: Optiona
     }
     if spacing_gap_ns is not None:
         result["spacing"] = None if stream.arrivals is None else stream.arrivals.report(spacing_gap_ns)
+    if stream.lateness is not None:
+        result["late_packets"] = stream.lateness.late_packets
+        result["queued_packets"] = stream.lateness.queued_packets
     result.update(_rates(stream.packets - stream.untimed_packets, stream.packets, stream.bytes, duration_ns))
     return result
 
@@ -349,62 +367,3 @@ def _address(packed: bytes) -> str:
     import ipaddress  # takes 5 ms to load, for the rare case
 
     return str(ipaddress.IPv6Address(packed))
-
-
-class CaptureFollower:
-    """Counts a file while somebody still writes to it, in bounded memory. Not safe for several threads at once."""
-
-    def __init__(
-        self,
-        path: "str | os.PathLike[str]",
-        runs: Optional[RecordRuns] = None,
-        spacing_gap_ns: Optional[int] = None,
-    ) -> None:
-        self.path = os.fspath(path)
-        runs = RecordRuns() if runs is None else runs
-        self.analysis = CaptureAnalysis(runs, spacing_gap_ns)
-        self._buffer = bytearray(runs.buffer_bytes)
-        self._kept = 0
-        self._file: Any = None
-
-    def poll(self, max_bytes: Optional[int] = None) -> int:
-        """Count what has been appended since, at most about ``max_bytes`` of it; the packets counted so far.
-
-        Raises OSError if the file cannot be read, NotACapture if it is none.
-        """
-        if self._file is None:
-            self._file = open(self.path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
-        analysis, done = self.analysis, 0
-        while analysis.corrupt_at_byte is None and (max_bytes is None or done < max_bytes):
-            if self._kept == len(self._buffer):  # one record fills it; grows with what the file really holds
-                self._buffer.extend(bytes(len(self._buffer)))
-            with memoryview(self._buffer) as view:
-                got = self._file.readinto(view[self._kept :])
-            if not got:
-                break
-            done += got
-            end = self._kept + got
-            used = analysis.feed(self._buffer, 0, end)
-            self._kept = end - used
-            if used and self._kept:
-                self._buffer[: self._kept] = self._buffer[used:end]
-        return analysis.packets
-
-    def finish(self) -> Dict[str, Any]:
-        """Count the rest, close the file and report. Raises as ``poll`` does."""
-        try:
-            self.poll()
-            return self.analysis.report(unread=bytes(self._buffer[: min(self._kept, 16)]))
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        """Close the file; what was counted stays in ``analysis``."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-def analyze_file(path: "str | os.PathLike[str]") -> Dict[str, Any]:
-    """Count a capture file, in bounded memory. Raises OSError or NotACapture."""
-    return CaptureFollower(path).finish()

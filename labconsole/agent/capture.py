@@ -102,6 +102,8 @@ class Capture:
     ) -> None:
         self.name, self.spool, self._on_death = name, spool, on_death
         self._spacing_gap_ns = spacing_gap_ns
+        self.sending_ns: Optional[int] = None
+        """How long was sent; has to be known before the counting begins."""
         self.process: Optional[asyncio.subprocess.Process] = None
         self._said = ""
         self._news = asyncio.Event()
@@ -149,7 +151,9 @@ class Capture:
         result.update(parse_counts(self._said[self._said.rfind("tcpdump: ") + 1 :]))
         result["file_bytes"] = os.fstat(self.spool.descriptor).st_size
         async with self._counting:
-            result["analysis"] = await self._in_thread(self._opened().finish)
+            follower = self._opened()
+            result["analysis"] = await self._in_thread(follower.finish)
+            result["sha256"] = follower.sha256
         return result
 
     async def close(self) -> None:
@@ -161,6 +165,8 @@ class Capture:
         if self._listener is not None:
             await asyncio.wait([self._listener], timeout=0.2)
             self._listener.cancel()
+        if self._follower is not None and not self._counting.locked():
+            self._follower.close()
 
     def kill(self) -> None:
         self._stopping = True
@@ -173,9 +179,11 @@ class Capture:
 
     def _opened(self) -> Any:
         if self._follower is None:
-            from labconsole.agent.analysis import CaptureFollower
+            from labconsole.agent.following import CaptureFollower
 
-            self._follower = CaptureFollower(self.spool.path, spacing_gap_ns=self._spacing_gap_ns)
+            self._follower = CaptureFollower(
+                self.spool.path, spacing_gap_ns=self._spacing_gap_ns, sending_ns=self.sending_ns, digest=True
+            )
         return self._follower
 
     @staticmethod
@@ -265,11 +273,11 @@ class Captures:
             raise
         return {"path": spool.path, "argv": argv, "tcpdump": await version()}
 
-    async def drain(self, name: str) -> Dict[str, Any]:
-        return {"packets": await self._named(name).count()}
+    async def drain(self, args: Dict[str, Any]) -> Dict[str, Any]:
+        return {"packets": await self._told(args).count()}
 
-    async def stop(self, name: str) -> Dict[str, Any]:
-        capture = self._named(name)
+    async def stop(self, args: Dict[str, Any]) -> Dict[str, Any]:
+        capture = self._told(args)
         try:
             result = await capture.stop()
         except BaseException:
@@ -291,6 +299,16 @@ class Captures:
         self._running.pop(capture.name, None)
         await capture.close()
         return capture.spool.close(keep=keep)
+
+    def _told(self, args: Dict[str, Any]) -> Capture:
+        """The capture that is named, which may learn here how long was sent."""
+        sending_ns = field(args, "sending_ns", int, optional=True)
+        if sending_ns is not None and not 0 <= sending_ns < 1 << 62:
+            raise WireError("bad_request", "sending_ns must be from 0, got %d" % sending_ns)
+        capture = self._named(field(args, "capture", str))
+        if sending_ns is not None:
+            capture.sending_ns = sending_ns
+        return capture
 
     def _named(self, name: str) -> Capture:
         try:

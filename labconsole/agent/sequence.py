@@ -17,7 +17,7 @@ from collections import Counter
 from operator import sub
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from labconsole.agent.timing import Arrivals, DelaySamples
+from labconsole.agent.timing import Arrivals, DelaySamples, Lateness
 
 SEQUENCE_MODULUS = 1 << 32
 MAX_INTERVALS = 1 << 16
@@ -269,8 +269,8 @@ class StreamCounts:
     """Everything that is counted of one stream."""
 
     __slots__ = (
-        "arrivals", "bytes", "delays", "first_at_ns", "gaps", "last_at_ns", "packets", "previous_at_ns", "sequence",
-        "untimed_packets",
+        "arrivals", "began_at_ns", "bytes", "delays", "first_at_ns", "gaps", "last_at_ns", "lateness", "packets",
+        "previous_at_ns", "sequence", "untimed_packets",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -284,6 +284,9 @@ class StreamCounts:
         self.gaps = GapStatistics()
         self.delays: Optional[DelaySamples] = None
         self.arrivals: Optional[Arrivals] = None
+        self.lateness: Optional[Lateness] = None
+        self.began_at_ns: Optional[int] = None
+        """When the first one came, in the order of the capture."""
 
     def arrived(self, at_ns: Optional[int]) -> None:
         """One packet's arrival, after the one reported before. Without a time stamp there is nothing to learn."""
@@ -292,7 +295,7 @@ class StreamCounts:
             return
         previous = self.previous_at_ns
         if previous is None:
-            self.first_at_ns = self.last_at_ns = at_ns
+            self.first_at_ns = self.last_at_ns = self.began_at_ns = at_ns
         else:
             if at_ns < previous:
                 self.gaps.backward_steps += 1

@@ -30,6 +30,9 @@ BACK_TO_BACK_RATIO = 0.9
 """Frames that follow each other in less than this share of the usual gap belong to one burst: a generator that catches
 up sends as fast as it can, which at nine tenths of its maximum is hardly faster than it should."""
 
+QUEUED_NS = 10_000_000
+"""What comes so much after the sending time lay in a queue, whatever the delay of the path."""
+
 WINDOWS_NS = {"1": 1_000_000, "10": 10_000_000, "100": 100_000_000}
 
 PERMILLES = (("p50", 500), ("p99", 990), ("p999", 999))
@@ -149,6 +152,34 @@ class DelaySamples:
 def quantiles(ordered: Sequence[int]) -> Dict[str, int]:
     """Nearest rank: the lowest value that this share of all values does not exceed."""
     return {name: ordered[-(-len(ordered) * permille // 1000) - 1] for name, permille in PERMILLES}
+
+
+class Lateness:
+    """How many frames came more than the sending time after the first one: exact, whatever the order of arrival.
+
+    ``queued_packets`` came more than ``QUEUED_NS`` later than that still.
+    """
+
+    __slots__ = ("_sending_ns", "late_packets", "queued_packets")
+
+    def __init__(self, sending_ns: int) -> None:
+        self._sending_ns = sending_ns
+        self.late_packets = 0
+        self.queued_packets = 0
+
+    def add(self, first_ns: int, span: Tuple[int, int], packets: int, times: Callable[[], Sequence[int]]) -> None:
+        """``packets`` came within ``span``, both ends included; ``times`` tells when each did, and is rarely asked."""
+        late_ns = first_ns + self._sending_ns
+        if span[1] <= late_ns:
+            return
+        self.late_packets += _later(late_ns, span, packets, times)
+        self.queued_packets += _later(late_ns + QUEUED_NS, span, packets, times)
+
+
+def _later(than_ns: int, span: Tuple[int, int], packets: int, times: Callable[[], Sequence[int]]) -> int:
+    if span[1] <= than_ns:
+        return 0
+    return packets if span[0] > than_ns else sum(at_ns > than_ns for at_ns in times())
 
 
 class Arrivals:

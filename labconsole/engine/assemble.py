@@ -6,18 +6,30 @@ from dataclasses import replace
 from typing import Any
 
 from labconsole import __version__
+from labconsole.agent.wire import STAT_NAMES
 from labconsole.engine.hops import capture_complete, growth, hop_counts, moved
 from labconsole.engine.influences import influences
 from labconsole.engine.instrument import doubted, instrument_reasons
 from labconsole.engine.observations import StreamSeen, TrialSeen
 from labconsole.engine.timing import with_timing
 from labconsole.engine.verdict import judge
+from labconsole.measure.arrivals import by_capture, by_counters, forwarding_pps
 from labconsole.measure.ledger import HopCount, build_ledger, frozen, without
-from labconsole.measure.loss import choose_measured, loss_packets, loss_ratio, rate_pps, total, total_rate
+from labconsole.measure.loss import (
+    choose_measured,
+    loss_packets,
+    loss_ratio,
+    lost_by_side,
+    offered_packets,
+    rate_pps,
+    total,
+    total_rate,
+)
 from labconsole.model.conditions import seen_conditions
 from labconsole.model.envelope import Envelope
 from labconsole.model.inventory import Inventory
 from labconsole.model.record import (
+    Arrivals,
     Background,
     Capture,
     InForce,
@@ -119,12 +131,17 @@ def _stream_record(
 ) -> StreamRecord:
     stream = raw.stream
     generated = raw.generated or {}
-    offered: int | None = generated.get("sent_packets")
+    generator: int | None = generated.get("sent_packets")
     elapsed_ns: int | None = generated.get("elapsed_ns")
     duration_s = elapsed_ns / 1e9 if elapsed_ns else None
     at = {count.hop: count.packets for count in counts}
+    offered = offered_packets(generator, at["source_nic"])
     capture = _capture(raw)
     measured, witness = choose_measured(capture, at["sink_nic"])
+    uut_out = _at_port(seen, at, "uut_out", inventory.uut, stream.uut_out, "tx_packets", measured)
+    sides = lost_by_side(generator, at["source_nic"], uut_out, measured)
+    arrivals = _arrivals(seen, raw, measured, witness, duration_s)
+    forwarded = forwarding_pps(arrivals, duration_s)
     lost = loss_packets(offered, measured)
     offered_pps, measured_pps = rate_pps(offered, duration_s), rate_pps(measured, duration_s)
     ledger, unplaced = build_ledger(counts, measured)
@@ -155,21 +172,55 @@ def _stream_record(
         capture=capture,
         counters={
             "source_tx_packets": at["source_nic"],
-            "uut_in_rx_packets": _at_port(seen, at, "uut_in", inventory.uut, stream.uut_in, "rx_packets"),
-            "uut_out_tx_packets": _at_port(seen, at, "uut_out", inventory.uut, stream.uut_out, "tx_packets"),
+            "uut_in_rx_packets": _at_port(seen, at, "uut_in", inventory.uut, stream.uut_in, "rx_packets", measured),
+            "uut_out_tx_packets": uut_out,
             "sink_rx_packets": at["sink_nic"],
         },
         sequence=_sequence(raw),
         ledger=ledger,
         unplaced_packets=unplaced,
+        generator_packets=generator,
+        source_lost_packets=sides.source_packets,
+        uut_lost_packets=sides.uut_packets,
+        sink_lost_packets=sides.sink_packets,
+        lost_together=sides.together,
+        arrivals=arrivals,
+        forwarding_pps=forwarded,
+        forwarding_bps=on_wire(forwarded),
     )
 
 
 def _at_port(
-    seen: TrialSeen, at: dict[str, int | None], hop: str, node: str, interface: str, statistic: str
+    seen: TrialSeen,
+    at: dict[str, int | None],
+    hop: str,
+    node: str,
+    interface: str,
+    statistic: str,
+    measured: int | None,
 ) -> int | None:
-    """A port of the UUT: as in the ledger where it is a hop, so that both say the same of a counter that froze."""
-    return at[hop] if hop in at else growth(seen, node, "", interface, statistic)
+    """A port of the UUT: as in the ledger where it is a hop. Elsewhere, too, one that stood still was not read."""
+    if hop in at:
+        return at[hop]
+    grown = growth(seen, node, "", interface, statistic)
+    return None if grown == 0 and measured else grown
+
+
+def _arrivals(
+    seen: TrialSeen, raw: StreamSeen, measured: int | None, witness: str | None, sending_s: float | None
+) -> Arrivals | None:
+    """When what was measured came, by the witness that measured it."""
+    if measured is None:
+        return None
+    if witness == "capture" and raw.capture is not None:
+        return by_capture(raw.capture["analysis"]["streams"], measured)
+    node, key = raw.stream.sink.node, ("", raw.stream.sink.interface)
+    ends = [seen.before.get(node, {}).get(key), seen.after.get(node, {}).get(key)]
+    first, last = ((each.monotonic_ns, each.values[RX_PACKETS]) if each is not None else None for each in ends)
+    if first is None or last is None:
+        return None
+    between = [each for each in raw.sink_samples if first[0] < each[0] < last[0]]
+    return by_counters([first, *between, last], measured, sending_s)
 
 
 def _capture(raw: StreamSeen) -> Capture | None:
@@ -183,6 +234,7 @@ def _capture(raw: StreamSeen) -> Capture | None:
         captured_packets=analysis["packets"],
         dropped_packets=None if dropped is None else dropped + by_interface,
         complete=capture_complete(raw.capture),
+        sha256=raw.capture.get("sha256"),
     )
 
 
@@ -201,10 +253,14 @@ def _sequence(raw: StreamSeen) -> Sequence | None:
     )
 
 
+RX_PACKETS = STAT_NAMES.index("rx_packets")
+
+
 def _total(streams: tuple[StreamRecord, ...]) -> Total:
     offered = total(s.offered_packets for s in streams)
     measured = total(s.measured_packets for s in streams)
     lost = loss_packets(offered, measured)
+    lost_at_uut = total(s.uut_lost_packets for s in streams)
     return Total(
         offered_packets=offered,
         offered_pps=total_rate(s.offered_pps for s in streams),
@@ -214,4 +270,13 @@ def _total(streams: tuple[StreamRecord, ...]) -> Total:
         measured_bps=total_rate(s.measured_bps for s in streams),
         loss_packets=lost,
         loss_ratio=loss_ratio(offered, lost),
+        generator_packets=total(s.generator_packets for s in streams),
+        source_lost_packets=total(s.source_lost_packets for s in streams),
+        uut_lost_packets=lost_at_uut,
+        sink_lost_packets=total(s.sink_lost_packets for s in streams),
+        uut_loss_ratio=loss_ratio(offered, lost_at_uut),
+        late_packets=total(s.arrivals.late_packets if s.arrivals is not None else None for s in streams),
+        queued_packets=total(s.arrivals.queued_packets if s.arrivals is not None else None for s in streams),
+        forwarding_pps=total_rate(s.forwarding_pps for s in streams),
+        forwarding_bps=total_rate(s.forwarding_bps for s in streams),
     )

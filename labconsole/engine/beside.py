@@ -63,8 +63,17 @@ def check_background(request: TrialRequest, inventory: Inventory, driver_for: Dr
         )
 
 
-async def beside(request: TrialRequest, inventory: Inventory, driver_for: DriverFor, store: RunSink) -> Beside | None:
-    """What the request asks to have beside the guest; None: nothing. Raises ConfigError, StoreError."""
+async def beside(
+    request: TrialRequest,
+    inventory: Inventory,
+    driver_for: DriverFor,
+    store: RunSink,
+    reference: Reference | None = None,
+) -> Beside | None:
+    """What the request asks to have beside the guest; None: nothing. Raises ConfigError, StoreError.
+
+    ``reference``: the maximum that a plan's pilot fixed; None: the newest that is stored.
+    """
     check_background(request, inventory, driver_for)
     if request.background == "none":
         return None
@@ -72,7 +81,7 @@ async def beside(request: TrialRequest, inventory: Inventory, driver_for: Driver
     if request.background not in FORWARDING_SHARES:
         return Beside(request.background, stream)
     assert stream is not None  # check_request
-    found = await asyncio.to_thread(find_reference, request, inventory, store)
+    found = reference or await asyncio.to_thread(find_reference, request, inventory, store)
     if found is None:
         raise missing_reference(request)
     return forwarding(request, stream, found)

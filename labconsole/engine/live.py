@@ -18,6 +18,9 @@ from labconsole.model.request import TrialRequest
 MAX_SERIES_ROWS = 500_000
 """Rows of interface samples kept per run (about 100 MB in memory); what is beyond is counted, not kept."""
 
+MAX_SINK_SAMPLES = 200_000
+"""Samples of one sink's counter kept for the window of arrivals: five hours of ten a second."""
+
 _RX_PACKETS = STAT_NAMES.index("rx_packets")
 
 
@@ -30,6 +33,7 @@ class LiveStreams:
         self._begun: float = 0.0
         self._sink_base: dict[str, int] = {}
         self._last_rx: dict[str, tuple[int, int]] = {}
+        self._sink_samples: dict[str, list[tuple[int, int]]] = {}
         self._last_sent: dict[str, tuple[int, int]] = {}
         self._sent_rate: dict[str, float] = {}
         self._stream_rows: dict[str, list[int | float | None]] = {
@@ -93,6 +97,9 @@ class LiveStreams:
             at_ns, received = interface.last.monotonic_ns, interface.last.values[_RX_PACKETS]
             base = self._sink_base.setdefault(stream.name, received)
             live.measured_packets = received - base
+            samples = self._sink_samples.setdefault(stream.name, [])
+            if len(samples) < MAX_SINK_SAMPLES:
+                samples.append((at_ns, received))
             before = self._last_rx.get(stream.name)
             self._last_rx[stream.name] = (at_ns, received)
             if before is None or at_ns <= before[0] or received < before[1]:
@@ -124,6 +131,11 @@ class LiveStreams:
                 rows["interface"].append(self._interface_index[key])
                 for position, name in enumerate(STAT_NAMES):
                     rows[name].append(values[position] if position < len(values) else None)
+
+    def sink_samples(self, name: str) -> list[tuple[int, int]]:
+        """(monotonic ns, received packets) of the sink's NIC of a stream, in order; empty where they were too many."""
+        samples = self._sink_samples.get(name, [])
+        return samples if len(samples) < MAX_SINK_SAMPLES else []
 
     def series(self) -> Series:
         """The time series collected so far."""

@@ -18,12 +18,12 @@ from typing import Any, Protocol
 from labconsole import __version__
 from labconsole.engine.ports import StoredTrial
 from labconsole.engine.stamps import utc_now
-from labconsole.errors import Aborted, MeasurementError
+from labconsole.errors import Aborted, ConfigError, MeasurementError
 from labconsole.measure.procedure import Findings, carry_out
 from labconsole.measure.search import Ended, GoalResult, Trial
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan_search import Configuration, Search
-from labconsole.model.record import PlanRef, RunRecord
+from labconsole.model.plan_search import QUEUED_S, Configuration, Search, least_trial_s
+from labconsole.model.record import METHOD, PlanRef, RunRecord
 from labconsole.model.request import TrialRequest, check_request
 from labconsole.model.run_id import new_run_id
 from labconsole.model.search_record import (
@@ -36,9 +36,6 @@ from labconsole.model.search_record import (
 )
 from labconsole.model.tolerances import Tolerances
 from labconsole.units import pps_to_bps
-
-OUTSIDE = ("lost_at_source", "lost_at_sink")
-"""Reasons of a verdict by which the instrument lost packets, and not the unit under test."""
 
 
 class SearchStore(Protocol):
@@ -101,6 +98,16 @@ def at_load(request: TrialRequest, load_pps: float, duration_s: float) -> TrialR
 def check_search(search: Search, request: TrialRequest, inventory: Inventory) -> None:
     """Refuse what this testbed cannot be asked: also the shortest trial at the lowest load. Raises ConfigError."""
     check_request(replace(request, target_bps="max"), inventory)
+    for goal in search.load_goals:
+        least_s = least_trial_s(goal)
+        if search.trial_s is not None and search.trial_s < least_s:
+            raise ConfigError(
+                f"is too short for {goal}: a queue of {QUEUED_S * 1e3:g} ms, which passes as forwarded, would be more "
+                "than the loss that the goal allows",
+                key="trial_s",
+                value=search.trial_s,
+                allowed=f"{least_s:g} or more, or a goal that allows more loss",
+            )
     if search.load_goals:
         # Their trials alone go down to the lowest load; a preset's are never too short for a packet.
         lowest_pps = line_rate_pps(request, inventory) * search.lowest_ratio
@@ -215,7 +222,8 @@ class _Trials:
             return None
         record = await asyncio.to_thread(self._session.store.get, run_id)
         asked = record.requested
-        if (asked.target_bps, asked.duration_s) != (request.target_bps, request.duration_s):
+        same = (asked.target_bps, asked.duration_s) == (request.target_bps, request.duration_s)
+        if record.method != METHOD or not same:
             self._stored.clear()  # another course from here on: what was stored after it answers other questions
             return None
         return record
@@ -263,8 +271,10 @@ def counted(record: RunRecord, request: TrialRequest, load_pps: float, *, burst:
         intended_packets=each * request.sources if burst else round(each * request.sources * _stretch(record)),
         offered_packets=total.offered_packets,
         measured_packets=total.measured_packets,
-        lost_outside_packets=_lost_outside(record),
+        lost_outside_packets=total.sink_lost_packets or 0,
         offered_pps=total.offered_pps,
+        source_lost_packets=total.source_lost_packets or 0,
+        queued_packets=total.queued_packets,
     )
 
 
@@ -272,12 +282,6 @@ def _stretch(record: RunRecord) -> float:
     """How many times as long as asked the slowest source sent, where the verdict finds that too long."""
     found = [reason.evidence or {} for reason in record.verdict.reasons if reason.code == "duration_stretched"]
     return max((each["offered_duration_s"] / each["requested_s"] for each in found), default=1.0)
-
-
-def _lost_outside(record: RunRecord) -> int:
-    """Packets that a counter of a source or of a sink says were lost there: the verdict's own evidence."""
-    found = [(reason.evidence or {}).get("lost_packets") for reason in record.verdict.reasons if reason.code in OUTSIDE]
-    return sum(packets for packets in found if isinstance(packets, int))
 
 
 def latencies(record: RunRecord) -> tuple[StreamLatency, ...]:

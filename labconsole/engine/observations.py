@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,8 @@ class StreamSeen:
     prepared: dict[str, Any] | None = None
     generated: dict[str, Any] | None = None
     capture: dict[str, Any] | None = None
+    sink_samples: Sequence[tuple[int, int]] = ()
+    """(monotonic ns, received packets) of the sink's NIC while the trial ran."""
 
 
 @dataclass(slots=True)

@@ -162,6 +162,8 @@ class Trial:
             if not self._began:
                 raise  # nothing was sent: this is no run that failed, but none at all
             self._note_failure(exc)
+        for seen in self.seen.flows:
+            seen.sink_samples = self._live.sink_samples(seen.stream.name)
         if self._load is not None:
             self.seen.background = self._load.result()
             self.seen.notes += self._load.notes
@@ -355,8 +357,7 @@ class Trial:
         """
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        streams = [flow.stream for flow in self._flows]
-        drains = [self._let_go(s.sink.node, "capture.drain", {"capture": s.name}) for s in streams]
+        drains = [self._let_go(s.stream.sink.node, "capture.drain", _capture_sent(s)) for s in self.seen.flows]
         await together([*drains, asyncio.sleep(self._settings.drain_s - STILL_S)])
         previous = await self._still_counts()
         while True:
@@ -385,7 +386,7 @@ class Trial:
         async def stop(seen: StreamSeen) -> None:
             try:
                 seen.capture = await self._links[seen.stream.sink.node].request(
-                    "capture.stop", {"capture": seen.stream.name}, timeout_s=120
+                    "capture.stop", _capture_sent(seen), timeout_s=120
                 )
             except NodeError as exc:
                 # The sink's counters still stand; the verdict says that the capture is missing.
@@ -400,6 +401,11 @@ class Trial:
         except NodeError as exc:
             if getattr(exc, "code", None) not in ("no_such_capture", "not_prepared"):
                 self.seen.notes.append({"node": node, "kind": "cleanup", "detail": f"{op}: {exc.message}"})
+
+
+def _capture_sent(seen: StreamSeen) -> dict[str, Any]:
+    """A capture by name, and how long its stream was sent: what came later after the first packet was queued."""
+    return {"capture": seen.stream.name, "sending_ns": (seen.generated or {}).get("elapsed_ns")}
 
 
 class _Stopwatch:

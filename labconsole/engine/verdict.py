@@ -88,10 +88,10 @@ def _generator(
     seen: TrialSeen, raw: StreamSeen, record: StreamRecord, request: TrialRequest, limits: Tolerances
 ) -> Iterator[Reason]:
     name = record.name
-    if raw.generated is None or record.offered_packets is None:
+    if raw.generated is None or record.generator_packets is None or record.offered_packets is None:
         yield reason("not_measured", f"{name}: the generator gave no report", stream=name)
         return
-    if record.offered_packets == 0:
+    if record.generator_packets == 0:
         yield reason("no_packets", f"{name}: the generator sent nothing", stream=name)
         return
     if raw.generated.get("error_text"):
@@ -180,12 +180,13 @@ def _disagreement(record: StreamRecord) -> Iterator[Reason]:
                 sink_rx_packets=sink_rx,
             )
     source_tx, dropped = record.counters.get("source_tx_packets"), _dropped_at_source(record)
-    if source_tx is not None and record.offered_packets is not None and source_tx + dropped < record.offered_packets:
+    made = record.generator_packets
+    if source_tx is not None and made is not None and source_tx + dropped < made:
         yield reason(
             "witnesses_disagree",
-            f"{name}: the generator reports {record.offered_packets} packets, the source's NIC sent {source_tx}",
+            f"{name}: the generator reports {made} packets, the source's NIC sent {source_tx}",
             stream=name,
-            offered_packets=record.offered_packets,
+            generator_packets=made,
             source_tx_packets=source_tx,
             dropped_packets=dropped,
         )

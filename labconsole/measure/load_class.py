@@ -36,12 +36,12 @@ class TrialLike(Protocol):
     @property
     def offered_packets(self) -> int: ...
     @property
-    def measured_packets(self) -> int: ...
+    def forwarded_packets(self) -> int: ...
 
 
 def missing_ratio(trial: TrialLike) -> float:
-    """Lost or not sent, of what was intended, whoever's doing it was: by this MLRsearch judges a trial."""
-    bad = abs(trial.offered_packets - trial.measured_packets) + abs(trial.intended_packets - trial.offered_packets)
+    """Lost, queued or not sent, of what was intended, whoever's doing it was: by this MLRsearch judges a trial."""
+    bad = abs(trial.offered_packets - trial.forwarded_packets) + abs(trial.intended_packets - trial.offered_packets)
     most = max(trial.offered_packets, trial.intended_packets)
     return bad / most if most else 0.0
 

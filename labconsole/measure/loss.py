@@ -3,9 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
-from labconsole.model.record import Capture
+from labconsole.model.record import Capture, LostTogether, Side
+
+
+def offered_packets(generator_packets: int | None, source_tx_packets: int | None) -> int | None:
+    """Packets of the stream on the wire (RFC 2285, section 3.5.1): not more than were made, nor than the NIC sent.
+
+    Foreign frames make the NIC's count larger, never the result. A NIC that was not read leaves the generator's word.
+    """
+    if generator_packets is None or source_tx_packets is None:
+        return generator_packets
+    return min(generator_packets, source_tx_packets)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Packets lost before the wire, at the unit under test, and after it. None: the counter beside it was not read.
+
+    Any sign: frames of others that the unit sends by the same port stand on its side with one sign, on the sink's with
+    the other.
+    """
+
+    source_packets: int | None
+    uut_packets: int | None
+    sink_packets: int | None
+    together: tuple[LostTogether, ...]
+
+
+def lost_by_side(
+    generator_packets: int | None,
+    source_tx_packets: int | None,
+    uut_out_packets: int | None,
+    measured_packets: int | None,
+) -> Sides:
+    """Where a stream's packets went missing; sides that no counter keeps apart are told as one sum."""
+    on_wire = None if source_tx_packets is None else offered_packets(generator_packets, source_tx_packets)
+    alone: dict[Side, int] = {}
+    together: list[LostTogether] = []
+    before, between = generator_packets, list[Side]()
+    steps: tuple[tuple[Side, int | None], ...] = (
+        ("source", on_wire),
+        ("uut", uut_out_packets),
+        ("sink", measured_packets),
+    )
+    for side, packets in steps:
+        between.append(side)
+        if packets is None:
+            continue
+        if before is not None and len(between) == 1:
+            alone[side] = before - packets
+        elif before is not None:
+            together.append(LostTogether(sides=tuple(between), packets=before - packets))
+        before, between = packets, []
+    return Sides(alone.get("source"), alone.get("uut"), alone.get("sink"), tuple(together))
 
 
 def loss_packets(offered_packets: int | None, measured_packets: int | None) -> int | None:

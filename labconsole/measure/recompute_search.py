@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
+from labconsole.measure.discrepancy import RELATIVE_ERROR, Discrepancy
 from labconsole.measure.procedure import BACK_TO_BACK, FRAME_LOSS, LOAD
-from labconsole.measure.recompute import RELATIVE_ERROR, Discrepancy
 from labconsole.measure.rfc2544 import frame_loss_points
 from labconsole.measure.search import Goal, Trial, goal_result
 from labconsole.model.record import Total
@@ -58,8 +58,15 @@ def _counts(record: SearchRecord, totals: Mapping[str, Total]) -> Iterator[Discr
         if total is None:
             yield Discrepancy(where=f"trials[{index}].run_id", stored=trial.run_id, recomputed=None)
             continue
-        for name in ("offered_packets", "measured_packets"):
-            stored, counted = getattr(trial, name), getattr(total, name)
+        counts = {"offered_packets": total.offered_packets, "measured_packets": total.measured_packets}
+        if record.format > 1:
+            counts |= {
+                "lost_outside_packets": total.sink_lost_packets or 0,
+                "source_lost_packets": total.source_lost_packets or 0,
+                "queued_packets": total.queued_packets,
+            }
+        for name, counted in counts.items():
+            stored = getattr(trial, name)
             if stored != counted:
                 yield Discrepancy(where=f"trials[{index}].{name}", stored=stored, recomputed=counted)
 

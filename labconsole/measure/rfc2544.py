@@ -133,7 +133,7 @@ def _burst_limit(found: BurstSearch, line_total_pps: float) -> BurstLimit:
         return "trial_length"
     if decisive.uut_loss_ratio > 0:
         return "uut"
-    return "instrument" if decisive.lost_outside_packets > 0 else "generator"
+    return "instrument" if decisive.instrument_lost else "generator"
 
 
 def latency(goal: str, load_pps: float, streams: Sequence[StreamLatency]) -> LatencyFound:

@@ -18,7 +18,7 @@ from labconsole.measure.load_class import (
     missing_ratio,
     relevant_bounds,
 )
-from labconsole.model.plan_search import GOAL_WORDS, PRESET_SUM_S, PRESET_TRIAL_S, Search, partial_drop_ratio
+from labconsole.model.plan_search import GOAL_WORDS, PRESET_SUM_S, Search, partial_drop_ratio, preset_trial_s
 from labconsole.model.search_record import Limit
 
 
@@ -39,7 +39,7 @@ GOALS = {
         name=name,
         loss_ratio=0.0,
         exceed_ratio=exceed_ratio,
-        trial_duration_s=PRESET_TRIAL_S[name],
+        trial_duration_s=preset_trial_s(name),
         duration_sum_s=PRESET_SUM_S[name],
     )
     for name, exceed_ratio in {"ndr": 0.5, "rfc2544": 0.0, "tst009": 0.5}.items()
@@ -55,7 +55,13 @@ def parse_goal(text: str) -> Goal:
     if loss is None:
         raise ConfigError("is not a goal", key="goals", value=text, allowed=GOAL_WORDS)
     # The draft asks for a width no smaller than the loss that is allowed.
-    return replace(GOALS["ndr"], name=text, loss_ratio=loss, relative_width=max(0.005, loss))
+    return replace(
+        GOALS["ndr"],
+        name=text,
+        loss_ratio=loss,
+        relative_width=max(0.005, loss),
+        trial_duration_s=preset_trial_s(text),
+    )
 
 
 def goals_of(search: Search) -> list[Goal]:
@@ -77,8 +83,10 @@ def goals_of(search: Search) -> list[Goal]:
 class Trial:
     """One trial of a search. ``load_pps`` is per source, counts are summed over the sources.
 
-    ``lost_outside_packets``: of the lost, those that a counter of a source or a sink says were lost there.
-    ``offered_pps``: what the generators reached over all sources while they sent, None where that is not known.
+    ``lost_outside_packets``: of those offered and not measured, what was lost behind the unit under test;
+    ``source_lost_packets``: made by the generators and not on the wire. ``queued_packets``: came so long after the time
+    of sending that they were queued; None where that is not known. ``offered_pps``: what was offered over all sources
+    while they sent, None where that is not known.
     """
 
     run_id: str
@@ -89,16 +97,28 @@ class Trial:
     measured_packets: int
     lost_outside_packets: int = 0
     offered_pps: float | None = None
+    source_lost_packets: int = 0
+    queued_packets: int | None = None
+
+    @property
+    def forwarded_packets(self) -> int:
+        """Measured in time. Where it is not known what was queued, nothing is taken off: docs/search.md says so."""
+        return self.measured_packets - (self.queued_packets or 0)
 
     @property
     def uut_loss_ratio(self) -> float:
-        """Lost of what was offered, and not by a source or a sink. Nothing offered, nothing lost: that is shortfall."""
-        lost = self.offered_packets - self.measured_packets - self.lost_outside_packets
+        """Lost or queued by the unit under test, of what was offered. Nothing offered, nothing lost: a shortfall."""
+        lost = self.offered_packets - self.forwarded_packets - self.lost_outside_packets
         return lost / self.offered_packets if self.offered_packets else 0.0
 
     @property
+    def instrument_lost(self) -> bool:
+        """Whether a source or a sink lost packets by itself."""
+        return self.lost_outside_packets > 0 or self.source_lost_packets > 0
+
+    @property
     def missing_ratio(self) -> float:
-        """Lost or not sent, of what was intended, whoever's doing it was: by this the library judges a trial."""
+        """Lost, queued or not sent, of what was intended, by whomever: by this the library judges a trial."""
         return missing_ratio(self)
 
 
@@ -165,7 +185,7 @@ def search(
                 intended_duration=intended_duration,
                 intended_load=intended_load,
                 offered_count=trial.offered_packets,
-                forwarding_count=trial.measured_packets,
+                forwarding_count=trial.forwarded_packets,
                 intended_count=trial.intended_packets,
             )
 
@@ -232,8 +252,8 @@ def _same(load_pps: float, limit_pps: float) -> bool:
 
 
 def _blame(goal: Goal, there: Sequence[Trial]) -> Limit:
-    """Who failed the goal at its upper bound: the UUT, if what it lost of the packets offered is too much by itself."""
+    """Who failed the goal at its upper bound: the UUT, if what it lost or queued of the offered is too much alone."""
     failed = [trial for trial in there if trial.missing_ratio > goal.loss_ratio]
     if 2 * sum(trial.uut_loss_ratio > goal.loss_ratio for trial in there) >= len(failed):
         return "uut"
-    return "instrument" if 2 * sum(trial.lost_outside_packets > 0 for trial in failed) >= len(failed) else "generator"
+    return "instrument" if 2 * sum(trial.instrument_lost for trial in failed) >= len(failed) else "generator"

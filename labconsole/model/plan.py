@@ -58,8 +58,8 @@ class Plan:
     """Design points and how to measure them. What is None is left to the testbed: see :meth:`resolved`.
 
     A trial is (point, number): numbers count from 1 over the repetitions, and with ``set_ups`` over those of every
-    block; number 0 is the pilot's. With ``listed``, the points are exactly those; the factors then hold the values that occur, ``duration_s`` the
-    longest duration and ``repetitions`` the most.
+    block; number 0 is the pilot's. With ``listed``, the points are exactly those; the factors then hold the values
+    that occur, ``duration_s`` the longest duration and ``repetitions`` the most.
     """
 
     name: str
@@ -264,8 +264,9 @@ class Plan:
         """Hash of what is measured at each point index: factors in their order, duration, convention, instruments.
 
         Not of the name, seed, order, set-ups, repetitions, margin, claims, waits, tolerances or how it is carried out:
-        a finished plan can be extended by more set-ups, without blocks by more repetitions, and none of these changes what a single run measures. A list of points that is a
-        matrix in its order has that matrix's hash, and so has a matrix whose rules leave it one.
+        a finished plan can be extended by more set-ups, without blocks by more repetitions, and none of these changes
+        what a single run measures. A list of points that is a matrix in its order has that matrix's hash, and so has a
+        matrix whose rules leave it one.
         """
         return self._hash
 

@@ -149,9 +149,7 @@ def _grouped(requests: Requests, points: Iterable[int]) -> dict[Configuration, l
     return found
 
 
-def _shuffled(
-    groups: dict[Configuration, list[int]], text: str, order: str
-) -> list[tuple[Configuration, list[int]]]:
+def _shuffled(groups: dict[Configuration, list[int]], text: str, order: str) -> list[tuple[Configuration, list[int]]]:
     held = list(groups.items())
     return [held[place] for place in _in_order(range(len(held)), text, order)]
 

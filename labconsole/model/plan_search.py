@@ -19,7 +19,14 @@ from labconsole.model.request import MAX_DURATION_S, TrialRequest
 
 PRESET_TRIAL_S = {"ndr": 1.0, "rfc2544": 60.0, "tst009": 60.0}
 PRESET_SUM_S = {"ndr": 21.0, "rfc2544": 60.0, "tst009": 120.0}
-"""Of each goal, one trial and the trial time that decides on a load; those of a partial drop goal are ndr's."""
+"""Of each goal, one trial (unless ``least_trial_s`` is more) and the trial time that decides on a load; those of a
+partial drop goal are ndr's."""
+
+QUEUED_S = 0.01
+"""What comes so much after the time of sending was queued, and counts as lost; what comes before passes."""
+
+LEAST_LOSS_RATIO = 0.001
+"""A queue of ``QUEUED_S`` that passes unseen may be this much of a trial, where the goal does not allow more."""
 
 PRESETS = tuple(PRESET_TRIAL_S)
 FURTHER = ("frame-loss", "back-to-back", "latency")
@@ -36,6 +43,16 @@ def partial_drop_ratio(goal: str) -> float | None:
     """The loss ratio that ``pdr-X%`` allows; None for what is no such goal."""
     match = _PDR.fullmatch(goal)
     return float(match[1]) / 100 if match is not None and 0 < float(match[1]) < 100 else None
+
+
+def least_trial_s(goal: str) -> float:
+    """The shortest trial in which a queue that passes unseen is less than the goal's loss."""
+    return QUEUED_S / max(partial_drop_ratio(goal) or 0.0, LEAST_LOSS_RATIO)
+
+
+def preset_trial_s(goal: str) -> float:
+    """One trial of a goal, where nothing else is asked for."""
+    return max(PRESET_TRIAL_S.get(goal, PRESET_TRIAL_S["ndr"]), least_trial_s(goal))
 
 
 def _goal(word: str) -> str:
@@ -101,7 +118,7 @@ class Search(_Section):
         if "latency" in self.goals and not self.load_goals:
             raise ValueError(f"latency is measured at a load that is found | allowed: a goal beside it: {GOAL_WORDS}")
         for goal in self.load_goals:
-            trial_s = self.trial_s or PRESET_TRIAL_S.get(goal, PRESET_TRIAL_S["ndr"])
+            trial_s = self.trial_s or preset_trial_s(goal)
             if (self.duration_sum_s or PRESET_SUM_S.get(goal, PRESET_SUM_S["ndr"])) < trial_s:
                 raise ValueError(f"duration_sum_s of {goal} is shorter than one trial | allowed: {trial_s:g} or more")
         return self
@@ -119,10 +136,7 @@ class Search(_Section):
             "back-to-back": self.back_to_back.trial_s,
             "latency": self.latency.trial_s,
         }
-        return max(
-            further[goal] if goal in further else self.trial_s or PRESET_TRIAL_S.get(goal, PRESET_TRIAL_S["ndr"])
-            for goal in self.goals
-        )
+        return max(further[goal] if goal in further else self.trial_s or preset_trial_s(goal) for goal in self.goals)
 
     def meaning(self) -> dict[str, Any]:
         """What is measured, without how often and what ends it early."""

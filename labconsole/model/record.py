@@ -171,7 +171,8 @@ class Arrivals(_Part):
 
     ``window_s``: from the first to the last of ``packets``; ``window_from`` counters: by their samples, which are apart
     by ``resolution_s``. ``late_packets``: more than the sending time after the first one, queued until then; None: the
-    samples cannot tell.
+    samples cannot tell. ``queued_packets``: of these, what came more than 0.01 s later still, which a search counts as
+    lost. From samples both are what surely came so late.
     """
 
     packets: int
@@ -179,6 +180,7 @@ class Arrivals(_Part):
     window_from: Literal["capture", "counters"]
     resolution_s: float
     late_packets: int | None
+    queued_packets: int | None = None
 
 
 class LostTogether(_Part):
@@ -274,6 +276,7 @@ class Total(_Part):
     sink_lost_packets: int | None = None
     uut_loss_ratio: float | None = None
     late_packets: int | None = None
+    queued_packets: int | None = None
     forwarding_pps: float | None = None
     forwarding_bps: float | None = None
 

@@ -1,4 +1,4 @@
-"""The record of one search, format 1: what was found at one configuration, with every trial that led there.
+"""The record of one search, format 2: what was found at one configuration, with every trial that led there.
 
 Its trials are runs of their own; the counts here repeat theirs, so that the bounds can be recomputed from this alone.
 Loads are per source, counts are sums over the sources. docs/search.md explains every field.
@@ -12,7 +12,12 @@ from pydantic import BaseModel, ConfigDict
 
 from labconsole.model.timing import OneWay, Quantiles, Variation
 
-SEARCH_FORMAT = 1
+SEARCH_FORMAT = 2
+"""Format 1 did not know what was still queued, nor what the source lost; it is read, and written again as it came."""
+
+LATER_TRIAL_KEYS = ("source_lost_packets", "queued_packets")
+"""Of a trial, what format 1 does not have."""
+
 Limit = Literal["uut", "generator", "instrument", "line_rate", "below_minimum", "undecided"]
 BurstLimit = Literal["uut", "generator", "instrument", "trial_length"]
 
@@ -43,7 +48,12 @@ class SearchRequested(_Part):
 
 
 class SearchTrial(_Part):
-    """One trial, in the order taken. ``for_test``: load, frame-loss, back-to-back or latency."""
+    """One trial, in the order taken. ``for_test``: load, frame-loss, back-to-back or latency.
+
+    ``lost_outside_packets``: of what was offered and not measured, what was lost behind the unit under test;
+    ``source_lost_packets``: made by the generators and not on the wire. ``queued_packets``: measured, but more than
+    0.01 s after the time of sending; None: not known.
+    """
 
     run_id: str
     for_test: str
@@ -54,6 +64,8 @@ class SearchTrial(_Part):
     measured_packets: int
     lost_outside_packets: int
     offered_pps: float | None = None
+    source_lost_packets: int = 0
+    queued_packets: int | None = None
 
 
 class GoalFound(_Part):
@@ -157,4 +169,13 @@ class SearchRecord(_Part):
 
     def to_json(self) -> dict[str, Any]:
         """The record as plain JSON types."""
-        return self.model_dump(mode="json")
+        return self.plain("json")
+
+    def plain(self, mode: Literal["json", "python"] = "python") -> dict[str, Any]:
+        """The record as plain data, with the keys of its own format."""
+        data = self.model_dump(mode=mode)
+        if self.format == 1:
+            for trial in data["trials"]:
+                for key in LATER_TRIAL_KEYS:
+                    del trial[key]
+        return data

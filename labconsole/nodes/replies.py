@@ -6,6 +6,7 @@ agent may say more than this console knows. An operation without a description h
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from labconsole.agent.sequence import MAX_RUN_LENGTHS, SEQUENCE_MODULUS
@@ -165,9 +166,25 @@ _COUNTED_STREAM = fields(
 def _captured_stream(value: Any, where: str) -> Any:
     if type(value) is not dict:
         raise bad(where, "is not an object")
-    known = {"delay": maybe(_DELAY), "delay_error": maybe(sentence), "spacing": maybe(_SPACING)}
+    known = {
+        "delay": maybe(_DELAY),
+        "delay_error": maybe(sentence),
+        "spacing": maybe(_SPACING),
+        "late_packets": count,
+        "queued_packets": count,
+    }
     timing = {key: check(value.pop(key), key) for key, check in known.items() if key in value}
-    return {**_COUNTED_STREAM(value, where), **timing}
+    stream = {**_COUNTED_STREAM(value, where), **timing}
+    late = stream.get("late_packets", 0)
+    if not stream.get("queued_packets", 0) <= late <= stream["packets"]:
+        raise bad("late_packets", "is not from queued_packets to packets")
+    return stream
+
+
+def _digest(value: Any, where: str) -> str:
+    if type(value) is not str or not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise bad(where, "is not a SHA-256 of 64 digits")
+    return value
 
 
 _ANALYSIS = fields(
@@ -415,6 +432,7 @@ _CHECKS: dict[str, Check] = {
             "dropped_kernel_packets": maybe(count),
             "dropped_interface_packets": maybe(count),
             "file_bytes": count,
+            "sha256": maybe(_digest),
             "analysis": _ANALYSIS,
             "kept_path": maybe(sentence),
         }

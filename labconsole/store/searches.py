@@ -25,7 +25,7 @@ SEARCHES_SINCE = 3
 def search_text(record: SearchRecord) -> str:
     """The record as one line of ASCII JSON, the same for the same record. Raises StoreError."""
     try:
-        return json.dumps(record.model_dump(mode="python"), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return json.dumps(record.plain(), sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
         raise StoreError(f"search {record.search_id}: the record cannot be written as JSON: {exc}") from exc
 
@@ -122,9 +122,12 @@ class StoredSearches:
         return (exact or found)[0]
 
     def finished_search(self, search_hash: str, testbed_fingerprint: str) -> SearchRecord | None:
-        """The newest search of this meaning on this testbed that came to its end."""
+        """The newest search of this meaning on this testbed that came to its end, by the rules of this version.
+
+        A search of format 1 took for forwarded what was still queued: it is made again.
+        """
         where = RunFilter(plan_hash=search_hash, testbed_fingerprint=testbed_fingerprint)
-        return next(iter(self.searches(where, status="done")), None)
+        return next((each for each in self.searches(where, status="done") if each.format == SEARCH_FORMAT), None)
 
 
 class SearchesWriting(StoredSearches):

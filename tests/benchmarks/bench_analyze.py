@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 CHUNK = 500_000
 
-NODE = "import sys; from labconsole.agent.analysis import analyze_file; analyze_file(sys.argv[1])"
+NODE = "import sys; from labconsole.agent.following import analyze_file; analyze_file(sys.argv[1])"
 CONSOLE = "import sys; from labconsole.captures import analyze_path; analyze_path(sys.argv[1])"
 TIMED = """
 import sys, time
@@ -130,7 +130,7 @@ def measure(path: Path, pairs: int, packets: int) -> dict:
         result[f"{name}_over_capinfos_ratio"] = statistics.median(ratios)
         ratios = [other / own for other, own in zip(cpu_times["capinfos"], cpu_times[name], strict=True)]
         result[f"{name}_over_capinfos_cpu_ratio"] = statistics.median(ratios)
-    result["node_in_process_packets_per_s"] = in_process_rate("agent.analysis", "analyze_file", path)
+    result["node_in_process_packets_per_s"] = in_process_rate("agent.following", "analyze_file", path)
     result["console_in_process_packets_per_s"] = in_process_rate("captures", "analyze_path", path)
     for name in ("node", "console"):
         rate = result[f"{name}_in_process_packets_per_s"]

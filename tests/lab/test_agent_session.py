@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -67,6 +68,7 @@ def test_a_capture_to_keep_gets_its_name_when_it_is_complete(net: Net, agent: Ag
     stopped = agent.ok("capture.stop", capture="s1")
     assert stopped["kept_path"] == str(kept)
     assert kept.stat().st_size == stopped["file_bytes"]
+    assert hashlib.sha256(kept.read_bytes()).hexdigest() == stopped["sha256"]
     assert list(spool.iterdir()) == []
 
 

@@ -149,7 +149,17 @@ def naive_gaps(times: list[int]) -> tuple[dict | None, int]:
     return report, len(steps) - len(gaps)
 
 
-def naive_report(packets: list[Packet], unit_ns: int = 1000) -> dict:
+def naive_late(packets: list[Packet], sending_ns: int | None) -> dict:
+    if sending_ns is None:
+        return {}
+    after_ns = [packet.at_ns - packets[0].at_ns - sending_ns for packet in packets]
+    return {
+        "late_packets": sum(each > 0 for each in after_ns),
+        "queued_packets": sum(each > 10_000_000 for each in after_ns),
+    }
+
+
+def naive_report(packets: list[Packet], unit_ns: int = 1000, sending_ns: int | None = None) -> dict:
     """What an analysis of these packets must say, counted in the plainest way."""
     packets = [replace(p, at_ns=p.at_ns // unit_ns * unit_ns) for p in packets]
     streams: dict[tuple, list[Packet]] = {}
@@ -175,6 +185,7 @@ def naive_report(packets: list[Packet], unit_ns: int = 1000) -> dict:
                 "sequence": naive_sequence([p.number for p in members if p.number is not None]),
                 "gap_ns": gaps,
                 "backward_steps": backward,
+                **naive_late(members, sending_ns),
             }
         )
     return {

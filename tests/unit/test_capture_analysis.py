@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from pathlib import Path
 from random import Random
@@ -12,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labconsole.agent import analysis as node_side
-from labconsole.agent.analysis import CaptureAnalysis, CaptureFollower, RecordRuns, analyze_file
+from labconsole.agent.analysis import CaptureAnalysis, RecordRuns
+from labconsole.agent.following import CaptureFollower, analyze_file
 from labconsole.captures import analyze_buffer, analyze_path, format_analysis
 from labconsole.errors import CaptureFormatError
 from labconsole.measure.capture import NumpyRuns
@@ -32,8 +34,10 @@ def only_keys_of(expected: object, found: object) -> object:
     return found
 
 
-def fed_in_pieces(content: bytes, runs: RecordRuns, random: Random, largest: int) -> dict:
-    analysis, kept, at = CaptureAnalysis(runs), bytearray(), 0
+def fed_in_pieces(
+    content: bytes, runs: RecordRuns, random: Random, largest: int, sending_ns: int | None = None
+) -> dict:
+    analysis, kept, at = CaptureAnalysis(runs, sending_ns=sending_ns), bytearray(), 0
     while at < len(content):
         size = random.randrange(1, largest)
         kept += content[at : at + size]
@@ -53,9 +57,10 @@ def fed_in_pieces(content: bytes, runs: RecordRuns, random: Random, largest: int
     container=st.sampled_from([pcap, pcapng]),
     chunk_records=st.sampled_from([16, 100, 4096]),
     largest_piece=st.sampled_from([100, 3000, 10**6]),
+    sending_ns=st.sampled_from([None, 0, 1_000_000, 90_000_000, 10**12]),
 )
 def test_both_ways_report_what_a_naive_count_of_the_packets_says(
-    seed, packets, streams, trouble, order, unit_ns, container, chunk_records, largest_piece
+    seed, packets, streams, trouble, order, unit_ns, container, chunk_records, largest_piece, sending_ns
 ):
     random = Random(seed)
     made = traffic(random, packets, streams=streams, trouble=trouble)
@@ -64,12 +69,23 @@ def test_both_ways_report_what_a_naive_count_of_the_packets_says(
     for way in WAYS:
         runs = way()
         runs.chunk_records = chunk_records
-        reports.append(fed_in_pieces(content, runs, random, largest_piece))
+        reports.append(fed_in_pieces(content, runs, random, largest_piece, sending_ns))
     assert reports[0] == reports[1]
-    expected = naive_report(made, unit_ns)
+    expected = naive_report(made, unit_ns, sending_ns)
     assert only_keys_of(expected, reports[0]) == expected
     assert not reports[0]["truncated"]
     assert all(stream["gaps_exact"] for stream in reports[0]["streams"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_comes_later_than_it_was_sent_is_counted_to_the_packet(way):
+    """2000 packets in 1 s, then a queue that empties for another second: what came at the limit itself is in time."""
+    first_ns = 1_700_000_000_000_000_000
+    packets = [Packet(first_ns + 500_000 * k, k + 1) for k in range(4001)]
+    analysis = CaptureAnalysis(way(), sending_ns=10**9)
+    analysis.feed(pcap(packets, unit_ns=1))
+    (stream,) = analysis.report()["streams"]
+    assert (stream["late_packets"], stream["queued_packets"]) == (2000, 1980)
 
 
 @pytest.mark.parametrize("trouble", [0.0, 0.01])
@@ -129,6 +145,26 @@ def test_following_a_growing_file_counts_what_is_complete_and_ends_with_the_whol
             assert packets >= before
             before = packets
     assert follower.finish() == analyze_file(path)
+
+
+def test_the_digest_is_of_the_whole_file_however_it_was_read(tmp_path):
+    path = tmp_path / "growing.pcap"
+    content = pcap(traffic(Random(4), 3000, streams=1, trouble=0.02))
+    path.write_bytes(content[:100_001])
+    follower = CaptureFollower(path, digest=True)
+    follower.poll(max_bytes=5000)
+    follower.poll()
+    path.write_bytes(content)
+    follower.finish()
+    assert follower.sha256 == hashlib.sha256(content).hexdigest()
+
+
+def test_a_file_that_could_not_be_read_to_its_end_has_no_digest(tmp_path):
+    path = tmp_path / "damaged.pcap"
+    path.write_bytes(pcap([Packet(0)] * 50) + b"\xff" * 100_000)
+    follower = CaptureFollower(path, digest=True)
+    assert follower.finish()["corrupt_at_byte"] is not None
+    assert follower.sha256 is None
 
 
 def test_finishing_a_file_that_ends_within_a_record_says_truncated(tmp_path):

@@ -16,7 +16,7 @@ from labconsole.engine.ports import StoredTrial
 from labconsole.engine.search_campaign import SearchOutcome, estimate_searches, make_searches
 from labconsole.errors import ConfigError, NodeLost, StoreError
 from labconsole.measure.load_class import relevant_bounds
-from labconsole.measure.search import goals_of
+from labconsole.measure.search import Trial, goals_of
 from labconsole.model.plan_search import Configuration, Search, search_hash
 from labconsole.model.record import Reason, RunRecord
 from labconsole.model.request import TrialRequest
@@ -159,7 +159,8 @@ def test_every_trial_is_a_run_in_the_store_with_its_place_and_the_bounds_follow_
     assert [place.repetition for place in places] == list(range(1, len(record.trials) + 1))
     assert {place.hash for place in places} == {record.plan.hash}
     (goal,) = goals_of(QUICK)
-    assert relevant_bounds(goal, record.trials) == (record.goals[0].lower_bound_pps, record.goals[0].upper_bound_pps)
+    taken = [Trial(**{k: v for k, v in trial.model_dump().items() if k != "for_test"}) for trial in record.trials]
+    assert relevant_bounds(goal, taken) == (record.goals[0].lower_bound_pps, record.goals[0].upper_bound_pps)
 
 
 def test_rfc_2544_in_one_search() -> None:
@@ -260,14 +261,14 @@ def test_a_node_that_is_lost_again_and_again_ends_the_searches() -> None:
         make(session)
 
 
-def test_what_the_verdict_says_was_lost_outside_of_the_unit_under_test_goes_with_the_trial() -> None:
+def test_what_was_lost_by_the_source_and_the_sink_and_what_was_queued_goes_with_the_trial() -> None:
     record = make_record(REQUEST, "20261121T000000Z-000001", status="suspect")
-    reasons = tuple(
-        Reason(code=code, detail="", evidence={"lost_packets": packets})
-        for code, packets in (("lost_at_source", 3), ("lost_at_sink", 4), ("foreign_frames", 50))
-    )
-    record = record.model_copy(update={"verdict": record.verdict.model_copy(update={"reasons": reasons})})
-    assert counted(record, at_load(REQUEST, 1000.0, 1.0), 1000.0).lost_outside_packets == 7
+    sides = {"source_lost_packets": 3, "uut_lost_packets": 0, "sink_lost_packets": 4, "queued_packets": 50}
+    record = record.model_copy(update={"total": record.total.model_copy(update=sides)})
+    trial = counted(record, at_load(REQUEST, 1000.0, 1.0), 1000.0)
+    assert (trial.source_lost_packets, trial.lost_outside_packets, trial.queued_packets) == (3, 4, 50)
+    assert trial.forwarded_packets == trial.measured_packets - 50
+    assert trial.instrument_lost
 
 
 def test_sources_that_took_too_long_did_not_offer_the_load() -> None:
@@ -299,9 +300,19 @@ def test_a_cancelled_search_ends_its_trial_before_it_gives_the_testbed_back() ->
 
 
 def test_a_trial_too_short_for_one_packet_at_the_lowest_load_is_refused() -> None:
-    short = Search(goals=("ndr",), trial_s=1e-6)
+    short = Search(goals=("pdr-50%",), trial_s=0.02, lowest_ratio=1e-6)
     with pytest.raises(ConfigError, match="sends no packet"):
         check_search(short, REQUEST, make_inventory())
+
+
+@pytest.mark.parametrize(("goal", "least_s"), [("ndr", 10.0), ("pdr-0.01%", 10.0), ("pdr-0.5%", 2.0), ("pdr-5%", 0.2)])
+def test_a_trial_in_which_the_queue_that_passes_would_hide_the_loss_is_refused(goal: str, least_s: float) -> None:
+    check_search(Search(goals=(goal,), trial_s=least_s, duration_sum_s=least_s), REQUEST, make_inventory())
+    short = Search(goals=("pdr-50%", goal), trial_s=0.99 * least_s, duration_sum_s=least_s)
+    with pytest.raises(ConfigError, match=f"is too short for {goal}") as refused:
+        check_search(short, REQUEST, make_inventory())
+    assert refused.value.allowed == f"{least_s:g} or more, or a goal that allows more loss"
+    assert goals_of(Search(goals=(goal,)))[0].trial_duration_s == max(1.0, least_s)
 
 
 def test_an_estimate_counts_the_trials_of_a_unit_that_behaves() -> None:

@@ -36,6 +36,32 @@ def test_an_incomplete_capture_gives_way_to_the_counters():
     assert loss.choose_measured(None, 12) == (12, "counters")
 
 
+@pytest.mark.parametrize(
+    ("counts", "sides", "together"),
+    [
+        ((100, 60, 57, 50), (40, 3, 7), []),
+        ((100, 130, 100, 100), (0, 0, 0), []),  # foreign frames on the source's NIC
+        ((100, 100, 104, 100), (0, -4, 4), []),  # foreign frames that the unit sends, never clamped
+        ((100, None, 57, 50), (None, None, 7), [(("source", "uut"), 43)]),
+        ((100, 60, None, 50), (40, None, None), [(("uut", "sink"), 10)]),
+        ((100, None, None, 50), (None, None, None), [(("source", "uut", "sink"), 50)]),
+        ((100, 60, 57, None), (40, 3, None), []),
+        ((None, 60, 57, 50), (None, None, 7), []),
+    ],
+)
+def test_loss_is_told_by_the_side_it_was_on_and_as_a_sum_where_no_counter_parts_it(counts, sides, together):
+    found = loss.lost_by_side(*counts)
+    assert (found.source_packets, found.uut_packets, found.sink_packets) == sides
+    assert [(each.sides, each.packets) for each in found.together] == together
+
+
+def test_offered_is_what_was_on_the_wire():
+    assert loss.offered_packets(100, 60) == 60
+    assert loss.offered_packets(100, 103) == 100  # foreign frames are not the stream's
+    assert loss.offered_packets(100, None) == 100
+    assert loss.offered_packets(None, 60) is None
+
+
 def sample(ns: int, *values: int) -> rates.CounterSample:
     return rates.CounterSample(ns, values)
 

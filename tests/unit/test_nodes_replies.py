@@ -46,6 +46,7 @@ CAPTURED_STREAM = {
     "bytes": 908800, "first_at_ns": 1795231740831296327, "last_at_ns": 1795231741831107286, "sequence": SEQUENCE,
     "sequence_error": None, "gap_ns": {"min": 6439, "mean": 70389.394, "p50": 69764, "p99": 439126, "max": 5576863},
     "gaps_exact": True, "backward_steps": 0, "pps": 14206.69, "frame_bps": 7273823.05,
+    "late_packets": 12, "queued_packets": 0,
 }  # fmt: skip
 ANALYSIS = {
     "format": "pcap", "link_type": "ethernet", "packets": 14200, "bytes": 908800, "first_at_ns": 1795231740831296327,
@@ -60,7 +61,9 @@ EMPTY_ANALYSIS = {
 CAPTURE = {
     "captured_packets": 14200, "received_by_filter_packets": 14200, "dropped_kernel_packets": 0,
     "dropped_interface_packets": None, "file_bytes": 1136424, "analysis": ANALYSIS, "kept_path": None,
+    "sha256": 64 * "a",
 }  # fmt: skip
+OPTIONAL = ("routes", "neighbours", "pause", "late_packets", "queued_packets")
 STARTED = {"path": "/proc/444/fd/11", "argv": ["/usr/bin/tcpdump", "-nn", "udp and src port 9"], "tcpdump": "4.99.3"}
 NET = {
     "sysctls": {"net.ipv4.ip_forward": "1"},
@@ -144,7 +147,7 @@ def test_a_promised_key_that_is_missing_is_refused(op: str, ok: dict[str, Any]) 
     free = {"facts": 9, "net.read": 1}.get(op, 99)  # facts promises nothing, entries of a routing table little
     for path in places(ok):
         *outer, key = path
-        if not isinstance(key, str) or len(path) > free or free == 9 or key in ("routes", "neighbours", "pause"):
+        if not isinstance(key, str) or len(path) > free or free == 9 or key in OPTIONAL:
             continue
         if "lost_runs" in outer or "pause" in outer or "namespaces" in outer or key == "master":
             continue
@@ -195,6 +198,9 @@ Q = (*S, "sequence")
         ("capture.stop", (*A, "streams"), [CAPTURED_STREAM] * 1025),
         ("capture.stop", (*S, "udp_sink_port"), 65536),
         ("capture.stop", (*S, "gap_ns"), []),
+        ("capture.stop", (*S, "late_packets"), 14201),
+        ("capture.stop", (*S, "queued_packets"), 13),
+        ("capture.stop", ("sha256",), 64 * "A"),
         ("capture.stop", (*S, "gap_ns", "p50"), 0.5),
         ("capture.stop", Q, []),
         ("capture.stop", (*Q, "last"), 2**32),

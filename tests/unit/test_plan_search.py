@@ -26,7 +26,7 @@ def hashes(made: Plan) -> list[str]:
 
 
 def test_without_targets_nothing_but_the_searches_is_measured(tmp_path: Path) -> None:
-    made = plan(tmp_path, "{goals: [ndr, back-to-back], back_to_back: {trial_s: 3.5}}")
+    made = plan(tmp_path, "{goals: [pdr-1%, back-to-back], back_to_back: {trial_s: 3.5}}")
     assert (made.trials, made.schedule(), made.grid) == (0, [], False)
     assert made.duration_s == 3.5
     assert [(c.request.platform, c.request.sources, c.request.frame_size_bytes) for c in made.searches] == [

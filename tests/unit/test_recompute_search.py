@@ -39,6 +39,8 @@ def changed(record: SearchRecord, what: str) -> SearchRecord:
         goal["limited_by"] = "generator"
     elif what == "measured_packets":
         trial["measured_packets"] = trial["offered_packets"]
+    elif what == "queued_packets":
+        trial["queued_packets"] = 1
     elif what == "frame_loss":
         data["frame_loss"][0]["loss_ratio"] = 0.0
     elif what == "packets":
@@ -54,6 +56,7 @@ def changed(record: SearchRecord, what: str) -> SearchRecord:
         ("lower_bound", "goals[0].lower_bound_pps"),
         ("limited_by", "goals[0].limited_by"),
         ("measured_packets", "trials[0].measured_packets"),
+        ("queued_packets", "trials[0].queued_packets"),
         ("frame_loss", "frame_loss[0].loss_ratio"),
         ("packets", "back_to_back.bursts[0]"),
         ("mean", "back_to_back.mean_packets"),

@@ -89,6 +89,41 @@ def test_what_a_source_or_a_sink_lost_by_itself_is_not_called_the_units() -> Non
     assert found.limited_by == "instrument"
 
 
+def queueing(capacity_pps: float, buffer_packets: int) -> Measure:
+    """A unit that forwards so much, and keeps what is more until its buffer is full: nothing else is lost."""
+
+    def measure(duration_s: float, load_pps: float) -> Trial:
+        sent = round(load_pps * duration_s)
+        over = max(0, round((load_pps - capacity_pps) * duration_s))
+        buffered = min(over, buffer_packets)
+        return Trial(
+            run_id="", load_pps=load_pps, duration_s=duration_s, intended_packets=sent, offered_packets=sent,
+            measured_packets=sent - over + buffered, queued_packets=max(0, buffered - round(0.01 * capacity_pps)),
+        )  # fmt: skip
+
+    return measure
+
+
+@pytest.mark.parametrize("goal", ["ndr", "pdr-0.5%", "pdr-5%"])
+def test_what_a_queue_holds_when_the_source_stops_is_not_forwarded(goal: str) -> None:
+    """A buffer of half a second passes 50 % more than is forwarded, for a second, without losing a packet."""
+    (found,) = find(queueing(200_000, 100_000), parse_goal(goal)).goals
+    assert found.lower_bound_pps is not None
+    allowed = parse_goal(goal).loss_ratio
+    # What passes unseen is at most as much as the goal allows, or a thousandth.
+    assert 0.99 * 200_000 <= found.lower_bound_pps <= 200_000 / (1 - allowed) * (1 + max(allowed, 0.001)) * 1.001
+    assert found.limited_by == "uut"
+
+
+def test_what_the_source_lost_before_the_wire_is_not_called_the_units() -> None:
+    def leaky(duration_s: float, load_pps: float) -> Trial:
+        trial = simulated(lambda _load: 0.0, generator_pps=250_000)(duration_s, load_pps)
+        return replace(trial, source_lost_packets=trial.intended_packets - trial.offered_packets)
+
+    (found,) = find(leaky).goals
+    assert found.limited_by == "instrument"
+
+
 def test_a_collapse_beyond_the_maximum_does_not_mislead_the_search() -> None:
     def collapsing(load: float) -> float:
         forwarded = load if load <= 300_000 else max(20_000.0, 300_000 - 2 * (load - 300_000))

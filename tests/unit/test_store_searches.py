@@ -46,6 +46,18 @@ def test_a_search_that_failed_is_kept_and_does_not_count_as_finished(tmp_path: P
         assert store.searches(status="failed") == [failed]
 
 
+def test_a_search_of_format_1_is_written_as_it_came_and_made_again(tmp_path: Path, record: SearchRecord) -> None:
+    data = {**record.to_json(), "format": 1}
+    for trial in data["trials"]:
+        del trial["queued_packets"], trial["source_lost_packets"]
+    old = parse_search(data, "here")
+    assert json.loads(json.dumps(old.to_json())) == json.loads(json.dumps(data))
+    with open_store(str(tmp_path / "s.sqlite")) as store:
+        store.save_search(old)
+        assert store.search(old.search_id).to_json() == old.to_json()
+        assert store.finished_search(record.plan.hash, record.testbed_fingerprint) is None
+
+
 def test_the_same_id_with_other_content_is_refused(place: Place, record: SearchRecord) -> None:
     with open_store(place.url) as store:
         store.save_search(record)
@@ -70,7 +82,7 @@ def test_a_store_of_version_2_gets_the_table_when_it_is_written_and_has_no_searc
 
 @pytest.mark.parametrize(
     "change",
-    [{"format": 2}, {"format": None}, {"extra": 1}, {"search_id": "../x"}, {"started_at": "then"}, {"goals": 5}],
+    [{"format": 3}, {"format": None}, {"extra": 1}, {"search_id": "../x"}, {"started_at": "then"}, {"goals": 5}],
 )
 def test_what_is_no_search_record_is_refused(record: SearchRecord, change: dict[str, object]) -> None:
     with pytest.raises(StoreError, match="line 3"):

@@ -43,7 +43,16 @@ def observe(inventory, *, sent=SENT, nic=None, uut_out=None, arrived=None, captu
         "captured_packets": captured, "dropped_kernel_packets": dropped, "dropped_interface_packets": 0,
         "analysis": {
             "packets": captured, "truncated": False,
-            "streams": [{"sequence": {"lost_runs": {}, "reordered_packets": 0, "duplicate_packets": 0}}],
+            "streams": [
+                {
+                    "packets": captured,
+                    "first_at_ns": 10**18,
+                    "last_at_ns": 10**18 + 999_000_000,
+                    "late_packets": 0,
+                    "queued_packets": 0,
+                    "sequence": {"lost_runs": {}, "reordered_packets": 0, "duplicate_packets": 0},
+                }
+            ],
         },
     }  # fmt: skip
     seen.streams = [stream]

@@ -1,0 +1,89 @@
+"""When a stream's packets came to the sink, and the forwarding rate over that window (RFC 2285, section 3.6.1). Pure.
+
+Only the sink's clock is looked at: no other one has to agree with it. What a queue holds when the source stops comes
+late, and would be forwarding rate if it were divided by the time of sending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from labconsole.model.plan_search import QUEUED_S
+from labconsole.model.record import Arrivals
+
+STAMP_RESOLUTION_S = 1e-9
+"""tcpdump is asked for nanoseconds."""
+
+Samples = Sequence[tuple[int, int]]
+"""(time of the sink's monotonic clock in ns, packets that its NIC had received until then), in order of time."""
+
+
+def by_capture(streams: Sequence[dict[str, Any]], packets: int) -> Arrivals | None:
+    """The window by the capture's own time stamps; None where it does not hold just the one stream's ``packets``."""
+    if not packets and not streams:
+        return Arrivals(
+            packets=0,
+            window_s=0.0,
+            window_from="capture",
+            resolution_s=STAMP_RESOLUTION_S,
+            late_packets=0,
+            queued_packets=0,
+        )
+    if len(streams) != 1 or streams[0]["packets"] != packets:
+        return None
+    first_ns, last_ns = streams[0]["first_at_ns"], streams[0]["last_at_ns"]
+    if first_ns is None or last_ns is None:
+        return None
+    return Arrivals(
+        packets=packets,
+        window_s=(last_ns - first_ns) / 1e9,
+        window_from="capture",
+        resolution_s=STAMP_RESOLUTION_S,
+        late_packets=streams[0].get("late_packets"),
+        queued_packets=streams[0].get("queued_packets"),
+    )
+
+
+def by_counters(samples: Samples, packets: int, sending_s: float | None) -> Arrivals | None:
+    """The window by samples of the sink's counter: from the one that first shows a packet to the first with the last.
+
+    None where the samples do not show all ``packets``, or a counter decreased.
+    """
+    counts = [count for _, count in samples]
+    if len(samples) < 2 or counts[-1] - counts[0] != packets or any(b < a for a, b in pairwise(counts)):
+        return None
+    grown = [place for place in range(1, len(counts)) if counts[place] > counts[place - 1]]
+    if not grown:
+        return None
+    first, last = grown[0], grown[-1]
+    apart_ns = [samples[place][0] - samples[place - 1][0] for place in (first, last)]
+    return Arrivals(
+        packets=packets,
+        window_s=(samples[last][0] - samples[first][0]) / 1e9,
+        window_from="counters",
+        resolution_s=max(apart_ns) / 1e9,
+        late_packets=None if sending_s is None else _late(samples, first, sending_s, 0.0),
+        queued_packets=None if sending_s is None else _late(samples, first, sending_s, QUEUED_S),
+    )
+
+
+def _late(samples: Samples, first: int, sending_s: float, grace_s: float) -> int | None:
+    """Packets that surely came later than this after the first one; None where there may be some and may be none."""
+    wait_ns = round((sending_s + grace_s) * 1e9)
+    end = samples[-1][1]
+    surely = end - next((count for at_ns, count in samples if at_ns >= samples[first][0] + wait_ns), end)
+    perhaps = end - [count for at_ns, count in samples if at_ns <= samples[first - 1][0] + wait_ns][-1]
+    return surely if surely or not perhaps else None
+
+
+def forwarding_pps(arrivals: Arrivals | None, sending_s: float | None) -> float | None:
+    """Packets over their window, never over less than the sending time: a unit that dies early is not flattered.
+
+    N arrivals span N - 1 intervals. None where the window or the sending time is not known, or fewer than two came.
+    """
+    if arrivals is None or arrivals.packets < 2 or not sending_s or sending_s <= 0:
+        return None
+    window_s = arrivals.window_s * arrivals.packets / (arrivals.packets - 1)
+    return arrivals.packets / max(sending_s, window_s)

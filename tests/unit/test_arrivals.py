@@ -1,0 +1,64 @@
+"""The window of arrivals and the forwarding rate, against queues that are reckoned by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from labconsole.measure.arrivals import by_capture, by_counters, forwarding_pps
+from labconsole.model.record import Arrivals
+
+SECOND_NS = 1_000_000_000
+
+
+def counted(packets: int, window_s: float, **more: int) -> list[dict]:
+    return [{"packets": packets, "first_at_ns": 7, "last_at_ns": 7 + round(window_s * 1e9), **more}]
+
+
+def test_a_queue_that_empties_after_the_sending_does_not_raise_the_rate():
+    """Offered for 0.5 s at twice what is forwarded, and everything arrives: at the rate of the link, in 1 s."""
+    found = by_capture(counted(1000, 0.999, late_packets=499, queued_packets=489), 1000)
+    assert found is not None
+    assert (found.window_from, found.late_packets, found.queued_packets) == ("capture", 499, 489)
+    assert forwarding_pps(found, 0.5) == pytest.approx(1000)
+
+
+def test_a_unit_that_dies_early_is_not_flattered():
+    assert forwarding_pps(by_capture(counted(100, 0.0099), 100), 1.0) == pytest.approx(100)
+
+
+@pytest.mark.parametrize(("packets", "sending_s"), [(1, 1.0), (0, 1.0), (10, None), (10, 0.0)])
+def test_without_a_window_or_a_sending_time_there_is_no_rate(packets: int, sending_s: float | None):
+    found = by_capture(counted(packets, 0.0) if packets else [], packets)
+    assert found is not None
+    assert forwarding_pps(found, sending_s) is None
+
+
+def test_a_capture_that_holds_more_than_the_stream_has_no_window_of_it():
+    assert by_capture(counted(10, 1.0) * 2, 20) is None
+    assert by_capture(counted(10, 1.0), 9) is None
+
+
+def samples(*counts: int, apart_s: float = 0.1) -> list[tuple[int, int]]:
+    return [(round(place * apart_s * SECOND_NS), 50 + count) for place, count in enumerate(counts)]
+
+
+def test_samples_tell_the_window_to_their_distance():
+    came = samples(0, 0, 100, 200, 300, 400, 400)
+    known = {"packets": 400, "window_s": 0.3, "window_from": "counters", "resolution_s": 0.1}
+    assert by_counters(came, 400, 0.4) == Arrivals(**known, late_packets=0, queued_packets=0)
+    # Sent for 0.3 s, the last hundred may have come before or after that.
+    assert by_counters(came, 400, 0.3) == Arrivals(**known, late_packets=None, queued_packets=None)
+    assert by_counters(came, 400, None) == Arrivals(**known, late_packets=None, queued_packets=None)
+
+
+def test_samples_tell_what_surely_came_late():
+    """Sent for 0.2 s, came for 0.5 s: the sample at 0.4 s is 0.2 s after the first that shows a packet."""
+    found = by_counters(samples(0, 0, 100, 200, 300, 400, 500), 500, 0.2)
+    assert found is not None
+    assert (found.late_packets, found.queued_packets) == (200, 100)
+
+
+def test_samples_that_do_not_add_up_tell_nothing():
+    assert by_counters(samples(0, 100, 90), 90, 0.1) is None
+    assert by_counters(samples(0, 100), 90, 0.1) is None
+    assert by_counters(samples(0, 0), 0, 0.1) is None
