@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import contradictions
-import yaml
 from support import COMMAND, labconsole
 from tables import NO, YES, Deadline, Table
 
@@ -104,10 +103,10 @@ def _lab() -> Iterator[Path]:
         status = lab.up(lab.LabSpec(name=name, sources=1, platforms=("raw", PLATFORM)))
         with tempfile.TemporaryDirectory() as directory:
             hosts = Path(directory) / "hosts.yaml"
-            testbed = yaml.safe_load(status.hosts_file.read_text())
-            options = testbed["platforms"][PLATFORM]
-            testbed["platforms"] = dict.fromkeys(NAMES, options)
-            hosts.write_text(json.dumps(testbed))  # JSON is YAML
+            text = status.hosts_file.read_text()
+            head, _, rest = text.partition(f"  {PLATFORM}: ")
+            options, _, tail = rest.partition("\ndefaults:")
+            hosts.write_text(head + "".join(f"  {each}: {options}\n" for each in NAMES) + f"defaults:{tail}")
             yield hosts
     finally:
         lab.down(name)
