@@ -20,6 +20,7 @@ from labconsole.errors import ConfigError, LabError, StoreError
 from labconsole.examination import Examination
 from labconsole.measure.discrepancy import Discrepancy
 from labconsole.model.plan_search import HASH_PREFIX
+from labconsole.model.record import METHOD
 from labconsole.store import RunStore, open_store
 from labconsole.store.archive import Unpacked, unpack
 from labconsole.store.exchange import read_jsonl
@@ -73,8 +74,13 @@ def check(path: Path, tell: Tell) -> tuple[dict[str, int], Counter[str]]:
             counts["runs"], not_judged = _examine(store, tell)
             counts["series"] = _series(found, store, tell)
             _origins(found, store, tell)
+            present = any(run.method == METHOD for run in store.list())
         if counts["runs"]:
             counts["tables"] = _report(found, Path(name), tell)
+            if found.manifest.get("method") != METHOD:
+                not_judged["tables: the report was reckoned by another method"] += counts["runs"]
+                if present:
+                    tell(f"manifest.json: method: says {found.manifest.get('method')}, runs are of method {METHOD}")
         for word in ("runs", "series", "searches"):
             if found.manifest.get(word) != counts[word]:
                 tell(f"manifest.json: says {found.manifest.get(word)} {word}, there are {counts[word]}")
@@ -190,21 +196,31 @@ def _plans_of(manifest: dict[str, Any]) -> dict[str, str]:
 
 
 def _report(found: Unpacked, scratch: Path, tell: Tell) -> int:
-    """Make the report again, and compare file by file."""
+    """Make the report again, and compare file by file. 0 where numbers were reckoned by another method than ours."""
     from labconsole.cli import build_parser
-    from labconsole.report_command import gather, write
+    from labconsole.report_command import counts, gather, write
 
+    if found.manifest.get("method") != METHOD:
+        return 0  # other numbers follow from the same counts
     redo = found.manifest.get("redo")
     words = _words(redo.get("arguments")) if isinstance(redo, dict) else []
     formats = bundle.report_formats() if _drawn_alike(found, tell) else ("csv", "md", "tex")
     try:
-        # Words of a stranger: only those that choose the paper to compare with, never a path.
+        # Words of a stranger: only those that choose runs or a paper to compare with, never a path.
         words = [*_harmless(words), *_plan_words(found, redo, scratch / "plans")]
-        arguments = build_parser().parse_args(["report", "--store", str(scratch / "runs.sqlite"), *words])
-        written = write(gather(arguments), scratch / "report", formats)
+        chosen = _words(redo.get("filter")) if isinstance(redo, dict) else []
+        arguments = build_parser().parse_args(
+            ["report", "--store", str(scratch / "runs.sqlite"), *words, "--", *chosen]
+        )
+        made = gather(arguments)
+        written = write(made, scratch / "report", formats)
     except LabError as exc:
         tell(f"report: cannot be made again: {_inside(found, exc)}")
         return 0
+    for name, ours in (("selection", made.selection.to_json()), ("report", counts(made))):
+        theirs = found.manifest.get(name)
+        if theirs != json.loads(json.dumps(ours)):
+            tell(f"manifest.json: {name}: says {theirs}, the runs give {ours}")
     for path in written:
         packed = found.directory / "report" / path.name
         if not packed.exists():
@@ -215,8 +231,15 @@ def _report(found: Unpacked, scratch: Path, tell: Tell) -> int:
 
 
 def _harmless(words: list[str]) -> list[str]:
-    allowed = ("--reference=", "--reference-map=")
-    return [word for word in words if word.startswith(allowed) and "/" not in word]
+    """Options that name no file: a plan in a file comes from the bundle itself."""
+    allowed = (
+        "--reference=", "--reference-map=", "--platforms=", "--testbed=", "--plan=", "--pool=", "--margin=",
+    )  # fmt: skip
+    return [
+        word for word in words
+        if word == "--select-by-outcome"
+        or (word.startswith(allowed) and "/" not in word and not word.endswith((".yaml", ".yml")))
+    ]  # fmt: skip
 
 
 def _plan_words(found: Unpacked, redo: object, directory: Path) -> list[str]:
@@ -244,7 +267,7 @@ def _drawn_alike(found: Unpacked, tell: Tell) -> bool:
     return (
         isinstance(packages, dict)
         and theirs.get("labconsole") == __version__
-        and all(packages.get(name) == ours["packages"].get(name) for name in ("matplotlib", "jinja2", "pandas"))
+        and all(packages.get(name) == ours["packages"].get(name) for name in ("matplotlib", "jinja2"))
     )
 
 

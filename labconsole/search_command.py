@@ -42,7 +42,10 @@ def search(args: argparse.Namespace) -> int:
     asked = _asked(args)
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     request = request_from(args, inventory)
-    check_search(asked, request, inventory)
+    try:
+        check_search(asked, request, inventory)
+    except ConfigError as exc:
+        raise exc if exc.key not in _OPTIONS else _of_option(exc) from None
     configuration = Configuration(0, 1, request)
     # A new search at every call, which nothing resumes: what is to be resumed stands in a plan.
     wanted = Wanted(
@@ -73,6 +76,11 @@ def search(args: argparse.Namespace) -> int:
         return 1 if record.status == "failed" or any(found.lower_bound_pps is None for found in record.goals) else 0
 
     return drive(session, session.nodes_of(request), work, [])
+
+
+def _of_option(exc: ConfigError) -> ConfigError:
+    """The same complaint about the option by which the key was given."""
+    return ConfigError(exc.message, key=_OPTIONS[exc.key or ""], value=exc.value, allowed=exc.allowed)
 
 
 def _asked(args: argparse.Namespace) -> Search:

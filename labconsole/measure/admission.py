@@ -1,8 +1,8 @@
 """Which runs enter a report's means, seen together: whole set-ups, one run a place, no contradictions. Pure.
 
 A set-up that broke off is taken again whole, and its own runs enter nothing: which trials it lost is no accident. A
-place of a plan (block, point, repetition) holds one run, the last attempt that stands. What claims a place twice, or one
-set-up for two things, is listed and never averaged.
+place of a plan (block, point, repetition) holds one run, the last attempt that stands. What claims a place twice, or
+one set-up for two things, is listed and never averaged.
 """
 
 from __future__ import annotations
@@ -75,12 +75,27 @@ def _contradictory(runs: Iterable[RunLike]) -> list[str]:
 
 
 def _broken_off(runs: Iterable[RunLike]) -> list[str]:
-    """Runs of set-ups of which fewer places are stored than they have; an invalid last attempt fills its place."""
+    """Runs of set-ups of which fewer places are stored than they have; an invalid last attempt fills its place.
+
+    A list of runs does not say which attempt was to be the last. A set-up with a place that holds nothing valid, taken
+    again later, was not whole either: a plan takes nothing again that is.
+    """
     found = []
+    again: dict[tuple[object, ...], list[list[RunLike]]] = {}
     for held in _by_set_up(runs).values():
         trials = max((run.set_up_trials or 0 for run in held), default=0)
         if len({place_of(run) for run in held}) < trials:
             found += [run.run_id for run in held]
+        else:
+            first = held[0]
+            key = (first.plan_hash, first.testbed_fingerprint, first.block, first.platform, first.background)
+            again.setdefault(key, []).append(held)
+    for group in again.values():
+        last = max(max(run.started_at for run in held) for held in group)
+        for held in group:
+            bare = {place_of(run) for run in held} - {place_of(run) for run in held if run.verdict in STANDING}
+            if bare and max(run.started_at for run in held) < last:
+                found += [run.run_id for run in held]
     return found
 
 

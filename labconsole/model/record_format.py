@@ -27,7 +27,7 @@ SINCE_2: dict[str, frozenset[str]] = {
     "total": frozenset(
         {
             "generator_packets", "source_lost_packets", "uut_lost_packets", "sink_lost_packets", "uut_loss_ratio",
-            "late_packets", "forwarding_pps", "forwarding_bps",
+            "late_packets", "queued_packets", "forwarding_pps", "forwarding_bps",
         }
     ),
     "stream": _STREAM,

@@ -28,7 +28,7 @@ Kind = Literal["background", "pair", "collapse", "second-guest", "streams"]
 
 TABLES: dict[str, str] = {
     "table-1": "background CPU load against none",
-    "figure-5": "a forwarding second guest against none",
+    "figure-5-numbers": "a forwarding second guest against none",
     "ranking": "pairs of platforms without a second guest",
     "collapse": "less forwarded at the highest load than at the maximum",
     "table-2": "second guests at 50 % that lose what they are offered",

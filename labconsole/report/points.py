@@ -45,8 +45,8 @@ class RunFacts:
 
     ``maximum_target_bps``: the load at which the pilot fixed the maximum of this run's setting, ``fixed`` whether there
     was a pilot. ``shares``: of each stream in what was forwarded, where all were offered the same. ``second_bps``: what
-    a forwarding second guest was offered, and what it gave on. ``delays_ns``: p50 and p99, one way or else over the
-    shortest, meaned over the streams.
+    a forwarding second guest was offered, and what it gave on, ``second_packets`` how many packets. ``one_way_ns``,
+    ``pdv_ns``: p50 and p99 of the delay, one way and over the shortest, each the mean of the streams.
     """
 
     fixed: bool = False
@@ -55,6 +55,7 @@ class RunFacts:
     claims: tuple[str, ...] | None = None
     shares: Mapping[str, float] | None = None
     second_bps: tuple[float, float] | None = None
+    second_packets: int | None = None
     one_way_ns: tuple[float, float] | None = None
     pdv_ns: tuple[float, float] | None = None
     witnesses: tuple[str, ...] = ()
@@ -266,7 +267,7 @@ class Reading:
     ``point``: at the load where it is read; ``rate``: over the blocks that it may be read from. ``is_maximum``: False
     where there is one load. ``can_claim``: False where the load was chosen for having the highest mean among too few
     set-ups: the value is then too high on average, and nothing is concluded from it. ``at_least``: the highest load was
-    still carried; None: not known.
+    still carried, so that the maximum lies there or beyond, wherever it is read; None: not known.
     """
 
     setting: Setting
@@ -315,7 +316,7 @@ class SettingPoints:
         else:
             point, values = points[choice.load], choice.values
         whole = len(values) == len(point.values_bps)
-        highest = self.by_load[max(self.by_load)]
+        highest = points[max(points)]
         return Reading(
             setting=self.setting,
             point=point,
@@ -324,7 +325,7 @@ class SettingPoints:
             choice=choice,
             is_maximum=choice.is_maximum,
             can_claim=choice.load is not None,
-            at_least=is_at_least(point.load, highest.load, point.missing_ratio),
+            at_least=is_at_least(highest.load, highest.load, highest.missing_ratio),
             highest=highest,
             loads=len(points),
         )

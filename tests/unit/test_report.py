@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from labconsole.report.frame import runs_frame, sample, told_apart
 from report_runs import evaluation, taken
 
 from labconsole import cli
@@ -26,7 +27,6 @@ from labconsole.report.digest import Digest
 from labconsole.report.evaluation import changes, design_points, maxima
 from labconsole.report.figures import Mark, all_figures
 from labconsole.report.findings import Finding
-from labconsole.report.frame import runs_frame, sample, told_apart
 from labconsole.report.reference import load_reference
 from labconsole.report.tables import Table, latex_text, relative_changes, results, to_csv, to_latex, to_markdown
 from labconsole.store import open_store

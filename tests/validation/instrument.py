@@ -18,8 +18,11 @@ from labconsole.units import bps_to_pps
 
 PAIRS = 7
 BOTTLENECK_BPS = 40_000_000
-BUFFER_BYTES = 100_000
-SEARCH_S = 0.5
+BUFFER_BYTES = 2_000_000
+BURST_BYTES = 6_000
+NARROWED_TRIALS_S = (0.5, 1.0, 5.0)
+NARROWED_RATIO = 0.01
+SEARCH_S = 4.0
 CAP_BPS = 20_000_000
 CAP_RATIO = 0.06
 
@@ -102,7 +105,7 @@ def _difference(found: dict[str, Any] | None, factor: float, unit: str, form: st
 def known_limits(deadline: Deadline) -> Table:
     """A bottleneck that search must bracket, a shaper that calibrate must find."""
     table = Table("5. Limits that the lab sets", ("command", "what the lab sets", "that is", "found", "must", "does"))
-    for word, measure in (("search", _search), ("calibrate", _calibrate)):
+    for word, measure in (("narrowed link", _narrowed), ("calibrate", _calibrate)):
         _guarded(table, word, measure, deadline)
     return table
 
@@ -116,31 +119,58 @@ def _guarded(table: Table, word: str, measure: Callable[[Table], None], deadline
         table.not_done(word, exc)
 
 
-def _search(table: Table) -> None:
-    """The UUT's way out sends at most BOTTLENECK_BPS, counted without preamble, gap and FCS."""
+def _narrowed(table: Table) -> None:
+    """The UUT's way out sends at most BOTTLENECK_BPS behind a queue that takes half a second to empty.
+
+    The queue counts a frame as it was handed to it: without FCS, preamble and gap.
+    """
+    own_pps = BOTTLENECK_BPS / (8 * 1500)
+    what = f"the UUT sends {BOTTLENECK_BPS / 1e6:g} Mbit/s, buffers {BUFFER_BYTES // 1000} kB"
+    band = f"{own_pps:.0f} pps"
     with _testbed("s", link_speed_bps=100_000_000) as (status, hosts):
-        rate = ["rate", f"{BOTTLENECK_BPS}bit", "burst", "20000", "limit", str(BUFFER_BYTES)]
-        done = lab.exec(status.spec.name, "uut", ["tc", "qdisc", "change", "dev", "eth5", "root", "tbf", *rate])
+        rate = ["rate", f"{BOTTLENECK_BPS}bit", "burst", str(BURST_BYTES), "limit", str(BUFFER_BYTES)]
+        done = lab.exec(status.spec.name, "uut", ["tc", "qdisc", "replace", "dev", "eth5", "root", "tbf", *rate])
         if done.status != 0:
             raise RuntimeError(done.stderr)
+        for trial_s in NARROWED_TRIALS_S:
+            (run,) = _printed(
+                hosts, "run", "--frame-size", "1500", "--target", f"{2 * BOTTLENECK_BPS}bit", "--duration", str(trial_s)
+            )
+            _forwarded(table, run, trial_s, own_pps, what)
         *_, result = _printed(
-            hosts, "search", "--frame-size", "1500", "--goals", "pdr-5%", "--trial-duration", str(SEARCH_S),
-            "--duration-sum", str(2 * SEARCH_S), "--width", "0.05",
+            hosts, "search", "--frame-size", "1500", "--goals", "pdr-0.5%", "--trial-duration", str(SEARCH_S),
+            "--duration-sum", str(SEARCH_S),
         )  # fmt: skip
-    (found,) = result["goals"]
+    (found,) = result["search"]["goals"]
     low, high = found["lower_bound_pps"], found["upper_bound_pps"]
-    # The kernel's table of lengths takes a frame on the wire or off it; its buffer carries a little more for a trial.
-    least_pps = BOTTLENECK_BPS / (8 * 1524) * 0.95
-    most_pps = (BOTTLENECK_BPS / (8 * 1500) + BUFFER_BYTES / 1500 / SEARCH_S) / 0.95
-    right = low <= most_pps and high >= least_pps and found["limited_by"] == "uut"
+    forwarded_pps = found["conditional_throughput_pps"]
+    near = abs(forwarded_pps / own_pps - 1) <= NARROWED_RATIO
+    right = near and low <= own_pps * (1 + NARROWED_RATIO) and high >= own_pps and found["limited_by"] == "uut"
     table.add(
-        "search, 1500 B, up to 5 % loss",
-        f"the UUT sends {BOTTLENECK_BPS / 1e6:g} Mbit/s, buffers {BUFFER_BYTES // 1000} kB",
-        f"between {least_pps:.0f} and {most_pps:.0f} pps",
-        f"{low:.0f} to {high:.0f} pps, limited by {found['limited_by']}",
-        "overlap, and blame the UUT",
+        "search, 1500 B, up to 0.5 % loss",
+        what,
+        band,
+        f"{low:.0f} to {high:.0f} pps, forwards {forwarded_pps:.0f}, limited by {found['limited_by']}",
+        f"forward what the link does, within {NARROWED_RATIO:.0%}, and blame the UUT",
         YES if right else NO,
-        failure=None if right else "the bracket does not hold the bottleneck",
+        failure=None if right else "the search did not find the link's own rate",
+    )
+
+
+def _forwarded(table: Table, run: dict[str, Any], trial_s: float, own_pps: float, what: str) -> None:
+    """One trial's forwarding rate against the link's own, or the mark by which a reader knows that it is not that."""
+    found_pps, codes = run["total"]["forwarding_pps"], [reason["code"] for reason in run["verdict"]["reasons"]]
+    marked = run["verdict"]["status"] == "invalid" or "buffered" in codes
+    near = found_pps is not None and abs(found_pps / own_pps - 1) <= NARROWED_RATIO
+    rate = "no rate" if found_pps is None else f"{found_pps:.0f} pps ({found_pps / own_pps - 1:+.2%})"
+    table.add(
+        f"run, 1500 B, {trial_s:g} s at twice the link",
+        what,
+        f"{own_pps:.0f} pps",
+        f"{rate}, {run['total']['late_packets']} packets late" + (", marked" if marked else ""),
+        f"be within {NARROWED_RATIO:.0%}, or marked",
+        YES if near or marked else NO,
+        failure=None if near or marked else "the forwarding rate is not the link's",
     )
 
 
