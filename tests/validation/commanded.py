@@ -25,8 +25,8 @@ def no_effect(reports: int = REPORTS, processes: int = 1) -> Table:
     """The table."""
     table = Table("13. The same by the real command", COLUMNS)
     table.summary = (
-        "Each report from a store of records of its own. *As by the functions*: it tested as many claims, and called as "
-        "many *different*, as the functions that table 9 counts by."
+        "Each report from a store of records of its own. *As by the functions*: its rows have the p values, plain and "
+        "adjusted, of the functions that table 9 counts by."
     )
     cases = [(scenario, *plan) for scenario in SCENARIOS for plan in PLANS]
     cells = [Cell(8, commanded, case, reports, chunk=5) for case in cases]
@@ -55,7 +55,12 @@ def commanded(
         made = evaluate(rows)
         head, *parts = said_by_the_command(plan, rows)
         tested, different = head["claims"]["tested"], head["claims"]["different"]
-        found["alike"] += (tested, different) == (made.claims.size, sum(c.different for c in made.claims.claims))
+        rows_said = [row for part in parts for row in part.get("rows", ()) if row.get("word")]
+        found["alike"] += tested == made.claims.size and np.allclose(
+            sorted((row["p"], row["adjusted_p"]) for row in rows_said),
+            sorted((claim.p, claim.adjusted_p) for claim in made.claims.claims),
+            rtol=1e-9, atol=0,
+        )  # fmt: skip
         found["tested"] += tested
         found["different"] += different
         found["false reports"] += different > 0

@@ -7,6 +7,7 @@ calls different there is false: names forward nothing, and an idle neighbour is 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import statistics
@@ -79,15 +80,21 @@ def _busy_third(table: Table) -> None:
             raise RuntimeError(f"labconsole report ended with {report.returncode}: {report.stderr}")
     head, *parts = map(json.loads, report.stdout.splitlines())
     claims, findings = head["claims"], [part["sentence"] for part in parts if part.get("claim")]
-    rates = [[run["total"]["forwarding_pps"] for run in told if (run["run_id"] in eaten) == busy] for busy in (True, False)]
+    rates = [
+        [run["total"]["forwarding_pps"] for run in told if (run["run_id"] in eaten) == busy] for busy in (True, False)
+    ]
     slow, usual = (statistics.mean(rate for rate in group if rate is not None) for group in rates)
     asked = len(NAMES) * (len(NAMES) - 1) // 2 + len(NAMES)
+    shown = [
+        row["smallest_effect_of_family_ratio"] for part in parts for row in part.get("rows", ()) if row.get("word")
+    ]
     right = claims["different"] == 0 and not findings and claims["tested"] == asked
     table.add(
         f"{PLATFORM} under {len(NAMES)} names, with and without an idle second guest, {SET_UPS} set-ups; another program "
         f"takes one core during {len(eaten)} of {len(told)} trials",
         f"{slow:.0f} packets/s beside that program, {usual:.0f} else ({slow / usual - 1:+.0%})",
-        f"{claims['tested']} claims tested, {claims['different']} different",
+        f"{claims['tested']} claims tested, {claims['different']} different; it would have shown changes from "
+        f"{min(shown, default=math.nan):.0%} to {max(shown, default=math.nan):.0%} on",
         f"{asked} tested, none different", YES if right else NO,
         failure=None if right else f"{claims}, {findings}",
     )  # fmt: skip
@@ -116,7 +123,16 @@ def _replayed(hosts: Path) -> tuple[set[str], list[dict[str, Any]]]:
     """All measured runs of the plan, and which of them were taken beside the other program."""
     plan = hosts.parent / "drill.yaml"
     plan.write_text(PLAN)
-    argv = [*COMMAND, "replay", str(plan), "--hosts", str(hosts), "--store", str(hosts.parent / "runs.sqlite"), "--json"]
+    argv = [
+        *COMMAND,
+        "replay",
+        str(plan),
+        "--hosts",
+        str(hosts),
+        "--store",
+        str(hosts.parent / "runs.sqlite"),
+        "--json",
+    ]
     of = len(NAMES) * len(BACKGROUNDS) * SET_UPS
     told: list[dict[str, Any]] = []
     eaten: set[str] = set()
@@ -148,7 +164,9 @@ def _replayed(hosts: Path) -> tuple[set[str], list[dict[str, Any]]]:
                 console.wait()
         if console.returncode not in (0, 1) or len(told) < of:
             errors.seek(0)
-            raise RuntimeError(f"replay ended with {console.returncode} after {len(told)} of {of} trials: {errors.read()}")
+            raise RuntimeError(
+                f"replay ended with {console.returncode} after {len(told)} of {of} trials: {errors.read()}"
+            )
     return eaten, told
 
 

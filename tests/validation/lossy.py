@@ -28,7 +28,9 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def held(rng: np.random.Generator, simulations: int, ratio: float, set_ups: int, packets: int, cv: float) -> Counter[Any]:
+def held(
+    rng: np.random.Generator, simulations: int, ratio: float, set_ups: int, packets: int, cv: float
+) -> Counter[Any]:
     """Of so many measurements, how many intervals hold ``ratio``; ``cv``: of the set-ups' own ratios (beta)."""
     shares: Any = ratio
     if cv:

@@ -73,7 +73,6 @@ def _rows(table: Table, chosen: str, plan: str, found: Counter[Any]) -> None:
             failure=None if right else f"{share:.2%} are called a collapse that is none",
         )  # fmt: skip
 
-
     share, chance = found[FALL, "collapses"] / of, found["chance of a collapse"] / of
     right = abs(share - chance) <= POINTS
     table.add(
@@ -103,9 +102,7 @@ def pilot(rng: np.random.Generator, times: float = 1.0, last: float = 1.0) -> in
     return max((value, load) for load, held in drawn(rng, 1, 1, times, last).items() for value in held[1])[1]
 
 
-def maximum(
-    rng: np.random.Generator, simulations: int, by_pilot: bool, set_ups: int, trials: int
-) -> Counter[Any]:
+def maximum(rng: np.random.Generator, simulations: int, by_pilot: bool, set_ups: int, trials: int) -> Counter[Any]:
     """Sums of errors and of intervals that hold the truth, and how many collapses are seen where there is none."""
     found: Counter[Any] = Counter(simulations=simulations)
     for _ in range(simulations):

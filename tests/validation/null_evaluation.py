@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 from simulating import COVERAGE, Cell, band_text, counted, tolerable, tolerable_of_reports, within
-from synthetic import FRAME_SIZES_BYTES, IID, PLATFORMS, SCENARIOS, SET_UPS_DIFFER, SLOWED, TRUE_PPS, Scenario, SyntheticPlan
+from synthetic import (
+    FRAME_SIZES_BYTES,
+    IID,
+    PLATFORMS,
+    SCENARIOS,
+    SET_UPS_DIFFER,
+    SLOWED,
+    TRUE_PPS,
+    Scenario,
+    SyntheticPlan,
+)
 from tables import NO, YES, Table
 
 from labconsole.model.request import BACKGROUNDS

@@ -48,7 +48,9 @@ def _power_rows(
         assert chance is not None
         share = found[word] / of
         right = abs(share - chance) <= POINTS
-        called = "*different* by the plain interval" if word == "plain" else f"*different* among {family:g} claims (Holm)"
+        called = (
+            "*different* by the plain interval" if word == "plain" else f"*different* among {family:g} claims (Holm)"
+        )
         table.add(
             f"{change:+.0%}", scenario.name, f"{set_ups} × {repetitions}", of, called, f"{share:.1%}",
             f"{chance:.1%} ± {POINTS:.0%}", YES if right else NO,
@@ -89,10 +91,7 @@ def equivalent(reports: int = REPORTS, processes: int = 1) -> Table:
         "in 5 % of such rows by the row's own test, and in 5 % of reports after Holm."
     )
     cases = [
-        (change, scenario, *plan)
-        for scenario in (IID, SET_UPS_DIFFER)
-        for plan in PLANS
-        for change in (0.0, MARGIN)
+        (change, scenario, *plan) for scenario in (IID, SET_UPS_DIFFER) for plan in PLANS for change in (0.0, MARGIN)
     ]
     cells = [Cell(6, equivalent_reports, (scenario, change, s, r), reports) for change, scenario, s, r in cases]
     for case, found in zip(cases, counted(cells, processes), strict=True):

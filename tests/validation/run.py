@@ -129,9 +129,13 @@ def main() -> int:
         help="loss, intervals, observer, faults, limits, drills; of what is simulated set-ups, losses, maxima, null, "
         "contrast, power, equivalence, command, or simulated for all of it; may be given again; needs --out",
     )  # fmt: skip
-    parser.add_argument("--minutes", type=float, default=45.0, help="begin nothing new on a lab after so long (default: 45)")
+    parser.add_argument(
+        "--minutes", type=float, default=45.0, help="begin nothing new on a lab after so long (default: 45)"
+    )
     parser.add_argument("--share", type=float, default=1.0, help="of the simulations: 0.05 for a look; needs --out")
-    parser.add_argument("--processes", type=int, default=2, help="for simulations (default: 2); the figures are the same")
+    parser.add_argument(
+        "--processes", type=int, default=2, help="for simulations (default: 2); the figures are the same"
+    )
     options = parser.parse_args()
     if options.out is None and (options.quick or options.only or options.share != 1):
         parser.error("a part of the document would take the place of the whole: name another with --out")

@@ -91,10 +91,11 @@ def _record(plan: SyntheticPlan, row: Row, position: int, trial: int) -> RunReco
             **{
                 name: getattr(stream, name)
                 for name in Total.model_fields
-                if name not in ("uut_loss_ratio", "late_packets")
+                if name not in ("uut_loss_ratio", "late_packets", "queued_packets")
             },
             uut_loss_ratio=stream.loss_ratio,
             late_packets=0,
+            queued_packets=0,
         ),
         background=None if row.background == "none" else Background(kind=row.background, guest="second"),
         verdict=Verdict(status="valid"),
@@ -133,7 +134,7 @@ def _stream(row: Row) -> StreamRecord:
         uut_lost_packets=row.uut_lost_packets, sink_lost_packets=0,
         arrivals=Arrivals(
             packets=measured, window_s=row.duration_s * (measured - 1) / measured, window_from="capture",
-            resolution_s=1e-6, late_packets=0,
+            resolution_s=1e-6, late_packets=0, queued_packets=0,
         ),
         forwarding_pps=row.forwarding_pps, forwarding_bps=row.forwarding_bps,
     )  # fmt: skip
