@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-from null_evaluation import PLANS
+from null_evaluation import plans_of
 from simulating import Cell, counted, tolerable
 from synthetic import SCENARIOS, Scenario, SyntheticPlan
 from synthetic_records import said_by_the_command
@@ -28,7 +28,7 @@ def no_effect(reports: int = REPORTS, processes: int = 1) -> Table:
         "Each report from a store of records of its own. *As by the functions*: its rows have the p values, plain and "
         "adjusted, of the functions that table 9 counts by."
     )
-    cases = [(scenario, *plan) for scenario in SCENARIOS for plan in PLANS]
+    cases = [(scenario, *plan) for scenario in SCENARIOS for plan in plans_of(scenario)]
     cells = [Cell(8, commanded, case, reports, chunk=5) for case in cases]
     for (scenario, set_ups, repetitions), found in zip(cases, counted(cells, processes), strict=True):
         wrong = (

@@ -21,7 +21,7 @@ CHANGED = "heavy"
 
 POINTS = 0.03
 MARGIN = 0.02
-REPORTS = 500
+REPORTS = 300
 COLUMNS = ("true change", "scenario", "set-ups × trials", "comparisons", "called", "found", "must be", "is")
 
 
