@@ -38,7 +38,8 @@ screenshots: packages-screenshots $(VENV)/.installed-test
 soak: packages-test $(VENV)/.installed-test
 	$(BIN)/python tests/soak/soak.py $(SOAK_ARGS)
 
-# Reported against true, on labs of its own, some ten minutes; writes docs/validation.md. Exit status 1 when a row fails.
+# Reported against true, on labs of its own and by simulation, some half an hour; writes docs/validation.md. Exit status 1 when a
+# row fails. A part: make validate VALIDATE_ARGS="--out x.md --only simulated --share 0.05"
 validate: packages-test $(VENV)/.installed-test
 	$(BIN)/python tests/validation/run.py $(VALIDATE_ARGS)
 

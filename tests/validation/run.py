@@ -21,30 +21,60 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "lab"), str(ROOT / "tests")]
 
 import breaking  # noqa: E402
+import commanded  # noqa: E402
+import drills  # noqa: E402
 import instrument  # noqa: E402
 import intervals  # noqa: E402
 import loss  # noqa: E402
+import lossy  # noqa: E402
+import maxima  # noqa: E402
+import null_evaluation  # noqa: E402
+import one_set_up  # noqa: E402
+import powers  # noqa: E402
+import set_up_means  # noqa: E402
 from tables import Deadline, Table  # noqa: E402
 
 from labconsole import __version__  # noqa: E402
 
 BEGIN, END = "<!-- validation: begin -->\n", "<!-- validation: end -->\n"
 DEFAULT = ROOT / "docs" / "validation.md"
+SIMULATED = "simulated"
 
 
-def tables(deadline: Deadline, *, quick: bool) -> dict[str, Callable[[], Table]]:
+def tables(deadline: Deadline, options: argparse.Namespace) -> dict[str, Callable[[], Table]]:
     """What the document consists of, by the word that ``--only`` takes."""
     known: dict[str, Callable[[], Table]] = {
-        "loss": lambda: loss.injected_loss(deadline, quick=quick),
-        "intervals": lambda: intervals.coverage(quick=quick),
+        "loss": lambda: loss.injected_loss(deadline, quick=options.quick),
+        "intervals": lambda: intervals.coverage(quick=options.quick),
     }
-    if not quick:
-        known |= {
-            "observer": lambda: instrument.observer_effect(deadline),
-            "faults": lambda: breaking.every_fault(deadline),
-            "limits": lambda: instrument.known_limits(deadline),
-        }
-    return known
+    if options.quick:
+        return known
+    return known | {
+        "observer": lambda: instrument.observer_effect(deadline),
+        "faults": lambda: breaking.every_fault(deadline),
+        "limits": lambda: instrument.known_limits(deadline),
+        **simulations(options),
+        "drills": lambda: drills.live(deadline),
+    }
+
+
+def simulations(options: argparse.Namespace) -> dict[str, Callable[[], Table]]:
+    """What is drawn and not measured: the same figures everywhere, some ten minutes on two cores."""
+    share, processes = options.share, options.processes
+
+    def some(of: int) -> int:
+        return max(1, round(share * of))
+
+    return {
+        "set-ups": lambda: set_up_means.coverage(some(set_up_means.SIMULATIONS), processes),
+        "losses": lambda: lossy.coverage(some(lossy.SIMULATIONS), processes),
+        "maxima": lambda: maxima.plateau(some(maxima.SIMULATIONS), processes),
+        "null": lambda: null_evaluation.no_effect(some(null_evaluation.REPORTS), processes),
+        "contrast": lambda: one_set_up.contrast(some(one_set_up.REPORTS), processes),
+        "power": lambda: powers.seen(some(powers.REPORTS), processes),
+        "equivalence": lambda: powers.equivalent(some(powers.REPORTS), processes),
+        "command": lambda: commanded.no_effect(some(commanded.REPORTS), processes),
+    }
 
 
 def conditions(began: float, load: tuple[float, ...]) -> list[str]:
@@ -94,21 +124,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="the document; its prose is kept (default: docs/validation.md)")
     parser.add_argument("--quick", action="store_true", help="a few rows in half a minute; needs --out")
-    parser.add_argument("--only", action="append", help="loss, intervals, observer, faults or limits; needs --out")
-    parser.add_argument("--minutes", type=float, default=20.0, help="begin nothing new after so long (default: 20)")
+    parser.add_argument(
+        "--only", action="append", metavar="TABLE",
+        help="loss, intervals, observer, faults, limits, drills; of what is simulated set-ups, losses, maxima, null, "
+        "contrast, power, equivalence, command, or simulated for all of it; may be given again; needs --out",
+    )  # fmt: skip
+    parser.add_argument(
+        "--minutes", type=float, default=45.0, help="begin nothing new on a lab after so long (default: 45)"
+    )
+    parser.add_argument("--share", type=float, default=1.0, help="of the simulations: 0.05 for a look; needs --out")
+    parser.add_argument(
+        "--processes", type=int, default=2, help="for simulations (default: 2); the figures are the same"
+    )
     options = parser.parse_args()
-    if options.out is None and (options.quick or options.only):
+    if options.out is None and (options.quick or options.only or options.share != 1):
         parser.error("a part of the document would take the place of the whole: name another with --out")
     deadline, began, load = Deadline.after(options.minutes), time.monotonic(), os.getloadavg()
-    wanted = tables(deadline, quick=options.quick)
-    if unknown := sorted(set(options.only or ()) - set(wanted)):
-        parser.error(f"--only {unknown[0]}: is none of {', '.join(wanted)}")
+    wanted = tables(deadline, options)
+    if unknown := sorted(set(options.only or ()) - {*wanted, SIMULATED}):
+        parser.error(f"--only {unknown[0]}: is none of {', '.join((*wanted, SIMULATED))}")
+    only = set(options.only or wanted) | (set(simulations(options)) if SIMULATED in (options.only or ()) else set())
     made: list[Table] = []
     with tempfile.TemporaryDirectory() as home:
         for variable in ("XDG_STATE_HOME", "XDG_DATA_HOME"):
             os.environ[variable] = str(Path(home) / variable.lower())
         for word, make in wanted.items():
-            if options.only is None or word in options.only:
+            if word in only:
                 print(f"{time.monotonic() - began:6.0f} s  {word}", flush=True)
                 made.append(make())
     failures = [f"{table.title}: {failure}" for table in made for failure in table.failures]
