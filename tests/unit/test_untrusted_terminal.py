@@ -30,7 +30,7 @@ from labconsole.tui.screens import SCREENS
 from labconsole.tui.text import safe
 
 WORDS = HOSTILE.replace("\ud800", "")  # a record with half a character is no JSON and is not taken at all
-KEPT = {"run_id", "started_at", "finished_at", "status", "measured_from", "target_bps"}
+KEPT = {"run_id", "started_at", "finished_at", "status", "measured_from", "target_bps", "direction", "role"}
 
 
 def hostile_record(number: int = 0) -> RunRecord:
