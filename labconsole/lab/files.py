@@ -79,6 +79,7 @@ def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str, guest: Guest
         f"# The lab {spec.name}. Made by `labconsole lab up`, removed by `labconsole lab down`.",
         f"testbed: {spec.name}",
         "emulated: true",
+        *([f"injected: {injected}"] if (injected := spec.injected_digest()) is not None else []),
         "nodes:",
     ]
     # sshd starts a user's own shell, whose start-up files may put a slow shim named python3 first in PATH; the lab's

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -113,6 +115,14 @@ class LabSpec:
                 "is not possible with a UUT that is a machine", key="ssh_server", value=self.ssh_server,
                 allowed="builtin",
             )  # fmt: skip
+
+    def injected_digest(self) -> str | None:
+        """Tells labs with different faults apart; slow to make, so that nobody tries all ratios. None: no fault."""
+        faults = {hop: float(ratio) for hop, ratio in self.loss.items() if ratio}
+        if not faults:
+            return None
+        text = json.dumps(faults, sort_keys=True).encode()
+        return hashlib.scrypt(text, salt=b"labconsole injected", n=2**14, r=8, p=1, dklen=8).hex()
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; ``from_json`` takes it back."""

@@ -10,10 +10,9 @@ import math
 from functools import lru_cache
 from statistics import NormalDist
 
+from labconsole.measure.special_functions import incomplete_beta
+
 MANY_DEGREES = 5000.0  # from here on the expansion around the normal quantile is exact to double precision
-_TINY = 1e-300
-_CONVERGED = 1e-16
-_MAX_TERMS = 5000
 _MAX_STEPS = 200
 
 
@@ -37,8 +36,8 @@ def student_t_tail(t: float, degrees: float) -> float:
     if math.isinf(square):
         return 0.0
     if square < 2.0:  # near the middle the one form is exact, in the tail the other: neither cancels
-        return 0.5 - 0.5 * _incomplete_beta(square / (degrees + square), 0.5, degrees / 2)
-    return 0.5 * _incomplete_beta(degrees / (degrees + square), degrees / 2, 0.5)
+        return 0.5 - 0.5 * incomplete_beta(square / (degrees + square), 0.5, degrees / 2)
+    return 0.5 * incomplete_beta(degrees / (degrees + square), degrees / 2, 0.5)
 
 
 def _positive_quantile(tail: float, degrees: float) -> float:
@@ -86,37 +85,3 @@ def _expansion(z: float, degrees: float) -> float:
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
     return z + sum(term / degrees**power for power, term in enumerate(terms, start=1))
-
-
-def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """Regularised incomplete beta function I_x(a, b)."""
-    if x <= 0.0:
-        return 0.0
-    if x >= 1.0:
-        return 1.0
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
-    if x < (a + 1) / (a + b + 2):
-        return front * _beta_fraction(x, a, b) / a
-    return 1.0 - front * _beta_fraction(1.0 - x, b, a) / b
-
-
-def _beta_fraction(x: float, a: float, b: float) -> float:
-    """The continued fraction of I_x(a, b) (DLMF 8.17.22), by the modified method of Lentz."""
-    numerator, denominator = 1.0, 1.0 / _not_zero(1.0 - (a + b) * x / (a + 1))
-    value = denominator
-    for m in range(1, _MAX_TERMS):
-        for term in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            denominator = 1.0 / _not_zero(1.0 + term * denominator)
-            numerator = _not_zero(1.0 + term / numerator)
-            factor = denominator * numerator
-            value *= factor
-        if abs(factor - 1.0) <= _CONVERGED:
-            break
-    return value
-
-
-def _not_zero(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY

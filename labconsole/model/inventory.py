@@ -164,12 +164,17 @@ class Defaults(BaseModel):
 
 
 class Inventory(BaseModel):
-    """A testbed as hosts.yaml describes it."""
+    """A testbed as hosts.yaml describes it.
+
+    ``injected``: a digest of the faults that are in the testbed on purpose. It tells testbeds with and without them
+    apart and says not which they are: whoever measures must not be able to look the result up.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     testbed: Name
     emulated: bool = False
+    injected: Annotated[str, Field(pattern="^[0-9a-f]{16}$")] | None = None
     nodes: dict[Name, Node] = Field(min_length=1)
     streams: tuple[Stream, ...] = Field(min_length=1)
     platforms: dict[Name, Platform] = Field(min_length=1)
@@ -209,8 +214,11 @@ class Inventory(BaseModel):
             "platforms": {k: v.model_dump(mode="json") for k, v in sorted(self.platforms.items())},
             "roles": {k: sorted(v.roles) for k, v in sorted(self.nodes.items())},
         }
+        # What is at its default stays out, so that testbeds described before it was known keep their fingerprint.
         if self.defaults.background_stream is not None:
             meaning["background_stream"] = self.defaults.background_stream
+        if self.injected is not None:
+            meaning["injected"] = self.injected
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
 
 

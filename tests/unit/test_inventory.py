@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from labconsole.errors import ConfigError
+from labconsole.lab.spec import LabSpec
 from labconsole.model.inventory import load_inventory
 from labconsole.model.request import TrialRequest, check_request
 
@@ -45,7 +46,18 @@ def test_the_fingerprint_ignores_comments_and_addresses_but_not_streams(tmp_path
     assert load(tmp_path, GOOD.replace("uut_out: eth5", "uut_out: eth6")).fingerprint() != first
 
 
+def test_what_is_injected_tells_testbeds_apart_and_at_its_default_stays_out_of_the_fingerprint(tmp_path: Path):
+    clean = load(tmp_path, GOOD).fingerprint()
+    digests = [LabSpec(name="bench", loss={"uut/out": ratio}).injected_digest() for ratio in (0.2, 0.4)]
+    found = [load(tmp_path, GOOD.replace("testbed: bench\n", f"testbed: bench\ninjected: {d}\n")) for d in digests]
+    assert len({clean, *(inventory.fingerprint() for inventory in found)}) == 3
+    assert LabSpec(name="bench", loss={"uut/out": 0.0}).injected_digest() is None
+    assert LabSpec(name="other", loss={"uut/out": 0.2}).injected_digest() == digests[0]
+    assert not any("0.2" in digest or "uut" in digest for digest in digests if digest)
+
+
 WRONG = [
+    ("testbed: bench\n", "testbed: bench\ninjected: 20%\n", r":2: injected: .*got '20%'"),
     ("roles: [source]}", "roles: [source], pasword: x}", r":3: nodes\.src1\.pasword: is not a known key; allowed: .*user"),
     ("roles: [source]}", "roles: [sauce]}", r":3: nodes\.src1\.roles\[0\]: .*got 'sauce'; allowed: .*source"),
     ("testbed: bench\n", "", r"testbed: is required"),

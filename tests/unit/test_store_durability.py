@@ -180,7 +180,7 @@ def test_a_newer_store_is_refused_with_both_versions(tmp_path):
         connection.execute("UPDATE labconsole_schema SET version = 7")
     connection.close()
     for write in (True, False):
-        with pytest.raises(StoreError, match="has schema version 7; labconsole .* knows up to 3"):
+        with pytest.raises(StoreError, match="has schema version 7; labconsole .* knows up to 4"):
             open_store(str(path), write=write)
 
 
@@ -192,7 +192,8 @@ def test_a_damaged_database_is_said_to_be_damaged(tmp_path):
     for page in range(4096 * 4, len(content), 4096):
         content[page : page + 64] = b"\xff" * 64
     path.write_bytes(content)
-    with open_store(str(path)) as store, pytest.raises(StoreError, match=f"{path}: cannot .*damaged.*malformed"):
+    damaged = pytest.raises(StoreError, match=f"{path}: cannot .*damaged.*malformed")
+    with damaged, open_store(str(path)) as store:
         list(store.iterate())
 
 

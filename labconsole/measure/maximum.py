@@ -1,0 +1,130 @@
+"""The maximum of a setting: at which load it is read, from which blocks, and what may be said around it. Pure.
+
+The highest of several noisy means is too high on average: the load is therefore chosen on other measurements than those
+that give the value: by a pilot, or on block 1 with the value from the others (D. R. Cox, A note on data-splitting for
+the evaluation of significance levels, Biometrika 62, 1975).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from labconsole.measure.effects import Effect, paired_effect
+from labconsole.measure.setups import Key, set_up_means
+
+MINIMUM_TO_CHOOSE = 4
+"""Set-ups without a pilot: one to choose by, three to read an interval from."""
+REACHED_LOSS_RATIO = 0.001
+COLLAPSE_RATIO = 0.98
+SECOND_GUEST_RATIO = 0.99
+
+Values = Mapping[Any, Sequence[float]]
+"""Of the trials at one load, by block."""
+
+Method = Literal[
+    "pilot's load",
+    "chosen on block 1, read from the others",
+    "one load: a rate, no maximum",
+    "too few set-ups to choose",
+    "the pilot's load was not measured",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class MaximumChoice:
+    """Which load the maximum is read at and from which ``values`` (by block), ready for ``mean_over_set_ups``.
+
+    ``load`` is None where there is no maximum to read; with a single load it is that one, and ``is_maximum`` is False.
+    ``highest``: the highest load measured.
+    """
+
+    load: float | None
+    method: Method
+    highest: float | None
+    values: Values = field(default_factory=dict)
+
+    @property
+    def blocks(self) -> tuple[Hashable, ...]:
+        """Those that the value is read from."""
+        return tuple(self.values)
+
+    @property
+    def is_maximum(self) -> bool:
+        """Whether the value may be called a maximum."""
+        return self.method in ("pilot's load", "chosen on block 1, read from the others")
+
+
+def choose_maximum(
+    by_load: Mapping[float, Values], pilot_load: float | None, first_block: Hashable | None = None
+) -> MaximumChoice:
+    """The load of one setting at which its maximum is read.
+
+    ``by_load``: values by load (any one unit; infinity for "as fast as it goes") and block; ``pilot_load``: what a
+    pilot chose, if there was one; ``first_block``: the one to choose on without a pilot, else the lowest block number.
+    """
+    known = {load: _with_values(values) for load, values in by_load.items()}
+    known = {load: values for load, values in sorted(known.items()) if values}
+    highest = max(known, default=None)
+    if len(known) == 1 and (pilot_load is None or len(by_load) == 1):
+        (load,) = known
+        return MaximumChoice(load, "one load: a rate, no maximum", highest, known[load])
+    if pilot_load is not None:
+        if pilot_load not in known:
+            return MaximumChoice(None, "the pilot's load was not measured", highest)
+        return MaximumChoice(pilot_load, "pilot's load", highest, known[pilot_load])
+    blocks = {block for values in known.values() for block in values}
+    if len(blocks) < MINIMUM_TO_CHOOSE:
+        return MaximumChoice(None, "too few set-ups to choose", highest)
+    first = _first(blocks) if first_block is None else first_block
+    means = {load: set_up_means({first: values[first]})[first] for load, values in known.items() if first in values}
+    if not means:
+        return MaximumChoice(None, "too few set-ups to choose", highest)
+    load = max(means, key=lambda one: (means[one], -one))
+    others = {block: trials for block, trials in known[load].items() if block != first}
+    return MaximumChoice(load, "chosen on block 1, read from the others", highest, others)
+
+
+def is_at_least(load: float | None, highest: float | None, lost_or_late_ratio: float | None) -> bool | None:
+    """Whether what is read at ``load`` is only a lower bound: the highest load was still carried.
+
+    ``lost_or_late_ratio``: the share that the unit under test lost or delivered late there; None where not known.
+    """
+    if load is None or highest is None:
+        return None
+    if load < highest:
+        return False
+    return None if lost_or_late_ratio is None else lost_or_late_ratio < REACHED_LOSS_RATIO
+
+
+def collapse(choice: MaximumChoice, at_highest: Values, *, packets: float | None = None) -> Effect | None:
+    """Highest load against the load of the maximum, in the blocks that the maximum is read from.
+
+    One-sided p, of a fall by more than 2 %. None where there is nothing to compare: the maximum is at the highest load,
+    or there is no maximum.
+    """
+    if not choice.is_maximum or choice.load is None or choice.load == choice.highest:
+        return None
+    highest = {block: trials for block, trials in at_highest.items() if block in choice.values}
+    return paired_effect(
+        set_up_means(highest), set_up_means(choice.values), packets=packets, null=COLLAPSE_RATIO, alternative="less"
+    )
+
+
+def second_guest_loses(
+    forwarded: Mapping[Key, float], received: Mapping[Key, float], *, packets: float | None = None
+) -> Effect:
+    """What a second guest gives on against what it gets, by block; one-sided p, of more than 1 % lost in it."""
+    return paired_effect(forwarded, received, packets=packets, null=SECOND_GUEST_RATIO, alternative="less")
+
+
+def _with_values(values: Values) -> Values:
+    return {block: trials for block, trials in values.items() if len(trials)}
+
+
+def _first(blocks: set[Hashable]) -> Hashable:
+    numbers = [block for block in blocks if isinstance(block, int)]
+    if len(numbers) != len(blocks):
+        raise ValueError("blocks without numbers: which of them came first has to be said")
+    return min(numbers)
