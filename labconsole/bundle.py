@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from labconsole import __version__
 from labconsole.errors import ConfigError, StoreError
+from labconsole.measure.admission import place_of
 from labconsole.model.inventory import DEFAULT_INVENTORY, Inventory, load_inventory
 from labconsole.model.note import exported
 from labconsole.model.plan_search import HASH_PREFIX
+from labconsole.model.record import METHOD
 from labconsole.store import RunStore, archive
 
 if TYPE_CHECKING:
@@ -61,8 +63,7 @@ def write_bundle(
 def _fill(
     directory: Path, made: Report, store: RunStore, hosts: Path | None, plans: Sequence[Path]
 ) -> tuple[dict[str, Any], int]:
-    ids = {*made.kept.runs["run_id"], *made.kept.excluded["run_id"]}
-    ids |= {trial.run_id for search in made.searches for trial in search.trials}
+    ids = _needed(made, store) | {trial.run_id for search in made.searches for trial in search.trials}
     facts = _runs(directory, store, ids)
     inventory = _inventory(directory, hosts, facts.fingerprints)
     found = _plans(directory, [*plans, *sorted(PLANS.glob("*.y*ml"))], inventory, facts.plans.keys())
@@ -70,7 +71,7 @@ def _fill(
     _lines(directory / SEARCHES, searches)
     calibrations = [c for f in sorted(facts.fingerprints) for c in reversed(store.calibrations(f))]
     _lines(directory / CALIBRATIONS, calibrations)
-    from labconsole.report_command import write
+    from labconsole.report_command import counts, write
 
     write(made, directory / "report", report_formats())
     (directory / VERSIONS).write_text(json.dumps(versions(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -83,9 +84,21 @@ def _fill(
     about = {
         "labconsole_version": __version__, "runs": facts.count, "series": facts.series,
         "searches": len(searches), "calibrations": len(calibrations), "plans": found,
-        "inventory": inventory.fingerprint() if inventory is not None else None, "missing": missing,
+        "inventory": inventory.fingerprint() if inventory is not None else None, "missing": missing, "method": METHOD,
+        "selection": made.selection.to_json(), "report": counts(made),
     }  # fmt: skip
     return about, facts.newest_s
+
+
+def _needed(made: Report, store: RunStore) -> set[str]:
+    """The runs that are meant, and those by which it is judged whether they enter: of their set-ups and places."""
+    meant = made.kept.run_ids
+    stored = store.list()
+    set_ups = {run.set_up for run in stored if run.run_id in meant and run.set_up is not None}
+    places = {place_of(run) for run in stored if run.run_id in meant} - {None}
+    return {
+        run.run_id for run in stored if run.run_id in meant or run.set_up in set_ups or place_of(run) in places
+    }  # fmt: skip
 
 
 class _Facts:

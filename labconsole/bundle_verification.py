@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -16,14 +17,17 @@ from typing import Any
 
 from labconsole import __version__, bundle
 from labconsole.errors import ConfigError, LabError, StoreError
-from labconsole.measure.recompute import recompute
-from labconsole.measure.recompute_search import recompute_search
+from labconsole.examination import Examination
+from labconsole.measure.discrepancy import Discrepancy
+from labconsole.model.plan import Plan
 from labconsole.model.plan_search import HASH_PREFIX
-from labconsole.model.record import Total
+from labconsole.model.record import METHOD
 from labconsole.store import RunStore, open_store
 from labconsole.store.archive import Unpacked, unpack
 from labconsole.store.exchange import read_jsonl
 from labconsole.store.series import read_file, unpack_series
+from labconsole.store.summary import RunSummary
+from labconsole.table_verification import wrong_tables
 
 Tell = Callable[[str], None]
 """Told one difference, as a sentence that begins with its place."""
@@ -58,8 +62,11 @@ def _refuse(sentence: str) -> None:
     raise StoreError(sentence)
 
 
-def check(path: Path, tell: Tell) -> dict[str, int]:
-    """Verify a bundle; every difference is told. Returns what was looked at. Raises StoreError when it is none."""
+def check(path: Path, tell: Tell) -> tuple[dict[str, int], Counter[str]]:
+    """Verify a bundle; every difference is told. Raises StoreError when it is not one.
+
+    Returns what was looked at, and in words what of how many runs could not be judged.
+    """
     with opened(path) as found, tempfile.TemporaryDirectory(prefix="labconsole-verify-") as name:
         for difference in found.differences:
             tell(difference)
@@ -67,15 +74,24 @@ def check(path: Path, tell: Tell) -> dict[str, int]:
         with open_store(str(Path(name) / "runs.sqlite")) as store:
             _take(found, store, tell)
             counts["searches"] = _searches(found, store, tell)
-            counts["runs"] = _recompute(store, tell)
+            counts["runs"], not_judged = _examine(store, tell)
             counts["series"] = _series(found, store, tell)
             _origins(found, store, tell)
+            summaries = store.list()
+        present = any(run.method == METHOD for run in summaries)
         if counts["runs"]:
             counts["tables"] = _report(found, Path(name), tell)
+            if found.manifest.get("method") == METHOD:
+                for sentence in wrong_tables(found.directory / "report", summaries, found.manifest):
+                    tell(sentence)
+            else:
+                not_judged["what enters the report's tables, which were reckoned by another method"] += counts["runs"]
+                if present:
+                    tell(f"manifest.json: method: says {found.manifest.get('method')}, runs are of method {METHOD}")
         for word in ("runs", "series", "searches"):
             if found.manifest.get(word) != counts[word]:
                 tell(f"manifest.json: says {found.manifest.get(word)} {word}, there are {counts[word]}")
-        return counts
+        return counts, not_judged
 
 
 def _take(found: Unpacked, store: RunStore, tell: Tell) -> None:
@@ -94,19 +110,15 @@ def _inside(found: Unpacked, problem: Exception) -> str:
     return str(problem).replace(f"{found.directory}/", "")
 
 
-def _recompute(store: RunStore, tell: Tell) -> int:
-    runs = 0
-    totals: dict[str, Total] = {}
+def _examine(store: RunStore, tell: Tell) -> tuple[int, Counter[str]]:
+    def found(place: str, wrong: Discrepancy) -> None:
+        tell(f"{place}  {wrong.where}: {wrong.sentence}")
+
+    examination = Examination(found)
     for record in store.iterate():
-        runs += 1
-        if record.plan is not None and record.plan.hash.startswith(HASH_PREFIX):
-            totals[record.run_id] = record.total
-        for wrong in recompute(record):
-            tell(f"{record.run_id}  {wrong.where}: stored {wrong.stored}, the counts give {wrong.recomputed}")
-    for search in store.searches():
-        for wrong in recompute_search(search, totals):
-            tell(f"{search.search_id}  {wrong.where}: stored {wrong.stored}, its trials give {wrong.recomputed}")
-    return runs
+        examination.take(record)
+    examination.end(store.searches())
+    return examination.runs, examination.unjudged
 
 
 def _series(found: Unpacked, store: RunStore, tell: Tell) -> int:
@@ -162,10 +174,12 @@ def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
             there.add(inventory.fingerprint())
         for name, key in _plans_of(found.manifest).items():
             if (found.directory / name).exists():
-                real = load_plan(found.directory / name, inventory).hash()
+                plan = load_plan(found.directory / name, inventory)
+                real = plan.hash()
                 there.add(real)
                 if real != key:
                     tell(f"{name}: means plan {real}, not {key} as the manifest says")
+                _points(plan, [run for run in summaries if run.plan_hash == real], name, tell)
     except ConfigError as exc:
         tell(_inside(found, exc))
     said = " ".join(_words(found.manifest.get("missing")))
@@ -176,6 +190,21 @@ def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
     for key in sorted(grids - there):
         if key not in said:
             tell(f"plans: none is the plan {key} that runs were taken by")
+
+
+def _points(plan: Plan, runs: Iterable[RunSummary], name: str, tell: Tell) -> None:
+    """Every run is what its plan asks for at its point."""
+    requests = [point.request for point in plan.every_point]
+    for run in runs:
+        point = -1 if run.plan_point is None else run.plan_point
+        asked = requests[point] if 0 <= point < len(requests) else None
+        if asked is None:
+            tell(f"{run.run_id}  plan.point: is {run.plan_point}, and {name} has {len(requests)} points")
+            continue
+        for key in ("platform", "frame_size_bytes", "sources", "target_bps", "background", "duration_s"):
+            if getattr(run, key) != getattr(asked, key):
+                words = f"{getattr(run, key)}, and {name} asks for {getattr(asked, key)}"
+                tell(f"{run.run_id}  requested.{key}: at point {point} is {words}")
 
 
 def _words(value: object) -> list[str]:
@@ -191,21 +220,31 @@ def _plans_of(manifest: dict[str, Any]) -> dict[str, str]:
 
 
 def _report(found: Unpacked, scratch: Path, tell: Tell) -> int:
-    """Make the report again, and compare file by file."""
+    """Make the report again, and compare file by file. 0 where numbers were reckoned by another method than ours."""
     from labconsole.cli import build_parser
-    from labconsole.report_command import gather, write
+    from labconsole.report_command import counts, gather, write
 
+    if found.manifest.get("method") != METHOD:
+        return 0  # other numbers follow from the same counts
     redo = found.manifest.get("redo")
     words = _words(redo.get("arguments")) if isinstance(redo, dict) else []
     formats = bundle.report_formats() if _drawn_alike(found, tell) else ("csv", "md", "tex")
     try:
-        # Words of a stranger: only those that choose the paper to compare with, never a path.
+        # Words of a stranger: only those that choose runs or a paper to compare with, never a path.
         words = [*_harmless(words), *_plan_words(found, redo, scratch / "plans")]
-        arguments = build_parser().parse_args(["report", "--store", str(scratch / "runs.sqlite"), *words])
-        written = write(gather(arguments), scratch / "report", formats)
+        chosen = _words(redo.get("filter")) if isinstance(redo, dict) else []
+        arguments = build_parser().parse_args(
+            ["report", "--store", str(scratch / "runs.sqlite"), *words, "--", *chosen]
+        )
+        made = gather(arguments)
+        written = write(made, scratch / "report", formats)
     except LabError as exc:
         tell(f"report: cannot be made again: {_inside(found, exc)}")
         return 0
+    for name, ours in (("selection", made.selection.to_json()), ("report", counts(made))):
+        theirs = found.manifest.get(name)
+        if theirs != json.loads(json.dumps(ours)):
+            tell(f"manifest.json: {name}: says {theirs}, the runs give {ours}")
     for path in written:
         packed = found.directory / "report" / path.name
         if not packed.exists():
@@ -216,8 +255,15 @@ def _report(found: Unpacked, scratch: Path, tell: Tell) -> int:
 
 
 def _harmless(words: list[str]) -> list[str]:
-    allowed = ("--reference=", "--reference-map=")
-    return [word for word in words if word.startswith(allowed) and "/" not in word]
+    """Options that name no file: a plan in a file comes from the bundle itself."""
+    allowed = (
+        "--reference=", "--reference-map=", "--platforms=", "--testbed=", "--plan=", "--pool=", "--margin=",
+    )  # fmt: skip
+    return [
+        word for word in words
+        if word == "--select-by-outcome"
+        or (word.startswith(allowed) and "/" not in word and not word.endswith((".yaml", ".yml")))
+    ]  # fmt: skip
 
 
 def _plan_words(found: Unpacked, redo: object, directory: Path) -> list[str]:
@@ -245,7 +291,7 @@ def _drawn_alike(found: Unpacked, tell: Tell) -> bool:
     return (
         isinstance(packages, dict)
         and theirs.get("labconsole") == __version__
-        and all(packages.get(name) == ours["packages"].get(name) for name in ("matplotlib", "jinja2", "pandas"))
+        and all(packages.get(name) == ours["packages"].get(name) for name in ("matplotlib", "jinja2"))
     )
 
 

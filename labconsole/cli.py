@@ -253,13 +253,18 @@ def _add_replay(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     )
     replay.add_argument("--platforms", type=_names, metavar="A,B", help="of the plans' points only these platforms'")
     replay.add_argument("--points", metavar="N,N-M", help="of one plan only these points, by number")
+    replay.add_argument(
+        "--set-ups", type=int, metavar="N",
+        help="of plans in blocks only the first N blocks, as if they said `set_ups: N`: for one block in each boot",
+    )  # fmt: skip
 
 
 def _add_report(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     report = commands.add_parser(
         "report", help="figures, tables and a page for a reviewer, from the saved runs", parents=parents,
         description="Figures, tables and findings from the saved runs: in the terminal, or with --out in files. "
-        "FILTER: words as in the console's list of runs, such as size=64 'started>2026-11-20' verdict!=suspect.",
+        "FILTER: words as in the console's list of runs, of the factors of the design and the conditions, such as "
+        "size=64 background=none; what chooses by the outcome (loss, rates, verdict) needs --select-by-outcome.",
     )  # fmt: skip
     report.add_argument("filter", nargs="*", metavar="FILTER", help="only runs for which all of these words hold")
     report.add_argument("--out", type=Path, metavar="DIR", help="write files there (default: show in the terminal)")
@@ -280,6 +285,18 @@ def _add_report(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     report.add_argument("--platforms", type=_names, metavar="A,B", help="these platforms only")
     report.add_argument("--testbed", metavar="NAME", help="runs of this testbed only")
+    report.add_argument(
+        "--select-by-outcome", action="store_true",
+        help="let FILTER choose runs by how they came out; page, captions and manifest then say so",
+    )  # fmt: skip
+    report.add_argument(
+        "--pool", type=_names, metavar="A,B",
+        help="take runs together although these differ: duration, testbed, fingerprint, kernel, hypervisor, generator, "
+        "method",
+    )  # fmt: skip
+    report.add_argument(
+        "--margin", metavar="RATIO", help="a difference that does not matter, such as 2%% (default: the plan's)"
+    )
     report.add_argument("--reference", metavar="PAPER", help="a paper's published tables beside these: schlosser")
     report.add_argument(
         "--reference-map", type=_names, metavar="OWN=PAPER'S",

@@ -2,6 +2,7 @@
 
 LabError                    base; carries ``failure``, a stable word that goes into run records
   ConfigError               a file, a key or an argument is wrong             exit 2
+    OtherTestbed              a plan needs platforms that this testbed lacks
   NodeError                 something about one node                          exit 3
     NodeUnreachable           could not connect or authenticate
     NodeLost                  was connected, the link or the agent went away
@@ -19,6 +20,8 @@ LabError                    base; carries ``failure``, a stable word that goes i
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 SHOWN_CHARACTERS = 200
 """Of a wrong value: it may be a whole file."""
@@ -73,6 +76,23 @@ def _shown(value: object) -> str:
     except ValueError:  # a number of more digits than Python writes out
         return "a number of thousands of digits"
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+
+
+class OtherTestbed(ConfigError):
+    """Raised for a plan that is right in itself and needs platforms that this testbed does not have."""
+
+    failure = "other_testbed"
+
+    def __init__(
+        self, needs: Sequence[str], *, has: Sequence[str], file: str | None = None, line: int | None = None
+    ) -> None:
+        self.needs = tuple(needs)
+        super().__init__(
+            f"is for another testbed: needs {', '.join(needs)}; "
+            f"the platforms of this one (hosts.yaml): {', '.join(has)}",
+            file=file,
+            line=line,
+        )
 
 
 class NodeError(LabError):

@@ -8,15 +8,19 @@ import io
 import json
 import sys
 from collections.abc import Collection, Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labconsole.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
+    from labconsole.model.run_query import Query
     from labconsole.model.search_record import SearchRecord
     from labconsole.report.assembly import Report
     from labconsole.report.digest import Digest
+    from labconsole.report.sample import FilePoint, Sample
+    from labconsole.report.selection import Selection
     from labconsole.store import RunFilter, RunStore, RunSummary
 
 DRAWN = ("svg", "pdf", "png")
@@ -54,16 +58,32 @@ def _bundle(args: argparse.Namespace, made: Report) -> None:
     from labconsole.model.plan_load import load_plan
     from labconsole.store import open_store
 
-    redo = [f"--reference={args.reference}"] if args.reference else []
-    redo += [f"--reference-map={','.join(args.reference_map)}"] if args.reference_map else []
     plans = _plan_files(args)
-    again = {"arguments": redo, "plans": {path.name: load_plan(path).hash() for path in plans}}
+    again = {
+        "arguments": _again(args), "filter": list(args.filter),
+        "plans": {path.name: load_plan(path).hash() for path in plans},
+    }  # fmt: skip
     with open_store(args.store, write=False) as store:
         missing = write_bundle(args.bundle, made, store, hosts=args.hosts, plans=plans, redo=again)
     for what in missing:
         sys.stderr.write(f"labconsole: not found, and so not in the bundle: {what}\n")
     if not args.json:
         sys.stdout.write(f"{args.bundle}\n")
+
+
+def _again(args: argparse.Namespace) -> list[str]:
+    """The arguments that decide what a report says, but for the filter and the files of plans."""
+    names = [word for word in args.plan or () if not word.endswith((".yaml", ".yml"))]
+    return [
+        *([f"--reference={args.reference}"] if args.reference else []),
+        *([f"--reference-map={','.join(args.reference_map)}"] if args.reference_map else []),
+        *([f"--platforms={','.join(args.platforms)}"] if args.platforms else []),
+        *([f"--testbed={args.testbed}"] if args.testbed else []),
+        *(f"--plan={name}" for name in names),
+        *([f"--pool={','.join(args.pool)}"] if args.pool else []),
+        *([f"--margin={args.margin}"] if args.margin else []),
+        *(["--select-by-outcome"] if args.select_by_outcome else []),
+    ]
 
 
 def _formats(args: argparse.Namespace) -> tuple[str, ...]:
@@ -88,22 +108,80 @@ def _require(formats: Collection[str]) -> None:
 
 def gather(args: argparse.Namespace) -> Report:
     """The report on the runs that the arguments mean. Raises ConfigError when there are none."""
+    from labconsole.measure.admission import admit
     from labconsole.report.assembly import assemble
-    from labconsole.report.frame import runs_frame, sample
+    from labconsole.report.evaluation import evaluate
     from labconsole.report.reference import load_reference
-    from labconsole.store import open_store
+    from labconsole.report.sample import coverage, sample
+    from labconsole.report.selection import parse_filter
+    from labconsole.store import RunFilter, open_store
 
     reference = load_reference(args.reference) if args.reference else None
     names = _mapped(args.reference_map, has_reference=reference is not None)
-    where = filter_of(args)
+    query, where = parse_filter(args.filter), filter_of(args)
     with open_store(args.store, write=False) as store:
-        selected = _selected(store.list(where), args.filter)
-        searches, meant = _searches(store, selected)
+        stored = store.list()
+        of_options = stored if where == RunFilter() else store.list(where)
+        selection = _selection(args, query, of_options)
+        searches, meant = _searches(store, query.select(of_options))
         if not meant:
-            raise _no_runs(args, store.list())
-        kept = sample(runs_frame(meant))
-        digest = _digest(store, where, {run.run_id for run in meant}, set(kept.runs["run_id"]))
-    return assemble(kept, digest, reference=reference, names=names, searches=searches, plans=_plan_texts(args))
+            raise _no_runs(args, stored)
+        kept = sample(meant, admission := admit(stored))
+        digest = _digest(store, where, kept)
+    made = evaluate(
+        kept.entered, admission=admission, facts=digest.facts, margin_ratio=selection.margin_ratio, pool=selection.pool
+    )
+    found = coverage(kept, digest.planned, _file_points(args), query, args.platforms)
+    return assemble(
+        kept, digest, made, selection=selection, found=found, reference=reference, names=names, searches=searches,
+        plans=_plan_texts(args),
+    )  # fmt: skip
+
+
+def _selection(args: argparse.Namespace, query: Query, runs: list[RunSummary]) -> Selection:
+    """What was chosen. Raises ConfigError where that is an outcome, and nobody said so."""
+    from labconsole.report.selection import Selection, checked_pool, parse_margin, require_free
+
+    options = [
+        f"{name} {', '.join(value)}"
+        for name, value in (
+            ("plan", [Path(word).name if word.endswith((".yaml", ".yml")) else word for word in args.plan or ()]),
+            ("platforms", args.platforms or ()),
+            ("testbed", [args.testbed] if args.testbed else ()),
+        )
+        if value
+    ]
+    return Selection(
+        text=query.text,
+        options=tuple(options),
+        by_outcome=require_free(query, runs, allowed=args.select_by_outcome),
+        pool=checked_pool(args.pool),
+        margin_ratio=parse_margin(args.margin),
+    )
+
+
+def _file_points(args: argparse.Namespace) -> list[FilePoint]:
+    """The points that the files of --plan ask for, whether there is a run of them or not."""
+    from labconsole.model.plan_load import load_plan
+    from labconsole.report.sample import FilePoint
+
+    found = []
+    for path in _plan_files(args):
+        plan = load_plan(path)
+        set_ups = getattr(plan, "set_ups", None) or 1
+        for point in plan.points:
+            asked, planned = point.request, set_ups * plan.repetitions_of(point.index)
+            if planned:
+                found.append(
+                    FilePoint(
+                        plan_name=plan.name, plan_hash=plan.hash(), plan_point=point.index, planned=planned,
+                        platform=asked.platform, frame_size_bytes=asked.frame_size_bytes,
+                        frame_size_includes_fcs=asked.frame_size_includes_fcs, sources=asked.sources,
+                        target_bps=None if asked.target_bps == "max" else asked.target_bps,
+                        background=asked.background, duration_s=asked.duration_s,
+                    )
+                )  # fmt: skip
+    return found
 
 
 def _plan_files(args: argparse.Namespace) -> list[Path]:
@@ -146,17 +224,6 @@ def filter_of(args: argparse.Namespace) -> RunFilter:
     return RunFilter(platform=args.platforms, plan_name=names or None, plan_hash=hashes or None, testbed=args.testbed)
 
 
-def _selected(summaries: list[RunSummary], words: Iterable[str]) -> list[RunSummary]:
-    """Those for which every word of the filter holds, as in the console's list of runs."""
-    from labconsole.model.run_query import QueryError, parse_query
-
-    text = " ".join(words)
-    try:
-        return parse_query(text).select(summaries)
-    except QueryError as exc:
-        raise ConfigError(str(exc), key="FILTER", value=text) from None
-
-
 def _no_runs(args: argparse.Namespace, there: list[RunSummary]) -> ConfigError:
     where = str(args.store or "the user's own")
     if not there:
@@ -185,13 +252,14 @@ def _mapped(pairs: Iterable[str] | None, *, has_reference: bool) -> dict[str, st
     return found
 
 
-def _digest(store: RunStore, where: RunFilter, meant: Collection[str], entering: Collection[str]) -> Digest:
+def _digest(store: RunStore, where: RunFilter, kept: Sample) -> Digest:
     """One pass over the records as JSON. One that cannot be read is told on stderr and left out of the page's words."""
     from labconsole.model.record import FORMAT
     from labconsole.report.digest import Digest
     from labconsole.store.records import parse_record
 
-    digest = Digest(entering)
+    meant = kept.run_ids
+    digest = Digest({run.run_id for run in kept.entered}, kept.why)
     for run_id, text in store.texts(where):
         if run_id not in meant:
             continue
@@ -211,12 +279,35 @@ def _digest(store: RunStore, where: RunFilter, meant: Collection[str], entering:
 
 
 def _objects(made: Report) -> Iterable[dict[str, Any]]:
+    from labconsole.report.findings import COMPARES
     from labconsole.report.tables import to_json
 
+    yield {"selection": made.selection.to_json(), "conclusions": list(made.conclusions), **counts(made)}
     for table in (*made.tables, *made.references):
         yield to_json(table)
     for finding in made.findings:
-        yield {"finding": finding.kind, "sentence": finding.sentence, "run_ids": finding.run_ids}
+        claims = finding.kind in COMPARES
+        yield {
+            "finding": finding.kind, "claim": claims, "sentence": finding.sentence, "run_ids": finding.run_ids,
+        }  # fmt: skip
+
+
+def counts(made: Report) -> dict[str, Any]:
+    """Planned, taken, retaken and entered over all points, what is missing, and the family of claims."""
+    from labconsole.report.sample import missing_words
+
+    planned = [each.planned for each in made.coverage]
+    family = made.evaluation.claims
+    return {
+        "planned": None if None in planned else sum(each or 0 for each in planned),
+        "taken": sum(each.taken for each in made.coverage),
+        "retaken": sum(each.retaken for each in made.coverage),
+        "entered": len(made.kept.entered),
+        "left_out": dict(made.kept.excluded_by_reason),
+        "missing_of_plans": missing_words(made.coverage),
+        "claims": {"tested": family.size, "different": sum(claim.different for claim in family.claims),
+                   "margin_ratio": family.margin_ratio, "margin_declared": family.declared},
+    }  # fmt: skip
 
 
 def write(made: Report, out: Path, formats: Collection[str] = FORMATS) -> list[Path]:
@@ -252,15 +343,17 @@ def write(made: Report, out: Path, formats: Collection[str] = FORMATS) -> list[P
 def _runs_csv(made: Report) -> str:
     """Every run that was meant, and whether it enters: so that a reader can compute each mean again."""
     from labconsole.model.spreadsheet import harmless_cell
+    from labconsole.store.summary import RunSummary
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    columns = [name for name in made.kept.runs.columns if name not in ("reason_codes", "note", "has_series")]
-    writer.writerow(["enters", *columns, "reason_codes"])
-    for enters, frame in ((True, made.kept.runs), (False, made.kept.excluded)):
-        bare = frame[columns].astype(object).where(frame[columns].notna(), None)
-        for values, codes in zip(bare.itertuples(index=False), frame["reason_codes"], strict=True):
-            writer.writerow([enters, *(harmless_cell(value) for value in values), " ".join(codes)])
+    columns = [field.name for field in fields(RunSummary) if field.name not in ("reason_codes", "note", "has_series")]
+    writer.writerow(["enters", "why_not", *columns, "reason_codes"])
+    for runs in (made.kept.entered, made.kept.excluded):
+        for run in runs:
+            why = made.kept.why.get(run.run_id)
+            cells = [harmless_cell(getattr(run, name)) for name in columns]
+            writer.writerow([why is None, why or "", *cells, " ".join(run.reason_codes)])
     return out.getvalue()
 
 

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from labconsole.report.assembly import Report
 from labconsole.report.figures import Figure, Panel
+from labconsole.report.findings import COMPARES
 from labconsole.report.tables import Table, labelled
 from labconsole.terminal import harmless, undisguised
 from labconsole.tui import chart
@@ -33,6 +34,9 @@ def show(report: Report) -> None:
     """Print the report on stdout."""
     console = Console(file=undisguised(sys.stdout), highlight=False, markup=False, emoji=False)
     console.print(Text(harmless(report.title), style="bold"))
+    console.print(Text(harmless(f"Selection: {report.selection.words}."), style="dim"))
+    for sentence in report.conclusions:
+        console.print(Text(f"• {harmless(sentence)}"))
     for figure in report.figures:
         _figure(console, figure)
     for table in (*report.tables, *report.references):
@@ -76,7 +80,7 @@ def _panel(figure: Figure, panel: Panel, labels: Sequence[str], width: int) -> l
         [chart.CurvePointMark(m.x, m.y, m.low, m.high) for m in by_label[label].marks] if label in by_label else []
         for label in labels
     ]
-    axes = chart.CurveAxes(x_words=_axis, y_words=_axis, ideal=figure.kind == "curves")
+    axes = chart.CurveAxes(x_words=_axis, y_words=_axis, ideal=figure.kind == "curves" and figure.ideal)
     if figure.kind == "curves":
         rows = chart.draw_curves(series, axes, width, PANEL_LINES)
     else:
@@ -119,11 +123,13 @@ def _findings(console: Console, report: Report) -> None:
     console.print()
     console.print(Text("Findings", style="bold"))
     if not report.findings:
-        console.print("Nothing stands out: no collapse, no throttled generator, no unequal streams.")
+        console.print("Nothing is claimed, and nothing stands out.")
     for finding in report.findings:
         runs = len(finding.run_ids)
-        console.print(Text(f"• {harmless(finding.sentence)} [{runs} run{'' if runs == 1 else 's'}]"))
+        mark = "" if finding.kind in COMPARES else "mark: "
+        console.print(Text(f"• {mark}{harmless(finding.sentence)} [{runs} run{'' if runs == 1 else 's'}]"))
     left_out = len(report.kept.excluded)
     if left_out:
         reasons = ", ".join(f"{code} {count}" for code, count in report.kept.excluded_by_reason)
-        console.print(f"{left_out} of {left_out + len(report.kept.runs)} runs enter no mean: {harmless(reasons)}")
+        total = left_out + len(report.kept.entered)
+        console.print(f"{left_out} of {total} runs enter no mean: {harmless(reasons)}")

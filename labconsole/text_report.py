@@ -7,8 +7,9 @@ from typing import Any
 
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.model.note import RunNote
-from labconsole.model.record import Background, RunRecord, StreamRecord, Total
+from labconsole.model.record import Background, Reason, RunRecord, StreamRecord, Total
 from labconsole.model.timing import Delay
+from labconsole.model.verdict_codes import WHAT_TO_DO, depths
 from labconsole.store.summary import RunSummary
 from labconsole.units import format_count, format_rate_bps, format_target
 
@@ -72,7 +73,16 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
             lines.append("  what else went on")
             lines += [f"    {influence_line(entry)}" for entry in record.influences]
     lines.append(f"  {record.verdict.status}" + ("" if saved else "; NOT SAVED"))
-    lines += [f"    {reason.code}: {reason.detail}" for reason in record.verdict.reasons]
+    return lines + reason_lines(record.verdict.reasons)
+
+
+def reason_lines(reasons: Sequence[Reason]) -> list[str]:
+    """Why a run is not simply valid: each cause with what to do about it, and what follows from it beneath it."""
+    lines = []
+    for reason, depth in zip(reasons, depths(reasons), strict=True):
+        lines.append(f"    {'  ' * depth}{'so ' if depth else ''}{reason.code}: {reason.detail}")
+        if not depth and reason.code in WHAT_TO_DO:
+            lines.append(f"      → {WHAT_TO_DO[reason.code]}")
     return lines
 
 

@@ -1,51 +1,60 @@
-"""The command verify: every derived number in a store, computed again from the raw counts beside it."""
+"""The command verify: every derived number in a store, computed again from the raw counts beside it; every verdict
+judged again; every two facts that cannot both be true.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections import Counter
 from dataclasses import asdict
 
 from labconsole.errors import ConfigError, StoreError
-from labconsole.measure.recompute import Discrepancy, recompute
-from labconsole.measure.recompute_search import recompute_search
-from labconsole.model.plan_search import HASH_PREFIX
-from labconsole.model.record import Total
+from labconsole.examination import Examination, columns
+from labconsole.measure.discrepancy import Discrepancy
 
 
 def verify(args: argparse.Namespace) -> int:
-    """``labconsole verify``: 0 when every number follows from its counts, 1 when one does not or cannot be read."""
+    """``labconsole verify``: 0 when everything follows and nothing contradicts, else 1; 1 when one is unreadable."""
     from labconsole.store import open_store
 
     if args.bundle is not None:
         return _verify_bundle(args)
-    runs, numbers = 0, 0
+    differences = 0
+
+    def found(run_id: str, wrong: Discrepancy) -> None:
+        nonlocal differences
+        differences += 1
+        _tell(run_id, wrong, as_json=args.json)
+
     unreadable: list[StoreError] = []
-    totals: dict[str, Total] = {}
+    examination = Examination(found)
     with open_store(args.store, write=False) as store:
+        listed = {summary.run_id: summary for summary in store.list()}
         for record in store.iterate(unreadable=unreadable.append):
-            runs += 1
-            for found in recompute(record):
-                numbers += 1
-                _tell(record.run_id, found, as_json=args.json)
-            if record.plan is not None and record.plan.hash.startswith(HASH_PREFIX):
-                totals[record.run_id] = record.total
+            examination.take(record)
+            for wrong in columns(listed[record.run_id], record) if record.run_id in listed else ():
+                found(record.run_id, wrong)
         searches = store.searches()
-    for search in searches:
-        for found in recompute_search(search, totals):
-            numbers += 1
-            _tell(search.search_id, found, as_json=args.json)
+    examination.end(searches)
     for problem in unreadable:
         _tell_unreadable(problem, as_json=args.json)
+    counts = {"runs": examination.runs, "searches": len(searches)}
     if args.json:
-        _line({"runs": runs, "searches": len(searches), "differences": numbers, "unreadable": len(unreadable)})
+        _line({**counts, "differences": differences, "unreadable": len(unreadable), **_not_judged(examination)})
     else:
         bad = f"; {len(unreadable)} could not be read" if unreadable else ""
-        word = "every derived number follows from its raw counts" if not numbers else f"{numbers} numbers do not follow"
         more = f" and {len(searches)} searches" if searches else ""
-        sys.stdout.write(f"{runs} runs{more} verified: {word}{bad}\n")
-    return 1 if numbers or unreadable else 0
+        sys.stdout.write(f"{examination.runs} runs{more} verified: {_verdict(differences)}{bad}\n")
+        _tell_unjudged(examination.unjudged)
+    return 1 if differences or unreadable else 0
+
+
+def _verdict(differences: int) -> str:
+    if differences:
+        return f"{differences} difference{'s' if differences > 1 else ''}"
+    return "every derived number follows from its raw counts, and nothing contradicts anything else"
 
 
 def _verify_bundle(args: argparse.Namespace) -> int:
@@ -64,21 +73,32 @@ def _verify_bundle(args: argparse.Namespace) -> int:
         else:
             sys.stdout.write(f"{sentence}\n")
 
-    counts = check(args.bundle, tell)
+    counts, not_judged = check(args.bundle, tell)
     if args.json:
-        _line({"bundle": str(args.bundle), **counts, "differences": differences})
+        more = {"not_judged": dict(not_judged)} if not_judged else {}
+        _line({"bundle": str(args.bundle), **counts, "differences": differences, **more})
     else:
         looked_at = ", ".join(f"{count} {word}" for word, count in counts.items() if word != "tables")
         word = "everything follows from the raw counts" if not differences else f"{differences} differences"
         sys.stdout.write(f"{looked_at} verified, {counts['tables']} files of the report made again: {word}\n")
+        _tell_unjudged(not_judged)
     return 1 if differences else 0
+
+
+def _not_judged(examination: Examination) -> dict[str, object]:
+    return {"not_judged": dict(examination.unjudged)} if examination.unjudged else {}
+
+
+def _tell_unjudged(found: Counter[str]) -> None:
+    for words, runs in sorted(found.items()):
+        sys.stdout.write(f"not judged in {runs} run{'s' if runs > 1 else ''}: {words}\n")
 
 
 def _tell(run_id: str, found: Discrepancy, *, as_json: bool) -> None:
     if as_json:
         _line({"run_id": run_id, **asdict(found)})
     else:
-        sys.stdout.write(f"{run_id}  {found.where}: stored {found.stored}, the counts give {found.recomputed}\n")
+        sys.stdout.write(f"{run_id}  {found.where}: {found.sentence}\n")
 
 
 def _tell_unreadable(problem: StoreError, *, as_json: bool) -> None:

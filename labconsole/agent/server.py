@@ -21,6 +21,7 @@ from labconsole.agent.capture import Captures
 from labconsole.agent.checking import Checking
 from labconsole.agent.counters import Counters
 from labconsole.agent.execute import Executor
+from labconsole.agent.foreign import Foreign
 from labconsole.agent.generating import Generating
 from labconsole.agent.guests import Guests
 from labconsole.agent.keeper import Journal
@@ -73,6 +74,7 @@ class Agent:
         self._counters = Counters(self._namespaces, self._outlet, self.notice)
         self._links = Links(self._namespaces, self._links_changed)
         self._captures = Captures(journal, self._capture_died)
+        self._foreign = Foreign()
         self._executor = Executor()
         self._guests = Guests(self._outlet.send)
         self._checking = Checking(lambda work: self._in_namespace({}, work), self._watch_state)
@@ -120,6 +122,8 @@ class Agent:
             "capture.start": self._capture_start,
             "capture.drain": self._captures.drain,
             "capture.stop": self._captures.stop,
+            "foreign.start": self._foreign.start,
+            "foreign.stop": self._foreign.stop,
             "net.apply": self._net_apply,
             "net.undo": self._net_undo,
             "net.read": self._net_read,
@@ -269,9 +273,10 @@ class Agent:
 
             self._surroundings = Surroundings()
         begin, own = field(args, "begin", bool), field(args, "own", list, optional=True) or []
-        if not all(type(pid) is int for pid in own):
-            raise WireError("bad_request", "own must be a list of process numbers")
-        result: Dict[str, Any] = await self._loop.run_in_executor(None, self._surroundings.read, begin, own)
+        console = field(args, "console", dict, optional=True)
+        if not all(type(pid) is int for pid in (*own, *([console.get("pid")] if console else []))):
+            raise WireError("bad_request", "own must be a list of process numbers, and so must the console's be one")
+        result: Dict[str, Any] = await self._loop.run_in_executor(None, self._surroundings.read, begin, own, console)
         return result
 
     async def _capture_start(self, args: Args) -> Dict[str, Any]:
@@ -409,6 +414,7 @@ class Agent:
         """Stop what runs, then undo what was changed, each step whatever became of the others."""
         self._counters.stop()
         self._checking.close()
+        self._foreign.close()
         self._captures.kill_all()
         self._executor.kill_all()
         self._guests.kill_all()

@@ -24,6 +24,8 @@ MAX_CMDLINE_BYTES = 65536
 PF_KTHREAD = 0x00200000
 AGENT_WORD = b"labconsole-agent"
 """Every agent's command line holds it, see nodes/package.py."""
+SESSION_WORD = b"session-"
+"""How the word begins that the agents of one console have in common: the last one of their command lines."""
 
 GUESTS = re.compile(r"qemu-|kvm\Z|VBoxHeadless|VirtualBoxVM|vmware-vmx|cloud-hyperviso|firecracker|crosvm")
 _NAME_OPTION = re.compile(rb"(?:-name|--?comment|--startvm|--api-sock)\0(?:guest=)?([^\0,]+)")
@@ -110,6 +112,14 @@ def boot_id() -> Optional[str]:
         return None
 
 
+def pid_namespace() -> Optional[int]:
+    """Which processes this node sees: the same for all nodes that see the same ones."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return None
+
+
 def command_line(pid: int) -> bytes:
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as source:
@@ -156,21 +166,33 @@ def _ancestors(pid: int, all_processes: Dict[int, Process]) -> Set[int]:
     return found
 
 
+def _last_word(line: bytes) -> Optional[bytes]:
+    """Which console started an agent, by the agent's command line; None for what says no such thing."""
+    word = line.rstrip(b"\0").rpartition(b"\0")[2]
+    return word if word.startswith(SESSION_WORD) else None
+
+
 class Belonging:
     """Whose a process is: "ours", another session's ("labconsole"), a "guest", the "kernel", or "other"."""
 
-    def __init__(self, seen: Dict[int, Process], roots: Sequence[int] = ()) -> None:
-        """``roots``: processes that are ours with all that descends from them, though others started them."""
+    def __init__(self, seen: Dict[int, Process], roots: Sequence[int] = (), console: Optional[int] = None) -> None:
+        """``roots``: processes that are ours with all that descends from them, though others started them.
+
+        ``console``: the process of our console, where that can be seen from here.
+        """
         keeper = os.getppid()
-        own = _subtree({keeper} | {pid for pid in roots if pid in seen}, seen)
-        # What carries our link: the shell and the SSH server above us, and whatever started those.
-        self.above = _ancestors(keeper, seen) - own
+        lines = {pid: command_line(pid) for pid, process in seen.items() if process.name.startswith("python")}
+        agents = {pid for pid, line in lines.items() if AGENT_WORD in line}
+        # Other nodes that share this kernel: their agents have been started by the same console.
+        session = _last_word(command_line(os.getpid()))
+        sisters = {pid for pid in agents if session is not None and _last_word(lines[pid]) == session}
+        own = _subtree({keeper} | sisters | {pid for pid in roots if pid in seen}, seen)
+        # What carries our links: the shell and the SSH server above each agent, and whatever started those.
+        self.above = set().union(*(_ancestors(pid, seen) for pid in {keeper} | sisters)) - own
+        if console is not None and console in seen and console not in own:
+            self.above.add(console)
         self.ours = own | self.above
-        agents = {
-            pid
-            for pid, process in seen.items()
-            if pid not in self.ours and process.name.startswith("python") and AGENT_WORD in command_line(pid)
-        }
+        agents -= self.ours
         # Of each session the outermost process.
         self.agents = {pid for pid in agents if seen[pid].parent not in agents}
         self._theirs = _subtree(agents, seen)
@@ -194,10 +216,15 @@ class Surroundings:
     def __init__(self) -> None:
         self._begin: Optional[Snapshot] = None
 
-    def read(self, begin: bool, roots: Sequence[int] = ()) -> Dict[str, Any]:
-        """One reading; with ``begin`` it opens a window, else it closes the one that is open. Blocks for some ms."""
+    def read(self, begin: bool, roots: Sequence[int] = (), console: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+        """One reading; with ``begin`` it opens a window, else it closes the one that is open. Blocks for some ms.
+
+        ``console``: where our console runs: ``boot_id``, ``pid_namespace`` and ``pid``.
+        """
         now = Snapshot()
-        belonging = Belonging(now.processes, roots)
+        here = {"boot_id": boot_id(), "pid_namespace": pid_namespace()}
+        with_us = console is not None and all(value == console.get(key) for key, value in here.items())
+        belonging = Belonging(now.processes, roots, console["pid"] if console is not None and with_us else None)
         window = None
         if not begin and self._begin is not None:
             window = compare(self._begin, now, belonging)
@@ -205,7 +232,7 @@ class Surroundings:
         return {
             "monotonic_ns": now.monotonic_ns,
             "wall_ns": now.wall_ns,
-            "boot_id": boot_id(),
+            **here,
             "logins": facts.logins(),
             "load": facts.load(),
             "cpus": max(len(now.cpu) - 1, 0) or None,

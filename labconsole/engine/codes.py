@@ -1,53 +1,13 @@
-"""The codes of a verdict and what each weighs. docs/data-format.md explains them in the same words.
-
-invalid: the numbers cannot be stood behind and enter no mean. suspect: they stand, with a doubt that is named.
-"""
+"""Making a reason with one of the verdict's codes; what they weigh stands in model/verdict_codes.py."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from labconsole.model.record import Reason
+from labconsole.model.verdict_codes import WEIGHT
 
-WEIGHT: dict[str, Literal["invalid", "suspect"]] = {
-    "aborted": "invalid",
-    "link_lost": "invalid",
-    "lease_taken": "invalid",
-    "failed": "invalid",
-    "not_measured": "invalid",
-    "no_packets": "invalid",
-    "generator_failed": "invalid",
-    "counter_decreased": "invalid",
-    "interface_gone": "invalid",
-    "carrier_changed": "invalid",
-    "mtu_changed": "invalid",
-    "guest_changed": "invalid",
-    "background_missed": "invalid",
-    "negative_loss": "invalid",
-    "witnesses_disagree": "invalid",
-    "generator_errors": "suspect",
-    "offered_short": "suspect",
-    "offered_over": "suspect",
-    "duration_stretched": "suspect",
-    "duration_cut": "suspect",
-    "sources_apart": "suspect",
-    "counter_froze": "suspect",
-    "settings_changed": "suspect",
-    "clock_stepped": "suspect",
-    "capture_missing": "suspect",
-    "capture_incomplete": "suspect",
-    "foreign_frames": "suspect",
-    "duplicates": "suspect",
-    "not_drained": "suspect",
-    "samples_missed": "suspect",
-    "other_cpu": "suspect",
-    "cpu_stolen": "suspect",
-    "guests_changed": "suspect",
-    "not_observed": "suspect",
-    "lost_at_source": "suspect",
-    "lost_at_sink": "suspect",
-    "instrument_limited": "suspect",
-}
+__all__ = ["WEIGHT", "each_place", "reason"]
 
 
 def reason(code: str, detail: str, **evidence: Any) -> Reason:
@@ -55,3 +15,10 @@ def reason(code: str, detail: str, **evidence: Any) -> Reason:
     if code not in WEIGHT:
         raise ValueError(f"{code} is no code of a verdict")
     return Reason(code=code, detail=detail, evidence=evidence or None)
+
+
+def each_place(told: Reason) -> list[dict[str, Any]]:
+    """The evidence of a reason, place by place: one that was seen at several places has them in ``places``."""
+    evidence = told.evidence or {}
+    places = evidence.get("places")
+    return list(places) if isinstance(places, list) else [evidence]

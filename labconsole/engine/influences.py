@@ -6,14 +6,16 @@ On an emulated testbed all nodes share one machine: the time that a hypervisor s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from labconsole.engine.causes import pauses
 from labconsole.engine.changes import settings_changes
 from labconsole.engine.codes import reason
-from labconsole.engine.hops import data_ports, growth
-from labconsole.engine.observations import StreamSeen, TrialSeen
+from labconsole.engine.foreign import foreign
+from labconsole.engine.held_back import held_back
+from labconsole.engine.hops import data_ports
+from labconsole.engine.machines import machines, same_machine, unseen
+from labconsole.engine.observations import TrialSeen
 from labconsole.model.record import Reason, StreamRecord
 from labconsole.model.tolerances import Tolerances
 
@@ -29,18 +31,21 @@ Influence = dict[str, Any]
 def influences(seen: TrialSeen, streams: tuple[StreamRecord, ...], uut: str) -> list[Influence]:
     """Every entry of the record's ``influences``: node, kind, a sentence, figures. ``streams``: of every flow."""
     found: list[Influence] = list(seen.notes)
-    for nodes in _machines(seen):
-        found += _cpu(nodes)
+    for nodes in machines(seen):
+        found += _cpu(seen, nodes)
     for node in seen.end:
         first, last = ((side[node].surroundings if node in side else None) or {} for side in (seen.begin, seen.end))
         found += _processes(node, last, _attested(seen, node, uut))
         found += _people(node, first, last)
         found += _lists(node, first, last, _attested(seen, node, uut))
     for raw, record in zip(seen.flows, streams, strict=True):
-        for port in foreign(seen, raw, record, uut):
-            detail = f"{port.interface} {port.verb} {port.packets} packets that are not the stream's"
-            figures = {"interface": port.interface, "direction": port.direction, "packets": port.packets}
-            found.append(_entry(port.node, "foreign_packets", detail, **figures))
+        found += [
+            _entry(each.node, "foreign_packets", each.sentence, **each.figures)
+            for each in foreign(seen, raw, record, uut)
+        ]
+        late = held_back(record)
+        if late is not None:
+            found.append(_entry(raw.stream.sink.node, "buffered", f"{record.name}: {late.sentence}", **late.figures))
         for node, interface in data_ports(raw, uut):
             paused = pauses(seen, node, interface)
             if paused:
@@ -58,24 +63,15 @@ def _entry(node: str, kind: str, detail: str, **figures: Any) -> Influence:
 
 
 def _attested(seen: TrialSeen, node: str, uut: str) -> set[str]:
-    """Guests that belong to the platform under test or to its background load."""
-    if node != uut:
+    """Guests that belong to the platform under test or to its background load, on every node that may see them."""
+    if not same_machine(seen, node, uut):
         return set()
     second = seen.background.guest if seen.background is not None else None
     names = [*seen.attestation.get("guests", ()), second]
     return {str(name) for name in names if name is not None}
 
 
-def _machines(seen: TrialSeen) -> list[dict[str, dict[str, Any]]]:
-    """Nodes with their last reading, those of one machine together: namespaces of it share its processors."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for node, reading in seen.end.items():
-        if reading.surroundings is not None:
-            found.setdefault(reading.surroundings.get("boot_id") or node, {})[node] = reading.surroundings
-    return list(found.values())
-
-
-def _cpu(nodes: dict[str, dict[str, Any]]) -> Iterator[Influence]:
+def _cpu(seen: TrialSeen, nodes: dict[str, dict[str, Any]]) -> Iterator[Influence]:
     node, last = next(iter(nodes.items()))
     window = last.get("window")
     if not window or not window["cpu"]:
@@ -95,8 +91,19 @@ def _cpu(nodes: dict[str, dict[str, Any]]) -> Iterator[Influence]:
     for reading in nodes.values():
         for whose, seconds in ((reading.get("window") or {}).get("used_s") or {}).items():
             used_s[whose] = round(used_s.get(whose, 0.0) + seconds, 3)
+    hidden = unseen(seen, nodes)
+    if hidden is not None and hidden.at_least_ratio >= NAMED_RATIO:
+        detail += f"; at least {hidden.at_least_ratio:.0%} of one by processes that no node sees"
     figures = {**cpu, "hottest": hottest, "load": load, "cpus": last.get("cpus"), "used_s": used_s}
-    yield _entry(node, "cpu", detail, nodes=list(nodes), **figures, window_s=window["elapsed_s"])
+    yield _entry(
+        node,
+        "cpu",
+        detail,
+        nodes=list(nodes),
+        **figures,
+        window_s=window["elapsed_s"],
+        unseen_ratio=None if hidden is None else hidden.at_least_ratio,
+    )
 
 
 def _processes(node: str, last: dict[str, Any], attested: set[str]) -> Iterator[Influence]:
@@ -175,18 +182,22 @@ def doubts(
                     node=node,
                     guests=changed,
                 )
-    for raw, record in zip(seen.flows, streams, strict=True):
-        for port in foreign(seen, raw, record, uut):
-            if port.packets > limits.foreign_packets:
-                yield reason(
-                    "foreign_frames",
-                    f"{record.name}: {port.node}/{port.interface} {port.verb} {port.packets} packets that are not the "
-                    "stream's",
-                    node=port.node,
-                    interface=port.interface,
-                    direction=port.direction,
-                    packets=port.packets,
-                )
+    for nodes in machines(seen):
+        hidden = unseen(seen, nodes)
+        if hidden is not None and hidden.at_least_ratio > limits.other_cpu_ratio:
+            names = ", ".join(nodes)
+            yield reason(
+                "unseen_cpu",
+                f"processes that none of {names} sees used at least {hidden.at_least_ratio:.0%} of a processor of the "
+                "machine under them",
+                nodes=list(nodes),
+                cpu_ratio=hidden.cpu_ratio,
+                error_ratio=hidden.error_ratio,
+            )
+    told = [each for raw, record in zip(seen.flows, streams, strict=True) for each in foreign(seen, raw, record, uut)]
+    for each in told:
+        if each.doubtful(limits.foreign_packets):
+            yield reason("foreign_frames", f"{each.node}/{each.sentence}", node=each.node, **each.figures)
 
 
 def _other_cpu(node: str, last: dict[str, Any], attested: set[str], limits: Tolerances) -> Iterator[Reason]:
@@ -207,47 +218,3 @@ def _other_cpu(node: str, last: dict[str, Any], attested: set[str], limits: Tole
             cpu_ratio=ratio,
             processes=[{"name": p["name"], "pid": p["pid"], "cpu_s": p["cpu_s"]} for p in named],
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Foreign:
-    """Packets on a data port that are not the stream's. ``direction``: in or out of the port."""
-
-    node: str
-    interface: str
-    direction: str
-    packets: int
-
-    @property
-    def verb(self) -> str:
-        """What the port did with them."""
-        return "received" if self.direction == "in" else "sent"
-
-
-def foreign(seen: TrialSeen, raw: StreamSeen, record: StreamRecord, uut: str) -> Iterator[Foreign]:
-    """Every port of a stream that counted more than the stream can have brought there, in either direction."""
-    offered, stream = record.offered_packets, raw.stream
-
-    def count(node: str, interface: str, statistic: str) -> int | None:
-        return growth(seen, node, "", interface, statistic)
-
-    source, sink = (stream.source.node, stream.source.interface), (stream.sink.node, stream.sink.interface)
-    inward, outward = (uut, stream.uut_in), (uut, stream.uut_out)
-    sent = record.counters.get("source_tx_packets")
-    # The most that the stream can have brought: what was counted one port earlier.
-    expected: list[tuple[tuple[str, str], str, int | None]] = [(source, "out", offered), (source, "in", 0)]
-    if raw.path.points:
-        received = record.counters.get("uut_in_rx_packets")
-        expected += [
-            (inward, "in", offered if sent is None else sent),
-            (inward, "out", 0),
-            (outward, "out", offered if received is None else received),
-            (outward, "in", 0),
-        ]
-    captured = record.capture.captured_packets if record.capture is not None and record.capture.complete else None
-    before_sink = record.counters.get("uut_out_tx_packets") if raw.path.points else sent
-    expected += [(sink, "in", before_sink if captured is None else captured), (sink, "out", 0)]
-    for (node, interface), direction, most in expected:
-        counted = count(node, interface, "rx_packets" if direction == "in" else "tx_packets")
-        if counted is not None and most is not None and counted > most:
-            yield Foreign(node, interface, direction, counted - most)

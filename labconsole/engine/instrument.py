@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from labconsole.engine.consequences import weighed
 from labconsole.engine.telemetry import Telemetry
 from labconsole.model.envelope import Bounds, Envelope, EnvelopePoint, NodeVersions, StreamEnvelope, node_versions
 from labconsole.model.inventory import Inventory, Stream
@@ -91,10 +92,7 @@ def sink_bound_pps(found: Bounds) -> float | None:
 
 def doubted(verdict: Verdict, reasons: Sequence[Reason]) -> Verdict:
     """The verdict with further reasons that make a run suspect."""
-    if not reasons:
-        return verdict
-    status = "suspect" if verdict.status == "valid" else verdict.status
-    return Verdict(status=status, reasons=(*verdict.reasons, *reasons))
+    return weighed((*verdict.reasons, *reasons)) if reasons else verdict
 
 
 def versions_of(

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from labconsole import __version__
+from labconsole.engine.codes import each_place
 from labconsole.engine.ports import StoredTrial
 from labconsole.engine.stamps import utc_now
 from labconsole.errors import Aborted, ConfigError, MeasurementError
@@ -280,7 +281,8 @@ def counted(record: RunRecord, request: TrialRequest, load_pps: float, *, burst:
 
 def _stretch(record: RunRecord) -> float:
     """How many times as long as asked the slowest source sent, where the verdict finds that too long."""
-    found = [reason.evidence or {} for reason in record.verdict.reasons if reason.code == "duration_stretched"]
+    told = [reason for reason in record.verdict.reasons if reason.code == "duration_stretched"]
+    found = [place for reason in told for place in each_place(reason)]
     return max((each["offered_duration_s"] / each["requested_s"] for each in found), default=1.0)
 
 

@@ -50,6 +50,15 @@ class NodeReading:
     surroundings: dict[str, Any] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Tapped:
+    """Frames of a port that are not the streams', by protocol. ``every``: else control traffic only was watched."""
+
+    every: bool
+    received: dict[str, int]
+    sent: dict[str, int]
+
+
 @dataclass(slots=True)
 class TrialSeen:
     """Everything one trial observed. ``start_skew_s`` is between first and last source, clocks reconciled."""
@@ -75,6 +84,13 @@ class TrialSeen:
 
     console_clock_moved_ns: int | None = None
     """By how much this machine's wall clock was set between begin and end."""
+
+    console_cpu_s: float | None = None
+    console_boot_id: str | None = None
+    """What this process used of the processors meanwhile, and on which machine."""
+
+    foreign: dict[tuple[str, str], Tapped] = field(default_factory=dict)
+    """(node, interface) to what passed there that is not the streams'; a port that was not watched is not there."""
 
     start_skew_s: float | None = None
     drained: bool | None = None

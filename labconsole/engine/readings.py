@@ -7,16 +7,38 @@ is told, and the verdict says that it was not observed.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from typing import Any
 
+from labconsole.agent import surroundings
 from labconsole.engine.observations import NodeReading, TrialSeen
 from labconsole.engine.ports import AgentLink
 from labconsole.engine.together import together
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
 
 TIMEOUT_S = 10.0
+
+
+class ConsoleUse:
+    """This process, which may run on a machine that is measured: where it is, and what it uses of the processors."""
+
+    def __init__(self) -> None:
+        self.place: dict[str, Any] = {
+            "boot_id": surroundings.boot_id(),
+            "pid_namespace": surroundings.pid_namespace(),
+            "pid": os.getpid(),
+        }
+        self._begun_s = time.process_time()
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self._begun_s = time.process_time()
+
+    def used_s(self) -> float:
+        """Since then, in all threads."""
+        return time.process_time() - self._begun_s
 
 
 class Readings:
@@ -35,11 +57,13 @@ class Readings:
         self._seen, self._links, self._interfaces = seen, links, interfaces
         self._nodes = list(interfaces)
         self._console_ns: int | None = None
+        self._console = ConsoleUse()
         self._silent: set[tuple[str, str]] = set()
 
     async def open(self) -> None:
         """The begin: settings and surroundings of every node. Needs a few milliseconds, all nodes at once."""
         self._console_ns = time.time_ns() - time.monotonic_ns()
+        self._console.begin()
         self._seen.begin = {node: NodeReading() for node in self._nodes}
         await self._read(self._seen.begin, begin=True)
 
@@ -47,6 +71,8 @@ class Readings:
         """The end: the same again, of those that still answer."""
         if self._console_ns is not None:
             self._seen.console_clock_moved_ns = time.time_ns() - time.monotonic_ns() - self._console_ns
+            self._seen.console_cpu_s = self._console.used_s()
+            self._seen.console_boot_id = self._console.place["boot_id"]
         await self._read(self._ending(), begin=False)
 
     async def drops(self, *, begin: bool) -> None:
@@ -67,11 +93,13 @@ class Readings:
         async def settings(node: str) -> None:
             side[node].settings = await self._ask(node, "settings", {})
 
-        async def surroundings(node: str) -> None:
-            asked = {"begin": begin} if node not in self._own else {"begin": begin, "own": self._own[node]}
+        async def others(node: str) -> None:
+            asked: dict[str, Any] = {"begin": begin, "console": self._console.place}
+            if node in self._own:
+                asked["own"] = self._own[node]
             side[node].surroundings = await self._ask(node, "surroundings", asked)
 
-        await together([*(settings(node) for node in self._nodes), *(surroundings(node) for node in self._nodes)])
+        await together([*(settings(node) for node in self._nodes), *(others(node) for node in self._nodes)])
 
     async def _ask(self, node: str, op: str, args: dict[str, Any]) -> dict[str, Any] | None:
         try:

@@ -18,6 +18,7 @@ from labconsole.engine.background import BackgroundLoad
 from labconsole.engine.beside import Beside
 from labconsole.engine.driver import Prepared
 from labconsole.engine.events import Event, Phase, PhaseChanged
+from labconsole.engine.foreign_taps import ForeignTaps
 from labconsole.engine.hops import data_ports
 from labconsole.engine.live import LiveStreams
 from labconsole.engine.observations import Snapshot, StreamSeen, TrialSeen, parse_snapshot
@@ -174,7 +175,9 @@ class Trial:
         clock = _Stopwatch(self.seen.timeline)
         self._phase(Phase.ARMING)
         self._operation = "arm"
-        await together([self._readings.open(), self._arm(stack)])
+        taps = ForeignTaps(self.seen, self._links, self._flows)
+        stack.push_async_callback(taps.stop)  # after the counters: what they count, the taps have seen
+        await together([self._readings.open(), taps.start(), self._arm(stack)])
         if self._load is not None:
             self._operation = "background"
             stack.push_async_callback(self._end_load)

@@ -1,7 +1,8 @@
 """The verdict: valid, suspect or invalid, with every reason as a code, a sentence and evidence. Pure; no I/O, no clock.
 
 Here are the reasons that lie in the trial itself, its generators and its witnesses; changes.py has those that lie in a
-difference between begin and end, influences.py those that lie in what others did meanwhile.
+difference between begin and end, influences.py those that lie in what others did meanwhile; consequences.py puts them
+in order.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from collections.abc import Iterator
 
 from labconsole.engine.causes import why_short
 from labconsole.engine.changes import changes
-from labconsole.engine.codes import WEIGHT, reason
+from labconsole.engine.codes import reason
+from labconsole.engine.consequences import weighed
+from labconsole.engine.held_back import held_back
 from labconsole.engine.hops import capture_drops
 from labconsole.engine.influences import doubts
 from labconsole.engine.observations import StreamSeen, TrialSeen
 from labconsole.model.inventory import Inventory
-from labconsole.model.record import Reason, StreamRecord, Verdict
+from labconsole.model.record import Hop, Reason, StreamRecord, Verdict
 from labconsole.model.request import TrialRequest
 from labconsole.model.tolerances import Tolerances
 
@@ -43,7 +46,8 @@ def judge(
         asked = request if place < len(seen.streams) else seen.beside_request or request
         if not seen.aborted:
             reasons += _generator(seen, raw, record, asked, limits)
-        reasons += _witnesses(raw, record)
+        reasons += _witnesses(raw, record, limits)
+        reasons += _buffered(record)
         for hop in stood_still.get(record.name, ()):
             reasons.append(
                 reason(
@@ -55,9 +59,7 @@ def judge(
             )
     reasons += doubts(seen, streams, limits, inventory.uut, emulated=inventory.emulated)
     reasons += seen.doubts
-    if any(WEIGHT[each.code] == "invalid" for each in reasons):
-        return Verdict(status="invalid", reasons=tuple(reasons))
-    return Verdict(status="suspect" if reasons else "valid", reasons=tuple(reasons))
+    return weighed(reasons)
 
 
 def _trial(seen: TrialSeen, limits: Tolerances) -> Iterator[Reason]:
@@ -135,7 +137,7 @@ def _off_target(seen: TrialSeen, raw: StreamSeen, record: StreamRecord, request:
     )
 
 
-def _witnesses(raw: StreamSeen, record: StreamRecord) -> Iterator[Reason]:
+def _witnesses(raw: StreamSeen, record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:
     name = record.name
     if record.measured_packets is None:
         yield reason("not_measured", f"{name}: neither the capture nor the sink's counters could be read", stream=name)
@@ -160,7 +162,7 @@ def _witnesses(raw: StreamSeen, record: StreamRecord) -> Iterator[Reason]:
             drops=capture_drops(raw.capture) if raw.capture is not None else {},
         )
     yield from _disagreement(record)
-    yield from _lost_outside(record)
+    yield from _lost_outside(record, limits)
     if record.sequence is not None and record.sequence.duplicate_packets:
         times = record.sequence.duplicate_packets
         yield reason("duplicates", f"{name}: {times} packets arrived more than once", stream=name, packets=times)
@@ -192,25 +194,43 @@ def _disagreement(record: StreamRecord) -> Iterator[Reason]:
         )
 
 
-def _lost_outside(record: StreamRecord) -> Iterator[Reason]:
-    """Packets that the instrument lost and not the unit under test: a counter of the source or the sink says so."""
-    for hop, code, where in (
-        ("source_nic", "lost_at_source", "in the source before they were on the wire"),
-        ("sink_nic", "lost_at_sink", "at the sink's NIC"),
+def _lost_outside(record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:
+    """Packets that the instrument lost and not the unit under test, beyond the tolerance: two counters say so.
+
+    At the sink both NICs' counters, so that what others send by the same cable is on both sides of the difference.
+    """
+    at_sink = _hop(record, "sink_nic") if record.sink_lost_packets is not None else None
+    for hop, lost, code, where in (
+        (_hop(record, "source_nic"), record.source_lost_packets, "lost_at_source", "before they were on the wire"),
+        (at_sink, at_sink.lost_packets if at_sink else None, "lost_at_sink", "behind the unit under test's port"),
     ):
-        found = next((each for each in record.ledger if each.hop == hop), None)
-        if found is not None and found.drops and (found.lost_packets or 0) > 0:
-            words = ", ".join(f"{name} {packets}" for name, packets in found.drops.items())
-            yield reason(
-                code,
-                f"{record.name}: {found.lost_packets} packets were lost {where} ({words}): not by the unit under test",
-                stream=record.name,
-                lost_packets=found.lost_packets,
-                drops=found.drops,
-            )
+        sent = record.generator_packets
+        if hop is None or not lost or not sent or lost <= limits.outside_loss_ratio * sent:
+            continue
+        if code == "lost_at_source" and not hop.drops:
+            continue  # nothing says that it dropped them: two counts that disagree
+        words = ", ".join(f"{name} {packets}" for name, packets in hop.drops.items()) or "no counter says why"
+        yield reason(
+            code,
+            f"{record.name}: {lost} packets were lost {where} ({words}): not by the unit under test",
+            stream=record.name,
+            lost_packets=lost,
+            drops=hop.drops,
+        )
+
+
+def _hop(record: StreamRecord, name: str) -> Hop | None:
+    return next((each for each in record.ledger if each.hop == name), None)
+
+
+def _buffered(record: StreamRecord) -> Iterator[Reason]:
+    """A doubt where counter samples alone tell when packets came: how many of them came late is then not known well."""
+    late = held_back(record)
+    if late is not None and late.window_from == "counters":
+        yield reason("buffered", f"{record.name}: {late.sentence}", stream=record.name, **late.figures)
 
 
 def _dropped_at_source(record: StreamRecord) -> int:
     """What the source's own queue and driver say they dropped of the packets that they had accepted."""
-    hop = next((hop for hop in record.ledger if hop.hop == "source_nic"), None)
+    hop = _hop(record, "source_nic")
     return sum(hop.drops.values()) if hop is not None else 0

@@ -1,8 +1,9 @@
 """Curves over saved runs: measured over offered with intervals, the maximum per number of sources. Pure, on summaries.
 
-Repetitions are runs of one design point (design_points.py), so that a point of a curve never mixes two targets or two
-frame sizes. Only runs that stand (valid, suspect) enter; the others are counted by verdict. Runs can be added as they
-come: what is known of a design point is summarized again only when it got another run.
+Repetitions are runs of one design point under the same conditions (design_points.py), so that a point of a curve never
+mixes two targets, two kernels or two durations. What is measured is the forwarding rate where a run knows it; a mean is
+that of set-ups where there are several. What says nothing of the platform is left out and counted. Runs can be added as
+they come: what is known of a design point is summarized again only when it got another run.
 """
 
 from __future__ import annotations
@@ -11,8 +12,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from labconsole.measure.design_points import DesignPoint, DesignPoints, Repetitions, RunLike, maxima
-from labconsole.measure.statistics import Summary
+from labconsole.measure.design_points import (
+    Conditions,
+    DesignPoint,
+    DesignPoints,
+    Repetitions,
+    RunLike,
+    maxima,
+    told_apart,
+)
+from labconsole.measure.setups import SetUpMean
 from labconsole.units import format_target
 
 Quantity = Literal["offered", "measured", "loss"]
@@ -57,7 +66,7 @@ class CurvePoint:
     """Repetitions of one design point: where it lies, and what they say. Rates in the unit of the spec."""
 
     x: float
-    y: Summary
+    y: SetUpMean
     design: DesignPoint
 
 
@@ -96,19 +105,23 @@ class CurveData:
         x = spec.effective_x
         lines: dict[tuple[object, ...], list[CurvePoint]] = {}
         runs, unknown = 0, self._grouped.unknown
+        apart = _apart(self._grouped.points)
         for design, repetitions in self._grouped.points.items():
             where = _x_of(design, repetitions, x, spec.unit)
             what = repetitions.summary(_column("measured" if spec.y == "maximum" else spec.y, spec.unit))
             if where is None or what is None:
                 unknown += repetitions.runs
                 continue
-            runs += what.n
-            unknown += repetitions.runs - what.n
+            runs += what.trials
+            unknown += repetitions.runs - what.trials
             key: tuple[object, ...] = tuple(_FACTORS[factor](design) for factor in spec.lines_by if factor != x)
+            key += (apart[design.platform, _told(design)],)
             if x in X_FACTORS and spec.y != "maximum":  # else a line would jump between targets
                 key += (_by_rate(design.target_bps),)
             lines.setdefault(key, []).append(CurvePoint(where, what, design))
-        made = [Curve(_label(spec, key, points[0].design), _arranged(spec, points)) for key, points in _sorted(lines)]
+        made = [
+            Curve(_label(spec, key, points[0].design), _arranged(spec, points)) for key, points in sorted(lines.items())
+        ]
         return Curves(spec, tuple(made), runs, dict(self._grouped.left_out), unknown, self._pooled(spec, x))
 
     def _pooled(self, spec: CurveSpec, x: X) -> dict[str, tuple[str, ...]]:
@@ -128,8 +141,8 @@ _FACTORS: dict[Factor, Callable[[DesignPoint], tuple[int | str, ...]]] = {
     "size": lambda d: (d.frame_size_bytes, int(d.includes_fcs)),
     "sources": lambda d: (d.sources,),
     "background": lambda d: (d.background,),
-    "generator": lambda d: (d.generator,),
-    "testbed": lambda d: (d.testbed,),
+    "generator": lambda d: (d.conditions.generator or "",),
+    "testbed": lambda d: (d.conditions.testbed or "",),
 }
 
 
@@ -149,8 +162,9 @@ def _by_rate(target: int | str) -> tuple[int, int]:
 def _label(spec: CurveSpec, key: tuple[object, ...], design: DesignPoint) -> str:
     factors = [factor for factor in spec.lines_by if factor != spec.effective_x]
     words = [_words(factor, _FACTORS[factor](design)) for factor in factors]
-    if len(key) > len(factors):
+    if len(key) > len(factors) + 1:
         words.append(f"at {format_target(design.target_bps)}")
+    words += [str(key[len(factors)])] if key[len(factors)] else []
     return " ".join(words) or "all"
 
 
@@ -174,5 +188,21 @@ def _arranged(spec: CurveSpec, points: list[CurvePoint]) -> tuple[CurvePoint, ..
     return tuple(sorted(points, key=lambda point: (point.x, point.y.mean)))
 
 
-def _sorted(lines: dict[tuple[object, ...], list[CurvePoint]]) -> list[tuple[tuple[object, ...], list[CurvePoint]]]:
-    return sorted(lines.items(), key=lambda item: item[0])
+def _told(design: DesignPoint) -> Conditions:
+    """Conditions that no choice of lines shows: all but generator and testbed."""
+    return design.conditions._replace(generator=None, testbed=None)
+
+
+def _apart(designs: Iterable[DesignPoint]) -> dict[tuple[str, Conditions], str]:
+    """What tells runs of one platform apart beside the factors, in words: ``(kernel 6.1.0)``, mostly nothing."""
+    held = list(designs)
+    beds = {(design.conditions.testbed, design.conditions.fingerprint) for design in held}
+    if len(beds) == len({testbed for testbed, _ in beds}):  # then its name tells a testbed
+        named = {d: d._replace(conditions=_told(d)._replace(fingerprint=None)) for d in held}
+    else:
+        named = {d: d._replace(conditions=_told(d)) for d in held}
+    names = told_apart(named.values())
+    return {
+        (d.platform, _told(d)): names[d.platform, other.conditions].removeprefix(d.platform).strip()
+        for d, other in named.items()
+    }

@@ -1,28 +1,30 @@
-"""Runs of one design point are its repetitions: which runs enter, what they say, where a maximum lies. Pure.
+"""Which runs are repetitions of each other: same design point under same conditions. Pure; curves and reports use it.
 
-The console's curves and the report group runs here and nowhere else, so that both leave out the same runs and name the
-same maximum: over all offered loads, because a platform can collapse beyond it.
+The design point is what was asked for. Conditions are what else has to be equal before runs may be pooled: duration,
+testbed with what is injected in it, kernel, hypervisor, generator, and the version of how numbers are reckoned. Unknown
+is a value of its own. Only an explicit ``pool`` puts together what differs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
-from labconsole.measure.statistics import Summary, summarize
+from labconsole.measure.setups import SetUpMean, mean_over_set_ups
 from labconsole.model.plan_search import HASH_PREFIX
 
 STANDING = ("valid", "suspect")
 """Verdicts of runs that enter a mean."""
 
-RATES = ("offered_pps", "offered_bps", "measured_pps", "measured_bps")
-"""What a run has to know to enter: where it lies, and what came of it."""
-
 SEARCH_TRIALS = "trials of searches"
 
-QUANTITIES = (*RATES, "loss_ratio")
+QUANTITIES = ("offered_pps", "offered_bps", "measured_pps", "measured_bps", "loss_ratio")
+"""What is summarized. Measured is the forwarding rate where a run knows it: see ``rate_of``."""
+
+ONE_SET_UP = "one set-up"
+"""Stands for the set-up of runs that say none, and of plans without blocks: together they are one, and no more."""
 
 Point = TypeVar("Point")
 Setting = TypeVar("Setting", bound=Hashable)
@@ -33,6 +35,8 @@ class RunLike(Protocol):
 
     @property
     def run_id(self) -> str: ...
+    @property
+    def started_at(self) -> str: ...
     @property
     def platform(self) -> str: ...
     @property
@@ -46,11 +50,45 @@ class RunLike(Protocol):
     @property
     def background(self) -> str: ...
     @property
+    def duration_s(self) -> float: ...
+    @property
     def generator(self) -> str: ...
     @property
     def testbed(self) -> str: ...
     @property
+    def testbed_fingerprint(self) -> str: ...
+    @property
+    def uut_kernel(self) -> str | None: ...
+    @property
+    def hypervisor(self) -> str | None: ...
+    @property
+    def boot_id(self) -> str | None: ...
+    @property
+    def method(self) -> int | None: ...
+    @property
+    def format(self) -> int | None: ...
+    @property
+    def role(self) -> str | None: ...
+    @property
+    def set_up(self) -> str | None: ...
+    @property
+    def set_up_trials(self) -> int | None: ...
+    @property
+    def block(self) -> int | None: ...
+    @property
+    def attempt(self) -> int | None: ...
+    @property
+    def repetition(self) -> int | None: ...
+    @property
+    def plan_hash(self) -> str | None: ...
+    @property
+    def plan_point(self) -> int | None: ...
+    @property
     def verdict(self) -> str: ...
+    @property
+    def reason_codes(self) -> tuple[str, ...]: ...
+    @property
+    def offered_packets(self) -> int | None: ...
     @property
     def offered_pps(self) -> float | None: ...
     @property
@@ -60,13 +98,40 @@ class RunLike(Protocol):
     @property
     def measured_bps(self) -> float | None: ...
     @property
+    def forwarding_pps(self) -> float | None: ...
+    @property
+    def forwarding_bps(self) -> float | None: ...
+    @property
+    def loss_packets(self) -> int | None: ...
+    @property
     def loss_ratio(self) -> float | None: ...
     @property
-    def plan_hash(self) -> str | None: ...
+    def uut_lost_packets(self) -> int | None: ...
+    @property
+    def late_packets(self) -> int | None: ...
+
+
+class Conditions(NamedTuple):
+    """What has to be equal beside the design point. None: not known, or pooled."""
+
+    duration: float | None
+    testbed: str | None
+    fingerprint: str | None
+    kernel: str | None
+    hypervisor: str | None
+    generator: str | None
+    method: int | None
+
+
+CONDITIONS = Conditions._fields
+"""By these names they are pooled (``report --pool``)."""
+
+OF_THE_PLATFORM = ("kernel", "hypervisor")
+"""Conditions that belong to a platform: two platforms may differ in them and still be compared."""
 
 
 class DesignPoint(NamedTuple):
-    """What was asked for, as far as runs that differ in it are no repetitions of each other."""
+    """What was asked for and under which conditions: runs that differ in it are no repetitions of each other."""
 
     platform: str
     frame_size_bytes: int
@@ -74,41 +139,148 @@ class DesignPoint(NamedTuple):
     sources: int
     target_bps: int | Literal["max"]
     background: str
-    generator: str
-    testbed: str
+    conditions: Conditions
+
+
+def conditions_of(run: RunLike, pool: Collection[str] = ()) -> Conditions:
+    """The conditions of a run; those of ``pool`` count as equal."""
+    held = Conditions(
+        run.duration_s, run.testbed, run.testbed_fingerprint, run.uut_kernel, run.hypervisor, run.generator, run.method
+    )
+    return held._replace(**dict.fromkeys(pool)) if pool else held
+
+
+def design_of(run: RunLike, pool: Collection[str] = ()) -> DesignPoint | None:
+    """The design point of a run; None where its frames had no one size."""
+    if run.frame_size_bytes is None:
+        return None
+    return DesignPoint(
+        run.platform,
+        run.frame_size_bytes,
+        run.frame_size_includes_fcs,
+        run.sources,
+        "max" if run.target_bps is None else run.target_bps,
+        run.background,
+        conditions_of(run, pool),
+    )
+
+
+def rate_of(run: RunLike) -> tuple[float, float] | None:
+    """What a run forwarded, in packets and bits per second: over the window of arrivals (RFC 2285, forwarding rate).
+
+    Over the sending time where numbers were reckoned by method 1, and where not even two packets arrived, which have no
+    window. None where it is not known.
+    """
+    if run.forwarding_pps is not None and run.forwarding_bps is not None:
+        return run.forwarding_pps, run.forwarding_bps
+    if run.measured_pps is None or run.measured_bps is None:
+        return None
+    if (run.method or 1) > 1:
+        arrived = arrived_packets(run)
+        if arrived is None or arrived > run.sources:
+            return None
+    return run.measured_pps, run.measured_bps
+
+
+def arrived_packets(run: RunLike) -> int | None:
+    """How many packets of a run came to the sinks."""
+    if run.offered_packets is None or run.loss_packets is None:
+        return None
+    return run.offered_packets - run.loss_packets
+
+
+def block_of(run: RunLike) -> Hashable:
+    """Where a run's set-up stands: its block in a plan on a testbed, or the one set-up of all that have none."""
+    if run.set_up is None or not run.block or run.plan_hash is None:
+        return ONE_SET_UP
+    return (run.block, run.plan_hash, run.testbed_fingerprint)
+
+
+def is_search_trial(run: RunLike) -> bool:
+    """Whether the run was taken by a load search, and is no point of a grid."""
+    of = run.plan_hash
+    return isinstance(of, str) and of.startswith(HASH_PREFIX)  # pandas' missing text is no text
+
+
+_WORDS: dict[str, Callable[[object], str]] = {
+    "duration": lambda value: f"{value:g} s",
+    "testbed": str,
+    "fingerprint": lambda value: f"testbed {str(value)[:8]}",
+    "kernel": lambda value: f"kernel {value}",
+    "hypervisor": str,
+    "generator": str,
+    "method": lambda value: f"method {value}",
+}
+
+
+def condition_words(name: str, value: object) -> str:
+    """One condition as a name says it: ``kernel 6.1.0``, ``60 s``."""
+    return f"{name} unknown" if value is None else _WORDS[name](value)
+
+
+def told_apart(designs: Iterable[DesignPoint]) -> dict[tuple[str, Conditions], str]:
+    """The name of each platform under each of its conditions: ``raw``, or ``raw (kernel 6.1.0, 60 s)``.
+
+    What differs is told, and nothing else. What belongs to a platform (kernel, hypervisor) is told where that platform
+    has several; the rest of the conditions wherever anything differs in them.
+    """
+    found = dict.fromkeys((design.platform, design.conditions) for design in designs)
+    common = _differing([conditions for _, conditions in found], [c for c in CONDITIONS if c not in OF_THE_PLATFORM])
+    if "testbed" in common and "fingerprint" in common and _one_to_one(found):
+        common.remove("fingerprint")
+    names = {}
+    for platform, conditions in found:
+        own = _differing([held for name, held in found if name == platform], OF_THE_PLATFORM)
+        words = [condition_words(name, getattr(conditions, name)) for name in CONDITIONS if name in (*common, *own)]
+        names[platform, conditions] = f"{platform} ({', '.join(words)})" if words else platform
+    return names
+
+
+def _differing(held: Collection[Conditions], names: Iterable[str]) -> list[str]:
+    return [name for name in names if len({getattr(conditions, name) for conditions in held}) > 1]
+
+
+def _one_to_one(found: Iterable[tuple[str, Conditions]]) -> bool:
+    """Whether each testbed by name has one fingerprint: then the name says it all."""
+    pairs = {(conditions.testbed, conditions.fingerprint) for _, conditions in found}
+    return len(pairs) == len({testbed for testbed, _ in pairs})
 
 
 @dataclass(slots=True)
 class Repetitions:
-    """The runs of one design point. A summary is made again only when there are more runs than before."""
+    """The runs of one design point, by set-up. A summary is made again only when there are more runs than before."""
 
     run_ids: list[str] = field(default_factory=list)
-    values: dict[str, list[float | None]] = field(default_factory=lambda: {name: [] for name in QUANTITIES})
-    _summaries: dict[str, tuple[int, Summary | None]] = field(default_factory=dict)
+    values: dict[str, dict[Hashable, list[float]]] = field(default_factory=lambda: {name: {} for name in QUANTITIES})
+    _summaries: dict[str, tuple[int, SetUpMean | None]] = field(default_factory=dict)
 
     @property
     def runs(self) -> int:
         """How many."""
         return len(self.run_ids)
 
-    def known(self, quantity: str) -> list[float]:
-        """The values of those runs that know this quantity, in the order in which they came."""
-        return [value for value in self.values[quantity] if value is not None]
+    def add(self, run: RunLike, block: Hashable, known: Iterable[float | None]) -> None:
+        """Take one more; ``known``: its values in the order of QUANTITIES."""
+        self.run_ids.append(run.run_id)
+        for name, value in zip(QUANTITIES, known, strict=True):
+            if value is not None:
+                self.values[name].setdefault(block, []).append(value)
 
-    def summary(self, quantity: str) -> Summary | None:
+    def summary(self, quantity: str) -> SetUpMean | None:
         """None when no repetition knows this quantity."""
         kept = self._summaries.get(quantity)
         if kept is None or kept[0] != self.runs:
-            known = self.known(quantity)
-            kept = self._summaries[quantity] = (self.runs, summarize(known) if known else None)
+            known = self.values[quantity]
+            kept = self._summaries[quantity] = (self.runs, mean_over_set_ups(known) if known else None)
         return kept[1]
 
 
 class DesignPoints:
-    """Runs by design point; ``add`` takes more of them.
+    """Runs by design point, as they come; ``add`` takes more of them.
 
-    ``left_out``: runs that do not stand, by verdict, and trials of searches; ``unknown``: runs that stand but lack a
-    rate. A search takes many loads a few times each: its trials enter only where there is nothing else.
+    ``left_out``: runs that enter nothing, by why, and trials of searches; ``unknown``: runs that stand but lack a rate.
+    Whether a set-up is whole is not asked here: while a plan runs, its newest never is. A search takes many loads a few
+    times each: its trials enter only where there is nothing else.
     """
 
     def __init__(self, runs: Iterable[RunLike] = ()) -> None:
@@ -132,36 +304,56 @@ class DesignPoints:
     def add(self, runs: Iterable[RunLike]) -> None:
         """Take more runs. Those that do not enter are only counted."""
         for run in runs:
-            if run.verdict not in STANDING:
-                self._left_out[run.verdict] += 1
-                continue
-            known = (run.offered_pps, run.offered_bps, run.measured_pps, run.measured_bps)
-            if None in known or run.frame_size_bytes is None:
+            why = kept_out(run)
+            if why == NO_RATE:
                 self.unknown += 1
                 continue
-            key = DesignPoint(
-                run.platform,
-                run.frame_size_bytes,
-                run.frame_size_includes_fcs,
-                run.sources,
-                "max" if run.target_bps is None else run.target_bps,
-                run.background,
-                run.generator,
-                run.testbed,
-            )
+            if why is not None:
+                self._left_out[run.verdict if why == "invalid" else WHY[why]] += 1
+                continue
+            key, rate = design_of(run), rate_of(run)
+            assert key is not None and rate is not None
             points = self._searched if is_search_trial(run) else self._points
             there = points.get(key)
             if there is None:
                 there = points[key] = Repetitions()
-            there.run_ids.append(run.run_id)
-            for name, value in zip(QUANTITIES, (*known, run.loss_ratio), strict=True):
-                there.values[name].append(value)
+            there.add(run, block_of(run), (run.offered_pps, run.offered_bps, *rate, run.loss_ratio))
 
 
-def is_search_trial(run: RunLike) -> bool:
-    """Whether the run was taken by a load search, and is no point of a grid."""
-    of = run.plan_hash
-    return isinstance(of, str) and of.startswith(HASH_PREFIX)  # pandas' missing text is no text
+NO_RATE = "no_rate"
+
+SIDES = ("lost_at_source", "lost_at_sink", "instrument_limited")
+"""Reasons by which a run says nothing of the platform: what was lost beside it, or asked beyond the calibration."""
+
+WHY: dict[str, str] = {
+    "invalid": "the run is invalid",
+    "pilot": "a pilot's trial, which fixes loads and enters no mean",
+    "telemetry": "a trial that only watched",
+    NO_RATE: "a rate is not known",
+    "lost_at_source": "packets were lost at the source, beyond tolerance",
+    "lost_at_sink": "packets were lost at the sink, beyond tolerance",
+    "instrument_limited": "beyond the calibrated instrument",
+    "set_up_broke_off": "set-up broke off",
+    "set_up_contradicts": "set-up contradicts itself: one id for several platforms, backgrounds, testbeds or blocks",
+    "doubled_place": "several runs claim the same place in a plan",
+    "attempts_missing": "a later attempt without the earlier ones",
+    "superseded": "a later attempt stands",
+    "outside_blocks": "not from a block, beside runs that are",
+}
+"""Why a run enters no mean: the code that tables and files use, and in words."""
+
+
+def kept_out(run: RunLike) -> str | None:
+    """Why this run enters no mean, looked at by itself: a key of WHY; None: nothing speaks against it."""
+    if run.verdict not in STANDING:
+        return "invalid"
+    if run.role in ("pilot", "telemetry"):
+        return run.role
+    if run.offered_pps is None or run.offered_bps is None or run.frame_size_bytes is None or rate_of(run) is None:
+        return NO_RATE
+    if run.reason_codes:
+        return next((code for code in SIDES if code in run.reason_codes), None)
+    return None
 
 
 def maxima(

@@ -1,23 +1,21 @@
 """Every derived number of a run record, computed again from the raw counts in the same record. Pure.
 
-Raw are: what was requested, the generator's count and time, the capture's count and its completeness, the counters and
-the packets at each hop. Everything else follows from them, so a record that says otherwise was damaged or changed. The
-formulas are stated here a second time on purpose: a check that calls the code it checks finds nothing.
+Raw are: what was requested, the generator's count and time, the capture's count and its completeness, the counters, the
+packets at each hop and the window of arrivals. Everything else follows from them, so a record that says otherwise was
+damaged or changed. The formulas are stated here a second time on purpose: a check that calls the code it checks finds
+nothing. What format 2 added is in recompute_sides.py; whether raw counts contradict each other, in recompute_counts.py.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 
+from labconsole.measure.discrepancy import RELATIVE_ERROR, Discrepancy, Number, minus, per, same, share, summed
+from labconsole.measure.recompute_sides import forwarding, offered_packets, sides, total_sides
 from labconsole.model.record import Background, RunRecord, StreamRecord
 
-Number = int | float | str | None
-
-RELATIVE_ERROR = 1e-9
-"""Rates are floats: the order of two multiplications may move the last bits."""
+__all__ = ["RELATIVE_ERROR", "Discrepancy", "recompute"]
 
 BACKGROUND_FRAME_BYTES = 64
 """Frames of a second guest's own stream."""
@@ -34,38 +32,20 @@ DERIVED = (
 """What a stream and the totals both have."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discrepancy:
-    """One number that does not follow from its raw counts. ``where``: a path into the record."""
-
-    where: str
-    stored: Number
-    recomputed: Number
-
-
 def recompute(record: RunRecord) -> list[Discrepancy]:
     """Every derived number that differs from what the raw counts of the record give; empty when all follow."""
     return [
         Discrepancy(where=where, stored=stored, recomputed=again)
         for where, stored, again in _pairs(record)
-        if not _same(stored, again)
+        if not same(stored, again)
     ]
 
 
-def _same(stored: Number, again: Number) -> bool:
-    if isinstance(stored, float) or isinstance(again, float):
-        if not isinstance(stored, int | float) or not isinstance(again, int | float):
-            return False
-        return math.isclose(stored, again, rel_tol=RELATIVE_ERROR, abs_tol=0.0)
-    return stored == again
-
-
 def _pairs(record: RunRecord) -> Iterator[tuple[str, Number, Number]]:
-    asked = record.requested
-    size = asked.frame_size_bytes or 0  # a mix of sizes has none, and an extension says what follows from it
-    delay_ns = 0 if asked.target_bps == "max" else _delay_ns(_wire_bits(record, size), asked.target_bps)
-    for place, stream in enumerate(record.streams if size else ()):
-        for name, stored, again in _stream(record, stream, size, delay_ns):
+    for place, stream in enumerate(record.streams):
+        for name, stored, again in _stream(
+            record, stream, record.requested.frame_size_bytes, record.requested.target_bps
+        ):
             yield f"streams[{place}].{name}", stored, again
     for name, stored, again in _total(record):
         yield f"total.{name}", stored, again
@@ -82,18 +62,17 @@ def _background(record: RunRecord, load: Background) -> Iterator[tuple[str, Numb
     """The second guest's own streams, and that its rate is the share of the reference that was asked for."""
     offered_pps = load.requested.get("offered_pps")
     if load.reference is not None:
-        share, maximum_pps = load.reference.get("share_ratio"), load.reference.get("measured_pps")
-        known = isinstance(share, int | float) and isinstance(maximum_pps, int | float)
-        yield "requested.offered_pps", offered_pps, share * maximum_pps if known else None  # type: ignore[operator]
+        of, maximum_pps = load.reference.get("share_ratio"), load.reference.get("measured_pps")
+        known = isinstance(of, int | float) and isinstance(maximum_pps, int | float)
+        yield "requested.offered_pps", offered_pps, of * maximum_pps if known else None  # type: ignore[operator]
     if not load.streams:
         return
-    bits = _wire_bits(record, BACKGROUND_FRAME_BYTES)
-    delay_ns = _delay_ns(bits, round(offered_pps * bits)) if offered_pps else 0
+    target_bps = round(offered_pps * _wire_bits(record, BACKGROUND_FRAME_BYTES)) if offered_pps else None
     for place, stream in enumerate(load.streams):
-        for name, stored, again in _stream(record, stream, BACKGROUND_FRAME_BYTES, delay_ns):
+        for name, stored, again in _stream(record, stream, BACKGROUND_FRAME_BYTES, target_bps):
             yield f"streams[{place}].{name}", stored, again
     for name in ("offered_pps", "measured_pps"):
-        yield f"achieved.{name}", load.achieved.get(name), _sum(load.streams, name)
+        yield f"achieved.{name}", load.achieved.get(name), summed(load.streams, name)
 
 
 def _wire_bits(record: RunRecord, frame_size_bytes: int) -> int:
@@ -101,19 +80,7 @@ def _wire_bits(record: RunRecord, frame_size_bytes: int) -> int:
 
 
 def _delay_ns(bits: int, target_bps: int) -> int:
-    return round(Fraction(bits * 10**9, target_bps)) if target_bps else 0
-
-
-def _rate(packets: int | None, duration_s: float | None) -> float | None:
-    return packets / duration_s if packets is not None and duration_s else None
-
-
-def _minus(a: int | None, b: int | None) -> int | None:
-    return a - b if a is not None and b is not None else None
-
-
-def _share(lost: int | None, offered: int | None) -> float | None:
-    return lost / offered if lost is not None and offered else None
+    return round(Fraction(bits * 10**9, target_bps)) if target_bps > 0 else 0
 
 
 def _times(value: float | None, factor: int) -> float | None:
@@ -128,48 +95,58 @@ def _measured(stream: StreamRecord) -> tuple[int | None, str | None]:
 
 
 def _stream(
-    record: RunRecord, stream: StreamRecord, frame_size_bytes: int, delay_ns: int
+    record: RunRecord, stream: StreamRecord, frame_size_bytes: int | None, target_bps: int | str | None
 ) -> Iterator[tuple[str, Number, Number]]:
-    asked, bits = record.requested, _wire_bits(record, frame_size_bytes)
-    yield "delay_ns", stream.delay_ns, delay_ns
-    yield "intended_pps", stream.intended_pps, 1e9 / delay_ns if delay_ns else None
-    yield "intended_packets", stream.intended_packets, round(asked.duration_s * 1e9 / delay_ns) if delay_ns else None
+    """``frame_size_bytes`` None: a mix of sizes; an extension says what then follows from it."""
+    bits = None if frame_size_bytes is None else _wire_bits(record, frame_size_bytes)
+    if bits is not None:
+        yield from _intended(record, stream, _delay_ns(bits, target_bps) if isinstance(target_bps, int) else 0)
     measured, witness = _measured(stream)
     yield "measured_from", stream.measured_from, witness
+    if record.format > 1:
+        yield "offered_packets", stream.offered_packets, offered_packets(stream)
+        yield from sides(stream, measured)
+        yield from forwarding(stream, bits)
     offered, duration_s = stream.offered_packets, stream.offered_duration_s
-    lost = _minus(offered, measured)
+    lost = minus(offered, measured)
     again = (
-        _rate(offered, duration_s),
-        _times(_rate(offered, duration_s), bits),
+        per(offered, duration_s),
+        _times(per(offered, duration_s), bits or 0),
         measured,
-        _rate(measured, duration_s),
-        _times(_rate(measured, duration_s), bits),
+        per(measured, duration_s),
+        _times(per(measured, duration_s), bits or 0),
         lost,
-        _share(lost, offered),
+        share(lost, offered),
     )
     for name, number in zip(DERIVED, again, strict=True):
-        yield name, getattr(stream, name), number
+        if bits is not None or not name.endswith("_bps"):
+            yield name, getattr(stream, name), number
     yield from _ledger(stream, measured)
+
+
+def _intended(record: RunRecord, stream: StreamRecord, delay_ns: int) -> Iterator[tuple[str, Number, Number]]:
+    packets = round(record.requested.duration_s * 1e9 / delay_ns) if delay_ns else None
+    yield "delay_ns", stream.delay_ns, delay_ns
+    yield "intended_pps", stream.intended_pps, 1e9 / delay_ns if delay_ns else None
+    yield "intended_packets", stream.intended_packets, packets
 
 
 def _ledger(stream: StreamRecord, measured: int | None) -> Iterator[tuple[str, Number, Number]]:
     before: int | None = None
     for place, hop in enumerate(stream.ledger):
-        yield f"ledger[{place}].lost_packets", hop.lost_packets, _minus(before, hop.packets)
+        yield f"ledger[{place}].lost_packets", hop.lost_packets, minus(before, hop.packets)
         before = before if hop.packets is None else hop.packets
-    yield "unplaced_packets", stream.unplaced_packets, _minus(before, measured)
-
-
-def _sum(streams: tuple[StreamRecord, ...], name: str) -> int | float | None:
-    values = [getattr(stream, name) for stream in streams]
-    return None if not values or None in values else sum(values)
+    yield "unplaced_packets", stream.unplaced_packets, minus(before, measured)
 
 
 def _total(record: RunRecord) -> Iterator[tuple[str, Number, Number]]:
-    total = record.total
-    yield "offered_packets", total.offered_packets, _sum(record.streams, "offered_packets")
-    for name in ("offered_pps", "offered_bps", "measured_packets", "measured_pps", "measured_bps"):
-        yield name, getattr(total, name), _sum(record.streams, name)
-    lost = _minus(total.offered_packets, total.measured_packets)
+    total, streams = record.total, record.streams
+    for name in (
+        "offered_packets", "offered_pps", "offered_bps", "measured_packets", "measured_pps", "measured_bps",
+    ):  # fmt: skip
+        yield name, getattr(total, name), summed(streams, name)
+    lost = minus(total.offered_packets, total.measured_packets)
     yield "loss_packets", total.loss_packets, lost
-    yield "loss_ratio", total.loss_ratio, _share(lost, total.offered_packets)
+    yield "loss_ratio", total.loss_ratio, share(lost, total.offered_packets)
+    if record.format > 1:
+        yield from total_sides(record)

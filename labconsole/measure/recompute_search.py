@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
+from labconsole.measure.discrepancy import RELATIVE_ERROR, Discrepancy
 from labconsole.measure.procedure import BACK_TO_BACK, FRAME_LOSS, LOAD
-from labconsole.measure.recompute import RELATIVE_ERROR, Discrepancy
 from labconsole.measure.rfc2544 import frame_loss_points
 from labconsole.measure.search import Goal, Trial, goal_result
 from labconsole.model.record import Total

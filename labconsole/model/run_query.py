@@ -36,10 +36,14 @@ class QueryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A parsed text. ``matches`` is True for a run for which every word holds."""
+    """A parsed text. ``matches`` is True for a run for which every word holds.
+
+    ``fields``: which field each of the tests asks for, "" where a word is looked for in everything.
+    """
 
     text: str
     tests: tuple[Test, ...]
+    fields: tuple[str, ...] = ()
 
     def matches(self, run: Any) -> bool:
         """Whether a run summary is meant."""
@@ -98,13 +102,24 @@ FIELDS: dict[str, _Field] = {
     "point": _Field("number", _attribute("plan_point"), "point of the plan"),
     "repetition": _Field("number", _attribute("repetition"), "repetition in the plan"),
     "run": _Field("text", _attribute("run_id"), "the run's id"),
+    "block": _Field("number", _attribute("block"), "block of the plan, 0 is the pilot's"),
+    "set_up": _Field("text", _attribute("set_up"), "id of the setting-up it was taken in"),
+    "attempt": _Field("number", _attribute("attempt"), "which attempt at its place in the plan"),
+    "role": _Field("text", _attribute("role"), "measured, pilot or telemetry"),
+    "method": _Field("number", _attribute("method"), "version of how numbers are reckoned"),
+    "format": _Field("number", _attribute("format"), "format of the record"),
+    "kernel": _Field("text", _attribute("uut_kernel"), "kernel of the unit under test"),
+    "hypervisor": _Field("text", _attribute("hypervisor"), "hypervisor with its version"),
+    "forwarding": _Field("number", _attribute("forwarding_pps"), "packets per second over the window of arrivals"),
+    "late": _Field("number", _attribute("late_packets"), "packets that came after the sending time"),
 }
 """What can be asked for; every factor of a run is among them."""
 
 
 def parse_query(text: str) -> Query:
     """Understand a typed text. Raises QueryError about the first word that makes no sense."""
-    return Query(text, tuple(_term(token) for token in _TOKEN.findall(text)))
+    tokens = _TOKEN.findall(text)
+    return Query(text, tuple(_term(token) for token in tokens), tuple(_field_of(token) for token in tokens))
 
 
 def parse_typing(text: str) -> tuple[Query, str]:
@@ -116,13 +131,20 @@ def parse_typing(text: str) -> tuple[Query, str]:
     if tokens and not text[-1:].isspace() and any(name.startswith(tokens[-1].lower()) for name in FIELDS):
         tokens.pop()
     tests: list[Test] = []
+    names: list[str] = []
     problem = ""
     for token in tokens:
         try:
             tests.append(_term(token))
+            names.append(_field_of(token))
         except QueryError as exc:
             problem = problem or str(exc)
-    return Query(text, tuple(tests)), problem
+    return Query(text, tuple(tests), tuple(names)), problem
+
+
+def _field_of(token: str) -> str:
+    match = _TERM.fullmatch(token)
+    return "" if match is None else match[1].lower()
 
 
 def _term(token: str) -> Test:

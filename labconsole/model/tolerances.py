@@ -28,7 +28,10 @@ class Tolerances(BaseModel):
     """Between the first and the last source to start."""
 
     foreign_packets: Packets = 0
-    """Packets on one data port that are not the stream's (neighbour discovery, spanning tree), each way."""
+    """Packets on one data port that are neither the stream's nor known control traffic, each way."""
+
+    outside_loss_ratio: Ratio = 0.0001
+    """Of what a generator made: lost in the source or behind the unit under test's port, and so not by it."""
 
     missed_samples_ratio: Ratio = 0.1
     """Of the counter samples due. They draw the time series; the counts before and after do not depend on them."""

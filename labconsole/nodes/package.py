@@ -14,6 +14,7 @@ import importlib.metadata
 import importlib.util
 import io
 import os
+import secrets
 import shlex
 import subprocess
 import sys
@@ -62,11 +63,16 @@ BOOTSTRAP = (
 )
 """Reads as many bytes as its argument says from stdin and runs them. Exit status 3: Python too old, 4: cut short."""
 
+SESSION = f"session-{secrets.token_hex(8)}"
+"""The last word of the command line of every agent of this console: nodes that share a kernel see each other's agents,
+and know by it whose they are. It opens nothing.
+"""
+
 
 def launch_command(python: str, become: str | None) -> str:
     """The command line that starts the agent on a node; ``payload()`` must be the first thing on its stdin."""
-    argv = [*(["sudo", "-n", "--"] if become else []), python, "-I", "-S", "-c", BOOTSTRAP, str(len(payload()))]
-    return shlex.join(argv)
+    program = [python, "-I", "-S", "-c", BOOTSTRAP, str(len(payload())), SESSION]
+    return shlex.join([*(["sudo", "-n", "--"] if become else []), *program])
 
 
 @functools.cache

@@ -50,6 +50,8 @@ MAX_CAPTURED_STREAMS = 1024
 MAX_DRIVER_STATISTICS = 512
 MAX_FILTERS = 1000
 MAX_IP_STATISTICS = 100
+MAX_PROTOCOLS = 100
+MAX_TAPS = 64
 MAX_OWNERS = 20
 MAX_PROCESSES = 1000
 MAX_GUESTS = 256
@@ -361,6 +363,16 @@ _DROPS = fields(
         "driver": _DRIVER,
     }
 )
+_PROTOCOLS = mapping(printable, count, MAX_PROTOCOLS)
+_TAP = fields(
+    {
+        "interface": name,
+        "every": flag,
+        "received": _PROTOCOLS,
+        "sent": _PROTOCOLS,
+        "missed_packets": maybe(count),
+    }
+)
 _CPU_SHARES: dict[str, Check] = {"busy_ratio": amount, "interrupt_ratio": amount, "steal_ratio": amount}
 _PROCESS = fields({"pid": count, "name": name, "whose": name, "cpu_s": amount})
 _LOGIN = fields({"user": name, "line": name, "host": maybe(name), "since_wall_s": whole(-(2**31), 2**31 - 1)})
@@ -377,6 +389,7 @@ _SURROUNDINGS: dict[str, Check] = {
     "monotonic_ns": count,
     "wall_ns": count,
     "boot_id": maybe(name),
+    "pid_namespace": maybe(count),
     "logins": maybe(listed(_LOGIN, MAX_LOGINS)),
     "load": maybe(listed(amount, 3)),
     "cpus": maybe(count),
@@ -437,6 +450,8 @@ _CHECKS: dict[str, Check] = {
             "kept_path": maybe(sentence),
         }
     ),
+    "foreign.start": fields({}),
+    "foreign.stop": fields({"ports": listed(_TAP, MAX_TAPS)}),
     "net.apply": fields({}),
     "net.undo": fields({"failed": _SENTENCES}),
     "net.read": _net_read,

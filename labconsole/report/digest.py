@@ -14,8 +14,10 @@ from functools import partial
 from typing import Any
 
 from labconsole.measure.comparison import VOLATILE
+from labconsole.measure.design_points import SIDES, WHY
 from labconsole.measure.statistics import jain_index
-from labconsole.report.evaluation import SecondGuestRun
+from labconsole.report.points import RunFacts
+from labconsole.report.sample import PlanFacts
 from labconsole.units import format_rate_bps
 
 BEFORE_UUT = ("uut_in",)
@@ -112,12 +114,13 @@ def asked_words(record: Json) -> tuple[str, str]:
 class Digest:
     """``add`` takes the records, oldest first; the fields hold what was seen in them.
 
-    ``entering``: ids of the runs that enter a mean. The others only say why they do not: an aborted run has unequal
-    streams, and that says nothing of a platform.
+    ``entering``: ids of the runs that enter a mean. The others only say why they do not (``why``, a key of WHY by run
+    id): an aborted run has unequal streams, and that says nothing of a platform.
     """
 
-    def __init__(self, entering: Collection[str]) -> None:
+    def __init__(self, entering: Collection[str], why: Mapping[str, str] | None = None) -> None:
         self._entering = entering
+        self._why = why or {}
         self.runs = 0
         self.emulated = False
         self.first = self.last = ""
@@ -128,11 +131,11 @@ class Digest:
         self.missed: list[Evidence] = []
         self.short: list[Evidence] = []
         self.throttled: list[Evidence] = []
-        self.unequal: list[Evidence] = []
         self.before_guest: list[Evidence] = []
         self.before_uut: list[Evidence] = []
-        self.limited: list[Evidence] = []
-        self.second: list[SecondGuestRun] = []
+        self.beside: dict[str, list[Evidence]] = {}
+        self.facts: dict[str, RunFacts] = {}
+        self.planned: dict[tuple[str, str], PlanFacts] = {}
         self.loads: dict[tuple[str, str], Load] = {}
         self.influences: dict[tuple[str, str], Influence] = {}
         self.nodes: dict[str, Facts] = {}
@@ -154,13 +157,24 @@ class Digest:
             if each["code"] == "background_missed":
                 self.missed.append(shows(detail=each["detail"]))
         if record["run_id"] not in self._entering:
-            words = tuple((each["code"], each["detail"]) for each in reasons) or (("no_rate", "a rate is not known"),)
-            self.left_out.append(LeftOut(run_id=record["run_id"], asked=f"{asked}, {load}", reasons=words))
+            self._kept_out(record, shows, f"{asked}, {load}")
             return
         self._reasons(shows, reasons)
         self._streams(record, shows)
+        self.facts[record["run_id"]] = facts_of(record)
         if record["background"] is not None:
             self._background(record, record["background"])
+
+    def _kept_out(self, record: Json, shows: partial[Evidence], asked: str) -> None:
+        reasons = record["verdict"]["reasons"]
+        why = self._why.get(record["run_id"], "invalid")
+        words = tuple((each["code"], each["detail"]) for each in reasons if why in ("invalid", each["code"]))
+        if why in SIDES:
+            detail = next((each["detail"] for each in reasons if each["code"] == why), "")
+            self.beside.setdefault(why, []).append(shows(detail=detail))
+        self.left_out.append(
+            LeftOut(run_id=record["run_id"], asked=asked, reasons=words or ((why, WHY.get(why, why)),))
+        )
 
     def _say(self, what: str, word: object, times: int = 1) -> None:
         self.said.setdefault(what, Counter())[str(word)] += times
@@ -177,6 +191,9 @@ class Digest:
         self._say("target", target if target == "max" else format_rate_bps(target))
         if plan is not None:
             self.plans.setdefault(plan["hash"], (plan["name"], Counter()))[1][plan["seed"]] += 1
+            self.planned[plan["hash"], record["testbed_fingerprint"]] = PlanFacts(
+                name=plan["name"], set_ups=plan.get("set_ups"), repetitions=plan.get("repetitions")
+            )
         else:
             self._say("without a plan", "runs")
         for stream in record["streams"]:
@@ -209,24 +226,13 @@ class Digest:
     def _reasons(self, shows: partial[Evidence], reasons: list[Json]) -> None:
         for each in reasons:
             self.doubts[each["code"]] = shows(detail=each["detail"])
-        for code, found in (("offered_short", None), ("instrument_limited", self.limited)):
-            same = [each for each in reasons if each["code"] == code]
-            if not same:
-                continue
-            evidence = shows(detail=same[0]["detail"])
-            if found is not None:
-                found.append(evidence)
-            else:
-                (self.throttled if any(map(_by_flow_control, same)) else self.short).append(evidence)
+        same = [each for each in reasons if each["code"] == "offered_short"]
+        if same:
+            found = self.throttled if any(map(_by_flow_control, same)) else self.short
+            found.append(shows(detail=same[0]["detail"]))
 
     def _streams(self, record: Json, shows: partial[Evidence]) -> None:
         streams = record["streams"]
-        offered = [stream["offered_pps"] for stream in streams]
-        measured = [stream["measured_pps"] for stream in streams]
-        if len(streams) > 1 and None not in offered and None not in measured and any(measured):
-            index, given = jain_index(measured), jain_index(offered)
-            if index is not None and index < UNEQUAL_BELOW <= (given or 0.0):
-                self.unequal.append(shows(value=index))
         for stream in streams:
             self._path(record["requested"]["platform"], stream)
         lost = sum(stream["loss_packets"] or 0 for stream in streams)
@@ -256,22 +262,58 @@ class Digest:
             for quantity, value in background[name].items():
                 if value is not None:
                     held.setdefault(quantity, []).append(float(value))
-        streams = background["streams"]
-        if streams:
-            rates = [(stream["offered_bps"], stream["offered_pps"]) for stream in streams]
-            sizes = {round(bps / pps / 8) for bps, pps in rates if bps and pps}
-            self.second.append(
-                SecondGuestRun(
-                    run_id=record["run_id"],
-                    offered_bps=_sum([stream["offered_bps"] for stream in streams]),
-                    measured_bps=_sum([stream["measured_bps"] for stream in streams]),
-                    wire_bytes=sizes.pop() if len(sizes) == 1 else None,
-                )
-            )
 
 
-UNEQUAL_BELOW = 0.95
-"""Jain's index of the streams' measured rates; 1 is perfectly equal."""
+OFFERED_ALIKE = 0.95
+"""Jain's index of what the streams were offered from which on their shares of what came out are compared."""
+
+
+def facts_of(record: Json) -> RunFacts:
+    """What conclusions need of one record."""
+    plan, streams = record["plan"] or {}, record["streams"]
+    fixed = plan.get("fixed")
+    beside = (record["background"] or {}).get("streams") or []
+    second = tuple(_sum([stream[name] for stream in beside]) for name in ("offered_bps", "measured_bps"))
+    claims = plan.get("claims")
+    return RunFacts(
+        fixed=fixed is not None,
+        maximum_target_bps=None if fixed is None else fixed["maximum_target_bps"],
+        margin_ratio=plan.get("margin_ratio"),
+        claims=None if claims is None else tuple(claims),
+        shares=_shares(streams),
+        second_bps=None if not beside or None in second else second,  # type: ignore[arg-type]
+        second_packets=sum(stream["measured_packets"] or 0 for stream in beside) or None,
+        one_way_ns=_delays(streams, "one_way_ns"),
+        pdv_ns=_delays(streams, "pdv_ns"),
+        witnesses=tuple(sorted({stream["measured_from"] or "neither" for stream in streams})),
+    )
+
+
+def _shares(streams: list[Json]) -> dict[str, float] | None:
+    """Of each stream in what was forwarded; None for one, and where they were not offered the same."""
+    if len(streams) < 2:
+        return None
+    offered = [stream["offered_pps"] for stream in streams]
+    rates = [_rate(stream) for stream in streams]
+    if None in offered or None in rates or not any(rates) or (jain_index(offered) or 0.0) < OFFERED_ALIKE:
+        return None
+    total = sum(rate or 0.0 for rate in rates)
+    return {stream["name"]: (rate or 0.0) / total for stream, rate in zip(streams, rates, strict=True)}
+
+
+def _rate(stream: Json) -> float | None:
+    known = stream.get("forwarding_pps")
+    rate: float | None = stream["measured_pps"] if known is None else known
+    return rate
+
+
+def _delays(streams: list[Json], kind: str) -> tuple[float, float] | None:
+    """p50 and p99, meaned over the streams; None unless each of them knows its delay."""
+    held = [(stream.get("delay") or {}).get(kind) for stream in streams]
+    if not held or None in held:
+        return None
+    p50, p99 = (sum(each[name] for each in held if each) / len(held) for name in ("p50", "p99"))
+    return p50, p99
 
 
 def _sum(values: list[float | None]) -> float | None:
@@ -281,7 +323,11 @@ def _sum(values: list[float | None]) -> float | None:
 
 def _by_flow_control(reason: Json) -> bool:
     """By the verdict's evidence, not by its words."""
-    causes = (reason.get("evidence") or {}).get("causes")
-    return isinstance(causes, list) and any(
-        isinstance(cause, dict) and cause.get("cause") == "flow_control" for cause in causes
+    evidence = reason.get("evidence") or {}
+    places = evidence.get("places")  # of a reason that was seen at several
+    return any(
+        isinstance(cause, dict) and cause.get("cause") == "flow_control"
+        for place in (places if isinstance(places, list) else [evidence])
+        if isinstance(place, dict) and isinstance(place.get("causes"), list)
+        for cause in place["causes"]
     )

@@ -104,8 +104,9 @@ def _errors(marks: tuple[Mark, ...]) -> list[list[float]] | None:
 
 def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
     labels = _labels(figure)
-    top = max((mark.x for curve in panel.curves for mark in curve.marks), default=1.0)
-    ax.plot([0, top], [0, top], color="0.7", linewidth=0.8, zorder=0)  # no loss
+    if figure.ideal:
+        top = max((mark.x for curve in panel.curves for mark in curve.marks), default=1.0)
+        ax.plot([0, top], [0, top], color="0.7", linewidth=0.8, zorder=0)  # no loss
     for curve in panel.curves:
         place = labels.index(curve.label)
         ax.errorbar(
@@ -120,9 +121,18 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
             linewidth=1,
             capsize=2,
         )
+        _dots(ax, [(mark.x, mark.dots) for mark in curve.marks], COLOURS[place % len(COLOURS)])
     ax.set(title=panel.title, xlabel=figure.x_label, ylabel=figure.y_label)
     ax.set_xlim(left=0)
     ax.set_ylim(bottom=0)
+
+
+def _dots(ax: Axes, found: Sequence[tuple[float, tuple[float, ...]]], colour: str) -> None:
+    """The means of the set-ups that a mean is of."""
+    places = [(x, y) for x, dots in found for y in dots]
+    if places:
+        x, y = zip(*places, strict=True)
+        ax.plot(x, y, linestyle="none", marker=".", markersize=2.5, color=colour, alpha=0.45, zorder=3)
 
 
 def _bars(figure: Figure, panel: Panel, ax: Axes) -> None:
@@ -142,6 +152,8 @@ def _bars(figure: Figure, panel: Panel, ax: Axes) -> None:
             linewidth=0.5,
             capsize=2,
         )
+        shift = (place - (len(labels) - 1) / 2) * width
+        _dots(ax, [(mark.x + shift, mark.dots) for mark in curve.marks], "black")
     if figure.reference_line is not None:
         ax.axhline(figure.reference_line, color="black", linewidth=0.8)
     ax.set_xticks(range(len(figure.x_names)), figure.x_names)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from labconsole.report.claims import Family
 from labconsole.report.digest import Digest
-from labconsole.report.evaluation import CPU_LOADS, FORWARDING, Point
+from labconsole.report.points import CPU_LOADS, FORWARDING, Point
 
 Words = tuple[str, str]
 
@@ -43,13 +44,13 @@ def one_of(held: Counter[str] | None) -> str:
     return ", ".join(f"{word} ({times})" for word, times in held.most_common())
 
 
-def method(digest: Digest, points: Sequence[Point]) -> list[tuple[str, list[Words]]]:
+def method(digest: Digest, points: Sequence[Point], family: Family) -> list[tuple[str, list[Words]]]:
     """Sections with their rows: what was sent, what was counted, how it was reckoned, what departs from what."""
     return [
         ("Load", _load(digest)),
         ("Trials", _trials(digest, points)),
-        ("Quantities", _quantities(digest)),
-        ("Statistics", _statistics(points)),
+        ("Quantities", _quantities(digest, points)),
+        ("Statistics", _statistics(points, family)),
         ("Departures", _departures(digest)),
     ]
 
@@ -90,12 +91,16 @@ def _load(digest: Digest) -> list[Words]:
 
 
 def _trials(digest: Digest, points: Sequence[Point]) -> list[Words]:
-    counts = sorted({point.n for point in points})
     observed = digest.said.get("observe") or Counter()
-    repetitions = "none" if not counts else str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return [
         ("Duration", one_of(digest.said.get("duration"))),
-        ("Repetitions of a point", repetitions),
+        ("Set-ups of a point", _span([point.set_ups for point in points])),
+        ("Trials of a point", _span([point.n for point in points])),
+        (
+            "Set-up and block",
+            "a set-up is one actual setting-up of a platform with a background (one boot of its guests); a block holds "
+            "each of them once, set up anew, in a random order of its own. Trials without a block are one set-up",
+        ),
         (
             "Course",
             "platform attested, background load placed and proven, counters read, captures listening, sources started "
@@ -112,35 +117,90 @@ def _trials(digest: Digest, points: Sequence[Point]) -> list[Words]:
     ]
 
 
-def _quantities(digest: Digest) -> list[Words]:
-    return [
-        ("Bandwidth", "on the wire (layer 1): frame, frame check sequence, preamble and inter-frame gap"),
-        ("Offered", "frames that the generator reports as sent, over the time in which it sent them"),
-        (
-            "Measured",
-            f"frames that arrived at the sink, over the same time; witness per stream: "
-            f"{one_of(digest.said.get('witness'))}. capture: tcpdump's file where it dropped nothing, else the sink's "
-            "NIC counters",
-        ),
-        ("Loss", "offered minus measured, over offered; what the generator did not send is not lost"),
-        ("Sums", "rates of several sources are added up over the streams"),
-    ]
+def _span(counts: Sequence[int]) -> str:
+    held = sorted(set(counts))
+    return "none" if not held else str(held[0]) if len(held) == 1 else f"{held[0]} to {held[-1]}"
 
 
-def _statistics(points: Sequence[Point]) -> list[Words]:
+def _quantities(digest: Digest, points: Sequence[Point]) -> list[Words]:
+    rows = [("Bandwidth", "on the wire (layer 1): frame, frame check sequence, preamble and inter-frame gap")]
+    methods = {point.design.conditions.method for point in points}
+    witness = one_of(digest.said.get("witness"))
+    if methods - {1, None}:
+        rows += [
+            (
+                "Offered",
+                "as an external observer sees it (RFC 2285, section 3.5.1): the smaller of the generator's count and "
+                "what "
+                "the source's NIC sent, over the time in which it was sent",
+            ),
+            (
+                "Forwarding rate",
+                "frames that arrived at the sink over the sink's own window of arrivals, never over less than the "
+                "sending "
+                "time (RFC 2285, section 3.6.1): N / max(T, W · N / (N − 1)). Figures and maxima are of it. Witness "
+                "per "
+                f"stream: {witness}",
+            ),
+            (
+                "Loss",
+                "the unit under test's: frames that left the source and did not leave its port. Runs that lost at "
+                "source "
+                "or sink beyond tolerance, or went beyond the calibration, enter no mean and are listed",
+            ),
+        ]
+    if methods & {1, None}:
+        rows += [
+            ("Offered (method 1)", "frames that the generator reports as sent, over the time in which it sent them"),
+            (
+                "Measured (method 1)",
+                f"frames that arrived at the sink, over the same time; witness per stream: {witness}. capture: "
+                f"tcpdump's "
+                "file where it dropped nothing, else the sink's NIC counters",
+            ),
+            ("Loss (method 1)", "offered minus measured, over offered; what the generator did not send is not lost"),
+        ]
+    return [*rows, ("Sums", "rates of several sources are added up over the streams")]
+
+
+def _statistics(points: Sequence[Point], family: Family) -> list[Words]:
     kinds = {point.background for point in points}
     rows = [
-        ("Mean", "of the repetitions of a design point: same platform, frame size, sources, target and background"),
-        ("Interval", "95 % confidence interval of the mean by Student's t; none below three repetitions"),
         (
-            "Maximum",
-            "the design point with the highest mean measured rate, over all offered loads: it need not be the highest "
-            "load. It carries the interval of that point; that it was chosen as the highest is not in the interval",
+            "Repetitions",
+            "runs of one design point (platform, frame size, sources, target, background) under the same conditions: "
+            "duration, testbed, kernel, hypervisor, generator, method. What differs stands apart, named by what "
+            "differs",
         ),
         (
-            "No detectable difference",
-            "the 95 % interval of the difference (Welch) holds 0, that of the ratio (Fieller) holds 1. Many are "
-            "compared, and none is corrected for their number: of those without any effect one in twenty shows one",
+            "Mean and interval",
+            "mean of the set-ups' means with Student's t over set-ups, from three on (Kalibera and Jones, Rigorous "
+            "benchmarking in reasonable time, ISMM 2013); with one set-up over its trials, and of this set-up only",
+        ),
+        (
+            "Loss",
+            "pooled counts with Wilson's bounds (1927), Student's t, and as many times fewer packets as set-ups "
+            "scatter "
+            "more than chance (design effect: Kish, Survey Sampling, 1965); of none lost the upper bound",
+        ),
+        (
+            "Maximum",
+            "the rate at the load that the pilot chose before the first block; without one, chosen on block 1 and read "
+            "from the others (Cox, Biometrika 62, 1975). A setting with one load has a rate and no maximum. At least: "
+            "less than 0.1 % lost or late at the highest load; then nothing is compared with it",
+        ),
+        (
+            "Effects",
+            "the ratio within each block, over blocks (Student's t on its logarithm); where no blocks are shared, over "
+            "boots (Welch, Biometrika 34, 1947), three a side or no claim. A deviation is at least one packet's",
+        ),
+        (
+            "Claims",
+            f"one family of {family.size} for the whole report, adjusted by Holm (Scand. J. Statist. 6, 1979) at 0.05: "
+            "backgrounds, pairs of platforms, collapses (one-sided, 2 %), second guests that lose (one-sided, 1 %), "
+            "unequal streams. Equivalence: two one-sided tests (Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987) "
+            "within "
+            "the declared margin, Holm over the rows so tested",
         ),
     ]
     if kinds & set(CPU_LOADS):
@@ -179,9 +239,7 @@ def _departures(digest: Digest) -> list[Words]:
         ),
     ]
     if any(value < 60 for value in seconds):
-        rows.append(
-            ("", "trials shorter than the 60 s of section 24; the interval of the repetitions says what that cost")
-        )
+        rows.append(("", "trials shorter than the 60 s of section 24; the interval of the set-ups says what that cost"))
     if "False" in (digest.said.get("frame_size_includes_fcs") or {}):
         rows.append(("", "frame sizes are the paper's, without the frame check sequence, and not those of section 9.1"))
     if digest.emulated:

@@ -16,9 +16,9 @@ from labconsole import __version__
 from labconsole.errors import ConfigError
 from labconsole.report.assembly import Report
 from labconsole.report.digest import Digest, Evidence, Facts
-from labconsole.report.findings import Finding
-from labconsole.report.frame import Sample
+from labconsole.report.findings import COMPARES, Finding
 from labconsole.report.method import Words, method, one_of
+from labconsole.report.sample import Sample
 from labconsole.report.tables import labelled
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.html"
@@ -33,19 +33,23 @@ LONG_TABLE = 60
 """Rows beyond which a table is folded away."""
 
 KINDS = {
-    "collapse": "Collapse beyond the maximum",
-    "maximum_not_reached": "Maxima that the load set, not the platform",
+    "platforms_differ": "Platforms that differ",
     "background_effect": "Maxima that background load moves",
+    "equivalent": "Equivalent within the margin",
+    "collapse": "Collapse beyond the maximum",
     "second_guest_loses": "Second guests that lose what they are offered",
-    "wide_spread": "Repetitions that differ more than usual",
+    "unequal_streams": "Streams of one trial that fare unequally",
+    "maximum_not_reached": "Maxima that the load set, not the platform",
+    "wide_spread": "Set-ups that differ more than usual",
     "outlier": "Runs far from their repetitions",
     "order_effect": "Drift over a plan",
-    "no_detectable_difference": "No detectable difference",
+    "mixed_witnesses": "Means of two witnesses",
     "generator_throttled": "Generator throttled by flow control",
     "generator_short": "Generator short of its target",
-    "unequal_streams": "Streams of one trial that fare unequally",
     "lost_before_guest": "Loss before the guest",
     "lost_before_uut": "Loss before the unit under test counts the frame",
+    "lost_at_source": "Lost at the source",
+    "lost_at_sink": "Lost at the sink",
     "instrument_limited": "Beyond the calibrated instrument",
     "background_not_achieved": "Background load not achieved",
 }
@@ -79,7 +83,10 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
         title=report.title,
         summary=_summary(digest, report.kept),
         emulated=digest.emulated,
-        findings=_by_kind(report.findings),
+        selection=report.selection,
+        conclusions=report.conclusions,
+        claims=_by_kind([finding for finding in report.findings if finding.kind in COMPARES]),
+        marks=_by_kind([finding for finding in report.findings if finding.kind not in COMPARES]),
         many=MANY,
         long=LONG_TABLE,
         figures=[
@@ -95,7 +102,7 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
         tables=report.tables,
         labelled=labelled,
         references=report.references,
-        method=method(digest, report.points),
+        method=method(digest, report.evaluation.points, report.evaluation.claims),
         exclusions=_exclusions(report.kept),
         excluded=[(code, count) for code, count in report.kept.excluded_by_reason],
         left_out=digest.left_out[:MOST_LISTED],
@@ -132,7 +139,7 @@ def inline(svg: str, name: str, title: str) -> str:
 
 
 def _summary(digest: Digest, kept: Sample) -> str:
-    runs = len(kept.runs)
+    runs = len(kept.entered)
     return (
         f"{runs} run{'' if runs == 1 else 's'} on testbed {one_of_names(digest, 'testbed')}, taken from "
         f"{digest.first} to {digest.last} by {one_of_names(digest, 'operator')}. Every number follows from the raw "
@@ -146,9 +153,11 @@ def one_of_names(digest: Digest, what: str) -> str:
 
 
 def _exclusions(kept: Sample) -> str:
-    total = len(kept.runs) + len(kept.excluded)
+    total = len(kept.entered) + len(kept.excluded)
     return (
-        f"{len(kept.excluded)} of {total} runs are invalid or lack a rate; they enter no mean. "
+        f"{len(kept.excluded)} of {total} runs enter no mean: invalid, without a rate, from a pilot, of a set-up that "
+        f"broke "
+        "off or contradicts itself, or beyond what the instrument can tell. "
         f"{kept.suspect} of those that enter are suspect: they stand, with a doubt that their record names."
     )
 
@@ -156,8 +165,8 @@ def _exclusions(kept: Sample) -> str:
 def _doubts(report: Report) -> list[tuple[str, int, str]]:
     """Why runs that enter are suspect: code, how many, an example."""
     counts: dict[str, int] = {}
-    for codes in report.kept.runs["reason_codes"]:
-        for code in codes:
+    for run in report.kept.entered:
+        for code in run.reason_codes:
             counts[code] = counts.get(code, 0) + 1
     examples = report.digest.doubts
     found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from labconsole.errors import ConfigError
-from labconsole.report.evaluation import CPU_LOADS, FORWARDING, Change, SecondGuest
-from labconsole.report.tables import UNKNOWN, Cell, Table, detectable_words, number
+from labconsole.report.claim_tables import finding_words
+from labconsole.report.claims import Family
+from labconsole.report.comparisons import Comparison, SecondGuest
+from labconsole.report.points import CPU_LOADS, FORWARDING
+from labconsole.report.tables import UNKNOWN, Cell, Table, number
 
 NAMES = ("schlosser",)
 SOURCE = (
@@ -90,27 +93,30 @@ def _named(name: str, reference: Reference) -> str | None:
 def beside(
     reference: Reference,
     names: Mapping[str, str],
-    cpu: Sequence[Change],
+    cpu: Sequence[Comparison],
     guests: Sequence[SecondGuest],
+    family: Family,
 ) -> list[Table]:
     """Own, paper and difference, as far as both have a figure: one source, frame sizes without FCS."""
-    made = [_table_1(reference, names, cpu)]
+    made = [_table_1(reference, names, cpu, family)]
     made += [_in_and_out(reference, names, guests, kind, place) for kind, place in zip(FORWARDING, (2, 3), strict=True)]
     return [table for table in made if table.rows]
 
 
-def _table_1(reference: Reference, names: Mapping[str, str], cpu: Sequence[Change]) -> Table:
+def _table_1(reference: Reference, names: Mapping[str, str], cpu: Sequence[Comparison], family: Family) -> Table:
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for change in cpu:
-        s = change.subject
+        s = change.subject.setting
+        if change.change_ratio is None:
+            continue
         theirs = reference.cpu.get((s.frame_size_bytes, names.get(s.platform, ""), s.background))
         if theirs is None or s.sources != 1 or s.frame_size_includes_fcs:
             continue
-        own = (change.value - 1) * 100
+        own = change.change_ratio * 100
         paper_name = names[s.platform]
         rows.append((s.frame_size_bytes, s.platform, paper_name, s.background, own, theirs, own - theirs))
-        told = number(own) + ("" if change.detectable else f" ({detectable_words(change)})")
+        told = number(own) + ("" if change.claim.different else f" ({finding_words(change.claim, family)})")
         shown.append(
             (str(s.frame_size_bytes), s.platform, paper_name, s.background, told, number(theirs), number(own - theirs))
         )
@@ -134,18 +140,19 @@ def _in_and_out(
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for guest in guests:
-        paper_name = names.get(guest.platform, "")
-        theirs = reference.guest.get((guest.frame_size_bytes, paper_name, kind))
-        if theirs is None or guest.background != kind or guest.sources != 1 or guest.frame_size_includes_fcs:
+        s = guest.setting
+        paper_name = names.get(s.platform, "")
+        theirs = reference.guest.get((s.frame_size_bytes, paper_name, kind))
+        if theirs is None or s.background != kind or s.sources != 1 or s.frame_size_includes_fcs:
             continue
         offered, measured = guest.offered_bps.mean / 1e6, guest.measured_bps.mean / 1e6
         own_lost = None if guest.lost_ratio is None else guest.lost_ratio * 100
         lost = (1 - theirs[1] / theirs[0]) * 100
         figures = (offered, theirs[0], offered - theirs[0], measured, theirs[1], measured - theirs[1], own_lost, lost)
         differs = None if own_lost is None else own_lost - lost
-        rows.append((guest.frame_size_bytes, guest.platform, paper_name, *figures, differs))
+        rows.append((s.frame_size_bytes, s.platform, paper_name, *figures, differs))
         cells = (UNKNOWN if value is None else number(value) for value in (*figures, differs))
-        shown.append((str(guest.frame_size_bytes), guest.platform, paper_name, *cells))
+        shown.append((str(s.frame_size_bytes), s.platform, paper_name, *cells))
     share = kind.rpartition("-")[2]
     return Table(
         name=f"table-{number_of_table}-beside-{reference.name}",

@@ -7,18 +7,32 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from labconsole.measure.statistics import Summary
+from labconsole.measure.effects import digits_to_tell
+from labconsole.measure.loss_interval import LossEstimate
 from labconsole.model.spreadsheet import harmless_cell
-from labconsole.report.evaluation import DEDICATED, Change, Point
 
 Cell = str | int | float | None
 UNKNOWN = "–"
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+LEAST_IN_PERCENT = 1e-3
 LATEX_SPECIAL = {
     "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$", "–": "--", "\u2009": r"\,", "−": "$-$",
+    "·": r"$\cdot$", "⁻": "$^{-}$", **{digit: f"$^{{{place}}}$" for place, digit in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
 }  # fmt: skip
+
+
+class Interval(Protocol):
+    """What is needed of a mean."""
+
+    @property
+    def mean(self) -> float: ...
+    @property
+    def ci_low(self) -> float | None: ...
+    @property
+    def ci_high(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +142,49 @@ def percent(ratio: float, places: int = 1) -> str:
     return f"{number(ratio * 100, places)} %"
 
 
-def with_interval(summary: Summary, scale: float = 1e6, places: int = 1) -> str:
-    """``mean ± half width`` of the 95 % interval; the mean alone below three repetitions."""
+def with_interval(summary: Interval, scale: float = 1e6, places: int = 1) -> str:
+    """``mean ± half width`` of the 95 % interval; the mean alone where there is none."""
     mean = number(summary.mean / scale, places)
     if summary.ci_low is None or summary.ci_high is None:
         return mean
     return f"{mean} ± {number((summary.ci_high - summary.ci_low) / 2 / scale, places)}"
+
+
+def scientific(value: float, digits: int = 2) -> str:
+    """``3.3·10⁻⁶``."""
+    mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+    mantissa = mantissa.removesuffix(".0") if digits > 1 else mantissa
+    return f"{mantissa}·10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+
+
+def share_words(ratio: float) -> str:
+    """A share: in percent where that takes few digits, else as a power of ten."""
+    if ratio == 0 or ratio >= LEAST_IN_PERCENT:
+        return f"{number(ratio * 100, 2)} %"
+    return scientific(ratio)
+
+
+def loss_words(loss: LossEstimate | None) -> str:
+    """``1.20 % (1.10 % to 1.31 %)``; with none lost what the ratio lies below, never 0 ± 0."""
+    if loss is None or loss.ratio is None:
+        return UNKNOWN
+    if loss.upper_if_none_lost is not None:
+        return f"none of {number(loss.offered_packets, 0)}: below {scientific(loss.upper_if_none_lost, 1)}"
+    if loss.low is None or loss.high is None:
+        return share_words(loss.ratio)
+    return f"{share_words(loss.ratio)} ({share_words(loss.low)} to {share_words(loss.high)})"
+
+
+def bounds_words(low: float | None, high: float | None) -> str:
+    """Bounds of a relative change in percent, with digits enough to tell their side of 0."""
+    if low is None or high is None:
+        return UNKNOWN
+    return " to ".join(number(100 * bound, digits_to_tell(100 * bound)) for bound in (low, high))
+
+
+def p_words(p: float | None) -> str:
+    """A p value with two digits."""
+    return UNKNOWN if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def target_words(target_bps: int | None) -> str:
@@ -141,97 +192,6 @@ def target_words(target_bps: int | None) -> str:
     return "max" if target_bps is None else number(target_bps / 1e6, 0)
 
 
-def size_number(point: Point) -> str:
+def size_number(size: int | None, includes_fcs: bool) -> str:
     """The frame size under a heading that has its unit, with its convention where it is not the paper's."""
-    return f"{point.frame_size_bytes}{' with FCS' if point.frame_size_includes_fcs else ''}"
-
-
-def results(points: Sequence[Point]) -> Table:
-    """Every design point with its means, intervals and repetitions."""
-    rows, shown = [], []
-    for p in points:
-        loss = p.loss_ratio
-        rows.append(
-            (
-                p.platform, p.frame_size_bytes, p.frame_size_includes_fcs, p.sources, p.target_bps, p.background, p.n,
-                p.offered_bps.mean, p.measured_bps.mean, p.measured_bps.ci_low, p.measured_bps.ci_high,
-                p.measured_bps.sd, p.measured_pps.mean, None if loss is None else loss.mean,
-                None if loss is None else loss.ci_low, None if loss is None else loss.ci_high,
-            )
-        )  # fmt: skip
-        shown.append(
-            (
-                p.platform, size_number(p), str(p.sources), target_words(p.target_bps), p.background, str(p.n),
-                number(p.offered_bps.mean / 1e6), with_interval(p.measured_bps),
-                UNKNOWN if loss is None else with_interval(loss, 0.01, 3),
-            )
-        )  # fmt: skip
-    return Table(
-        name="results",
-        title="Every design point",
-        columns=(
-            "platform", "frame_size_bytes", "frame_size_includes_fcs", "sources", "target_bps", "background", "n",
-            "offered_mean_bps", "measured_mean_bps", "measured_ci_low_bps", "measured_ci_high_bps", "measured_sd_bps",
-            "measured_mean_pps", "loss_mean_ratio", "loss_ci_low_ratio", "loss_ci_high_ratio",
-        ),
-        rows=tuple(rows),
-        headings=(
-            "platform", "size, B", "sources", "target, Mbit/s", "background", "n", "offered, Mbit/s",
-            "measured, Mbit/s", "loss, %",
-        ),
-        shown=tuple(shown),
-        note="Bandwidth on the wire, summed over the streams; the target is per source; ± half the 95 % interval.",
-    )  # fmt: skip
-
-
-def detectable_words(change: Change) -> str:
-    """Whether a change shows, or why nobody can tell."""
-    if change.detectable is None:
-        few = change.ratio.absent == "too few values"
-        return "too few repetitions" if few else "no telling: the baseline may be zero"
-    return "yes" if change.detectable else "no detectable difference"
-
-
-def relative_changes(found: Sequence[Change], *, name: str, title: str) -> Table:
-    """Table 1 (and figure 5 in numbers): change of the maximum under a background, with its interval."""
-    rows, shown = [], []
-    for change in found:
-        s, b, r = change.subject, change.baseline, change.ratio
-        verdict = detectable_words(change)
-        rows.append(
-            (
-                s.frame_size_bytes, s.frame_size_includes_fcs, s.platform, s.sources, s.background, b.background,
-                s.measured_bps.mean, b.measured_bps.mean, change.value - 1, None if r.ci_low is None else r.ci_low - 1,
-                None if r.ci_high is None else r.ci_high - 1, s.n, b.n, change.loads, verdict,
-            )
-        )  # fmt: skip
-        interval = UNKNOWN
-        if r.ci_low is not None and r.ci_high is not None:
-            interval = f"{number((r.ci_low - 1) * 100)} to {number((r.ci_high - 1) * 100)}"
-        shown.append(
-            (
-                size_number(s), s.platform, str(s.sources), s.background, b.background,
-                number((change.value - 1) * 100), interval, f"{s.n}/{b.n}", str(change.loads), verdict,
-            )
-        )  # fmt: skip
-    return Table(
-        name=name,
-        title=title,
-        columns=(
-            "frame_size_bytes", "frame_size_includes_fcs", "platform", "sources", "background", "baseline",
-            "maximum_bps", "baseline_maximum_bps", "change_ratio", "change_ci_low_ratio", "change_ci_high_ratio", "n",
-            "baseline_n", "loads", "detectable",
-        ),
-        rows=tuple(rows),
-        headings=(
-            "size, B", "platform", "sources", "background", "against", "change, %", "95 % interval, %", "n",
-            "loads", "detectable",
-        ),
-        shown=tuple(shown),
-        note=(
-            "Change of the maximum, against that of the same platform beside the background in the column against "
-            f"({DEDICATED}: no second guest); positive is more throughput. Both maxima are over the loads at which "
-            "both were measured, whose number stands in the column loads. The interval is Fieller's; n: repetitions "
-            "at the maximum and at the maximum compared with."
-        ),
-    )  # fmt: skip
+    return f"{UNKNOWN if size is None else size}{' with FCS' if includes_fcs else ''}"

@@ -22,6 +22,7 @@ from labconsole.model.search_record import SearchRecord
 from labconsole.store.exchange import parse_exported
 from labconsole.store.notes import write_note
 from labconsole.store.records import parse_record
+from labconsole.store.refusals import SetUps, refuse_absurd, stored_set_ups, trial_of
 from labconsole.store.schema import row_of, runs
 from labconsole.store.searches import write_search
 
@@ -48,6 +49,7 @@ class Spool:
         """Raises StoreError about the first record that is none."""
         self._file: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 closed by __exit__
         self._searches: list[SearchRecord] = []
+        self._set_ups = SetUps("import")
         try:
             for number, item in enumerate(records, 1):
                 self._add(item, number, checked_text)
@@ -69,8 +71,11 @@ class Spool:
         if isinstance(item, SearchRecord):
             self._searches.append(item)
             return
+        refuse_absurd(item.record, f"record {number}")
         row = row_of(item.record, checked_text(item.record), has_series=False)
-        self._file.write(json.dumps([row, None if item.note is None else item.note.to_json()]) + "\n")
+        trial = trial_of(item.record)
+        self._set_ups.take(row, trial)
+        self._file.write(json.dumps([row, None if item.note is None else item.note.to_json(), trial]) + "\n")
 
     def write(self, connection: Connection, name: str) -> ImportResult:
         """Put everything into the tables. Holds the write lock. ``name``: what messages call the store."""
@@ -78,8 +83,11 @@ class Spool:
         self._file.seek(0)
         lines: Iterator[Any] = map(json.loads, self._file)
         while chunk := list(islice(lines, CHUNK_RUNS)):
-            _write_runs(connection, [row for row, _ in chunk], name, result)
-            for row, note in chunk:
+            set_ups = stored_set_ups(connection, [row for row, _, _ in chunk], name)
+            for row, _, trial in chunk:
+                set_ups.take(row, trial)
+            _write_runs(connection, [row for row, _, _ in chunk], name, result)
+            for row, note, _ in chunk:
                 if note is not None:
                     result.notes += write_note(connection, row["run_id"], RunNote(**note))
         for search in self._searches:

@@ -19,7 +19,8 @@ from labconsole.store.database import RunStore
 from labconsole.store.importing import same_record
 from labconsole.store.notes import write_note
 from labconsole.store.reading import StoredRuns
-from labconsole.store.schema import calibrations, runs
+from labconsole.store.refusals import refuse_absurd, stored_set_ups, trial_of
+from labconsole.store.schema import calibrations, row_of, runs
 from labconsole.store.series import unpack_series
 
 BATCH_RUNS = 100
@@ -69,6 +70,7 @@ def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], Non
                 result.present += 1
             if item is not None:
                 wanted.append(item)
+        wanted = _believed(target, wanted, leave_out)
         for item in wanted:
             result.series += item.known
         result.added += target.take_over([(item.record, item.packed) for item in wanted])
@@ -80,6 +82,23 @@ def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], Non
         except StoreError as exc:
             leave_out(exc)
     return result
+
+
+def _believed(target: RunStore, wanted: list[_Wanted], leave_out: Callable[[StoreError], None]) -> list[_Wanted]:
+    """Those that can be what they say they are, beside the stored ones and beside each other."""
+    rows = [row_of(item.record, "", has_series=False) for item in wanted]
+    with target.writing("look for set-ups") as connection:
+        set_ups = stored_set_ups(connection, rows, target.name)
+    found: list[_Wanted] = []
+    for item, row in zip(wanted, rows, strict=True):
+        try:
+            if not item.known:
+                refuse_absurd(item.record, target.name)
+                set_ups.take(row, trial_of(item.record))
+            found.append(item)
+        except StoreError as exc:
+            leave_out(exc)
+    return found
 
 
 def _pages(source: StoredRuns) -> Iterator[Sequence[Row[Any]]]:

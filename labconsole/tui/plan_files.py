@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from labconsole.errors import ConfigError
+from labconsole.errors import ConfigError, OtherTestbed
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Plan
 from labconsole.model.plan_load import AlsoCheck, load_plan
@@ -25,6 +25,8 @@ class PlanEntry:
     stamp: tuple[int, int]
     plan: Plan | None
     problem: str
+    needs: tuple[str, ...] = ()
+    """Platforms that this testbed lacks: the plan is right in itself, and for another one."""
 
     @property
     def name(self) -> str:
@@ -55,5 +57,7 @@ def read(path: Path, stamp: tuple[int, int], inventory: Inventory, also: AlsoChe
     """One file."""
     try:
         return PlanEntry(path, stamp, load_plan(path, inventory, also=also), "")
+    except OtherTestbed as exc:
+        return PlanEntry(path, stamp, None, str(exc), exc.needs)
     except ConfigError as exc:
         return PlanEntry(path, stamp, None, str(exc))

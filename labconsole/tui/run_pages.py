@@ -15,6 +15,7 @@ from labconsole.measure.comparison import Pair
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.model.note import RunNote
 from labconsole.model.record import RunRecord, StreamRecord, Total
+from labconsole.model.verdict_codes import WHAT_TO_DO, depths
 from labconsole.tui.state import VERDICT_GLYPHS
 from labconsole.tui.text import UNKNOWN, count, decimal, mbit, percent, safe
 from labconsole.units import format_rate_bps, format_target
@@ -42,8 +43,11 @@ def verdict_page(record: RunRecord, note: RunNote | None, width: int) -> list[Ro
     v, r, t = record.verdict, record.requested, record.total
     rows = field("run", record.run_id, width, "strong")
     rows += field("verdict", f"{VERDICT_GLYPHS[v.status]} {v.status}", width, VERDICT_TONE[v.status])
-    for reason in v.reasons:
-        rows += field("", f"{reason.code}: {reason.detail}", width, VERDICT_TONE[v.status])
+    for reason, depth in zip(v.reasons, depths(v.reasons), strict=True):
+        tone = "muted" if depth else VERDICT_TONE[v.status]
+        rows += field("  " * depth, f"{'so ' if depth else ''}{reason.code}: {reason.detail}", width, tone)
+        if not depth and reason.code in WHAT_TO_DO:
+            rows += field("", f"→ {WHAT_TO_DO[reason.code]}", width, "accent")
     if record.failure is not None:
         where = f"{record.failure.node}: " if record.failure.node else ""
         rows += field("failure", f"{where}{record.failure.message}", width, "bad")

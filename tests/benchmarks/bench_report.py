@@ -79,8 +79,9 @@ def fill(directory: Path, runs: int) -> None:
 
 def from_store(directory: Path) -> int:
     """As ``report`` makes its points."""
-    from labconsole.report.evaluation import design_points
     from labconsole.report.frame import runs_frame, sample, told_apart
+
+    from labconsole.report.evaluation import design_points
     from labconsole.store import open_store
 
     with open_store(str(directory / "runs.sqlite"), write=False) as store:
@@ -89,8 +90,9 @@ def from_store(directory: Path) -> int:
 
 def from_files(directory: Path) -> int:
     """The same points out of a file per run: every file is opened, unpacked and parsed for the few numbers in it."""
-    from labconsole.report.evaluation import design_points
     from labconsole.report.frame import runs_frame, sample, told_apart
+
+    from labconsole.report.evaluation import design_points
     from labconsole.store.summary import RunSummary
 
     summaries = []
@@ -127,8 +129,9 @@ def everything(directory: Path) -> int:
 
 def nothing(directory: Path) -> int:
     """What the imports alone cost."""
-    import labconsole.report.evaluation
     import labconsole.report.frame
+
+    import labconsole.report.evaluation
     import labconsole.store.database  # noqa: F401
 
     return 0

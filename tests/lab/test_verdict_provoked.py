@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from needs import require
 from session_support import BUSY, connected, take_while
 
 from labconsole import lab
+from labconsole.engine.codes import each_place
 from labconsole.model.record import Reason, RunRecord
 from labconsole.model.request import TrialRequest
 from labconsole.model.tolerances import Tolerances
@@ -24,6 +26,27 @@ FOREIGN = (
     "import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(('eth1', 0)); "
     "[s.send(b'\\xff' * 12 + b'\\x88\\xb5' + bytes(46)) for _ in range(3)]"
 )
+CONTROL = r"""
+import socket, struct, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind(("eth1", 0))
+macs = b"\xff" * 6 + b"\x02\x00\x00\x00\x00\x02"
+nd = struct.pack("!IHBB", 6 << 28, 8, 58, 255) + bytes(32) + bytes([135]) + bytes(7)
+bridge = b"\x01\x80\xc2\x00\x00\x00" + macs[6:]
+for times, frame in (
+    (2, macs + b"\x08\x06" + bytes(46)), (3, macs + b"\x86\xdd" + nd), (4, macs + b"\x88\xcc" + bytes(46)),
+    (5, bridge + b"\x00\x26\x42\x42\x03" + bytes(43)),
+):
+    for _ in range(times):
+        s.send(frame)
+"""
+STRANGER = (
+    "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); "
+    "[s.sendto(bytes(18), ('198.19.1.1', 4000)) for _ in range(6)]"
+)
+HOST_BUSY = "import time\nwhile time.process_time() < 1.5: pass"
+"""On the machine itself, where no node of the lab sees it."""
+
 BUSY_PROGRAM = "import time\nwhile time.process_time() < 0.3: pass"
 STOPPED = "for p in $(pgrep -x tcpdump); do kill -STOP $p; done; sleep 0.6; for p in $(pgrep -x tcpdump); do kill -CONT $p; done"
 
@@ -35,7 +58,14 @@ SCENARIOS: dict[str, tuple[str, list[str], list[str]]] = {
     "nothing": ("src1", ["true"], ["true"]),
     "settings": ("src1", ["ethtool", "-K", "eth1", "tso", "off"], ["ethtool", "-K", "eth1", "tso", "on"]),
     "foreign": ("snk1", [sys.executable, "-c", FOREIGN], ["true"]),
+    "control": ("snk1", [sys.executable, "-c", CONTROL], ["true"]),
+    "stranger": (
+        "uut",
+        [sys.executable, "-c", STRANGER],
+        ["true"],
+    ),
     "busy": ("src1", [sys.executable, "-c", BUSY_PROGRAM], ["true"]),
+    "busy elsewhere": ("", [], []),
     "still busy": (
         "src1",
         ["sh", "-c", "(while :; do :; done) >/dev/null 2>&1 & echo $! > /tmp/busy"],
@@ -69,6 +99,10 @@ def doing(name: str, node: str, argv: list[str]) -> Callable[[], None]:
     return run
 
 
+def busy_here() -> None:
+    subprocess.run([sys.executable, "-c", HOST_BUSY], check=True)
+
+
 @pytest.fixture(scope="module")
 def runs(lab_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunRecord]]:
     require("ethtool")
@@ -77,6 +111,8 @@ def runs(lab_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
     directory = tmp_path_factory.mktemp("provoked")
     hosts = directory / "hosts.yaml"
     hosts.write_text(Path(testbed.hosts_file).read_text() + f"  capture_buffer_kib: {BUFFER_KIB}\n")
+
+    testbed_nodes = {node for node, _, _ in SCENARIOS.values() if node}
 
     async def every_scenario() -> dict[str, RunRecord]:
         found = {}
@@ -91,9 +127,10 @@ def runs(lab_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
                             found[scenario] = await take(REQUEST)
                         else:
                             limits = STRICT if "busy" in scenario else None
-                            deeds = doing(name, node, deed)
+                            deeds = doing(name, node, deed) if node in testbed_nodes else busy_here
                             found[scenario] = await take_while(session, take, REQUEST, deeds, tolerances=limits)
-                        await asyncio.to_thread(doing(name, node, back))
+                        if node:
+                            await asyncio.to_thread(doing(name, node, back))
         return found
 
     try:
@@ -126,12 +163,34 @@ def test_an_offload_that_was_switched_is_named_with_both_values(runs):
 
 def test_frames_of_somebody_else_are_counted_at_both_ends_of_the_cable(runs):
     assert codes(runs["foreign"]) == {"foreign_frames"}
-    found = [each.evidence for each in runs["foreign"].verdict.reasons if each.code == "foreign_frames"]
-    assert found == [
-        {"node": "uut", "interface": "eth5", "direction": "in", "packets": 3},
-        {"node": "snk1", "interface": "eth1", "direction": "out", "packets": 3},
+    found = reason(runs["foreign"], "foreign_frames")
+    frames = {"packets": 3, "protocols": {"0x88b5": 3}}
+    assert found.evidence["places"] == [
+        {"node": "uut", "interface": "eth5", "direction": "in", **frames},
+        {"node": "snk1", "interface": "eth1", "direction": "out", **frames},
     ]
+    assert "snk1/eth1 sent 3 packets that are not the stream's (3 of type 0x88b5)" in found.detail
     assert runs["foreign"].total.loss_packets == 0
+
+
+def foreigners(run: RunRecord) -> dict[tuple[str, str], dict[str, int]]:
+    told = (entry for entry in run.influences if entry["kind"] == "foreign_packets")
+    return {(entry["node"], entry["direction"]): entry["protocols"] for entry in told}
+
+
+def test_control_traffic_is_told_by_name_and_is_no_doubt(runs):
+    run = runs["control"]
+    assert codes(run) == set()
+    sent = {"arp": 2, "nd": 3, "lldp": 4, "stp": 5}
+    assert foreigners(run) == {("snk1", "out"): sent, ("uut", "in"): sent}
+
+
+def test_udp_of_a_stranger_to_the_streams_sink_is_a_doubt(runs):
+    run = runs["stranger"]
+    assert codes(run) == {"foreign_frames"}
+    named = foreigners(run)
+    assert named["snk1", "in"] == named["uut", "out"] == {"udp_stream": 6}
+    assert run.total.loss_packets == 0
 
 
 @pytest.mark.parametrize("scenario", ["busy", "still busy"])
@@ -143,6 +202,18 @@ def test_a_process_that_takes_the_processor_is_named_whether_it_still_runs_or_no
     assert evidence["node"] == "src1"
     assert name == "sh" if scenario == "still busy" else name.startswith(("ended below ", "python"))
     assert any(entry["kind"] == "process" and entry["name"] == name for entry in run.influences)
+
+
+def test_what_runs_on_the_machine_outside_of_all_nodes_is_found(runs):
+    found = reason(runs["busy elsewhere"], "unseen_cpu").evidence
+    assert set(found["nodes"]) == {"src1", "uut", "snk1"}
+    assert found["cpu_ratio"] > 0.3
+
+
+def test_senders_and_captures_of_other_nodes_of_the_machine_are_ours(runs):
+    (machine,) = (entry for entry in runs["nothing"].influences if entry["kind"] == "cpu")
+    assert machine["used_s"]["ours"] / machine["window_s"] > Tolerances().other_cpu_ratio
+    assert "other_cpu" not in codes(runs["nothing"])
 
 
 def test_a_source_that_is_held_back_by_a_shaper_says_so(runs):
@@ -178,9 +249,6 @@ def test_another_mtu_voids_the_run(runs):
 
 def test_a_cable_that_was_pulled_and_put_back_voids_the_run(runs):
     assert runs["carrier"].verdict.status == "invalid"
-    ends = {
-        (each.evidence["node"], each.evidence["interface"])
-        for each in runs["carrier"].verdict.reasons
-        if each.code == "carrier_changed"
-    }
+    ends = {(each["node"], each["interface"]) for each in each_place(reason(runs["carrier"], "carrier_changed"))}
     assert ("uut", "eth5") in ends
+    assert runs["carrier"].verdict.reasons[0].code == "carrier_changed"

@@ -1,16 +1,19 @@
 """Runs as a replay would leave them, made up: for tests of the report, and to look at one without a testbed.
 
-``taken`` is one run as JSON; ``evaluation`` a whole evaluation of made-up platforms with everything a report points
-out. ``python tests/unit/report_runs.py FILE`` writes a store of it. Deterministic: the same call gives the same runs.
+``taken`` is one run as JSON of format 1, ``measured`` of format 2 in a set-up of a block; ``evaluation`` a whole
+evaluation of made-up platforms with everything a report points out, ``old_evaluation`` the same of format 1.
+``python tests/unit/report_runs.py FILE`` writes a store of it. Deterministic: the same call gives the same runs.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from labconsole.model.record import RunRecord
 from labconsole.store import open_store
 
 WIRE_EXTRA_BYTES = 24
@@ -123,6 +126,63 @@ def taken(
     }  # fmt: skip
 
 
+def measured(
+    number: int, mbps: float, *, block: int = 1, point: int = 0, repetition: int = 1, attempt: int = 1,
+    set_up: str | None = None, trials: int = 1, boot: str | None = "boot-1", kernel: str = "6.1.0-28-amd64",
+    role: str = "measured", plan_hash: str = "3b1f7a90c4d2e865", late: int = 0, at_source: int = 0,
+    fixed: int | str | None = None, margin: float | None = None, claims: tuple[str, ...] | None = None,
+    set_ups: int = 3, repetitions: int = 1, duration_s: float = 1.0, **how: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """A run of format 2 in a set-up of a block, as JSON. ``late``, ``at_source``: packets of its first stream."""
+    data = taken(number, mbps, **how)
+    asked = data["requested"]
+    asked["duration_s"] = duration_s
+    told = f"{asked['platform']}-{asked['background']}-{block}"
+    data |= {
+        "format": 2, "role": role, "method": 2,
+        "plan": {
+            "name": "made-up", "hash": plan_hash, "point": point, "repetition": repetition, "seed": 1, "block": block,
+            "attempt": attempt, "attempts": 3, "position": number, "set_ups": set_ups, "repetitions": repetitions,
+            "set_up_trials": trials, "margin_ratio": margin, "claims": claims,
+            "fixed": None if fixed is None else {"maximum_target_bps": None if fixed == "none" else fixed},
+        },
+        "set_up": {"id": set_up or told, "started_at": data["started_at"], "setup_s": 12.5, "trial": 1},
+        "conditions": {
+            "uut_kernel": kernel, "hypervisor": data["environment"]["platform"]["driver"], "uut_boot_id": boot,
+        },
+    }  # fmt: skip
+    for place, each in enumerate(data["streams"]):
+        lost, arrived = each["loss_packets"], each["measured_packets"]
+        early = at_source if place == 0 else 0
+        wire_bits = each["offered_bps"] / each["offered_pps"]
+        window_s = duration_s * (1 + (late / arrived if place == 0 and arrived else 0.0))
+        each |= {
+            "generator_packets": each["offered_packets"] + early, "source_lost_packets": early,
+            "uut_lost_packets": lost, "sink_lost_packets": 0,
+            "forwarding_pps": arrived / window_s, "forwarding_bps": arrived / window_s * wire_bits,
+            "arrivals": {
+                "packets": arrived, "window_s": window_s, "window_from": "capture", "resolution_s": 1e-6,
+                "late_packets": late if place == 0 else 0,
+            },
+        }  # fmt: skip
+    total_of = data["total"]
+    total_of |= {
+        "generator_packets": total_of["offered_packets"] + at_source, "source_lost_packets": at_source,
+        "uut_lost_packets": total_of["loss_packets"], "sink_lost_packets": 0,
+        "uut_loss_ratio": total_of["loss_ratio"], "late_packets": late,
+        "forwarding_pps": sum(each["forwarding_pps"] for each in data["streams"]),
+        "forwarding_bps": sum(each["forwarding_bps"] for each in data["streams"]),
+    }  # fmt: skip
+    return RunRecord.model_validate(data).to_json()
+
+
+def set_ups_of(values: Sequence[float], first: int = 0, **how: Any) -> list[dict[str, Any]]:
+    """One trial of a point in each of as many blocks as there are values."""
+    return [
+        measured(first + place, mbps, block=place + 1, set_ups=len(values), **how) for place, mbps in enumerate(values)
+    ]
+
+
 CAPACITY_MPPS = {"raw": 0.60, "container": 0.52, "lxc": 0.51, "qemu-virtio": 0.18, "qemu-e1000": 0.07}
 """What the made-up platforms forward, in million frames per second."""
 
@@ -143,11 +203,11 @@ def forwarded_mbps(platform: str, size: int, sources: int, offered_mbps: float, 
     return most * (1 + noise)
 
 
-def evaluation(
+def old_evaluation(
     repetitions: int = 5, *, platforms: Sequence[str] = tuple(CAPACITY_MPPS), sizes: Sequence[int] = SIZES,
     targets: Sequence[int | str] = TARGETS,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """A dedicated and a shared evaluation of made-up platforms, run by run."""
+    """A dedicated and a shared evaluation of made-up platforms, run by run, of format 1."""
     number = 0
     for place, (platform, size, (sources, kind)) in enumerate(
         (p, s, sk)
@@ -171,6 +231,41 @@ def evaluation(
                     offered_mbps=offered, lost_at="to_guest" if platform != "raw" else "uut_in", plan=plan,
                     second_mbps=(own, own * (0.8 if share > 0.9 and platform != "raw" else 1.0)),
                 )  # fmt: skip
+
+
+def evaluation(
+    set_ups: int = 5, repetitions: int = 1, *, platforms: Sequence[str] = tuple(CAPACITY_MPPS),
+    sizes: Sequence[int] = SIZES, targets: Sequence[int | str] = TARGETS, margin: float | None = None,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """The same in blocks, of format 2: each platform and background set up anew in each block."""
+    loads = [
+        (p, s, sk)
+        for p in platforms
+        for s in sizes
+        for sk in ((1, "none"), (2, "none"), (3, "none"), *((1, kind) for kind in UNDER if kind != "none"))
+    ]
+    held = Counter((platform, kind) for platform, _, (_, kind) in loads)
+    number = 0
+    for block in range(1, set_ups + 1):
+        for place, (platform, size, (sources, kind)) in enumerate(loads):
+            link = 1000.0 if size > 64 else 650.0
+            offers = {t: sources * (link if t == "max" else min(link, float(t) / 1e6)) for t in targets}
+            most = {t: forwarded_mbps(platform, size, sources, offers[t], kind, 0.0) for t in targets}
+            for at, target in enumerate(targets):
+                for repetition in range(1, repetitions + 1):
+                    number += 1
+                    noise = ((number * 7919) % 1000 / 1000 - 0.5) * 0.01
+                    share = int(kind[-2:]) / 100 if kind.startswith("forwarding") else 0.5
+                    own = CAPACITY_MPPS[platform] * 8 * 88 * share * (1 + noise / 10)
+                    yield measured(
+                        number, forwarded_mbps(platform, size, sources, offers[target], kind, noise), block=block,
+                        point=place * len(targets) + at, repetition=repetition, margin=margin, set_ups=set_ups,
+                        trials=held[platform, kind] * len(targets) * repetitions, repetitions=repetitions,
+                        fixed=max(targets, key=most.__getitem__), target=target, platform=platform, sources=sources,
+                        kind=kind, size=size, offered_mbps=offers[target],
+                        lost_at="to_guest" if platform != "raw" else "uut_in",
+                        second_mbps=(own, own * (0.8 if share > 0.9 and platform != "raw" else 1.0)),
+                    )  # fmt: skip
 
 
 if __name__ == "__main__":

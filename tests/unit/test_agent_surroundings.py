@@ -102,6 +102,16 @@ def test_whose_a_process_is(monkeypatch):
     }  # fmt: skip
     assert belonging.agents == {30}
     assert belonging.above == {20, 1}
+    # Nodes that share this kernel: agents of the same console, with all that they started and all that carries them.
+    ours = b"python3\0-c\0x labconsole-agent y\0009\0session-0a"
+    lines[22], lines[30], lines[surroundings.os.getpid()] = b"", ours, ours
+    shared = [*seen, process(33, parent=1, name="sshd"), process(30, parent=33, name="python3")]
+    sister = Belonging({each.pid: each for each in shared}, console=40)
+    whose = {pid: sister.of(each) for pid, each in sorted({each.pid: each for each in shared}.items())}
+    assert {pid for pid, word in whose.items() if word == "ours"} == {1, 20, 21, 22, 30, 31, 32, 33, 40}
+    assert (sister.agents, sister.above) == (set(), {1, 20, 33, 40})
+    lines[30] = ours[:-1] + b"b"  # another console's
+    assert Belonging({each.pid: each for each in shared}).agents == {30}
     # A guest that a hypervisor's own service started, and its load inside: told by whoever drives it.
     told = Belonging({each.pid: each for each in [*seen, process(51, parent=50, name="stress")]}, [50, 4711])
     assert (told.of(process(50)), told.of(process(51)), told.guests) == ("ours", "ours", set())

@@ -412,7 +412,8 @@ def _forwarding_record() -> dict[str, Any]:
         kind="forwarding-50", guest="second", requested={"offered_pps": 50_000.0}, achieved=dict(rates),
         streams=(streams[0].model_copy(update={"name": "s3"}),), reference=reference,
     )  # fmt: skip
-    return record.model_copy(update={"background": load}).to_json()
+    # Of format 1, whose fields the scripted record has; consistent_runs.py has one of format 2.
+    return record.model_copy(update={"background": load, "format": 1, "method": 1}).to_json()
 
 
 def _wrong(data: dict[str, Any]) -> dict[str, Any]:

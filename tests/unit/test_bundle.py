@@ -38,8 +38,8 @@ PLAN = """
 plan: small
 platforms: [raw]
 frame_sizes: [64]
-targets: [10Mbit]
-duration_s: 1
+targets: [100Mbit]
+duration_s: 5
 repetitions: 2
 """
 
@@ -84,8 +84,9 @@ def fill(store: Any, directory: Path) -> None:
     for number in range(4):
         ref = PlanRef(name="small", hash=plan.hash(), point=0, repetition=1 + number, seed=1)
         run = sample_record(
-            number, plan=ref, testbed="bench", testbed_fingerprint=inventory.fingerprint(), streams=(stream,)
-        )
+            number, plan=ref, testbed="bench", testbed_fingerprint=inventory.fingerprint(), streams=(stream,),
+            format=1, method=1,
+        )  # fmt: skip
         store.save(run, sample_series() if number else None)
     store.set_note(run.run_id, "fan was loud", author="op")
     store.save_calibration({"testbed_fingerprint": inventory.fingerprint(), "number": 1})
@@ -269,11 +270,12 @@ def broken_series(files: dict[str, bytes]) -> None:
         (change("report/runs.csv", b"raw", b"kvm"), True, "report/runs.csv: line "),
         (change("report/report.html", b"<title>", b"<title>Better: "), True, "report/report.html: comes out otherwise"),
         (without("report/results.csv"), True, "report/results.csv: should be there and is not"),
-        (change("plans/small-plan.yaml", b"10Mbit", b"20Mbit"), True, "plans/small-plan.yaml: means plan"),
+        (change("plans/small-plan.yaml", b"100Mbit", b"200Mbit"), True, "plans/small-plan.yaml: means plan"),
         (change("inventory/hosts.yaml", b"eth5", b"eth6"), True, "inventory/hosts.yaml: is not the testbed"),
         (change("inventory/hosts.yaml", b"eth5", b"e/h6"), True, "inventory/hosts.yaml"),
         (a_run_twice, True, "runs.jsonl: 1 runs are there twice"),
         (a_run_less, True, "manifest.json: says 4 runs, there are 3"),
+        (change("runs.jsonl", b'"point": 0', b'"point": 3'), True, "plan.point: is 3, and plans/small-plan.yaml has 1 points"),
         (series_of_nobody, True, "series/20200101T000000Z-000000.npz: belongs to no run"),
         (broken_series, True, "cannot be read"),
         (change("runs.jsonl", b'{"', b'{'), True, "runs.jsonl:1: not valid JSON"),

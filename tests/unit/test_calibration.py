@@ -28,7 +28,7 @@ from labconsole.model.envelope import (
     StreamEnvelope,
     parse_envelope,
 )
-from labconsole.model.record import Verdict
+from labconsole.model.record import Reason, Verdict
 from labconsole.model.request import TrialRequest
 
 # Bounds
@@ -213,7 +213,9 @@ def test_what_was_not_calibrated_at_all_is_doubted():
 def test_a_doubt_makes_a_valid_run_suspect_and_leaves_an_invalid_one_invalid():
     found = reasons(envelope())
     assert doubted(Verdict(status="valid"), found).status == "suspect"
-    assert doubted(Verdict(status="invalid"), found).status == "invalid"
+    aborted = Reason(code="aborted", detail="the operator stopped the run")
+    both = doubted(Verdict(status="invalid", reasons=(aborted,)), found)
+    assert (both.status, [each.code for each in both.reasons]) == ("invalid", ["aborted", "instrument_limited"])
     assert doubted(Verdict(status="valid"), ()) == Verdict(status="valid")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from store_samples import sample_record
 
@@ -22,7 +24,7 @@ def run(
         total=Total(
             offered_packets=1000, offered_pps=offered, offered_bps=offered * 704, measured_packets=None,
             measured_pps=measured, measured_bps=None if measured is None else measured * 704, loss_packets=None,
-            loss_ratio=loss,
+            loss_ratio=loss, forwarding_pps=measured, forwarding_bps=None if measured is None else measured * 704,
         ),
         verdict=Verdict(status=status),  # type: ignore[arg-type]
         **factors,
@@ -40,7 +42,7 @@ def test_repetitions_make_a_point_with_an_interval_and_targets_make_a_line():
     made = CurveData(runs).curves(CurveSpec())
     (line,) = made.curves
     assert line.label == "raw 64 B"
-    assert [(p.x, p.y.n, p.y.mean) for p in line.points] == [(100, 3, 92), (200, 2, 150.5)]
+    assert [(p.x, p.y.trials, p.y.mean) for p in line.points] == [(100, 3, 92), (200, 2, 150.5)]
     assert line.points[0].y.ci_low == pytest.approx(92 - 4.303 * 2 / 3**0.5, abs=0.01)
     assert line.points[1].y.ci_low is None  # two values carry none
     assert (made.runs, made.left_out, made.unknown, made.pooled) == (5, {}, 0, {})
@@ -48,7 +50,7 @@ def test_repetitions_make_a_point_with_an_interval_and_targets_make_a_line():
 
 def test_what_does_not_stand_is_left_out_and_counted():
     made = CurveData([run(), run(status="suspect"), run(status="invalid"), run(measured=None)]).curves(CurveSpec())
-    assert made.curves[0].points[0].y.n == 2
+    assert made.curves[0].points[0].y.trials == 2
     assert (made.runs, made.left_out, made.unknown) == (2, {"invalid": 1}, 1)
 
 
@@ -99,6 +101,22 @@ def test_the_maximum_is_that_of_the_best_target_at_each_number_of_sources():
     assert over_size.pooled == {"sources": ("1 source", "2 sources", "3 sources")}
 
 
+def test_what_differs_in_its_conditions_is_a_line_of_its_own_and_named_by_what_differs():
+    made = CurveData([run(measured=90), run(measured=92), run(measured=50, duration_s=60.0)]).curves(CurveSpec())
+    assert [(c.label, c.points[0].y.trials) for c in made.curves] == [("raw 64 B (5 s)", 2), ("raw 64 B (60 s)", 1)]
+
+
+def test_pilots_and_what_says_nothing_of_the_platform_are_left_out_by_name():
+    lost = run(1)
+    lost = replace(lost, verdict="suspect", reason_codes=("lost_at_sink",))
+    made = CurveData([run(), lost, replace(run(2), role="pilot"), replace(run(3), forwarding_pps=None)]).curves(
+        CurveSpec()
+    )
+    assert made.runs == 1
+    assert (sum(made.left_out.values()), made.unknown) == (2, 1)
+    assert "packets were lost at the sink, beyond tolerance" in made.left_out
+
+
 def test_over_a_factor_every_target_has_its_own_line_and_max_is_the_last():
     data = CurveData([run(sources=s, target_bps=t) for s in (1, 2) for t in (10**9, "max", 10**8)])
     made = data.curves(CurveSpec(x="sources", y="loss"))
@@ -115,10 +133,10 @@ def test_bandwidths_and_loss_can_be_drawn():
 
 def test_runs_can_be_added_as_they_come():
     data = CurveData([run(measured=90)])
-    assert data.curves(CurveSpec()).curves[0].points[0].y.n == 1
+    assert data.curves(CurveSpec()).curves[0].points[0].y.trials == 1
     data.add([run(measured=92), run(measured=94), run(status="invalid")])
     made = data.curves(CurveSpec())
-    assert (made.curves[0].points[0].y.n, made.curves[0].points[0].y.mean) == (3, 92)
+    assert (made.curves[0].points[0].y.trials, made.curves[0].points[0].y.mean) == (3, 92)
     assert made.left_out == {"invalid": 1}
 
 

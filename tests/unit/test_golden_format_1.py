@@ -5,6 +5,7 @@ tests/golden/format-1/README.md says what the files are. They are never renewed,
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import shutil
@@ -120,6 +121,7 @@ def test_a_golden_store_verifies_as_it_did_and_stays_as_it_is(golden, capsys, na
     searches = 2 if name == "runs.sqlite" else 0
     assert json.loads(capsys.readouterr().out) == {
         "runs": STORES[name], "searches": searches, "differences": 0, "unreadable": 0,
+        "not_judged": {"the verdict by its tolerances, which format 1 does not record": STORES[name]},
     }  # fmt: skip
     assert path.read_bytes() == before
 
@@ -188,18 +190,42 @@ def test_the_store_is_exported_as_it_was_also_after_it_was_opened_for_writing(go
         open_store(str(path)).close()
 
 
-def test_the_tables_of_the_report_come_out_as_they_did(golden, capsys):
+def test_what_a_report_tells_of_format_1_are_the_same_means_and_no_comparison(golden, capsys):
     store, out = str(golden / "runs.sqlite"), golden / "again"
-    assert main(["report", "--store", store, "--out", str(out), "--formats", "csv,md,tex"]) == 0
-    names = {path.name for path in (GOLDEN / "report").iterdir()} - {"report.jsonl"}
-    assert {path.name for path in out.iterdir()} >= names
-    for name in sorted(names):
-        assert (out / name).read_text() == (GOLDEN / "report" / name).read_text(), name
+    pooled = ["--pool", "duration,fingerprint,kernel,hypervisor"]  # as reports on format 1 once did, unasked
+    assert main(["report", "--store", store, "--out", str(out), "--formats", "csv,md,tex", *pooled]) == 0
+    for name in ("back-to-back", "frame-loss-rate", "latency", "throughput"):
+        for suffix in ("csv", "md", "tex"):
+            file = f"{name}.{suffix}"
+            text = (
+                (out / file)
+                .read_text()
+                .replace(" Pooled although they may differ: duration, fingerprint, kernel, hypervisor.", "")
+            )
+            assert text == (GOLDEN / "report" / file).read_text(), file
+    before, now = (table(directory / "results.csv") for directory in (GOLDEN / "report", out))
+    factors = ("platform", "frame_size_bytes", "frame_size_includes_fcs", "sources", "target_bps", "background")
+    means = {tuple(row[f] or "max" for f in factors): row for row in before}
+    limited = [row for row in table(out / "runs.csv") if row["why_not"] == "instrument_limited"]
+    assert sum(int(row["n"]) for row in before) == sum(int(row["trials"]) for row in now) + len(limited)
+    for row in now:
+        old = means[tuple(row[f] for f in factors)]
+        assert (row["set_ups"], row["method"]) == ("1", "1")
+        if row["trials"] == old["n"]:
+            assert float(row["forwarding_mean_bps"]) == pytest.approx(float(old["measured_mean_bps"]), rel=1e-12)
     capsys.readouterr()
     assert main(["report", "--store", store, "--json"]) == 0
-    tables = [line for line in capsys.readouterr().out.splitlines() if "finding" not in json.loads(line)]
-    kept = (GOLDEN / "report" / "report.jsonl").read_text().splitlines()
-    assert tables == [line for line in kept if "finding" not in json.loads(line)]
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0]["conclusions"][0].startswith("One set-up")
+    assert lines[0]["claims"]["tested"] == 0
+    assert not [line for line in lines if line.get("claim")]
+    words = {row["word"] for line in lines for row in line.get("rows", []) if "word" in row}
+    assert words == {"no claim"}
+
+
+def table(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def test_a_format_1_record_with_what_that_format_has_not_is_refused():

@@ -43,7 +43,8 @@ DROPS = {
     },
 }
 SURROUNDINGS = {
-    "monotonic_ns": 1, "wall_ns": 2, "boot_id": "0f-1a", "logins": [{"user": "eva", "line": "pts/1", "host": None, "since_wall_s": -1}],
+    "monotonic_ns": 1, "wall_ns": 2, "boot_id": "0f-1a", "pid_namespace": 4026531836,
+    "logins": [{"user": "eva", "line": "pts/1", "host": None, "since_wall_s": -1}],
     "load": [0.5, 1, 2.25], "cpus": 2, "guests": [{"name": "deb12", "pid": 50}], "sessions": [7],
     "window": {
         "elapsed_s": 2.5, "cpu": {"busy_ratio": 0.9, "interrupt_ratio": 0.1, "steal_ratio": 0.0},

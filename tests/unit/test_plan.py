@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.errors import ConfigError
+from labconsole.errors import ConfigError, OtherTestbed
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Plan
 from labconsole.model.plan_estimate import BOOT_S, TRIAL_OVERHEAD_S, estimate
@@ -244,7 +244,13 @@ def test_a_plan_of_absurd_size_is_refused_before_it_is_built(write):
 
 AGAINST_TESTBED = [
     ("1Gbit", "2Gbit", 6, "targets[1]", "is above the line rate of stream s1"),
-    ("[raw, kvm]", "[raw, xen]", 2, "platforms[1]", "is not in the inventory"),
+    (
+        "[raw, kvm]",
+        "[raw, xen]",
+        2,
+        None,
+        "is for another testbed: needs xen; the platforms of this one .hosts.yaml.: raw",
+    ),
     ("[1, 2]", "[1, 4]", 7, "sources[1]", "no such number of streams"),
     ("- 64", "- 59", 4, "frame_sizes[0]", "shorter than an Ethernet frame"),
 ]
@@ -257,6 +263,16 @@ def test_what_a_testbed_cannot_do_is_refused_with_the_line(write, old, new, line
     with pytest.raises(ConfigError, match=message) as caught:
         load_plan(path, INVENTORY)
     assert (caught.value.line, caught.value.key, caught.value.file) == (line, key, str(path))
+
+
+def test_a_plan_for_another_testbed_is_not_a_broken_one(write):
+    elsewhere = BASE.replace("[raw, kvm]", "[raw, xen, lxc]")
+    with pytest.raises(OtherTestbed) as caught:
+        load_plan(write(elsewhere), INVENTORY)
+    assert caught.value.needs == ("xen", "lxc")
+    with pytest.raises(ConfigError) as broken:  # and one that is wrong otherwise, too, is that first
+        load_plan(write(elsewhere.replace("1Gbit", "2Gbit")), INVENTORY)
+    assert not isinstance(broken.value, OtherTestbed) and broken.value.key == "targets[1]"
 
 
 def test_a_plan_without_a_file_is_checked_too(plan):

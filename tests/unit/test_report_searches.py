@@ -12,6 +12,7 @@ from tui_fake import make_record
 
 from labconsole.cli import main
 from labconsole.model.plan_search import Search
+from labconsole.model.record import RunRecord
 from labconsole.model.search_record import SearchRecord
 from labconsole.report.search_tables import newest, search_tables
 from labconsole.report.tables import to_csv, to_json, to_latex, to_markdown
@@ -74,17 +75,23 @@ def test_a_search_that_ended_early_is_marked(record: SearchRecord) -> None:
     assert "ended before" in table.note
 
 
+def forwarded(run: RunRecord) -> RunRecord:
+    """The same run with a forwarding rate: without one it would enter no mean."""
+    known = {"forwarding_pps": run.total.measured_pps, "forwarding_bps": run.total.measured_bps}
+    return run.model_copy(update={"total": run.total.model_copy(update=known)})
+
+
 def test_the_trials_of_a_search_enter_no_table_of_runs(
     session: Script, record: SearchRecord, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with open_store(str(tmp_path / "s.sqlite")) as store:
         for run in session.store.runs:
-            store.save(run, None)
-        store.save(make_record(REQUEST, "20261121T000000Z-aaaaaa"), None)
+            store.save(forwarded(run), None)
+        store.save(forwarded(make_record(REQUEST, "20261121T000000Z-aaaaaa")), None)
         store.save_search(record)
     tables = report(tmp_path / "s.sqlite", capsys)
     assert len(tables["throughput"]) == 1
-    assert sum(row["n"] for row in tables["results"]) == 1
+    assert sum(row["trials"] for row in tables["results"]) == 1
 
 
 def test_where_there_is_nothing_but_a_search_its_trials_are_the_runs(
@@ -92,11 +99,11 @@ def test_where_there_is_nothing_but_a_search_its_trials_are_the_runs(
 ) -> None:
     with open_store(str(tmp_path / "s.sqlite")) as store:
         for run in session.store.runs:
-            store.save(run, None)
+            store.save(forwarded(run), None)
         store.save_search(record)
     tables = report(tmp_path / "s.sqlite", capsys)
     assert len(tables["throughput"]) == 1
-    assert sum(row["n"] for row in tables["results"]) == len(record.trials)
+    assert sum(row["trials"] for row in tables["results"]) == len(record.trials)
 
 
 def test_a_bundle_takes_the_trials_of_its_searches_along_and_is_verified_with_them(
@@ -104,8 +111,8 @@ def test_a_bundle_takes_the_trials_of_its_searches_along_and_is_verified_with_th
 ) -> None:
     with open_store(str(tmp_path / "s.sqlite")) as store:
         for run in session.store.runs:
-            store.save(run, None)
-        store.save(make_record(REQUEST, "20261121T000000Z-aaaaaa"), None)
+            store.save(forwarded(run), None)
+        store.save(forwarded(make_record(REQUEST, "20261121T000000Z-aaaaaa")), None)
         store.save_search(record)
     bundle = tmp_path / "b.tar.gz"
     assert main(["report", "--store", str(tmp_path / "s.sqlite"), "--bundle", str(bundle)]) == 0

@@ -73,13 +73,13 @@ async def test_what_is_drawn_over_what_is_chosen_by_keys_and_fits_together() -> 
 async def test_a_run_that_is_saved_enters_its_point_and_others_are_not_read_again() -> None:
     async with console(session_with_runs) as (app, session, pilot):
         table = await open_curves(app, pilot)
-        before = {key: point.y.n for key, (_, point) in table._points.items()}
+        before = {key: point.y.trials for key, (_, point) in table._points.items()}
         assert set(before.values()) == {3}
         fresh = saved_record(500, platform="raw", size=500, target=10**7)
         session.store.records.insert(0, fresh)
         session.say(TrialFinished(record=fresh, saved=True))
-        await until(pilot, lambda: 4 in {point.y.n for _, point in table._points.values()})
-        assert sum(point.y.n for _, point in table._points.values()) == sum(before.values()) + 1
+        await until(pilot, lambda: 4 in {point.y.trials for _, point in table._points.values()})
+        assert sum(point.y.trials for _, point in table._points.values()) == sum(before.values()) + 1
 
 
 @pytest.mark.asyncio

@@ -222,7 +222,7 @@ def test_frames_that_are_not_ours_are_seen_on_every_port_and_both_ways(inventory
     run = record(inventory, seen)
     assert codes(run) == {"foreign_frames"}
     assert found(run, "foreign_frames").evidence == {
-        "node": node, "interface": interface, "direction": direction, "packets": 3
+        "node": node, "interface": interface, "direction": direction, "packets": 3, "protocols": {"unnamed": 3}
     }  # fmt: skip
 
 

@@ -123,7 +123,7 @@ class LabSession(FakeSession):
             self.running = False
 
     async def _take(
-        self, request: TrialRequest, ref: PlanRef, repetition: int, repetitions: int, *_: object
+        self, request: TrialRequest, ref: PlanRef, repetition: int, repetitions: int, *_: object, **more: object
     ) -> RunRecord:
         run_id = f"20260302T0915{len(self.store.records):02d}-{request.platform}"
         self.say(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))

@@ -11,10 +11,11 @@ from labconsole.engine.instrument import MARGIN_RATIO, sink_bound_pps
 from labconsole.engine.plan_session import remaining
 from labconsole.engine.preflight.bench import Bench
 from labconsole.engine.preflight.result import Finding, failed, passed, skipped, warned
-from labconsole.errors import ConfigError, StoreError
+from labconsole.errors import ConfigError, OtherTestbed, StoreError
 from labconsole.model.envelope import Envelope, node_versions, parse_envelope
 from labconsole.model.plan import Point
 from labconsole.model.plan_estimate import estimate
+from labconsole.model.plan_load import lacks
 from labconsole.model.request import FORWARDING_SHARES, check_request
 from labconsole.units import format_count
 
@@ -76,6 +77,11 @@ def _listed(texts: list[str]) -> str:
 async def points(bench: Bench) -> Finding:
     """Every point can be asked of this testbed: platform, sources, line rate."""
     assert bench.plan is not None
+    total = len(bench.plan.points)
+    if lacking := lacks(bench.plan, bench.inventory):
+        other = OtherTestbed(lacking, has=list(bench.inventory.platforms))
+        hint = "carry it out on a testbed that has these, or give hosts.yaml these platforms"
+        return failed(f"the plan {other}", hint, points=total, needs=lacking)
     refused = []
     for point in bench.plan.points:
         try:
@@ -83,7 +89,6 @@ async def points(bench: Bench) -> Finding:
             bench.session.check_background(point.request)
         except ConfigError as exc:
             refused.append(f"point {point.index}: {exc}")
-    total = len(bench.plan.points)
     if refused:
         return failed(
             f"{len(refused)} of {total} points: {_listed(refused)}",

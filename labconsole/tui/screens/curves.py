@@ -249,7 +249,8 @@ def _filter_of(point: CurvePoint) -> str:
     quoted = f'"{d.background}"' if " " in d.background else d.background
     return (
         f"verdict=valid,suspect platform={d.platform} size={d.frame_size_bytes} sources={d.sources} "
-        f"target={format_target(d.target_bps)} background={quoted} generator={d.generator} testbed={d.testbed}"
+        f"target={format_target(d.target_bps)} background={quoted} generator={d.conditions.generator} "
+        f"testbed={d.conditions.testbed}"
     )
 
 

@@ -203,6 +203,9 @@ class PlansScreen(ConsoleScreen):
 
     def action_run(self) -> None:
         entry, campaign = self._chosen
+        if entry is not None and entry.needs:
+            self.console_app.tell(f"{entry.name} is for another testbed: needs {', '.join(entry.needs)}.", "warning")
+            return
         if entry is None or entry.plan is None:
             self.console_app.tell("Choose a plan that can be used." if entry else "There is no plan to run.", "warning")
             return

@@ -82,7 +82,7 @@ class CurvesTable(LineTable):
         return self._x_words(self._points[key][1].x), ""
 
     def cell_n(self, key: Key, width: int) -> Span:
-        n = self._points[key][1].y.n
+        n = self._points[key][1].y.trials
         return str(n), "" if n > 2 else "warn"
 
     def cell_mean(self, key: Key, width: int) -> Span:

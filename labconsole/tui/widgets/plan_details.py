@@ -61,6 +61,14 @@ class PlanDetails(Lines):
                 "directory in which the console was started are listed here. s makes a plan of what was done so far."
             )
             return [[(" " + line, "muted")] for line in textwrap.wrap(words, max(20, width - 2))]
+        if entry.needs:
+            return [
+                *field("file", str(entry.path), width, "strong"),
+                *field("state", f"for another testbed: needs {', '.join(entry.needs)}", width),
+                *field(
+                    "", "Its platforms are not in this testbed's hosts.yaml; nothing is wrong with it.", width, "muted"
+                ),
+            ]
         if entry.plan is None:
             return [
                 *field("file", str(entry.path), width, "strong"),

@@ -66,7 +66,7 @@ class PlansTable(LineTable):
 
     def cell_state(self, key: Path, width: int) -> Span:
         if self._entries[key].plan is None:
-            return "✗ broken", "bad"
+            return ("◌ other", "muted") if self._entries[key].needs else ("✗ broken", "bad")
         campaign = self._campaigns.get(key)
         if campaign is None:
             return "…", "muted"

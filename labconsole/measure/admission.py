@@ -1,0 +1,144 @@
+"""Which runs enter a report's means, seen together: whole set-ups, one run a place, no contradictions. Pure.
+
+A set-up that broke off is taken again whole, and its own runs enter nothing: which trials it lost is no accident. A
+place of a plan (block, point, repetition) holds one run, the last attempt that stands. What claims a place twice, or
+one set-up for two things, is listed and never averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from labconsole.measure.design_points import STANDING, RunLike, design_of, is_search_trial, kept_out
+
+Place = tuple[str, str, int | None, int, int]
+"""Plan, testbed, block, point, repetition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """``entered``: runs that enter, in their order; ``left_out``: why the others do not, a key of WHY by run id."""
+
+    entered: tuple[RunLike, ...]
+    left_out: dict[str, str]
+
+
+def place_of(run: RunLike) -> Place | None:
+    """A run's place in its plan; None without a plan."""
+    if run.plan_hash is None or run.plan_point is None or run.repetition is None:
+        return None
+    return (run.plan_hash, run.testbed_fingerprint, run.block, run.plan_point, run.repetition)
+
+
+def admit(runs: Sequence[RunLike]) -> Admission:
+    """Judge runs together: ``runs`` has to hold everything that is stored of their set-ups and plans."""
+    left_out = {run.run_id: why for run in runs if (why := kept_out(run)) is not None}
+    planned = [run for run in runs if run.role not in ("pilot", "telemetry") and not is_search_trial(run)]
+    for why, found in (
+        ("set_up_contradicts", _contradictory(planned)),
+        ("set_up_broke_off", _broken_off(planned)),
+        ("attempts_missing", _without_earlier(planned)),
+    ):
+        for run_id in found:
+            left_out.setdefault(run_id, why)
+    for run_id, why in _of_one_place([run for run in planned if run.run_id not in left_out]):
+        left_out.setdefault(run_id, why)
+    for run_id in _outside_blocks([run for run in runs if run.run_id not in left_out]):
+        left_out[run_id] = "outside_blocks"
+    return Admission(tuple(run for run in runs if run.run_id not in left_out), left_out)
+
+
+def _by_set_up(runs: Iterable[RunLike]) -> dict[str, list[RunLike]]:
+    found: dict[str, list[RunLike]] = {}
+    for run in runs:
+        if run.set_up is not None and run.block:
+            found.setdefault(run.set_up, []).append(run)
+    return found
+
+
+def _contradictory(runs: Iterable[RunLike]) -> list[str]:
+    """Runs of set-ups that say to be several, or to hold more trials than they do."""
+    found = []
+    for held in _by_set_up(runs).values():
+        said = {
+            (run.platform, run.background, run.testbed_fingerprint, run.plan_hash, run.block, run.boot_id)
+            for run in held
+        }
+        trials = held[0].set_up_trials
+        if len(said) > 1 or (trials is not None and len({place_of(run) for run in held}) > trials):
+            found += [run.run_id for run in held]
+    return found
+
+
+def _broken_off(runs: Iterable[RunLike]) -> list[str]:
+    """Runs of set-ups of which fewer places are stored than they have; an invalid last attempt fills its place.
+
+    A list of runs does not say which attempt was to be the last. A set-up with a place that holds nothing valid, taken
+    again later, was not whole either: a plan takes nothing again that is.
+    """
+    found = []
+    again: dict[tuple[object, ...], list[list[RunLike]]] = {}
+    for held in _by_set_up(runs).values():
+        trials = max((run.set_up_trials or 0 for run in held), default=0)
+        if len({place_of(run) for run in held}) < trials:
+            found += [run.run_id for run in held]
+        else:
+            first = held[0]
+            key = (first.plan_hash, first.testbed_fingerprint, first.block, first.platform, first.background)
+            again.setdefault(key, []).append(held)
+    for group in again.values():
+        last = max(max(run.started_at for run in held) for held in group)
+        for held in group:
+            bare = {place_of(run) for run in held} - {place_of(run) for run in held if run.verdict in STANDING}
+            if bare and max(run.started_at for run in held) < last:
+                found += [run.run_id for run in held]
+    return found
+
+
+def _without_earlier(runs: Iterable[RunLike]) -> list[str]:
+    """Runs of places whose attempts do not count from 1 without a gap: some are not here."""
+    attempts: dict[Place, list[tuple[int, str]]] = {}
+    for run in runs:
+        place = place_of(run)
+        if place is not None and run.attempt is not None:
+            attempts.setdefault(place, []).append((run.attempt, run.run_id))
+    found = []
+    for held in attempts.values():
+        if len(held) == 1 and held[0][0] == 1:
+            continue
+        numbers = {number for number, _ in held}
+        if numbers != set(range(1, len(numbers) + 1)):
+            found += [run_id for _, run_id in held]
+    return found
+
+
+def _of_one_place(runs: Iterable[RunLike]) -> list[tuple[str, str]]:
+    """Of several standing runs of one place the last attempt enters; where there are two of it, none does."""
+    places: dict[Place, list[RunLike]] = {}
+    for run in runs:
+        place = place_of(run)
+        if place is not None and run.verdict in STANDING:
+            places.setdefault(place, []).append(run)
+    found: list[tuple[str, str]] = []
+    for held in places.values():
+        if len(held) == 1:
+            continue
+        last = max(run.attempt or 0 for run in held)
+        twice = sum((run.attempt or 0) == last for run in held) > 1 or len({run.set_up for run in held}) > 1
+        found += [
+            (run.run_id, "doubled_place" if twice else "superseded")
+            for run in held if twice or run.attempt != last
+        ]  # fmt: skip
+    return found
+
+
+def _outside_blocks(runs: Iterable[RunLike]) -> list[str]:
+    """Runs without a block whose design point has blocks: nobody drew when they were taken."""
+    blocked, bare = set(), []
+    for run in runs:
+        if run.block and run.set_up is not None:
+            blocked.add(design_of(run))
+        else:
+            bare.append(run)
+    return [run.run_id for run in bare if design_of(run) in blocked] if blocked else []

@@ -1,0 +1,71 @@
+"""What verify tells: one number that does not follow, or two facts that contradict each other. Pure.
+
+With it the little arithmetic that every check needs, in which what is not known stays not known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+Number = int | float | str | None
+
+RELATIVE_ERROR = 1e-9
+"""Rates are floats: the order of two multiplications may move the last bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discrepancy:
+    """``where``: a path into the record. ``says``: the contradiction in words; None: the two numbers say it."""
+
+    where: str
+    stored: Number
+    recomputed: Number = None
+    says: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """For people, without its place."""
+        return self.says or f"stored {self.stored}, the counts give {self.recomputed}"
+
+
+def against(where: str, says: str, stored: Number = None) -> Discrepancy:
+    """A contradiction in words."""
+    return Discrepancy(where=where, stored=stored, says=says)
+
+
+def same(stored: object, again: object) -> bool:
+    """Whether two numbers are equal, as far as floating point can say."""
+    if isinstance(stored, float) or isinstance(again, float):
+        if not isinstance(stored, int | float) or not isinstance(again, int | float):
+            return False
+        return math.isclose(stored, again, rel_tol=RELATIVE_ERROR, abs_tol=0.0)
+    return stored == again
+
+
+def per(packets: int | None, duration_s: float | None) -> float | None:
+    """Packets over a time."""
+    return packets / duration_s if packets is not None and duration_s else None
+
+
+def minus(a: int | None, b: int | None) -> int | None:
+    """a - b."""
+    return a - b if a is not None and b is not None else None
+
+
+def share(part: int | None, whole: int | None) -> float | None:
+    """Of a whole that is not zero."""
+    return part / whole if part is not None and whole else None
+
+
+def summed(parts: Sequence[object], name: str) -> int | float | None:
+    """Sum of one attribute; None when one of them is not known or there are none."""
+    values = [getattr(part, name) for part in parts]
+    return None if not values or None in values else sum(values)
+
+
+def ordered(values: Iterable[int | float]) -> bool:
+    """Whether none is above the next."""
+    return all(a <= b for a, b in pairwise(values))

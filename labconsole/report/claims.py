@@ -1,0 +1,156 @@
+"""All that one report claims, as one family: p values adjusted by Holm, and the word that each row may be called. Pure.
+
+A claim is a "different", or a sentence with an effect. However many tables a report has, its claims are one family, so
+that a report without any effect makes a false one in at most 5 % of cases (S. Holm, Scand. J. Statist. 6, 1979).
+Equivalence within a margin is tested by two one-sided tests (Schuirmann 1987), with Holm over the rows so tested.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from labconsole.measure.distributions import student_t_quantile
+from labconsole.measure.effects import (
+    MINIMUM_BLOCKS,
+    SIGNIFICANCE,
+    Effect,
+    Word,
+    equivalence_p,
+    holm,
+    smallest_effect_of,
+    word,
+)
+
+Kind = Literal["background", "pair", "collapse", "second-guest", "streams"]
+
+TABLES: dict[str, str] = {
+    "table-1": "background CPU load against none",
+    "figure-5-numbers": "a forwarding second guest against none",
+    "ranking": "pairs of platforms without a second guest",
+    "collapse": "less forwarded at the highest load than at the maximum",
+    "table-2": "second guests at 50 % that lose what they are offered",
+    "table-3": "second guests at 95 % that lose what they are offered",
+    "streams": "streams of one trial that fare unequally",
+}
+"""What claims, by the name that ``claims:`` of a plan gives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One thing that might be claimed: an effect, or why there is none."""
+
+    table: str
+    kind: Kind
+    effect: Effect | None
+    why: str | None
+    run_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A question with its answer. ``p`` of the plain test, ``adjusted_p`` of the family; None: not tested, ``why``.
+
+    ``smallest_ratio``: the smallest change that this row would have shown with 80 % power at 0.05, and
+    ``smallest_of_family_ratio`` at 0.05 over the number of claims.
+    """
+
+    table: str
+    kind: Kind
+    effect: Effect | None
+    word: Word
+    why: str | None
+    adjusted_p: float | None
+    equivalence_p: float | None
+    smallest_ratio: float | None
+    smallest_of_family_ratio: float | None
+    run_ids: tuple[str, ...] = ()
+
+    @property
+    def p(self) -> float | None:
+        """Of the plain test of this row alone."""
+        return None if self.effect is None else self.effect.p
+
+    @property
+    def different(self) -> bool:
+        """Whether the report may say so."""
+        return self.word in ("different", "different, within the margin")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """The claims of one report. ``size``: how many were tested; ``margin_ratio``: None, nothing is called equivalent.
+
+    ``declared``: where the margin comes from. ``tables``: those that may conclude, None: all.
+    """
+
+    claims: tuple[Claim, ...]
+    size: int
+    margin_ratio: float | None = None
+    declared: Literal["plan", "option"] | None = None
+    tables: tuple[str, ...] | None = None
+
+    def price(self, blocks: int) -> tuple[float, float] | None:
+        """What the smallest p of the family takes with so many blocks: |t|, and the same in deviations of a block."""
+        if blocks < MINIMUM_BLOCKS or not self.size:
+            return None
+        t = student_t_quantile(1 - SIGNIFICANCE / (2 * self.size), float(blocks - 1))
+        return t, t / math.sqrt(blocks)
+
+
+def answer(
+    questions: Sequence[Question],
+    *,
+    margin_ratio: float | None = None,
+    declared: Literal["plan", "option"] | None = None,
+    tables: Collection[str] | None = None,
+) -> Family:
+    """The claims of these questions, in their order."""
+    tested = [q for q in questions if _p(q) is not None and (tables is None or q.table in tables)]
+    adjusted = dict(zip(map(id, tested), holm([_p(q) or 0.0 for q in tested]), strict=True))
+    equal: dict[int, float] = {}
+    if margin_ratio is not None:
+        for question in tested:
+            if question.kind in ("background", "pair") and question.effect is not None:
+                p = equivalence_p(question.effect, margin_ratio)
+                if p is not None:
+                    equal[id(question)] = p
+        equal = dict(zip(equal, holm(list(equal.values())), strict=True))
+    return Family(
+        claims=tuple(_claim(q, adjusted.get(id(q)), equal.get(id(q)), len(tested), tables) for q in questions),
+        size=len(tested),
+        margin_ratio=margin_ratio,
+        declared=declared if margin_ratio is not None else None,
+        tables=None if tables is None else tuple(tables),
+    )
+
+
+def _p(question: Question) -> float | None:
+    return None if question.why is not None or question.effect is None else question.effect.p
+
+
+def _claim(
+    question: Question, adjusted: float | None, equal: float | None, size: int, tables: Collection[str] | None
+) -> Claim:
+    effect, why = question.effect, question.why
+    if why is None and adjusted is None:
+        left_out = tables is not None and question.table not in tables
+        why = "the plan claims nothing here" if left_out else None if effect is None else effect.absent
+    two_sided = question.kind in ("background", "pair", "streams")
+    able = effect is not None and adjusted is not None and two_sided
+    return Claim(
+        table=question.table,
+        kind=question.kind,
+        effect=effect,
+        word=word(adjusted, equal),
+        why=why,
+        adjusted_p=adjusted,
+        equivalence_p=equal,
+        smallest_ratio=smallest_effect_of(effect) if able and effect is not None else None,
+        smallest_of_family_ratio=smallest_effect_of(effect, SIGNIFICANCE / size)
+        if able and effect is not None
+        else None,
+        run_ids=question.run_ids,
+    )

@@ -1,0 +1,312 @@
+"""What a report may ask of its points: which two maxima to compare, and with which effect; collapses, second guests,
+streams. Pure.
+
+A comparison is made over the loads at which both settings were measured, and paired by block where the set-ups of a
+block shared one boot of the machine. Where something forbids a claim, the question carries the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from labconsole.measure.design_points import OF_THE_PLATFORM, ONE_SET_UP
+from labconsole.measure.effects import Effect, paired_effect, share_effect, unpaired_effect
+from labconsole.measure.maximum import collapse, second_guest_loses
+from labconsole.measure.setups import SetUpMean, mean_of, mean_over_set_ups, set_up_means
+from labconsole.report.claims import Claim, Question
+from labconsole.report.points import (
+    DEDICATED,
+    FORWARDING,
+    IDLE,
+    Point,
+    Reading,
+    RunFacts,
+    Setting,
+    SettingPoints,
+    Values,
+)
+
+CPU_BASELINES = (IDLE, DEDICATED)
+"""Of table 1: section 3.4 of the paper starts from a second guest without load. Without one, no second guest."""
+
+NETWORK_BASELINES = (DEDICATED, IDLE)
+"""Of figure 5: the dedicated maximum. Where there is none, beside an idle second guest."""
+
+ONE_SET_UP_WHY = "one set-up"
+NOT_REACHED = "a maximum was not reached"
+NO_LOAD_CHOSEN = "too few set-ups to choose the load by"
+UNKNOWN_REACHED = "whether the maximum was reached is not known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The maximum of one setting against another's, over the loads at which both were measured.
+
+    ``change_ratio``: of the means as they stand, subject / baseline - 1; the claim has the effect that blocks show.
+    """
+
+    subject: Reading
+    baseline: Reading
+    loads: int
+    change_ratio: float | None
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collapse:
+    """A setting's rate at the highest load against that at its maximum."""
+
+    reading: Reading
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondGuest:
+    """The second guest beside one setting of the first. ``target_bps`` None with ``all_loads``: over all of them."""
+
+    setting: Setting
+    target_bps: int | None
+    all_loads: bool
+    offered_bps: SetUpMean
+    measured_bps: SetUpMean
+    run_ids: tuple[str, ...]
+    claim: Claim | None = None
+
+    @property
+    def lost_ratio(self) -> float | None:
+        """Of the means; None where nothing was offered."""
+        return 1 - self.measured_bps.mean / self.offered_bps.mean if self.offered_bps.mean else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamShare:
+    """One stream of several at a setting's maximum: its share of what was forwarded, 1 / streams is fair."""
+
+    reading: Reading
+    stream: str
+    streams: int
+    share: float
+    claim: Claim
+
+
+class Asked:
+    """The questions of a report in the order of its tables."""
+
+    def __init__(self) -> None:
+        self.questions: list[Question] = []
+
+    def ask(self, **question: Any) -> None:
+        self.questions.append(Question(**question))
+
+
+Compared = tuple[Reading, Reading, int]
+
+
+def against(
+    settings: Mapping[Setting, SettingPoints],
+    backgrounds: Sequence[str],
+    baselines: Sequence[str],
+    table: str,
+    asked: Asked,
+) -> list[Compared]:
+    """Maxima beside each background against the first of ``baselines`` that was measured for the same setting.
+
+    Over the loads at which both were measured: a platform that collapses beyond its maximum would else seem slowed by
+    a background that was only tried at the highest load.
+    """
+    found = []
+    for setting, held in settings.items():
+        if setting.background not in backgrounds:
+            continue
+        for name in baselines:
+            other = settings.get(setting._replace(background=name))
+            common = held.loads & other.loads if other is not None else frozenset()
+            if other is not None and common:
+                found.append(_compare(held, other, common, table, asked))
+                break
+    return found
+
+
+def pairs(settings: Mapping[Setting, SettingPoints], asked: Asked) -> list[Compared]:
+    """Every two platforms beside no second guest, the one that forwards more first."""
+    groups: dict[tuple[Any, ...], list[SettingPoints]] = {}
+    for setting, held in settings.items():
+        if setting.background == DEDICATED:
+            alike = setting.conditions._replace(**dict.fromkeys(OF_THE_PLATFORM))
+            groups.setdefault((setting[1:4], alike), []).append(held)
+    found = []
+    for group in groups.values():
+        for one, other in combinations(group, 2):
+            common = one.loads & other.loads
+            if common:
+                more = one.read(common).rate.mean >= other.read(common).rate.mean
+                found.append(_compare(*((one, other) if more else (other, one)), common, "ranking", asked))
+    return found
+
+
+def _compare(one: SettingPoints, other: SettingPoints, common: frozenset[float], table: str, asked: Asked) -> Compared:
+    subject = one.read(None if common == one.loads else common)
+    baseline = other.read(None if common == other.loads else common)
+    effect, why = effect_of(subject, baseline)
+    ids = (*baseline.point.run_ids, *subject.point.run_ids)
+    kind = "pair" if table == "ranking" else "background"
+    asked.ask(table=table, kind=kind, effect=effect, why=why, run_ids=ids)
+    return subject, baseline, len(common)
+
+
+def effect_of(subject: Reading, baseline: Reading) -> tuple[Effect | None, str | None]:
+    """The effect and why it may not be claimed: paired by block where set-ups share one boot, else over boots."""
+    if subject.at_least or baseline.at_least:
+        return None, NOT_REACHED
+    if ONE_SET_UP in subject.means_bps or ONE_SET_UP in baseline.means_bps:
+        return None, ONE_SET_UP_WHY
+    if not (subject.can_claim and baseline.can_claim):
+        return None, NO_LOAD_CHOSEN
+    if subject.at_least is None or baseline.at_least is None:
+        return None, UNKNOWN_REACHED
+    counts = (subject.point.packets, baseline.point.packets)
+    packets = None if None in counts else float(min(count for count in counts if count is not None))
+    boots, others = subject.point.boots, baseline.point.boots
+    shared = [
+        block for block in subject.means_bps
+        if block in baseline.means_bps and boots[block] == others[block]
+    ]  # fmt: skip
+    if shared:
+        effect = paired_effect(
+            {block: subject.means_bps[block] for block in shared},
+            {block: baseline.means_bps[block] for block in shared},
+            packets=packets or None,
+        )
+        return effect, effect.absent
+    ours, theirs = _by_boot(subject), _by_boot(baseline)
+    if ours.keys() & theirs.keys():
+        return None, "set-ups of one boot that share no block"
+    if min(len(ours), len(theirs)) < 3:
+        return None, "no blocks in common, and fewer than 3 boots a side"
+    effect = unpaired_effect(list(ours.values()), list(theirs.values()), packets=packets or None)
+    return effect, effect.absent
+
+
+def _by_boot(reading: Reading) -> dict[str, float]:
+    """Mean of each boot's set-ups; boots that are not known make none."""
+    boots: dict[str, list[float]] = {}
+    for block, mean in reading.means_bps.items():
+        boot = reading.point.boots[block]
+        if boot is not None:
+            boots.setdefault(boot, []).append(mean)
+    return {boot: mean_of(means) for boot, means in boots.items()}
+
+
+def change_of_means(subject: Reading, baseline: Reading) -> float | None:
+    return subject.rate.mean / baseline.rate.mean - 1 if baseline.rate.mean > 0 else None
+
+
+def collapses(settings: Mapping[Setting, SettingPoints], asked: Asked) -> list[Reading]:
+    """One question for each setting whose maximum lies below its highest load."""
+    found = []
+    for setting in settings.values():
+        reading = setting.read()
+        if not reading.is_maximum or reading.point is reading.highest or ONE_SET_UP in reading.means_bps:
+            continue
+        counts = (reading.point.packets, reading.highest.packets)
+        packets = None if None in counts else float(min(count for count in counts if count is not None))
+        effect = collapse(reading.choice, reading.highest.values_bps, packets=packets or None)
+        if effect is not None:
+            ids = (*reading.point.run_ids, *reading.highest.run_ids)
+            asked.ask(table="collapse", kind="collapse", effect=effect, why=effect.absent, run_ids=ids)
+            found.append(reading)
+    return found
+
+
+def second_guests(
+    points: Sequence[Point], facts: Mapping[str, RunFacts], all_loads: bool, asked: Asked | None
+) -> list[SecondGuest]:
+    """Offered and measured of the second guest beside each point of the first, or beside all its loads together.
+
+    The papers' tables 2 and 3 average over the loads. Runs whose second guest sent nothing known do not enter.
+    """
+    groups: dict[Any, list[Point]] = {}
+    for point in points:
+        if point.background in FORWARDING:
+            groups.setdefault(point.key if all_loads else (point.key, point.load), []).append(point)
+    found = []
+    for held in groups.values():
+        offered: Values = {}
+        measured: Values = {}
+        run_ids: list[str] = []
+        for point in held:
+            for run_id, block in zip(point.run_ids, point.blocks_of_runs, strict=True):
+                fact = facts.get(run_id)
+                if fact is not None and fact.second_bps is not None:
+                    run_ids.append(run_id)
+                    offered.setdefault(block, []).append(fact.second_bps[0])
+                    measured.setdefault(block, []).append(fact.second_bps[1])
+        if not run_ids:
+            continue
+        if asked is not None:
+            table = f"table-{2 + FORWARDING.index(held[0].background)}"
+            packets = [known for run_id in run_ids if (known := facts[run_id].second_packets) is not None]
+            asked.ask(
+                table=table, kind="second-guest", run_ids=tuple(run_ids),
+                **_in_and_out(offered, measured, min(packets, default=None)),
+            )  # fmt: skip
+        found.append(
+            SecondGuest(
+                setting=held[0].key,
+                target_bps=None if all_loads else held[0].target_bps,
+                all_loads=all_loads,
+                offered_bps=mean_over_set_ups(offered),
+                measured_bps=mean_over_set_ups(measured),
+                run_ids=tuple(run_ids),
+            )
+        )
+    return found
+
+
+def _in_and_out(offered: Values, measured: Values, packets: int | None) -> dict[str, Any]:
+    if ONE_SET_UP in offered:
+        return {"effect": None, "why": ONE_SET_UP_WHY}
+    effect = second_guest_loses(set_up_means(measured), set_up_means(offered), packets=packets)
+    return {"effect": effect, "why": effect.absent}
+
+
+def with_claim(guest: SecondGuest, claim: Claim) -> SecondGuest:
+    return SecondGuest(
+        setting=guest.setting, target_bps=guest.target_bps, all_loads=guest.all_loads, offered_bps=guest.offered_bps,
+        measured_bps=guest.measured_bps, run_ids=guest.run_ids, claim=claim,
+    )  # fmt: skip
+
+
+def streams(
+    settings: Mapping[Setting, SettingPoints], facts: Mapping[str, RunFacts], asked: Asked
+) -> list[tuple[Reading, str, int, float]]:
+    """How far each stream lies from its fair share at a setting's maximum; of two, one says what the other does."""
+    found = []
+    for setting in settings.values():
+        if setting.setting.sources < 2:
+            continue
+        reading = setting.read()
+        shares: dict[str, Values] = {}
+        ids = []
+        for run_id, block in zip(reading.point.run_ids, reading.point.blocks_of_runs, strict=True):
+            known = facts.get(run_id)
+            if known is not None and known.shares and block in reading.means_bps:
+                ids.append(run_id)
+                for name, share in known.shares.items():
+                    shares.setdefault(name, {}).setdefault(block, []).append(share)
+        count, names = len(shares), sorted(shares)
+        for name in names if count > 2 else names[: count - 1]:
+            means = set_up_means(shares[name])
+            packets = reading.point.packets
+            effect = why = None
+            if ONE_SET_UP in means:
+                why = ONE_SET_UP_WHY
+            else:
+                effect = share_effect(means, count, packets=packets / count if packets else None)
+                why = effect.absent
+            asked.ask(table="streams", kind="streams", effect=effect, why=why, run_ids=tuple(ids))
+            found.append((reading, name, count, mean_of(list(means.values()))))
+    return found

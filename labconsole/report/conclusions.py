@@ -1,0 +1,117 @@
+"""What may be concluded from a report and what not, in sentences at its head. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from labconsole.measure.effects import MINIMUM_BLOCKS
+from labconsole.report.claims import TABLES, Family
+from labconsole.report.evaluation import Evaluation
+from labconsole.report.findings import count
+from labconsole.report.sample import Coverage, missing_words
+from labconsole.report.selection import Selection
+from labconsole.report.tables import number
+
+ONE_SET_UP = (
+    "One set-up: every platform was set up once, and its trials say nothing of how far another set-up would lie away. "
+    "Intervals are about this set-up only, and nothing is claimed about platforms or background loads."
+)
+
+
+def conclusions(made: Evaluation, found: Sequence[Coverage], selection: Selection) -> list[str]:
+    """Sentences, most important first."""
+    words = [*selection.warnings]
+    words += _set_ups(made)
+    words += _methods(made)
+    words += _family(made.claims, _usual_blocks(made))
+    words += _unclaimed(made)
+    missing = missing_words(found)
+    if missing:
+        words.append(f"Missing of what was planned: {'; '.join(missing)}.")
+    return words
+
+
+def _set_ups(made: Evaluation) -> list[str]:
+    counts = sorted({point.set_ups for point in made.points})
+    if not counts:
+        return ["No run enters a mean."]
+    if counts == [1]:
+        return [ONE_SET_UP]
+    told = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    words = [
+        f"{told} set-ups of each platform and background. A mean is that of the set-ups' means, its interval that of "
+        "set-ups; comparisons are paired by block, so that what a whole block has in common falls out."
+    ]
+    few = sum(point.set_ups < MINIMUM_BLOCKS for point in made.points)
+    if few:
+        words.append(
+            f"{count(few, 'point')} of {len(made.points)} with fewer than {MINIMUM_BLOCKS} set-ups: nothing is claimed "
+            "of them."
+        )
+    return words
+
+
+def _methods(made: Evaluation) -> list[str]:
+    methods = {point.design.conditions.method for point in made.points}
+    if methods & {1, None}:
+        return [
+            "Runs of method 1 cannot carry a forwarding rate: what arrived after the last packet was sent is counted "
+            "as "
+            "if it had arrived in time, which flatters a platform with a long queue in a short trial; nor do they tell "
+            "on which side packets were lost."
+        ]
+    return []
+
+
+def _usual_blocks(made: Evaluation) -> int:
+    blocks = Counter(
+        claim.effect.blocks for claim in made.claims.claims
+        if claim.effect is not None and claim.adjusted_p is not None
+    )  # fmt: skip
+    return blocks.most_common(1)[0][0] if blocks else 0
+
+
+def _family(family: Family, blocks: int) -> list[str]:
+    if not family.size:
+        return []
+    different = sum(claim.different for claim in family.claims)
+    equal = sum(claim.word == "equivalent" for claim in family.claims)
+    words = [
+        f"{count(family.size, 'claim')} were tested as one family (Holm 1979): without any effect, at most one report "
+        f"in "
+        f"twenty says different at all. {different} came out different"
+        + (
+            f", {equal} equivalent within ± {100 * family.margin_ratio:g} %." if family.margin_ratio is not None
+            else "; no margin was declared, so that nothing is called equivalent."
+        )
+    ]  # fmt: skip
+    if family.margin_ratio is not None and family.declared == "option":
+        words.append("The margin was chosen afterwards, by whoever made this report (--margin).")
+    if family.tables is not None:
+        named = "; ".join(f"{name} ({TABLES[name]})" if name in TABLES else name for name in family.tables)
+        words.append(f"By its plan only these tables claim anything: {named}.")
+    price = family.price(blocks)
+    if price is not None:
+        words.append(
+            f"The price of {family.size} claims: with {blocks} blocks the smallest p has to come from |t| > "
+            f"{number(price[0])}, an effect of {number(price[1])} standard deviations between blocks. Fewer claims "
+            "(claims: in the plan) or more set-ups lower it."
+        )
+    words.append(
+        "Blocks are taken for independent. Noise that lasts longer than a block, or a drift that is not the same over "
+        "a "
+        "block, is not wholly taken out by pairing (docs/statistics.md says how much remains)."
+    )
+    return words
+
+
+def _unclaimed(made: Evaluation) -> list[str]:
+    """Why rows claim nothing, counted."""
+    why = Counter(claim.why for claim in made.claims.claims if claim.why is not None)
+    if not why:
+        return []
+    told = "; ".join(
+        f"{reason} ({times})" for reason, times in sorted(why.items(), key=lambda item: (-item[1], item[0]))
+    )
+    return [f"Rows without a claim, and why: {told}."]

@@ -1,0 +1,359 @@
+"""Design points with what their set-ups say, and the settings that they belong to. Pure, on plain rows: no pandas.
+
+A point's mean is the mean of its set-ups' means; its loss is that of the unit under test where records tell the sides
+apart (method 2), else everything that was offered and not measured. A setting is all factors but the load.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from labconsole.measure.design_points import (
+    ONE_SET_UP,
+    Conditions,
+    DesignPoint,
+    RunLike,
+    arrived_packets,
+    block_of,
+    design_of,
+    rate_of,
+    told_apart,
+)
+from labconsole.measure.loss_interval import LossEstimate, loss_over_set_ups, loss_within_set_up
+from labconsole.measure.maximum import MaximumChoice, choose_maximum, is_at_least
+from labconsole.measure.setups import SetUpMean, mean_over_set_ups, set_up_means
+
+DEDICATED = "none"
+"""The background of the dedicated scenario: no second guest."""
+
+IDLE = "idle"
+"""A second guest that does nothing: the paper's baseline for background load."""
+
+CPU_LOADS = ("light", "heavy")
+FORWARDING = ("forwarding-50", "forwarding-95")
+
+Values = dict[Hashable, list[float]]
+"""Of trials, by block."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What a record knows beyond the columns of a list of runs, as far as conclusions rest on it.
+
+    ``maximum_target_bps``: the load at which the pilot fixed the maximum of this run's setting, ``fixed`` whether there
+    was a pilot. ``shares``: of each stream in what was forwarded, where all were offered the same. ``second_bps``: what
+    a forwarding second guest was offered, and what it gave on, ``second_packets`` how many packets. ``one_way_ns``,
+    ``pdv_ns``: p50 and p99 of the delay, one way and over the shortest, each the mean of the streams.
+    """
+
+    fixed: bool = False
+    maximum_target_bps: int | Literal["max"] | None = None
+    margin_ratio: float | None = None
+    claims: tuple[str, ...] | None = None
+    shares: Mapping[str, float] | None = None
+    second_bps: tuple[float, float] | None = None
+    second_packets: int | None = None
+    one_way_ns: tuple[float, float] | None = None
+    pdv_ns: tuple[float, float] | None = None
+    witnesses: tuple[str, ...] = ()
+
+
+class Setting(NamedTuple):
+    """All factors but the load. ``platform`` is told apart by conditions."""
+
+    platform: str
+    frame_size_bytes: int
+    frame_size_includes_fcs: bool
+    sources: int
+    background: str
+    conditions: Conditions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One design point. Rates are sums over the streams; ``*_bps`` is bandwidth on the wire, ``rate_*`` forwarded.
+
+    ``values_bps``: of the trials by block. ``packets``: the fewest that arrived in a trial. ``missing_ratio``: of what
+    was offered, lost by the unit under test or late. ``loss_of``: "uut", or "all" where the sides are not known.
+    """
+
+    platform: str
+    design: DesignPoint
+    target_bps: int | None
+    offered_bps: SetUpMean
+    rate_bps: SetUpMean
+    rate_pps: SetUpMean
+    loss: LossEstimate | None
+    loss_of: Literal["uut", "all"]
+    missing_ratio: float | None
+    values_bps: Values
+    packets: int | None
+    boots: dict[Hashable, str | None]
+    run_ids: tuple[str, ...]
+    blocks_of_runs: tuple[Hashable, ...]
+
+    @property
+    def frame_size_bytes(self) -> int:
+        return self.design.frame_size_bytes
+
+    @property
+    def frame_size_includes_fcs(self) -> bool:
+        return self.design.includes_fcs
+
+    @property
+    def sources(self) -> int:
+        return self.design.sources
+
+    @property
+    def background(self) -> str:
+        return self.design.background
+
+    @property
+    def n(self) -> int:
+        """Trials that entered."""
+        return self.rate_bps.trials
+
+    @property
+    def set_ups(self) -> int:
+        """How many of them, with at least one trial that entered."""
+        return self.rate_bps.set_ups
+
+    @property
+    def load(self) -> float:
+        """The target per source in bits per second; infinity for "as fast as it goes"."""
+        return math.inf if self.target_bps is None else float(self.target_bps)
+
+    @property
+    def key(self) -> Setting:
+        """All factors but the target."""
+        d = self.design
+        return Setting(self.platform, d.frame_size_bytes, d.includes_fcs, d.sources, d.background, d.conditions)
+
+    @property
+    def trial_values_bps(self) -> tuple[float, ...]:
+        """Of every trial, in the order of ``run_ids``."""
+        taken = {block: iter(values) for block, values in self.values_bps.items()}
+        return tuple(next(taken[block]) for block in self.blocks_of_runs)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Runs of one point while they are gathered."""
+
+    run_ids: list[str] = field(default_factory=list)
+    blocks: list[Hashable] = field(default_factory=list)
+    offered: Values = field(default_factory=dict)
+    bps: Values = field(default_factory=dict)
+    pps: Values = field(default_factory=dict)
+    runs: list[RunLike] = field(default_factory=list)
+
+
+def make_points(runs: Iterable[RunLike], pool: Collection[str] = ()) -> list[Point]:
+    """Every design point of runs that enter, ordered by its factors, raw first."""
+    groups: dict[DesignPoint, _Group] = {}
+    for run in runs:
+        design, rate = design_of(run, pool), rate_of(run)
+        if design is None or rate is None or run.offered_bps is None:
+            continue
+        group = groups.get(design)
+        if group is None:
+            group = groups[design] = _Group()
+        block = block_of(run)
+        group.run_ids.append(run.run_id)
+        group.blocks.append(block)
+        group.runs.append(run)
+        group.pps.setdefault(block, []).append(rate[0])
+        group.bps.setdefault(block, []).append(rate[1])
+        group.offered.setdefault(block, []).append(run.offered_bps)
+    names = told_apart(groups)
+    made = [_point(names[design.platform, design.conditions], design, group) for design, group in groups.items()]
+    return sorted(made, key=point_order)
+
+
+def _point(name: str, design: DesignPoint, group: _Group) -> Point:
+    by_sides = all((run.method or 1) > 1 for run in group.runs)
+    arrived = [arrived_packets(run) for run in group.runs]
+    return Point(
+        platform=name,
+        design=design,
+        target_bps=None if design.target_bps == "max" else int(design.target_bps),
+        offered_bps=mean_over_set_ups(group.offered),
+        rate_bps=mean_over_set_ups(group.bps),
+        rate_pps=mean_over_set_ups(group.pps),
+        loss=_loss(group, by_sides),
+        loss_of="uut" if by_sides else "all",
+        missing_ratio=_missing(group.runs, by_sides),
+        values_bps=group.bps,
+        packets=None if None in arrived else min(count for count in arrived if count is not None),
+        boots={block_of(run): run.boot_id for run in group.runs},
+        run_ids=tuple(group.run_ids),
+        blocks_of_runs=tuple(group.blocks),
+    )
+
+
+def lost_packets(run: RunLike) -> int | None:
+    """Lost by the unit under test; by everything between the generator and the sink where sides are not known."""
+    return run.uut_lost_packets if (run.method or 1) > 1 else run.loss_packets
+
+
+def _loss(group: _Group, by_sides: bool) -> LossEstimate | None:
+    """None where a count is not known, or where more came out than went in."""
+    lost: dict[Hashable, int] = {}
+    offered: dict[Hashable, int] = {}
+    trials: list[tuple[int, int]] = []
+    for run, block in zip(group.runs, group.blocks, strict=True):
+        some, of = (run.uut_lost_packets if by_sides else run.loss_packets), run.offered_packets
+        if some is None or of is None:
+            return None
+        lost[block] = lost.get(block, 0) + some
+        offered[block] = offered.get(block, 0) + of
+        trials.append((some, of))
+    one = len(lost) == 1
+    pairs = trials if one else [(lost[block], offered[block]) for block in lost]
+    if any(not 0 <= some <= of for some, of in pairs):
+        return None
+    of_trials = [some > 0 for some, _ in trials]
+    reckon = loss_within_set_up if one else loss_over_set_ups
+    return reckon([some for some, _ in pairs], [of for _, of in pairs], of_trials)
+
+
+def _missing(runs: Sequence[RunLike], by_sides: bool) -> float | None:
+    """The share of what was offered that was lost, or came late; None where that is not known."""
+    lost = late = offered = 0
+    late_known = True
+    for run in runs:
+        some = run.uut_lost_packets if by_sides else run.loss_packets
+        if some is None or run.offered_packets is None:
+            return None
+        lost, offered = lost + some, offered + run.offered_packets
+        if by_sides and run.late_packets is None:
+            late_known = False
+        late += (run.late_packets or 0) if by_sides else 0
+    if not offered:
+        return None
+    ratio = (lost + late) / offered
+    return ratio if late_known or ratio >= REACHED_RATIO else None
+
+
+REACHED_RATIO = 0.001
+"""Of what was offered, lost or late: from that on a load was too much (measure/maximum.py)."""
+
+
+def platform_order(name: str) -> tuple[bool, str]:
+    """The bare host first, as in the papers, then by name: the same order in every selection of runs."""
+    return (not name.startswith("raw"), name)
+
+
+def background_order(kind: str) -> tuple[int, str]:
+    """From nothing beside the guest to the heaviest."""
+    kinds = (DEDICATED, IDLE, *CPU_LOADS, *FORWARDING)
+    return (kinds.index(kind) if kind in kinds else len(kinds), kind)
+
+
+def point_order(p: Point) -> tuple[object, ...]:
+    """By size, platform, sources, background, target."""
+    d = p.design
+    where = (d.frame_size_bytes, d.includes_fcs, platform_order(p.platform), d.sources, background_order(d.background))
+    return (*where, p.load)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a setting forwards at most, as far as that can be said.
+
+    ``point``: at the load where it is read; ``rate``: over the blocks that it may be read from. ``is_maximum``: False
+    where there is one load. ``can_claim``: False where the load was chosen for having the highest mean among too few
+    set-ups: the value is then too high on average, and nothing is concluded from it. ``at_least``: the highest load was
+    still carried, so that the maximum lies there or beyond, wherever it is read; None: not known.
+    """
+
+    setting: Setting
+    point: Point
+    rate: SetUpMean
+    means_bps: dict[Hashable, float]
+    choice: MaximumChoice
+    is_maximum: bool
+    can_claim: bool
+    at_least: bool | None
+    highest: Point
+    loads: int
+
+
+class SettingPoints:
+    """The points of one setting, by load, and its maximum. ``pilot_load``: what a pilot fixed, if there was one."""
+
+    def __init__(self, setting: Setting, points: Sequence[Point], pilot_load: float | None) -> None:
+        self.setting = setting
+        self.by_load = {point.load: point for point in points}
+        self._pilot_load = pilot_load
+        self._readings: dict[frozenset[float], Reading] = {}
+
+    @property
+    def loads(self) -> frozenset[float]:
+        """At which it was measured."""
+        return frozenset(self.by_load)
+
+    def read(self, loads: frozenset[float] | None = None) -> Reading:
+        """The maximum, or over some of the loads that it shares with another setting."""
+        chosen = self.loads if loads is None else loads
+        held = self._readings.get(chosen)
+        if held is None:
+            held = self._readings[chosen] = self._read(chosen)
+        return held
+
+    def _read(self, loads: frozenset[float]) -> Reading:
+        points = {load: point for load, point in self.by_load.items() if load in loads}
+        pilot = self._pilot_load if self._pilot_load in points else None
+        blocks: set[Any] = {block for point in points.values() for block in point.values_bps if block != ONE_SET_UP}
+        first: Hashable = min(blocks, default=None)  # by number, then plan and testbed
+        choice = choose_maximum({load: point.values_bps for load, point in points.items()}, pilot, first)
+        if choice.load is None:  # said for what it is: the highest mean, and no ground for a conclusion
+            point = max(points.values(), key=lambda each: (each.rate_bps.mean, -each.load))
+            values: Mapping[Hashable, Sequence[float]] = point.values_bps
+        else:
+            point, values = points[choice.load], choice.values
+        whole = len(values) == len(point.values_bps)
+        highest = points[max(points)]
+        return Reading(
+            setting=self.setting,
+            point=point,
+            rate=point.rate_bps if whole else mean_over_set_ups(values),
+            means_bps=set_up_means(values),
+            choice=choice,
+            is_maximum=choice.is_maximum,
+            can_claim=choice.load is not None,
+            at_least=is_at_least(highest.load, highest.load, highest.missing_ratio),
+            highest=highest,
+            loads=len(points),
+        )
+
+
+def make_settings(
+    points: Sequence[Point], facts: Mapping[str, RunFacts], fixed: Mapping[Any, int | str] | None = None
+) -> dict[Setting, SettingPoints]:
+    """The points by setting, each with its pilot's load where all its runs agree on one.
+
+    ``fixed``: the pilot's load by (platform, frame size, sources, background), for rows that have no records.
+    """
+    groups: dict[Setting, list[Point]] = {}
+    for point in points:
+        groups.setdefault(point.key, []).append(point)
+    made = {}
+    for setting, held in groups.items():
+        d = held[0].design
+        told: set[int | str | None] = {
+            known.maximum_target_bps
+            for point in held
+            for run_id in point.run_ids
+            if (known := facts.get(run_id)) is not None and known.fixed
+        }
+        if fixed is not None:
+            told = {fixed.get((d.platform, d.frame_size_bytes, d.sources, d.background))}
+        (load,) = told if len(told) == 1 else (None,)
+        made[setting] = SettingPoints(
+            setting, held, None if load is None else math.inf if load == "max" else float(load)
+        )
+    return made

@@ -1,0 +1,177 @@
+"""The runs that a report is about: which enter its means, and why the others do not; planned against taken. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from labconsole.measure.admission import Admission, place_of
+from labconsole.measure.design_points import RunLike
+from labconsole.model.run_query import Query
+from labconsole.report.selection import factors_match
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """``entered``: runs that enter a mean, oldest first; ``excluded``: those that do not, with ``why`` by run id."""
+
+    entered: tuple[RunLike, ...]
+    excluded: tuple[RunLike, ...]
+    why: Mapping[str, str]
+
+    @property
+    def suspect(self) -> int:
+        """Of those that enter: they stand, with a doubt that is named."""
+        return sum(run.verdict == "suspect" for run in self.entered)
+
+    @property
+    def excluded_by_reason(self) -> tuple[tuple[str, int], ...]:
+        """Why, and how many; of invalid runs the codes of their verdict. Most frequent first."""
+        reasons = Counter(
+            code
+            for run in self.excluded
+            for code in (
+                (run.reason_codes or ("invalid",)) if self.why[run.run_id] == "invalid" else (self.why[run.run_id],)
+            )
+        )
+        return tuple(reasons.most_common())
+
+    @property
+    def run_ids(self) -> frozenset[str]:
+        """Of all runs that are meant."""
+        return frozenset(run.run_id for run in (*self.entered, *self.excluded))
+
+
+def sample(meant: Iterable[RunLike], admission: Admission) -> Sample:
+    """The runs that are meant, by whether they enter. ``admission`` was judged from all that is stored."""
+    held = sorted(meant, key=lambda run: (run.started_at, run.run_id))
+    return Sample(
+        tuple(run for run in held if run.run_id not in admission.left_out),
+        tuple(run for run in held if run.run_id in admission.left_out),
+        admission.left_out,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFacts:
+    """A plan as the newest of its records tells it. ``set_ups`` None: a plan without blocks."""
+
+    name: str
+    set_ups: int | None
+    repetitions: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """One point of one plan: how many trials it asks for, how many there are, how many enter.
+
+    ``taken``: stored trials of its places; ``retaken``: those of them beyond one a place. ``planned`` None: not known.
+    """
+
+    plan: str
+    plan_hash: str
+    fingerprint: str | None
+    point: int
+    platform: str
+    frame_size_bytes: int | None
+    frame_size_includes_fcs: bool
+    sources: int
+    target_bps: int | None
+    background: str
+    planned: int | None
+    taken: int
+    retaken: int
+    entered: int
+
+    @property
+    def missing(self) -> int | None:
+        """Places without a trial that enters."""
+        return None if self.planned is None else max(0, self.planned - self.entered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePoint:
+    """A point as a plan's file asks for it, as a filter sees a run: with its factors, and nothing known of it yet."""
+
+    plan_name: str
+    plan_hash: str
+    plan_point: int
+    planned: int
+    platform: str
+    frame_size_bytes: int | None
+    frame_size_includes_fcs: bool
+    sources: int
+    target_bps: int | None
+    background: str
+    duration_s: float
+
+
+def coverage(
+    kept: Sample,
+    plans: Mapping[tuple[str, str], PlanFacts],
+    file_points: Sequence[FilePoint] = (),
+    query: Query | None = None,
+    platforms: Collection[str] | None = None,
+) -> list[Coverage]:
+    """Planned, taken, retaken and entered of each point; points of a plan's file also without any run."""
+    entered = {run.run_id for run in kept.entered}
+    groups: dict[tuple[str, str, int], list[RunLike]] = {}
+    for run in (*kept.entered, *kept.excluded):
+        place = place_of(run)
+        if place is not None and run.role not in ("pilot", "telemetry") and not place[0].startswith("search-"):
+            groups.setdefault((place[0], place[1], place[3]), []).append(run)
+    asked = {(point.plan_hash, point.plan_point): point for point in file_points}
+    found = []
+    for (plan_hash, fingerprint, number), held in groups.items():
+        facts = plans.get((plan_hash, fingerprint))
+        in_file = asked.get((plan_hash, number))
+        first = held[0]
+        found.append(
+            Coverage(
+                plan=facts.name if facts is not None else "", plan_hash=plan_hash, fingerprint=fingerprint,
+                point=number, platform=first.platform, frame_size_bytes=first.frame_size_bytes,
+                frame_size_includes_fcs=first.frame_size_includes_fcs, sources=first.sources,
+                target_bps=None if first.target_bps == "max" else first.target_bps, background=first.background,
+                planned=in_file.planned if in_file is not None else _planned(facts), taken=len(held),
+                retaken=len(held) - len({place_of(run) for run in held}),
+                entered=sum(run.run_id in entered for run in held),
+            )
+        )  # fmt: skip
+    there = {(plan_hash, number) for plan_hash, _, number in groups}
+    for key, point in asked.items():
+        if key in there or (platforms and point.platform not in platforms):
+            continue
+        if query is not None and not factors_match(query, point):  # type: ignore[arg-type]
+            continue
+        found.append(
+            Coverage(
+                plan=point.plan_name, plan_hash=point.plan_hash, fingerprint=None, point=point.plan_point,
+                platform=point.platform, frame_size_bytes=point.frame_size_bytes,
+                frame_size_includes_fcs=point.frame_size_includes_fcs, sources=point.sources,
+                target_bps=point.target_bps, background=point.background, planned=point.planned, taken=0, retaken=0,
+                entered=0,
+            )
+        )  # fmt: skip
+    return sorted(found, key=lambda each: (each.plan, each.plan_hash, each.fingerprint or "", each.point))
+
+
+def _planned(facts: PlanFacts | None) -> int | None:
+    if facts is None or facts.repetitions is None:
+        return None
+    return facts.repetitions * (facts.set_ups or 1)
+
+
+def missing_words(found: Sequence[Coverage]) -> list[str]:
+    """What a plan asks for and is not in the report, in words, platform by platform."""
+    groups: dict[tuple[str, str], list[Coverage]] = {}
+    for each in found:
+        if each.missing:
+            groups.setdefault((each.plan, each.platform), []).append(each)
+    words = []
+    for (plan, platform), held in groups.items():
+        trials = sum(each.missing or 0 for each in held)
+        bare = sum(not each.entered for each in held)
+        without = f", {bare} of them without any run that enters" if bare else ""
+        words.append(f"plan {plan}, {platform}: {trials} trials of {len(held)} points{without}")
+    return words

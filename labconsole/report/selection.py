@@ -1,0 +1,153 @@
+"""Which runs a report is about, and whether they were chosen by how they came out. Pure.
+
+Free to choose by are the factors of the design and the conditions. Everything else (a rate, a loss, a verdict, a note,
+an attempt, a time that cuts a block) can be chosen by its outcome: then a report shows what was looked for. That is
+refused, or, when it is asked for, stands in the page's head, in every caption and in the manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from labconsole.errors import ConfigError
+from labconsole.measure.design_points import CONDITIONS, STANDING, RunLike, design_of, is_search_trial
+from labconsole.model.run_query import Query, QueryError, parse_query
+
+FACTORS = ("platform", "size", "sources", "target", "background", "duration", "point", "plan")
+FREE = (
+    *FACTORS, "generator", "testbed", "fingerprint", "emulated", "kernel", "hypervisor", "method", "format", "role",
+    "block",
+)  # fmt: skip
+"""Fields of a filter that choose by design or conditions."""
+
+BY_OUTCOME = "--select-by-outcome"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What was chosen and pooled, as the report repeats it.
+
+    ``text``: the filter as it was typed; ``options``: --plan, --platforms, --testbed in words. ``by_outcome``: fields
+    of the filter that can be chosen by their outcome. ``pool``: conditions that count as equal.
+    """
+
+    text: str = ""
+    options: tuple[str, ...] = ()
+    by_outcome: tuple[str, ...] = ()
+    pool: tuple[str, ...] = ()
+    margin_ratio: float | None = None
+
+    @property
+    def words(self) -> str:
+        """Which runs these are, for the head of a report."""
+        chosen = [*self.options, *([f"filter {self.text}"] if self.text else [])]
+        return "; ".join(chosen) if chosen else "every run of the store"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What every caption repeats."""
+        told = []
+        if self.by_outcome:
+            fields = ", ".join(self.by_outcome)
+            told.append(f"Runs were chosen by their outcome ({fields}; filter: {self.text}).")
+        if self.pool:
+            told.append(f"Pooled although they may differ: {', '.join(self.pool)}.")
+        return tuple(told)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the manifest and --json."""
+        return {
+            "filter": self.text, "options": list(self.options), "by_outcome": list(self.by_outcome),
+            "pool": list(self.pool), "margin_ratio": self.margin_ratio,
+        }  # fmt: skip
+
+
+def parse_filter(words: Sequence[str]) -> Query:
+    """Raises ConfigError about the first word that makes no sense."""
+    text = " ".join(words)
+    try:
+        return parse_query(text)
+    except QueryError as exc:
+        raise ConfigError(str(exc), key="FILTER", value=text) from None
+
+
+def outcomes(query: Query, runs: Sequence[RunLike]) -> tuple[str, ...]:
+    """The fields by which this filter could choose outcomes; ``runs``: all that it chooses from."""
+    found = []
+    for name, test in zip(query.fields, query.tests, strict=True):
+        if name in FREE or (name == "verdict" and _keeps_what_stands(test)):
+            continue
+        if name == "started" and _cut(test, runs) is None:
+            continue
+        found.append(name or "a word anywhere")
+    return tuple(dict.fromkeys(found))
+
+
+def require_free(query: Query, runs: Sequence[RunLike], *, allowed: bool) -> tuple[str, ...]:
+    """The same; raises ConfigError where outcomes were not ``allowed`` to be chosen."""
+    found = outcomes(query, runs)
+    if not found or allowed:
+        return found
+    if found == ("started",):
+        cuts = next(
+            cut for name, test in zip(query.fields, query.tests, strict=True)
+            if name == "started" and (cut := _cut(test, runs)) is not None
+        )  # fmt: skip
+        problem = f"this time cuts {cuts}: what is left depends on how it went; choose whole blocks (block=1,2)"
+    else:
+        problem = (
+            f"chooses runs by how they came out ({', '.join(found)}), so that the report would show what was looked "
+            "for; choose by factors and conditions"
+        )
+    raise ConfigError(
+        f"{problem}, or give {BY_OUTCOME}: page, captions and manifest then say so",
+        key="FILTER", value=query.text, allowed=", ".join((*FREE, "started as whole blocks")),
+    )  # fmt: skip
+
+
+def _keeps_what_stands(test: Callable[[Any], bool]) -> bool:
+    """``verdict!=invalid`` says what a report does anyway."""
+    return all(test(SimpleNamespace(verdict=verdict)) for verdict in STANDING)
+
+
+def _cut(test: Callable[[Any], bool], runs: Sequence[RunLike]) -> str | None:
+    """What a time takes a part of: a block, a plan without blocks, or repetitions outside of plans; None: nothing."""
+    said: dict[Hashable, bool] = {}
+    for run in runs:
+        if is_search_trial(run):
+            continue
+        unit: Hashable = (run.plan_hash, run.testbed_fingerprint, run.block) if run.plan_hash else design_of(run)
+        if said.setdefault(unit, test(run)) != test(run):
+            if not run.plan_hash:
+                return f"the repetitions of {run.platform} beside {run.background}"
+            return f"block {run.block} of plan {run.plan_hash}" if run.block else f"plan {run.plan_hash} (one set-up)"
+    return None
+
+
+def factors_match(query: Query, point: RunLike) -> bool:
+    """Whether a point of a plan is meant, as far as the filter asks for factors: its runs may not have been taken."""
+    return all(test(point) for name, test in zip(query.fields, query.tests, strict=True) if name in FACTORS[:-1])
+
+
+def checked_pool(names: Collection[str] | None) -> tuple[str, ...]:
+    """Names of conditions. Raises ConfigError on another."""
+    for name in names or ():
+        if name not in CONDITIONS:
+            raise ConfigError("is no condition", key="--pool", value=name, allowed=", ".join(CONDITIONS))
+    return tuple(name for name in CONDITIONS if name in (names or ()))
+
+
+def parse_margin(text: str | None) -> float | None:
+    """``2%`` or ``0.02``. Raises ConfigError on what is no ratio above 0 and below 1."""
+    if text is None:
+        return None
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise ConfigError("is no margin", key="--margin", value=text, allowed="above 0 and below 1, such as 2% or 0.02")
+    return value

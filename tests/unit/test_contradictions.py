@@ -1,0 +1,383 @@
+"""Contradictions made by hand, one at a time, in a store that is really consistent: verify finds every one of them.
+
+Each changes one thing in one place (consistent_runs.py) and says where verify has to see it. The store as it is gives
+no difference; so do the runs that the program's own assembly makes (test_verdict.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from consistent_runs import PILOT, by_id, consistent
+from test_inventory import GOOD
+from test_verdict import SENT, observe
+
+from labconsole.cli import main
+from labconsole.engine.assemble import build_record
+from labconsole.engine.codes import WEIGHT
+from labconsole.measure.recompute_record import examine
+from labconsole.model.inventory import load_inventory
+from labconsole.model.record import Failure, InForce, RunRecord, SetUp
+from labconsole.model.request import TrialRequest
+from labconsole.model.tolerances import Tolerances
+from labconsole.store import open_store
+from labconsole.store.records import parse_record
+
+Runs = dict[str, dict[str, Any]]
+Change = Callable[[Runs], object]
+
+
+def verified(tmp_path: Path, runs: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """What the command says of a store of these runs, line by line; the last line is the summary."""
+    path = tmp_path / "runs.sqlite"
+    with open_store(str(path)) as store:
+        for number, data in enumerate(runs):
+            store.save(parse_record(data, f"run {number}"))
+    status = main(["verify", "--store", str(path), "--json"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert status == (1 if lines[-1]["differences"] else 0)
+    return lines
+
+
+def set_to(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    """Put a value at a path of a record: ``streams.0.loss_packets``. A function is asked for the new value."""
+
+    def change(data: dict[str, Any]) -> None:
+        *way, last = path.split(".")
+        held: Any = data
+        for key in way:
+            held = held[int(key)] if isinstance(held, list) else held[key]
+        at = int(last) if isinstance(held, list) else last
+        held[at] = value(held[at]) if callable(value) else value
+
+    return change
+
+
+def reasons(*codes: str, **more: Any) -> list[dict[str, Any]]:
+    return [{"code": code, "detail": code, "evidence": more.get("evidence"), "follows": more.get("follows")}
+            for code in codes]  # fmt: skip
+
+
+def judged(status: str, *codes: str, **more: Any) -> dict[str, Any]:
+    return {"status": status, "reasons": reasons(*codes, **more)}
+
+
+def several(*changes: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+    def change(data: dict[str, Any]) -> None:
+        for each in changes:
+            each(data)
+
+    return change
+
+
+def loses_more(data: dict[str, Any]) -> None:
+    """Sequence numbers of 9000 packets are missing, and 49 730 were lost in all: one packet more than can be."""
+    runs = data["streams"][0]["sequence"]["lost_runs"]
+    runs["9000"] = runs.get("9000", 0) + 1
+
+
+def wire_lost(data: dict[str, Any]) -> None:
+    """The source's NIC sent less than the generator says, and a counter there says why; every number follows."""
+    stream = data["streams"][0]
+    stream["generator_packets"] += 500
+    stream["ledger"][0]["packets"] += 500
+    stream["ledger"][1] |= {"lost_packets": 500, "drops": {"tx_dropped": 500}}
+    stream["source_lost_packets"] = data["total"]["source_lost_packets"] = 500
+    data["total"]["generator_packets"] += 500
+
+
+ONE = "block-1-raw"
+RECORD: list[tuple[str, str, Callable[[dict[str, Any]], None], str]] = [
+    # what referee.md's M4 saw pass
+    ("a lost node in a valid run", "lost-node", set_to("verdict", judged("valid")), "verdict"),
+    ("more captured than the NIC saw", "missed", several(
+        set_to("streams.0.counters.sink_rx_packets", 600_000), set_to("streams.0.ledger.4.packets", 600_000)),
+     "streams[0]"),
+    ("sequence loses more than was lost", ONE, loses_more, "streams[0].sequence.lost_runs"),
+    ("counters against ledger", ONE, set_to("streams.0.ledger.2.packets", 710_000), "streams[0].ledger[2].packets"),
+    ("p99 below p50", ONE, set_to("streams.0.delay.ipdv_ns.p99", 100), "streams[0].delay.ipdv_ns"),
+    ("one-way delay by clocks 1 s apart", ONE, set_to("streams.0.delay.clock_bound_ns", 10**9),
+     "streams[0].delay.clock_bound_ns"),
+    # the verdict
+    ("valid with a reason", ONE, set_to("verdict.reasons", reasons("sources_apart")), "verdict.status"),
+    ("suspect without one", ONE, set_to("verdict.status", "suspect"), "verdict.status"),
+    ("a reason of no known code", ONE, set_to("verdict", judged("suspect", "bad_weather")), "verdict.reasons[0].code"),
+    ("a heavier reason than the verdict", ONE, set_to("verdict", judged("suspect", "guest_changed")), "verdict.status"),
+    ("offered short of intended", "two", several(
+        set_to("requested.duration_s", 5.1), set_to("streams.0.intended_packets", 724_432),
+        set_to("streams.1.intended_packets", 724_432)), "verdict.reasons"),
+    ("a tolerance that the run is beyond", ONE, set_to("in_force.tolerances.duration_ratio", 0.00001),
+     "verdict.reasons"),
+    ("offered_over where nothing was", ONE, set_to("verdict", judged("suspect", "offered_over")), "verdict.reasons"),
+    ("an incomplete capture untold", "missed", set_to("verdict", judged("valid")), "verdict.reasons"),
+    ("a missing capture told that is there", ONE, set_to("verdict", judged("suspect", "capture_missing")),
+     "verdict.reasons"),
+    ("duplicates untold", ONE, set_to("streams.0.sequence.duplicate_packets", 4), "verdict.reasons"),
+    ("packets lost at the source untold", ONE, wire_lost, "verdict.reasons"),
+    ("a process of others untold", ONE, set_to("influences.1.cpu_ratio", 0.9), "verdict.reasons"),
+    ("time stolen untold", ONE, set_to("influences.0.steal_ratio", 0.3), "verdict.reasons"),
+    ("a node that did not answer untold", ONE, set_to("influences.1.kind", "not_observed"), "verdict.reasons"),
+    ("a background load that was not reached", "beside", set_to("background.achieved.offered_pps", 60_000.0),
+     "background.achieved.offered_pps"),
+    ("a background load beyond its tolerance", "beside", set_to("in_force.tolerances.background_ratio", 0.0),
+     "verdict.reasons"),
+    ("beyond a calibration that there was not", ONE, set_to("verdict", judged("suspect", "instrument_limited")),
+     "verdict.reasons"),
+    ("a figure within its tolerance", ONE, set_to(
+        "verdict", judged("suspect", "sources_apart", evidence={"start_skew_s": 0.001})), "verdict.reasons[0].evidence"),
+    ("a figure that the record does not hold", "missed", set_to("verdict.reasons.0.evidence.dropped_packets", 2),
+     "verdict.reasons[0].evidence"),
+    ("the consequence of nothing", "missed", set_to("verdict.reasons.0.follows", "link_lost"),
+     "verdict.reasons[0].follows"),
+    ("a failure of another code", "lost-node", set_to("failure.failure", "lease_taken"), "verdict.reasons"),
+    ("link_lost without a failure", "lost-node", set_to("failure", None), "verdict.reasons"),
+    # what follows
+    ("offered above the wire", ONE, set_to("streams.0.counters.source_tx_packets", 710_000),
+     "streams[0].offered_packets"),
+    ("a loss of another side", ONE, several(
+        set_to("streams.0.uut_lost_packets", 0), set_to("streams.0.sink_lost_packets", 49_730)),
+     "streams[0].uut_lost_packets"),
+    ("a forwarding rate over too short a window", ONE, set_to("streams.0.forwarding_pps", lambda pps: pps * 1.5),
+     "streams[0].forwarding_pps"),
+    ("late packets in no total", ONE, set_to("total.late_packets", 9), "total.late_packets"),
+    ("lost together without a gap", ONE, set_to(
+        "streams.0.lost_together", [{"sides": ["uut", "sink"], "packets": 5}]), "streams[0].lost_together[0].sides"),
+    # counts against each other
+    ("late packets in a window that ended before", ONE, set_to("streams.0.arrivals.late_packets", 5),
+     "streams[0].arrivals.late_packets"),
+    ("arrivals that were not captured", ONE, set_to("streams.0.arrivals.packets", 710_000),
+     "streams[0].arrivals.packets"),
+    ("a window longer than the trial", ONE, set_to("streams.0.arrivals.window_s", 50.0),
+     "streams[0].arrivals.window_s"),
+    ("a complete capture that dropped", ONE, set_to("streams.0.capture.dropped_packets", 3),
+     "streams[0].capture.complete"),
+    ("a digest that is none", ONE, set_to("streams.0.capture.sha256", "0" * 63), "streams[0].capture.sha256"),
+    ("fewer than none", ONE, set_to("streams.0.ledger.3.drops", {"tx_dropped": -4}),
+     "streams[0].ledger[3].drops.tx_dropped"),
+    ("a mean outside the range", ONE, set_to("streams.0.delay.one_way_ns.mean", 9e6),
+     "streams[0].delay.one_way_ns.mean"),
+    ("variation that is not the delay's", ONE, set_to("streams.0.delay.pdv_ns.p50", 1_000_000),
+     "streams[0].delay.pdv_ns.p50"),
+    ("neighbours further apart than any", ONE, set_to("streams.0.delay.ipdv_ns.max", 5_000_000),
+     "streams[0].delay.ipdv_ns.max"),
+    ("clocks closer than the environment says", ONE, set_to("streams.0.delay.clock_bound_ns", 1000),
+     "streams[0].delay.clock_bound_ns"),
+    ("a sample of more than came", ONE, set_to("streams.0.delay.packets", 10**6), "streams[0].delay.packets"),
+    ("the generator's hop beside its word", ONE, set_to("streams.0.generator_packets", 720_000),
+     "streams[0].ledger[0].packets"),
+    # the record
+    ("finished before it began", ONE, set_to("finished_at", "2026-11-21T02:00:00.000Z"), "finished_at"),
+    ("finished long after", ONE, set_to("finished_at", "2026-11-22T02:00:00.000Z"), "finished_at"),
+    ("a shorter whole than its parts", ONE, set_to("timeline.total_s", 1.0), "timeline.total_s"),
+    ("sent longer than the phase", ONE, set_to("timeline.send_s", 2.0), "streams[0].offered_duration_s"),
+    ("waited less than it had to", ONE, set_to("timeline.drain_s", 0.2), "timeline.drain_s"),
+    ("phases missing from a whole trial", ONE, set_to("timeline", {"arm_s": 0.1, "total_s": 5.6}), "timeline"),
+    ("attempt 5 of 3", ONE, set_to("plan.attempt", 5), "plan.attempt"),
+    ("a thousand attempts", ONE, set_to("plan.attempts", 1000), "plan.attempts"),
+    ("block 7 of 2", ONE, set_to("plan.block", 7), "plan.block"),
+    ("a pilot in a block", ONE, set_to("role", "pilot"), "role"),
+    ("trial 0 of its set-up", ONE, set_to("set_up.trial", 0), "set_up.trial"),
+    ("set up after the trial began", ONE, set_to("set_up.started_at", "2026-11-21T04:00:00.000Z"),
+     "set_up.started_at"),
+    ("a kernel that did not run", ONE, set_to("conditions.uut_kernel", "6.12.0"), "conditions.uut_kernel"),
+    ("tolerances untold", ONE, set_to("in_force", None), "in_force"),
+    ("a tolerance that nobody knows", ONE, set_to("in_force.tolerances.kindness_ratio", 0.5),
+     "in_force.tolerances.kindness_ratio"),
+    ("a tolerance that no plan may have", ONE, set_to("in_force.tolerances.offered_ratio", 7.0),
+     "in_force.tolerances.offered_ratio"),
+    ("a method that is to come", ONE, set_to("method", 9), "method"),
+    ("two streams of one source", ONE, set_to("requested.sources", 2), "requested.sources"),
+    ("another second guest than was asked for", "beside", set_to("background.kind", "forwarding-95"),
+     "background.kind"),
+    ("half that is a third", "beside", set_to("background.reference.share_ratio", 0.3),
+     "background.reference.share_ratio"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "run_id", "change", "where"), RECORD, ids=[each[0] for each in RECORD])
+def test_a_contradiction_within_a_record_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, run_id: str, change: Any, where: str
+) -> None:
+    runs = consistent()
+    change(by_id(runs)[run_id])
+    found = verified(tmp_path, runs, capsys)[:-1]
+    assert any(line["run_id"] == run_id and line["where"].startswith(where) for line in found), found
+
+
+def copied(runs: Runs, of: str, run_id: str, later_s: int = 7200, **plan: Any) -> dict[str, Any]:
+    """The same run again under another id, later, with its own set-up and its own captures."""
+    data = json.loads(json.dumps(runs[of]))
+    data["run_id"] = run_id
+    data["set_up"]["id"] = f"set-up-of-{run_id}"
+    for each in (data, data["set_up"]):
+        each["started_at"] = each["started_at"].replace("T02:", "T05:")
+    data["finished_at"] = data["finished_at"].replace("T02:", "T05:")
+    for place, stream in enumerate(data["streams"]):
+        stream["capture"]["sha256"] = f"{place}{run_id.encode().hex()}".ljust(64, "0")[:64]
+    data["plan"] |= plan
+    return data
+
+
+def in_one_set_up(runs: Runs, other: str, **changes: Any) -> None:
+    """``other`` says that it was taken in the set-up of block-1-raw, as its second trial."""
+    runs[other]["set_up"] = {**runs[ONE]["set_up"], "trial": 2, **changes}
+
+
+SEVERAL: list[tuple[str, Change, str, str]] = [
+    ("a set-up of two platforms", lambda r: in_one_set_up(r, "block-1-kvm"), "block-1-kvm", "set_up.id"),
+    ("a set-up of two blocks", lambda r: in_one_set_up(r, "block-2-raw"), "block-2-raw", "set_up.id"),
+    ("a set-up on two testbeds", lambda r: (
+        in_one_set_up(r, "two"), set_to("testbed_fingerprint", "f" * 16)(r["two"])), "two", "set_up.id"),
+    ("a set-up under two kernels", lambda r: (
+        in_one_set_up(r, "two"), set_to("conditions.uut_kernel", "6.12.0")(r["two"]),
+        set_to("environment.nodes.uut.facts.kernel", "6.12.0")(r["two"])), "two", "set_up.id"),
+    ("a set-up of two boots", lambda r: (
+        in_one_set_up(r, "two"), set_to("conditions.uut_boot_id", "other")(r["two"]),
+        set_to("environment.nodes.uut.facts.boot_id", "other")(r["two"])), "two", "set_up.id"),
+    ("a set-up that took twice as long", lambda r: in_one_set_up(r, "two", setup_s=2.5), "two", "set_up.id"),
+    ("one trial of a set-up twice", lambda r: in_one_set_up(r, "two", trial=1), "two", "set_up.trial"),
+    ("a later trial before an earlier one", lambda r: (
+        in_one_set_up(r, "two", trial=1), set_to("set_up.trial", 4)(r[ONE])), ONE, "set_up.trial"),
+    ("a set-up that holds more than it can", lambda r: r.update(extra={
+        **copied(r, ONE, "extra", point=7), "set_up": {**r[ONE]["set_up"], "trial": 2}}), ONE, "plan.set_up_trials"),
+    ("a place of the plan taken twice", lambda r: r.update(extra=copied(r, ONE, "extra")), "extra", "plan"),
+    ("attempts out of order", lambda r: r.update(extra={
+        **copied(r, ONE, "extra", attempt=1), "set_up": {**r[ONE]["set_up"], "trial": 2},
+        "verdict": judged("invalid", "generator_failed")}), "extra", "plan.attempt"),
+    ("one capture in two runs", lambda r: set_to(
+        "streams.0.capture.sha256", r[ONE]["streams"][0]["capture"]["sha256"])(r["two"]), "two",
+     "streams[0].capture.sha256"),
+    ("a plan's point that is two things", lambda r: set_to("plan.point", 0)(r["block-2-kvm"]), "block-2-kvm",
+     "requested"),
+    ("a margin chosen again", lambda r: set_to("plan.margin_ratio", 0.1)(r["block-2-kvm"]), "block-2-kvm",
+     "plan.margin_ratio"),
+    ("claims chosen again", lambda r: set_to("plan.claims", ["table-1"])(r["block-2-kvm"]), "block-2-kvm",
+     "plan.claims"),
+    ("a reference that moved", lambda r: set_to("plan.fixed.reference_pps", 99_000.0)(r["block-2-kvm"]),
+     "block-2-kvm", "plan.fixed.reference_pps"),
+    ("a load of the maximum that moved", lambda r: set_to("plan.fixed.maximum_target_bps", 1000)(r["block-2-kvm"]),
+     "block-2-kvm", "plan.fixed.maximum_target_bps"),
+    ("a pilot that is not there", lambda r: set_to("plan.fixed.run_ids", ["gone"])(r[ONE]), ONE,
+     "plan.fixed.run_ids"),
+    ("a pilot that was a trial like others", lambda r: set_to("plan.fixed.run_ids", ["block-2-raw"])(r[ONE]), ONE,
+     "plan.fixed.run_ids"),
+    ("a pilot of another platform", lambda r: set_to("plan.fixed.run_ids", [PILOT[1]])(r[ONE]), ONE,
+     "plan.fixed.run_ids"),
+    ("a testbed that is and is not emulated", lambda r: set_to("emulated", True)(r["two"]), "two", "emulated"),
+    ("a share of a maximum that was not beside an idle guest", lambda r: set_to(
+        "background.reference.run_id", "block-1-kvm")(r["beside"]), "beside", "background.reference.run_id"),
+    ("a share of more than was forwarded", lambda r: (
+        set_to("background.reference.measured_pps", lambda pps: pps * 2)(r["beside"]),
+        set_to("background.reference.share_ratio", 0.5)(r["beside"])), "beside", "background.reference.measured_pps"),
+    ("a maximum at another load than the pilot's", lambda r: [
+        set_to("plan.fixed.maximum_target_bps", "max")(r[name]) for name in (ONE, "block-2-raw")], ONE,
+     "plan.fixed.maximum_target_bps"),
+    ("a share of another platform's maximum", lambda r: set_to(
+        "background.reference.run_id", ONE)(r["beside"]), "beside", "background.reference.run_id"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "change", "run_id", "where"), SEVERAL, ids=[each[0] for each in SEVERAL])
+def test_a_contradiction_between_records_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, change: Change, run_id: str, where: str
+) -> None:
+    runs = by_id(consistent())
+    change(runs)
+    found = verified(tmp_path, list(runs.values()), capsys)[:-1]
+    assert any(line["run_id"] == run_id and line["where"].startswith(where) for line in found), found
+
+
+def test_there_are_forty_contradictions_and_more() -> None:
+    assert len(RECORD) + len(SEVERAL) >= 40
+    assert len({each[0] for each in (*RECORD, *SEVERAL)}) == len(RECORD) + len(SEVERAL)
+
+
+def test_the_consistent_store_gives_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verified(tmp_path, consistent(), capsys) == [
+        {"runs": len(consistent()), "searches": 0, "differences": 0, "unreadable": 0}
+    ]
+
+
+def test_a_set_up_that_broke_off_and_was_taken_again_is_no_contradiction(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = by_id(consistent())
+    for each in runs.values():
+        if each["plan"] is not None:
+            each["plan"]["set_up_trials"] = 2
+    runs["whole-1"] = copied(runs, ONE, "whole-1")
+    assert verified(tmp_path, list(runs.values()), capsys)[-1]["differences"] == 0
+
+
+# What the program itself assembles, whatever a trial saw, contradicts nothing
+
+
+def assembled(tmp_path: Path, target: str = "10Mbit", **bend: Any) -> RunRecord:
+    """A record from bent observations, as a session takes it."""
+    hosts = tmp_path / "hosts.yaml"
+    hosts.write_text(GOOD)
+    inventory = load_inventory(hosts)
+    failure, aborted = bend.pop("failure", None), bend.pop("aborted", False)
+    unseen = bend.pop("unseen", ())
+    seen = observe(inventory, **bend)
+    seen.failure, seen.aborted = failure, aborted
+    seen.timeline = {"arm_s": 0.1, "send_s": 2.0, "drain_s": 0.6, "count_s": 0.1, "total_s": 2.9}
+    for name in unseen:
+        if name == "capture":
+            seen.streams[0].capture = None
+        elif name == "generator":
+            seen.streams[0].generated = None
+        else:
+            del seen.after[name]
+    request = TrialRequest(
+        platform="raw", frame_size_bytes=64, sources=1, target_bps="max" if target == "max" else 10**7, duration_s=1.0
+    )
+    limits = Tolerances()
+    return build_record(
+        seen, inventory=inventory, request=request, operator="t", plan=None, environment={},
+        finished_at="2026-11-21T00:00:03.000Z", tolerances=limits,
+        set_up=SetUp(id="s", started_at="2026-11-20T23:59:00.000Z", setup_s=1.0, trial=1),
+        in_force=InForce(tolerances=limits.model_dump(), settle_s=0.0, drain_s=0.5, sample_interval_s=0.1),
+    )  # fmt: skip
+
+
+LOST = Failure(failure="node_lost", operation="drain", node="snk1", message="snk1: gone")
+
+
+@pytest.mark.parametrize(
+    "bend",
+    [
+        {},
+        {"target": "max", "sent": 3},
+        {"uut_out": SENT - 1000},
+        {"sent": SENT - 500},
+        {"sent": SENT + 500},
+        {"sent": 0, "unseen": ("capture",)},
+        {"elapsed_ns": 1_700_000_000},
+        {"error_text": "the interface went down"},
+        {"captured": SENT - 3, "dropped": 3},
+        {"arrived": SENT + 5, "captured": SENT},
+        {"captured": SENT, "arrived": SENT - 1},
+        {"nic": SENT - 1, "uut_out": SENT - 1},
+        {"nic": SENT + 40},
+        {"uut_out": SENT + 2},
+        {"unseen": ("capture",)},
+        {"unseen": ("generator",)},
+        {"unseen": ("capture", "snk1")},
+        {"unseen": ("src1",)},
+        {"unseen": ("uut",)},
+        {"unseen": ("uut", "src1", "snk1", "capture", "generator")},
+        {"sent": 100, "aborted": True},
+        {"failure": LOST},
+        {"failure": LOST, "unseen": ("snk1", "capture")},
+        {"failure": Failure(failure="capability_missing", operation="arm", node="src1", message="m")},
+    ],
+    ids=str,
+)
+def test_what_the_program_assembles_contradicts_nothing(tmp_path: Path, bend: dict[str, Any]) -> None:
+    record = assembled(tmp_path, **bend)
+    assert [f"{found.where}: {found.sentence}" for found in examine(record, WEIGHT)] == []
