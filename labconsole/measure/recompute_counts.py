@@ -183,8 +183,9 @@ def _delay(where: str, delay: Delay, stream: StreamRecord, record: RunRecord) ->
     captured = stream.capture.captured_packets if stream.capture is not None else 0
     if not 1 <= delay.packets <= captured:
         yield against(f"{where}.packets", f"a sample of {delay.packets} of {captured} packets captured", delay.packets)
-    if delay.pair_every_packets < 2:
-        yield against(f"{where}.pair_every_packets", "is below 2, every pair", delay.pair_every_packets)
+    least = 1 if delay.sampling == "random" else 2
+    if delay.pair_every_packets < least:
+        yield against(f"{where}.pair_every_packets", f"is below {least}, every pair", delay.pair_every_packets)
     if delay.one_way != (one_way is not None) or delay.one_way != (delay.reason is None):
         yield against(f"{where}.one_way", "does not agree with the delay and the reason beside it")
     yield from _quantiles(f"{where}.pdv_ns", pdv, 0)
