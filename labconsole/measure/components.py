@@ -8,13 +8,13 @@ On the use of a pilot sample for sample size determination, Statist. Med. 14 (19
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from labconsole.errors import MeasurementError
 from labconsole.measure.distributions import chi_square_quantile, student_t_quantile
 from labconsole.measure.effects import smallest_effect
-from labconsole.measure.setups import deviation, finite, mean_of
+from labconsole.measure.setups import Key, deviation, finite, mean_of
 
 MINIMUM_SET_UPS = 3
 MINIMUM_REPETITIONS = 2
@@ -71,7 +71,7 @@ class Advice:
     components: Components
 
 
-def components(values: Mapping[Hashable, Sequence[float]]) -> Components:
+def components(values: Mapping[Key, Sequence[float]]) -> Components:
     """Components of one design point; ``values``: of the trials, by set-up, above zero.
 
     Raises MeasurementError with fewer than three set-ups, fewer than two trials in one of them, or a value of zero.

@@ -67,6 +67,7 @@ def noncentral_t_cdf(x: float, degrees: float, delta: float) -> float:
         return share
     panels = math.ceil(max((high - low) * x / 3.0, (high - low) * math.sqrt(2 * degrees) / 2.0, 4.0))
     width = (high - low) / panels
+    peak = 2.0 * gamma_front(degrees / 2, degrees / 2)
     parts = [share]
     for panel in range(panels):
         start = low + panel * width
@@ -76,7 +77,7 @@ def noncentral_t_cdf(x: float, degrees: float, delta: float) -> float:
                 s, stretch = width * place**4, 4 * width * place**3
             else:
                 s, stretch = start + width * place, width
-            density = 2.0 / s * gamma_front(degrees / 2, degrees * s * s / 2)
+            density = peak / s * math.exp(degrees * (math.log(s) - (s - 1.0) * (s + 1.0) / 2))
             parts.append(weight / 2 * stretch * density * _below(x * s - delta))
     return min(1.0, max(0.0, math.fsum(parts)))
 

@@ -12,13 +12,13 @@ tests, J. Pharmacokinet. Biopharm. 15 (1987). None stands for what cannot be sai
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from labconsole.measure.distributions import noncentral_t_cdf, student_t_cdf, student_t_quantile
-from labconsole.measure.setups import LEVEL, deviation, finite, mean_of
+from labconsole.measure.setups import LEVEL, Key, deviation, finite, mean_of
 
 MINIMUM_BLOCKS = 3
 SIGNIFICANCE = 0.05
@@ -64,8 +64,8 @@ class Effect:
 
 
 def paired_effect(
-    subject: Mapping[Hashable, float],
-    baseline: Mapping[Hashable, float],
+    subject: Mapping[Key, float],
+    baseline: Mapping[Key, float],
     *,
     packets: float | None = None,
     null: float = 1.0,
@@ -89,7 +89,7 @@ def paired_effect(
 
 
 def share_effect(
-    shares: Mapping[Hashable, float], streams: int, *, packets: float | None = None, level: float = LEVEL
+    shares: Mapping[Key, float], streams: int, *, packets: float | None = None, level: float = LEVEL
 ) -> Effect:
     """How far one of ``streams`` lies from its fair share; ``shares``: its part of the sum, 0 to 1, by block.
 
@@ -316,13 +316,26 @@ def _power(noncentrality: float, degrees: float, alpha: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _noncentrality(degrees: float, alpha: float, power: float) -> float:
-    """How many standard errors a change must have to be shown with so much power."""
+    """How many standard errors a change must have to be shown with so much power (regula falsi, Illinois variant)."""
     low, high = 0.0, 2.0 * student_t_quantile(1 - alpha / 2, degrees) + 10.0
-    while _power(high, degrees, alpha) < power:
-        low, high = high, 2 * high
+    below, above = alpha - power, _power(high, degrees, alpha) - power
+    while above < 0:
+        low, below, high = high, above, 2 * high
+        above = _power(high, degrees, alpha) - power
+    if below >= 0:
+        return 0.0
+    last = 0
     for _ in range(200):
-        middle = (low + high) / 2
-        if high - low <= 1e-12 * high:
-            break
-        low, high = (middle, high) if _power(middle, degrees, alpha) < power else (low, middle)
+        middle = (low * above - high * below) / (above - below)
+        found = _power(middle, degrees, alpha) - power
+        if abs(found) < 1e-11:
+            return middle
+        side = 1 if found > 0 else -1
+        if side > 0:
+            high, above = middle, found
+            below = below / 2 if last == side else below
+        else:
+            low, below = middle, found
+            above = above / 2 if last == side else above
+        last = side
     return (low + high) / 2

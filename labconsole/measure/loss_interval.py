@@ -30,12 +30,13 @@ ten that loses 3 %, is in no interval.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from labconsole.errors import MeasurementError
 from labconsole.measure.distributions import binomial_bounds, student_t_quantile
+from labconsole.measure.setups import Key
 
 LEVEL = 0.95
 MINIMUM_FOR_INTERVAL = 3
@@ -68,7 +69,7 @@ class LossEstimate:
     upper_share_of_lossy_trials: float | None = None
 
 
-def loss_of_trials(trials: Mapping[Hashable, Sequence[tuple[int, int]]]) -> LossEstimate:
+def loss_of_trials(trials: Mapping[Key, Sequence[tuple[int, int]]]) -> LossEstimate:
     """Loss from every trial's (lost, offered) packets, by set-up: in the form that their number allows."""
     known = [group for group in trials.values() if len(group)]
     each = [pair for group in known for pair in group]

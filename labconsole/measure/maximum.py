@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from labconsole.measure.effects import Effect, paired_effect
-from labconsole.measure.setups import set_up_means
+from labconsole.measure.setups import Key, set_up_means
 
 MINIMUM_TO_CHOOSE = 4
 """Set-ups without a pilot: one to choose by, three to read an interval from."""
@@ -20,7 +20,7 @@ REACHED_LOSS_RATIO = 0.001
 COLLAPSE_RATIO = 0.98
 SECOND_GUEST_RATIO = 0.99
 
-Values = Mapping[Hashable, Sequence[float]]
+Values = Mapping[Any, Sequence[float]]
 """Of the trials at one load, by block."""
 
 Method = Literal[
@@ -113,7 +113,7 @@ def collapse(choice: MaximumChoice, at_highest: Values, *, packets: float | None
 
 
 def second_guest_loses(
-    forwarded: Mapping[Hashable, float], received: Mapping[Hashable, float], *, packets: float | None = None
+    forwarded: Mapping[Key, float], received: Mapping[Key, float], *, packets: float | None = None
 ) -> Effect:
     """What a second guest gives on against what it gets, by block; one-sided p, of more than 1 % lost in it."""
     return paired_effect(forwarded, received, packets=packets, null=SECOND_GUEST_RATIO, alternative="less")

@@ -16,6 +16,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+"""Of a set-up or block."""
 
 FEWEST = 3
 ROUNDING = 1e-12
@@ -37,7 +41,7 @@ class EffectAgain:
     equivalence_p: float | None = None
 
 
-def mean_again(values: Mapping[Hashable, Sequence[float]]) -> tuple[float, float | None, float | None]:
+def mean_again(values: Mapping[Key, Sequence[float]]) -> tuple[float, float | None, float | None]:
     """Mean over set-ups (with one set-up: over its trials) and its 95 % interval; ``values``: of trials, by set-up."""
     groups = [[Fraction(value) for value in trials] for trials in values.values() if trials]
     units = groups[0] if len(groups) == 1 else [sum(group, Fraction()) / len(group) for group in groups]
@@ -49,8 +53,8 @@ def mean_again(values: Mapping[Hashable, Sequence[float]]) -> tuple[float, float
 
 
 def paired_again(
-    subject: Mapping[Hashable, float],
-    baseline: Mapping[Hashable, float],
+    subject: Mapping[Key, float],
+    baseline: Mapping[Key, float],
     *,
     packets: float | None = None,
     null: float = 1.0,
@@ -66,7 +70,7 @@ def paired_again(
 
 
 def share_again(
-    shares: Mapping[Hashable, float], streams: int, *, packets: float | None = None, margin_ratio: float | None = None
+    shares: Mapping[Key, float], streams: int, *, packets: float | None = None, margin_ratio: float | None = None
 ) -> EffectAgain:
     """How far a stream lies from its fair share."""
     if any(share <= 0 for share in shares.values()):

@@ -12,10 +12,13 @@ import math
 import statistics as exact
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from labconsole.errors import MeasurementError
 from labconsole.measure.distributions import student_t_quantile
+
+Key = TypeVar("Key", bound=Hashable)
+"""Of a set-up or block."""
 
 LEVEL = 0.95
 MINIMUM_FOR_INTERVAL = 3
@@ -52,7 +55,7 @@ class SetUpMean:
         return None if self.ci_low is None or self.ci_high is None else (self.ci_high - self.ci_low) / 2
 
 
-def mean_over_set_ups(values: Mapping[Hashable, Sequence[float]], level: float = LEVEL) -> SetUpMean:
+def mean_over_set_ups(values: Mapping[Key, Sequence[float]], level: float = LEVEL) -> SetUpMean:
     """Mean of the set-ups' means with its interval; ``values``: of the trials, by set-up.
 
     From three set-ups: over set-ups. With one: over its trials, from three of them. With two: the mean alone.
@@ -86,7 +89,7 @@ def mean_over_set_ups(values: Mapping[Hashable, Sequence[float]], level: float =
     )
 
 
-def set_up_means(values: Mapping[Hashable, Sequence[float]]) -> dict[Hashable, float]:
+def set_up_means(values: Mapping[Key, Sequence[float]]) -> dict[Key, float]:
     """Mean of each set-up's trials; set-ups without values are left out."""
     return {set_up: mean_of(finite(trials)) for set_up, trials in values.items() if len(trials)}
 

@@ -175,12 +175,37 @@ def test_power_is_that_of_the_noncentral_t(n: int, alpha: float):
     assert both is not None and own.power(both, 0.01, n, alpha, paired=False) == pytest.approx(0.8)
 
 
-def test_the_price_of_many_claims_is_the_one_that_the_documentation_names():
-    # 56 claims: |t| above 33 at three set-ups, 8.8 at five; 19 and 3.9 standard deviations
-    assert stats.t.ppf(1 - 0.05 / 112, 2) == pytest.approx(33.4, abs=0.1)
-    three, five = (own.smallest_effect(0.001, n, 0.05 / 56, power=0.5) for n in (3, 5))
-    assert math.log1p(three) / 0.001 == pytest.approx(16, abs=0.5)
-    assert math.log1p(five) / 0.001 == pytest.approx(3.7, abs=0.2)
+def test_the_price_of_56_claims_is_19_standard_deviations_at_three_set_ups_and_4_at_five():
+    for n, limit, deviations in ((3, 33.4, 19), (5, 8.87, 3.9)):
+        apart = {b: math.exp(0.01 * (deviations + 0.6 + w)) for b, w in enumerate(deviates(n))}
+        near = {b: math.exp(0.01 * (deviations - 0.6 + w)) for b, w in enumerate(deviates(n))}
+        level = dict.fromkeys(range(n), 1.0)
+        p_far, p_near = (own.paired_effect(subject, level).p for subject in (apart, near))
+        assert p_far * 56 < 0.05 < p_near * 56
+        assert own.student_t_quantile(1 - 0.05 / 112, n - 1) == pytest.approx(limit, abs=0.05)
+
+
+def deviates(n: int) -> list[float]:
+    """n numbers of mean 0 and sample deviation 1."""
+    raw = [i - (n - 1) / 2 for i in range(n)]
+    return [x / float(numpy.std(raw, ddof=1)) for x in raw]
+
+
+def test_no_power_asked_for_needs_no_effect():
+    assert own.smallest_effect(0.01, 5, alpha=0.05, power=0.05) == 0
+    assert own.smallest_effect(0.01, 3, alpha=1e-6, power=0.99) == pytest.approx(
+        math.expm1(0.01 / math.sqrt(3) * needed(2, 1e-6, 0.99)), rel=1e-6
+    )
+
+
+def needed(degrees: int, alpha: float, power: float) -> float:
+    limit = stats.t.ppf(1 - alpha / 2, degrees)
+    # So far out that the normal part is small: P(chi-square / 2 < shift² / limit²) nearly.
+    low, high = 0.0, 10 * limit
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if 1 - own.noncentral_t_cdf(limit, degrees, middle) < power else (low, middle)
+    return high
 
 
 def test_what_never_varied_or_is_too_few_has_no_smallest_effect():
