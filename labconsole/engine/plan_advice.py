@@ -1,7 +1,8 @@
 """How many set-ups and repetitions a plan needs, from its own stored blocks: Kalibera and Jones' dimensioning.
 
-Reckoned for each platform beside each background, whose points share a set-up: their variances are pooled, and one more
-repetition costs a trial of each of them. Seconds are those that the records tell.
+Reckoned for each platform beside each background, whose points share a set-up: one more repetition costs a trial of
+each. Variances are pooled over the points at which maxima are read, because it is those that a report compares, and
+far below its maximum a platform hardly varies. Seconds are those that the records tell.
 """
 
 from __future__ import annotations
@@ -118,12 +119,14 @@ def _of_configuration(
         by_point.setdefault(record.plan.point, []).append(record)
     parts, left_out = [], []
     for point, taken in sorted(by_point.items()):
+        if not _is_maximum(taken[0]):
+            continue
         try:
             parts.append(components(_by_set_up(taken)))
         except MeasurementError as exc:
             left_out.append((point, str(exc)))
     if not parts:
-        raise MeasurementError(left_out[0][1])
+        raise MeasurementError(left_out[0][1] if left_out else "no point at which a maximum is read has runs")
     spread = pooled_components(parts)
     setup_s, trial_s = _setup_s(runs), sum(_trial_s(taken) for taken in by_point.values())
     advised = advise(spread, setup_s, trial_s, accuracy_ratio)
@@ -138,6 +141,13 @@ def _of_configuration(
         as_planned=_dimension(advised, plan.set_ups or 0, plan.repetitions, setup_s, trial_s, claims),
         left_out=tuple(left_out),
     )
+
+
+def _is_maximum(record: RunRecord) -> bool:
+    """Whether the maximum of its setting is read at this load, or its setting has this load only."""
+    fixed = record.plan.fixed if record.plan is not None else None
+    load = None if fixed is None else fixed.maximum_target_bps
+    return load is None or load == record.requested.target_bps
 
 
 def _by_set_up(runs: Iterable[RunRecord]) -> dict[Hashable, list[float]]:

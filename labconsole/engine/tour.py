@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from labconsole.engine.campaign import Campaign, Outcome
 from labconsole.engine.plan_session import CampaignSession
-from labconsole.errors import LabError, NodeLost, NodeUnreachable
+from labconsole.errors import Aborted, LabError, NodeLost, NodeUnreachable
 
 BACK_WITHIN_S = 120.0
 """How long a lost node is waited for: a reboot takes about that."""
@@ -91,6 +91,12 @@ class Tour:
                             await campaign.clean_up()
                         if campaign.outcome.stopped:
                             break
+            except Aborted:
+                # While a platform was set up, or before a trial had sent anything.
+                if not self.current.stopping:
+                    raise
+                self.current.outcome.stopped = True
+                return
             except (NodeLost, NodeUnreachable) as exc:
                 campaign = self.current
                 if campaign.stopping:

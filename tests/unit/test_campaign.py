@@ -11,7 +11,7 @@ from campaign_script import EVERY, PLAN, Script, plan_of, run, until
 from labconsole.engine.campaign import Campaign, CampaignStatus, Progress
 from labconsole.engine.grid import TrialState
 from labconsole.engine.ports import StoredTrial
-from labconsole.errors import AgentError, ConfigError, LeaseTaken, NodeLost
+from labconsole.errors import Aborted, AgentError, ConfigError, LeaseTaken, NodeLost
 from labconsole.model.plan import Plan
 
 
@@ -120,6 +120,17 @@ def test_an_abort_in_a_trial_leaves_it_to_be_taken_again(plan):
         assert (await task).stopped
         assert campaign.grid[0, 1].state is TrialState.INVALID
         assert campaign.grid[0, 1].run_id == "run00001"
+
+    run(body)
+
+
+def test_an_abort_while_a_platform_is_set_up_stops_the_plan_and_is_no_failure(plan):
+    async def body():
+        script, campaign, task = await begun(plan)
+        await campaign.abort()
+        script.will_end(Aborted("aborted by the operator before anything was sent"))
+        assert (await task).stopped
+        assert (campaign.status, campaign.grid[0, 1].state) == (CampaignStatus.STOPPED, TrialState.PENDING)
 
     run(body)
 

@@ -20,7 +20,7 @@ from labconsole.model.claims import CLAIMS, most_claims
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan import Plan
 from labconsole.model.plan_load import load_plan
-from labconsole.model.record import RunRecord, SetUp
+from labconsole.model.record import Fixed, RunRecord, SetUp
 from labconsole.store import RunStore, open_store
 
 HOSTS = Path(__file__).parent.parent / "golden" / "format-1" / "hosts.yaml"
@@ -100,6 +100,21 @@ def test_what_varies_within_set_ups_asks_for_repetitions_and_what_varies_between
     boots = plan_advice(plan, records(plan, between=0.03, within=0.002), 0.02, 1)
     assert noisy.repetitions > 3 > 1 == boots.repetitions
     assert boots.set_ups > noisy.set_ups
+
+
+def test_loads_below_the_maximum_say_nothing_of_its_spread(tmp_path):
+    plan = loaded(PLAN.replace("[max]", "[10Mbit, max]"), tmp_path)
+    held = []
+    for record in records(plan, between=0.05, within=0.02):
+        total = record.total
+        if record.requested.target_bps != "max":
+            total = total.model_copy(update={"forwarding_pps": 14204.0})
+        place = record.plan.model_copy(update={"fixed": Fixed(maximum_target_bps="max")})
+        held.append(record.model_copy(update={"total": total, "plan": place}))
+    found = plan_advice(plan, held, 0.02, 1)
+    assert {each.spread.points for each in found.each} == {1}
+    assert all(each.spread.variance_of_means > 0.01**2 for each in found.each)
+    assert {each.trial_s for each in found.each} == {4.0}, "one more repetition takes a trial of both loads"
 
 
 def test_many_claims_make_the_smallest_change_that_is_shown_larger(tmp_path):

@@ -115,7 +115,7 @@ class PlanDetails(Lines):
             rows += field("targets", ", ".join(format_target(target) for target in plan.targets_bps), width, "muted")
         rows += field("sources", ", ".join(str(number) for number in plan.sources), width, "muted")
         if plan.backgrounds != ("none",):
-            rows += field("background", ", ".join(plan.backgrounds), width, "muted")
+            rows += field("beside", ", ".join(plan.backgrounds), width, "muted")
         for number, rule in enumerate(plan.rules):
             rows += field("but" if number == 0 else "", rule, width, "muted")
         rows += field("order", f"{plan.order}, seed {plan.seed}", width, "muted")
