@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from labconsole.model.plan_search import QUEUED_S
 from labconsole.model.record import StreamRecord
 
 LATE_RATIO = 0.01
 """Of the arrivals: as many may come late without a word."""
-
-LATE_S = 0.01
-"""By which the window of arrivals may be longer than the sending: what any queue holds for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,6 @@ def held_back(record: StreamRecord) -> HeldBack | None:
     if arrivals is None or arrivals.late_packets is None or sending_s is None:
         return None
     buffer_s = arrivals.window_s - sending_s
-    if arrivals.late_packets <= LATE_RATIO * arrivals.packets or buffer_s <= LATE_S:
+    if arrivals.late_packets <= LATE_RATIO * arrivals.packets or buffer_s <= QUEUED_S:
         return None
     return HeldBack(arrivals.late_packets, arrivals.packets, buffer_s, arrivals.window_from)

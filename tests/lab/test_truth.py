@@ -58,8 +58,8 @@ def test_a_clean_lab_loses_nothing(clean_lab, lab_home: Path, platform: str, fra
         assert stream["measured_from"] == "capture"
         assert stream["unplaced_packets"] == 0
         assert stream["sequence"] == {"lost_runs": {}, "reordered_packets": 0, "duplicate_packets": 0}
-    # A busy machine may miss samples of the time series; nothing else may be doubted.
-    assert {reason["code"] for reason in run["verdict"]["reasons"]} <= {"samples_missed"}
+    # A busy machine may miss samples, and has other work to do; nothing else may be doubted.
+    assert {reason["code"] for reason in run["verdict"]["reasons"]} <= {"samples_missed", "unseen_cpu"}
     assert done.returncode == 0
 
 
@@ -80,7 +80,7 @@ def test_the_reported_loss_is_the_drop_counter(lossy_lab, lab_home: Path, frame_
     # half more than EDGE_PACKETS there is as likely as EDGE_PACKETS heads in a row.
     by_sequence = sum(int(length) * times for length, times in stream["sequence"]["lost_runs"].items())
     assert truth - EDGE_PACKETS <= by_sequence <= truth
-    assert {reason["code"] for reason in run["verdict"]["reasons"]} <= {"samples_missed"}
+    assert {reason["code"] for reason in run["verdict"]["reasons"]} <= {"samples_missed", "unseen_cpu"}
 
 
 def learning_drops(run: dict) -> int:

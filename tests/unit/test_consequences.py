@@ -10,6 +10,7 @@ from labconsole.engine.consequences import FOLLOWS, arrange, weighed
 from labconsole.model.record import Failure
 from labconsole.model.verdict_codes import WEIGHT, WHAT_TO_DO, depths
 from labconsole.text_report import reason_lines
+from labconsole.tui.run_pages import verdict_page
 
 __all__ = ["inventory"]  # a fixture
 
@@ -97,3 +98,13 @@ def test_a_record_of_a_lost_node_has_one_cause_and_a_reader_sees_what_to_do(inve
     assert lines[0] == "    link_lost: snk1: gone"
     assert lines[1] == f"      → {WHAT_TO_DO['link_lost']}"
     assert all(line.startswith("      so ") for line in lines[2:])
+
+
+def test_the_consoles_page_shows_the_same_under_the_verdict(inventory):
+    seen = observe(inventory, sent=SENT // 2)
+    seen.failure = Failure(failure="node_lost", operation="generator.start", node="snk1", message="snk1: gone")
+    rows = verdict_page(record(inventory, seen), None, 100)
+    shown = ["".join(text for text, _ in row)[12:] for row in rows[2:5]]
+    assert shown[0] == "link_lost: snk1: gone"
+    assert shown[1].startswith("→ see why the node")
+    assert any("so offered_short:" in "".join(text for text, _ in row) for row in rows)

@@ -342,3 +342,13 @@ def test_every_check_is_in_the_documentation() -> None:
 def test_documentation_names_no_check_that_there_is_not() -> None:
     named = set(re.findall(r"`((?:ssh|nic|clock|cpu|quiet|tools|capacity|cable|uut|plan)\.[a-z_]+)`", DOCS.read_text()))
     assert named <= set(catalogue())
+
+
+def test_a_plan_that_needs_other_platforms_is_for_another_testbed():
+    plan = SimpleNamespace(platforms=("raw", "xen", "kvm"), points=[object()] * 6)
+    bench = SimpleNamespace(plan=plan, inventory=SimpleNamespace(platforms={"raw": None, "lxc": None}))
+    found = asyncio.run(feasibility.points(bench))
+    assert found.status is CheckStatus.FAIL
+    assert found.evidence == (
+        "the plan is for another testbed: needs xen, kvm; the platforms of this one (hosts.yaml): raw, lxc"
+    )

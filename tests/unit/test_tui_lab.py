@@ -248,6 +248,16 @@ async def test_broken_files_are_listed_with_their_line_and_read_again_when_mende
         assert "✗ broken" not in text(app)
 
 
+async def test_a_plan_for_platforms_that_are_not_here_is_for_another_testbed_and_not_broken(plans):
+    (plans / "else.yaml").write_text(PLAN.replace("[raw, container]", "[raw, xen]"))
+    (plans / "pair.yaml").unlink()
+    async with console(screen="4") as (app, session, pilot):
+        await shown(app, pilot, "◌ other", "for another testbed: needs xen")
+        await pilot.press("r")
+        await shown(app, pilot, "else.yaml is for another testbed: needs xen.")
+        assert "broken" not in text(app) and not session.running
+
+
 async def test_a_plan_that_only_searches_is_shown_as_that_and_says_what_makes_it(plans):
     (plans / "pair.yaml").write_text(
         "plan: bounds\nplatforms: [raw]\nframe_sizes: [64, 1500]\nsearch: {goals: [ndr, back-to-back]}\n"

@@ -9,10 +9,12 @@ from test_inventory import GOOD
 
 from labconsole.engine.assemble import build_record
 from labconsole.engine.driver import PathPoint, StreamPath
+from labconsole.engine.influences import influences
 from labconsole.engine.observations import StreamSeen, TrialSeen
+from labconsole.engine.verdict import judge
 from labconsole.measure.rates import CounterSample
 from labconsole.model.inventory import load_inventory
-from labconsole.model.record import Failure, RunRecord
+from labconsole.model.record import Arrivals, Failure, RunRecord
 from labconsole.model.request import TrialRequest
 from labconsole.model.tolerances import Tolerances
 
@@ -76,6 +78,9 @@ def inventory(tmp_path: Path):
     path = tmp_path / "hosts.yaml"
     path.write_text(GOOD)
     return load_inventory(path)
+
+
+REQUEST = TrialRequest(platform="raw", frame_size_bytes=64, sources=1, target_bps=10**7, duration_s=1.0)
 
 
 def record(inventory, seen: TrialSeen, target="10Mbit", tolerances: Tolerances | None = None) -> RunRecord:
@@ -180,3 +185,56 @@ def test_sources_that_start_apart_are_doubted(inventory):
     seen = observe(inventory)
     seen.start_skew_s = 0.25
     assert "sources_apart" in codes(record(inventory, seen))
+
+
+def sides(inventory, **bend) -> RunRecord:
+    return record(inventory, observe(inventory, **bend))
+
+
+def test_a_loss_behind_the_unit_under_test_is_the_instruments_beyond_the_tolerance(inventory):
+    assert codes(sides(inventory, arrived=SENT - 1)) == set()  # 0.7 of 10 000
+    run = sides(inventory, arrived=SENT - 50)
+    assert codes(run) == {"lost_at_sink"}
+    assert run.verdict.reasons[0].evidence["lost_packets"] == 50
+    assert "no counter says why" in run.verdict.reasons[0].detail
+
+
+def test_foreign_frames_that_the_unit_sends_are_no_loss_at_the_sink(inventory):
+    run = sides(inventory, uut_out=SENT + 30, arrived=SENT + 30, captured=SENT)
+    assert "lost_at_sink" not in codes(run)
+
+
+def with_arrivals(inventory, *, late: int | None, window_s: float, window_from: str) -> RunRecord:
+    seen = observe(inventory)
+    run = record(inventory, seen)
+    stream = run.streams[0].model_copy(
+        update={
+            "arrivals": Arrivals(
+                packets=SENT, window_s=window_s, window_from=window_from, resolution_s=1e-9, late_packets=late
+            )
+        }
+    )
+    verdict = judge(seen, (stream,), REQUEST, Tolerances(), inventory=inventory, stood_still={})
+    notes = [entry for entry in influences(seen, (stream,), inventory.uut) if entry["kind"] == "buffered"]
+    return run.model_copy(update={"verdict": verdict, "influences": tuple(notes)})
+
+
+@pytest.mark.parametrize(
+    ("late", "window_s", "window_from", "note", "doubt"),
+    [
+        (200, 1.5, "capture", True, False),
+        (200, 1.5, "counters", True, True),
+        (140, 1.5, "counters", False, False),  # less than 1 % of 14205
+        (200, 1.009, "counters", False, False),
+        (None, 1.5, "counters", False, False),
+    ],
+)
+def test_packets_that_a_buffer_held_are_a_note_and_a_doubt_where_samples_alone_tell(
+    inventory, late, window_s, window_from, note, doubt
+):
+    run = with_arrivals(inventory, late=late, window_s=window_s, window_from=window_from)
+    assert codes(run) == ({"buffered"} if doubt else set())
+    figures = {"late_packets": late, "packets": SENT, "buffer_s": pytest.approx(0.5), "window_from": window_from}
+    assert [{key: entry[key] for key in figures} for entry in run.influences] == ([figures] if note else [])
+    if doubt:
+        assert run.verdict.reasons[0].evidence == {"stream": "s1", **figures}
