@@ -8,21 +8,27 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from labconsole.engine.blocks import first_block
 from labconsole.engine.campaign import Campaign, Outcome
-from labconsole.engine.plan_session import Dependency, dependencies, left_to_take, stored_trials
+from labconsole.engine.plan_session import Dependency, asked_for, dependencies, is_asked_for, look_up
+from labconsole.engine.room import room_refusal
 from labconsole.engine.session import Session
+from labconsole.engine.set_up_course import beside_words, block_words
 from labconsole.engine.stamps import operator_name
 from labconsole.engine.tour import Tour
 from labconsole.errors import Aborted, ConfigError, StoreHeld
 from labconsole.headless import drive, json_line, narrator, show_set_ups
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Plan
+from labconsole.model.plan_blocks import PILOT
 from labconsole.model.plan_estimate import Estimate, estimate
 from labconsole.model.plan_load import load_plan
+from labconsole.model.plan_order import Trial, configuration
 from labconsole.model.record import RunRecord
 from labconsole.replay_screen import ReplayScreen, minutes, size_words
 from labconsole.replay_searches import ReplaySearches
@@ -35,7 +41,7 @@ def replay(args: argparse.Namespace) -> int:
     """Measure what is missing of every plan that was named, one after the other, holding the testbed once."""
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     session = open_session(inventory, store)
-    plans = [load_plan(path, inventory, also=session.check_background) for path in args.plan]
+    plans = [_first_blocks(load_plan(path, inventory, also=session.check_background), args) for path in args.plan]
     _refuse_twice(args.plan, plans)
     chosen = [_chosen(plan, args) for plan in plans]
     if args.platforms and not any(points for points in chosen):
@@ -95,6 +101,20 @@ def _replay(
     return drive(session, nodes, work, [narrator(args, quiet=True)], finish=finish)
 
 
+def _first_blocks(plan: Plan, args: argparse.Namespace) -> Plan:
+    """The plan with as many blocks as --set-ups leaves. Raises ConfigError."""
+    if args.set_ups is None:
+        return plan
+    if plan.set_ups is None:
+        raise ConfigError(f"plan {plan.name} has no blocks; give it set_ups", key="--set-ups", value=args.set_ups)
+    if not 1 <= args.set_ups <= plan.set_ups:
+        raise ConfigError(
+            f"plan {plan.name} has no such number of blocks; raise its set_ups for more",
+            key="--set-ups", value=args.set_ups, allowed=f"1 to {plan.set_ups}",
+        )  # fmt: skip
+    return replace(plan, set_ups=args.set_ups)
+
+
 def _refuse_twice(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
     """Two files with one meaning are one plan: the second would find everything stored."""
     seen: dict[object, Path] = {}
@@ -122,7 +142,21 @@ def _chosen(plan: Plan, args: argparse.Namespace) -> frozenset[int] | None:
         chosen = own if chosen is None else chosen & own
         if not chosen and len(args.plan) == 1:
             raise ConfigError("--platforms and --points leave no point of the plan")
+    if plan.set_ups is not None and args.points is not None and chosen is not None:
+        _refuse_parts_of_set_ups(plan, chosen, args)
     return None if chosen is None else frozenset(chosen)
+
+
+def _refuse_parts_of_set_ups(plan: Plan, chosen: set[int], args: argparse.Namespace) -> None:
+    """A set-up of which some points are measured would never be whole."""
+    asked = {configuration(plan.points[index].request) for index in chosen}
+    whole = [point.index for point in plan.points if configuration(point.request) in asked]
+    if len(whole) > len(chosen):
+        lacking = ",".join(str(index) for index in whole if index not in chosen)
+        raise ConfigError(
+            "names some points of a set-up, and with set_ups every set-up is taken whole",
+            key="--points", value=args.points, allowed=f"these also: {lacking}",
+        )  # fmt: skip
 
 
 def _numbers(text: str, points: int) -> set[int]:
@@ -143,20 +177,17 @@ def _dry_run(plan: Plan, only: frozenset[int] | None, session: Session[RunStore]
     """What would be taken, in which order, how long it takes, and what depends on what."""
     if not plan.grid:
         return
-    stored = stored_trials(plan, session)
-    todo = left_to_take(plan, stored, only)
+    state = look_up(plan, session, only)
+    todo = state.left
+    refusal = state.refusal or room_refusal(plan, todo, session.inventory)
+    if refusal is not None:
+        raise refusal
     reckoned = estimate(plan, session.inventory, todo)
-    for index, repetition in todo:
-        request = plan.points[index].request
-        if as_json:
-            json_line({"event": "trial", "plan": plan.name, **_trial_json(plan, index, repetition)})
-        else:
-            sys.stdout.write(f"{index:>5}  #{repetition:<3} {request.describe()}\n")
-    every = range(len(plan.points)) if only is None else only
-    trials = sum(plan.repetitions_of(point) for point in every)
-    kept = sum(only is None or trial.point in only for trial in stored)
-    needs = dependencies(plan, todo, session)
-    show_set_ups((plan.points[index].request for index, _ in todo), session.inventory, as_json=as_json)
+    _list_trials(plan, todo, as_json=as_json)
+    trials = asked_for(plan, only)
+    kept = sum(is_asked_for(plan, trial, only) for trial in state.done)
+    needs = dependencies(plan, todo, session, state.pilot)
+    show_set_ups((plan.every_point[index].request for index, _ in todo), session.inventory, as_json=as_json)
     if as_json:
         json_line(_plan_json(plan, trials, kept, len(todo), reckoned, needs))
         return
@@ -164,6 +195,8 @@ def _dry_run(plan: Plan, only: frozenset[int] | None, session: Session[RunStore]
     for line in [*plan.rules, *commands, *(need.words for need in needs)]:
         sys.stdout.write(f"{plan.name}: {line}\n")
     extra = f", {reckoned.warm_ups} warm-ups" if reckoned.warm_ups else ""
+    if plan.set_ups is not None:
+        sys.stdout.write(f"{plan.name}: {_blocks_words(plan, todo, session.inventory)}\n")
     sys.stdout.write(
         f"{plan.name}: {len(todo)} of {trials} trials to take ({kept} stored already), "
         f"{reckoned.per_trial_s:.1f} s each, {reckoned.platform_switches} set-ups{extra}, "
@@ -172,11 +205,40 @@ def _dry_run(plan: Plan, only: frozenset[int] | None, session: Session[RunStore]
     )
 
 
-def _trial_json(plan: Plan, index: int, repetition: int) -> dict[str, Any]:
-    request = plan.points[index].request
+def _list_trials(plan: Plan, todo: Sequence[Trial], *, as_json: bool) -> None:
+    """Every trial in its order; of a plan in blocks under the set-up that it is taken in."""
+    above: object = None
+    for index, number in todo:
+        request = plan.every_point[index].request
+        block, repetition = plan.place_of((index, number))
+        if as_json:
+            json_line({"event": "trial", "plan": plan.name, **_trial_json(plan, index, number)})
+            continue
+        if block is not None and above != (block, configuration(request)):
+            above = (block, configuration(request))
+            where = block_words(block, plan.set_ups)
+            sys.stdout.write(f"{where}: {request.platform} {beside_words(request.background)}\n")
+        sys.stdout.write(f"{index:>5}  #{repetition:<3} {request.describe()}\n")
+
+
+def _blocks_words(plan: Plan, todo: Sequence[Trial], inventory: Inventory) -> str:
+    """How the time divides into the pilot and the blocks."""
+    pilot = [trial for trial in todo if trial[1] == PILOT]
+    parts = [f"{plan.set_ups} blocks of {plan.repetitions} repetition{'s' if plan.repetitions > 1 else ''}"]
+    for name, trials in (("pilot", pilot), ("next block", first_block(plan, [each for each in todo if each[1]]))):
+        if trials:
+            took = minutes(estimate(plan, inventory, trials).total_s)
+            parts.append(f"{name}: {len(trials)} trials, about {took}")
+    return "; ".join(parts)
+
+
+def _trial_json(plan: Plan, index: int, number: int) -> dict[str, Any]:
+    request = plan.every_point[index].request
+    block, repetition = plan.place_of((index, number))
     return {
         "point": index,
         "repetition": repetition,
+        "block": block,
         "platform": request.platform,
         "frame_size_bytes": request.frame_size_bytes,
         "sources": request.sources,
@@ -198,6 +260,8 @@ def _plan_json(
         "stored": kept,
         "remaining": left,
         "set_ups": reckoned.platform_switches,
+        "blocks": plan.set_ups,
+        "pilot": len(plan.pilot),
         "warm_ups": reckoned.warm_ups,
         "per_trial_s": reckoned.per_trial_s,
         "total_s": reckoned.total_s,
@@ -232,6 +296,10 @@ def _tell(screen: ReplayScreen, campaign: Campaign, outcome: Outcome, *, as_json
     )
     for why, trials in outcome.refused:
         sys.stdout.write(f"  not measured{f' ({trials} trials)' if trials else ''}: {why}\n")
+    if outcome.invalid_before:
+        sys.stdout.write(
+            f"  {outcome.invalid_before} stored trials stayed invalid, and their set-ups are gone: raise set_ups\n"
+        )
     for record in outcome.invalid:
         sys.stdout.write(f"  invalid: {_why(record)}\n")
     return status

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from labconsole.engine.campaign import Campaign, Progress
+from labconsole.engine.set_up_course import beside_words, block_words
 from labconsole.headless import json_line
 from labconsole.model.plan import Plan
 from labconsole.terminal import harmless, undisguised
@@ -21,6 +22,7 @@ class ReplayScreen:
         self._plans, self._as_json = list(plans), as_json
         self._campaigns: Sequence[Campaign] = ()
         self._begun: list[Plan] = []
+        self._above: object = None
         if not as_json:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -67,8 +69,17 @@ class ReplayScreen:
         self._bar.update(
             self._task, description=name, total=max(1, self._total()), completed=done, rate=rate, left=left
         )
+        request = progress.point.request
+        if progress.broke:
+            self._above = None
+            self._print(f"the set-up broke off ({progress.broke}); what it gave is stored and counts for nothing")
+            return
+        above = (progress.plan, progress.block, request.platform, request.background)
+        if progress.block is not None and above != self._above:
+            self._above = above
+            where = block_words(progress.block, progress.plan.set_ups)
+            self._print(f"{where}: {request.platform} {beside_words(request.background)}")
         if progress.warm_up:
-            request = progress.point.request
             self._print(f"warm-up of {request.platform}, background {request.background}: thrown away")
         if progress.last is not None:
             self._print(run_row(progress.last))
@@ -96,7 +107,11 @@ class ReplayScreen:
         plan, request = progress.plan, progress.point.request
         campaign = next(each for each in self._campaigns if each.plan is plan)
         self._started(campaign)
-        head = {"plan": plan.name, "point": progress.point.index, "repetition": progress.repetition}
+        place = {"point": progress.point.index, "repetition": progress.repetition, "block": progress.block}
+        head = {"plan": plan.name, **place}
+        if progress.broke:
+            json_line({"event": "set_up_broke", "at": now(), **head, "why": progress.broke})
+            return
         if progress.last is None:
             asked = {name: getattr(request, name) for name in request.__slots__}
             json_line({"event": "trial_started", "at": now(), **head, "warm_up": progress.warm_up, "requested": asked})
@@ -107,6 +122,7 @@ class ReplayScreen:
                 "at": now(),
                 **head,
                 "status": progress.last.verdict.status,
+                "attempt": progress.attempt,
                 "redone": progress.redone,
                 "done": progress.done + progress.skipped + progress.left_out,
                 "total": progress.total,
@@ -128,6 +144,7 @@ class ReplayScreen:
                 "hash": plan.hash(),
                 "order": plan.order,
                 "seed": plan.seed,
+                "blocks": plan.set_ups,
                 "points": len(plan.points),
                 "trials": campaign.total,
                 "stored": outcome.skipped,
@@ -153,6 +170,7 @@ class ReplayScreen:
                 "warm_ups": outcome.warm_ups,
                 "verdicts": dict(outcome.verdicts),
                 "invalid": [record.run_id for record in outcome.invalid],
+                "invalid_before": outcome.invalid_before,
                 "refused": [{"why": why, "trials": trials} for why, trials in outcome.refused],
                 "stopped": outcome.stopped,
                 "ended_by": outcome.ended_by or None,

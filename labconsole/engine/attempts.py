@@ -7,7 +7,9 @@ from typing import Any, Protocol
 
 from labconsole.engine.campaign_state import Outcome
 from labconsole.engine.grid import Grid
+from labconsole.engine.pilot import Pilot
 from labconsole.engine.plan_session import CampaignSession, Take
+from labconsole.engine.set_up_course import SetUpBroke, SetUpCourse, breaks
 from labconsole.errors import (
     Aborted,
     ConfigError,
@@ -19,7 +21,8 @@ from labconsole.errors import (
     StoreError,
 )
 from labconsole.model.plan import Plan
-from labconsole.model.plan_order import Standing, standing
+from labconsole.model.plan_blocks import PILOT
+from labconsole.model.plan_order import Standing, Trial, forwards, standing
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest
 
@@ -40,9 +43,13 @@ class Running(Protocol):
     def left_s(self) -> float | None: ...
     @property
     def stopping(self) -> bool: ...
+    @property
+    def course(self) -> SetUpCourse: ...
+    @property
+    def pilot(self) -> Pilot: ...
 
     async def hold(self) -> None: ...
-    def tell(self, trial: tuple[int, int], last: RunRecord | None, *, warm_up: bool = False) -> None: ...
+    def tell(self, trial: Trial, last: RunRecord | None, *, warm_up: bool = False, attempt: int = 1) -> None: ...
 
 
 class Attempts:
@@ -52,16 +59,29 @@ class Attempts:
         self._campaign, self._session = campaign, session
         self._warm: Standing | None = None
         self._warm_ups = 0
+        self._anew = False
+        self.attempt = 1
+        """Of the trial that is being taken; one that gave no run is none."""
 
     def cold(self) -> None:
         """Nothing stands any more: the next trial is warmed up for."""
         self._warm = None
 
-    async def take(self, take: Take, trial: tuple[int, int]) -> RunRecord | None:
-        """The last attempt's record, None when stopped before it. Raises LabError when it cannot be taken."""
+    def set_up_anew(self) -> None:
+        """What stands is not used again: the next trial begins a set-up of its own."""
+        self.cold()
+        self._anew = True
+
+    async def take(self, take: Take, trial: Trial) -> RunRecord | None:
+        """The last attempt's record, None when stopped before it.
+
+        Raises LabError when it cannot be taken, SetUpBroke when its set-up has to be taken again whole.
+        """
         campaign, session = self._campaign, self._session
         plan = campaign.plan
+        in_block = campaign.course.key is not None
         attempt = 0
+        self.attempt = 1
         while True:
             await campaign.hold()
             if campaign.stopping:
@@ -74,20 +94,25 @@ class Attempts:
                     return None
                 campaign.grid.begin(trial)
                 await session.renew_lease(campaign.left_s)
-                record = await self._ask(take, trial, plan.points[trial[0]].request)
-            except (*ENDS_ALL, ConfigError):
+                record = await self._ask(take, trial, plan.every_point[trial[0]].request)
+            except (*ENDS_ALL, ConfigError, SetUpBroke):
                 raise
             except LabError as exc:
+                if in_block:
+                    raise SetUpBroke(str(exc), exc) from exc
                 problem = exc
                 self.cold()
                 campaign.grid.give_up(trial, str(exc))
             last = campaign.stopping or attempt == plan.max_redo
             if record is not None:
                 campaign.grid.finish(trial, record)
-                if record.verdict.status == "invalid":
+                if record.verdict.status == "invalid" and (not in_block or breaks(record)):
                     self.cold()  # the session sets the platform up anew
                 if last or not self._retries(record):
                     return record
+                if in_block and breaks(record):
+                    raise SetUpBroke("; ".join(reason.detail for reason in record.verdict.reasons))
+                self.attempt += 1
             elif problem is not None and last:
                 raise problem
             attempt += 1
@@ -95,17 +120,35 @@ class Attempts:
             campaign.grid.redo(trial)
             await session.settle(max(plan.settle_s or 0, plan.retry.pause_s))
 
-    async def _ask(self, take: Take, trial: tuple[int, int], request: TrialRequest, **more: Any) -> RunRecord:
-        plan, (index, repetition) = self._campaign.plan, trial
-        return await take(
+    async def _ask(self, take: Take, trial: Trial, request: TrialRequest, **more: Any) -> RunRecord:
+        plan, (index, number), campaign = self._campaign.plan, trial, self._campaign
+        place = plan.ref(
+            index,
+            number,
+            warm_ups=self._warm_ups,
+            attempt=self.attempt,
+            set_up_trials=campaign.course.size(campaign.pilot),
+            fixed=campaign.pilot.fixed(index),
+        )
+        if plan.set_ups is not None:
+            more |= {
+                "role": "pilot" if place.block == PILOT else "measured",
+                "reference": campaign.pilot.reference(index) if forwards(request.background) else None,
+                "anew": self._anew,
+            }
+        self._anew = False
+        record = await take(
             request,
-            plan.ref(index, repetition, warm_ups=self._warm_ups),
-            repetition,
-            plan.repetitions_of(index),
+            place,
+            number or 1,
+            plan.numbers_of(index) if number else 1,
             self._session.settings(drain_s=plan.drain_s),
             plan.tolerances_of(index),
+            settle_s=plan.settle_s,
             **more,
         )
+        campaign.course.saw(record)
+        return record
 
     def _retries(self, record: RunRecord) -> bool:
         codes = self._campaign.plan.retry.codes
@@ -113,10 +156,10 @@ class Attempts:
             codes is None or any(reason.code in codes for reason in record.verdict.reasons)
         )
 
-    async def _warm_up(self, take: Take, trial: tuple[int, int]) -> None:
+    async def _warm_up(self, take: Take, trial: Trial) -> None:
         """A trial that is thrown away, when the platform or a second guest was just set up."""
         campaign = self._campaign
-        request, how = campaign.plan.points[trial[0]].request, campaign.plan.warm_up
+        request, how = campaign.plan.every_point[trial[0]].request, campaign.plan.warm_up
         stands = standing(request, self._session.inventory)
         if how is None or self._warm == stands:
             return
@@ -128,7 +171,9 @@ class Attempts:
             duration_s=how.duration_s or request.duration_s,
         )
         await self._session.renew_lease(campaign.left_s)
-        await self._ask(take, trial, warmed, keep=False)
+        record = await self._ask(take, trial, warmed, keep=False)
+        if campaign.course.key is not None and breaks(record):
+            raise SetUpBroke("the warm-up: " + "; ".join(reason.detail for reason in record.verdict.reasons))
         campaign.outcome.warm_ups += 1
         self._warm_ups = 1
         self._warm = stands

@@ -15,6 +15,7 @@ from labconsole.engine.driver import Driver
 from labconsole.engine.ports import Reference, RunSink
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory, Stream
+from labconsole.model.plan_blocks import REFERENCE_SOURCES
 from labconsole.model.request import (
     BACKGROUND_FRAME_BYTES,
     BACKGROUNDS,
@@ -22,9 +23,6 @@ from labconsole.model.request import (
     TrialRequest,
 )
 from labconsole.units import format_rate_bps, pps_to_bps
-
-REFERENCE_SOURCES = 1
-"""A second guest has one stream, so its maximum is that of one stream."""
 
 DriverFor = Callable[[str, Inventory], Driver]
 
@@ -65,8 +63,17 @@ def check_background(request: TrialRequest, inventory: Inventory, driver_for: Dr
         )
 
 
-async def beside(request: TrialRequest, inventory: Inventory, driver_for: DriverFor, store: RunSink) -> Beside | None:
-    """What the request asks to have beside the guest; None: nothing. Raises ConfigError, StoreError."""
+async def beside(
+    request: TrialRequest,
+    inventory: Inventory,
+    driver_for: DriverFor,
+    store: RunSink,
+    reference: Reference | None = None,
+) -> Beside | None:
+    """What the request asks to have beside the guest; None: nothing. Raises ConfigError, StoreError.
+
+    ``reference``: the maximum that a plan's pilot fixed; None: the newest that is stored.
+    """
     check_background(request, inventory, driver_for)
     if request.background == "none":
         return None
@@ -74,7 +81,7 @@ async def beside(request: TrialRequest, inventory: Inventory, driver_for: Driver
     if request.background not in FORWARDING_SHARES:
         return Beside(request.background, stream)
     assert stream is not None  # check_request
-    found = await asyncio.to_thread(find_reference, request, inventory, store)
+    found = reference or await asyncio.to_thread(find_reference, request, inventory, store)
     if found is None:
         raise missing_reference(request)
     return forwarding(request, stream, found)

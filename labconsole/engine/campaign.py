@@ -9,29 +9,36 @@ several, is tour.py's.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from labconsole.engine.attempts import ENDS_ALL, Attempts
+from labconsole.engine.campaign_blocks import InBlocks
 from labconsole.engine.campaign_state import ENDED, CampaignStatus, Outcome, Progress
 from labconsole.engine.grid import Grid, TrialState
+from labconsole.engine.pilot import Pilot, pilot_trial
 from labconsole.engine.plan_commands import run_command
 from labconsole.engine.plan_limits import TargetLimits
 from labconsole.engine.plan_session import (
     CampaignSession,
     Dependency,
+    PlanState,
     Take,
+    asked_for,
     dependencies,
-    left_to_take,
-    stored_trials,
+    is_asked_for,
+    look_up,
 )
-from labconsole.engine.ports import StoredTrial
+from labconsole.engine.room import room_refusal
+from labconsole.engine.set_up_course import SetUpBroke, SetUpCourse, breaks
+from labconsole.engine.stopwatch import Stopwatch
+from labconsole.engine.todo import Todo
 from labconsole.errors import ConfigError, LabError, MeasurementError
 from labconsole.model.plan import Plan
+from labconsole.model.plan_blocks import PILOT
 from labconsole.model.plan_estimate import Estimate, estimate
-from labconsole.model.plan_order import configuration
+from labconsole.model.plan_order import Trial
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest
 
@@ -41,11 +48,12 @@ RENEW_EVERY_S = 30.0
 __all__ = ["ENDED", "Campaign", "CampaignStatus", "Outcome", "Progress"]
 
 
-class Campaign:
+class Campaign(InBlocks):
     """How far a plan is, what went wrong on the way, pause, resume, finish, abort.
 
     ``detail`` is the sentence that goes with the status (which node is waited for, why it failed). ``estimate`` is of
-    what was left to take when the store was looked at. ``only``: these points of the plan and no others.
+    what was left to take when the store was looked at. ``only``: these points of the plan and no others. ``refusal``:
+    why run() would begin nothing. ``pilot``, ``course``: what the pilot of a plan in blocks fixed, and its set-ups.
     """
 
     def __init__(
@@ -63,14 +71,16 @@ class Campaign:
         self.grid = Grid(plan)
         self.status = CampaignStatus.READY
         self.detail = ""
-        self.current: tuple[int, int] | None = None
+        self.refusal: ConfigError | None = None
+        self.pilot = Pilot(plan)
+        self.course = SetUpCourse(plan)
+        self.current: Trial | None = None
         self.outcome = Outcome()
         self.estimate: Estimate | None = None
         self.dependencies: list[Dependency] = []
         self._session, self._on_progress = session, on_progress
-        self._todo: list[tuple[int, int]] = []
+        self._todo = Todo()
         self._total = plan.trials
-        self._done = 0
         self._limits = TargetLimits(plan)
         self._attempts = Attempts(self, session)
         self._in_a_row = 0
@@ -78,10 +88,7 @@ class Campaign:
         self._prepared = False
         self._deadline: datetime | None = None
         self._begun = False
-        self._started: float | None = None
-        self._ended: float | None = None
-        self._held_s = 0.0
-        self._held_since: float | None = None
+        self._watch = Stopwatch()
         self._aborted = self._finishing = False
         self._resumed = asyncio.Event()
         self._resumed.set()
@@ -99,25 +106,21 @@ class Campaign:
     @property
     def spent_s(self) -> float:
         """Time spent measuring so far: pauses not counted."""
-        if self._started is None:
-            return 0.0
-        now = self._ended if self._ended is not None else time.monotonic()
-        held_s = self._held_s + (now - self._held_since if self._held_since is not None else 0.0)
-        return now - self._started - held_s
+        return self._watch.spent_s
 
     @property
     def left_s(self) -> float | None:
         """Time left without pauses: by the trials taken so far, before the first by the plan's estimate."""
         if self.status in ENDED:
             return None
-        if not self._done:
+        if not self.outcome.taken:
             return max(0.0, self.estimate.total_s - self.spent_s) if self.estimate is not None else None
-        return self.spent_s / self._done * (len(self._todo) - self._done)
+        return self.spent_s / self.outcome.taken * len(self._todo.rest)
 
     @property
     def trials_per_s(self) -> float | None:
         """How fast trials are taken, over all so far; None before the first has ended."""
-        return self._done / self.spent_s if self._done and self.spent_s > 0 else None
+        return self.outcome.taken / self.spent_s if self.outcome.taken and self.spent_s > 0 else None
 
     @property
     def total(self) -> int:
@@ -127,12 +130,12 @@ class Campaign:
     @property
     def place(self) -> int:
         """How many of the trials that were left to take are dealt with."""
-        return self._done
+        return self._todo.done
 
     @property
     def open_requests(self) -> list[TrialRequest]:
         """What is still to be asked."""
-        return [self.plan.points[index].request for index, _ in self._todo[self._done :]]
+        return [self.plan.every_point[index].request for index, _ in self._todo.rest]
 
     def pause(self) -> None:
         """Begin no further trial; the running one ends. The testbed stays held and set up."""
@@ -163,22 +166,22 @@ class Campaign:
 
     async def look(self) -> None:
         """Learn from the store what is measured already; run() begins with it. Raises StoreError."""
-        stored, todo, self.dependencies = await asyncio.to_thread(self._look)
-        self.grid.stored(stored)
-        for trial in stored:
+        state, self.dependencies = await asyncio.to_thread(self._look)
+        self.grid.stored(state.done)
+        for trial in state.done:
             self._limits.note(trial.point, trial.repetition, trial.loss_ratio)
-        chosen = [t for t in stored if self.only is None or t.point in self.only]
-        every = range(len(self.plan.points)) if self.only is None else self.only
-        self._total = sum(self.plan.repetitions_of(point) for point in every)
-        self._todo = todo
+        chosen = [trial for trial in state.done if is_asked_for(self.plan, trial, self.only)]
+        self._total = asked_for(self.plan, self.only)
+        self.pilot, self._todo.trials = state.pilot, state.left
         self.outcome.skipped = len(chosen)
-        self.outcome.left_out = self._total - len(chosen) - len(todo)
-        self.estimate = estimate(self.plan, self._session.inventory, todo)
+        self.outcome.invalid_before = sum(trial.status == "invalid" for trial in chosen)
+        self.outcome.left_out = self._total - len(chosen) - len(state.left)
+        self.estimate = estimate(self.plan, self._session.inventory, state.left)
+        self.refusal = state.refusal or room_refusal(self.plan, state.left, self._session.inventory)
 
-    def _look(self) -> tuple[list[StoredTrial], list[tuple[int, int]], list[Dependency]]:
-        stored = stored_trials(self.plan, self._session)
-        todo = left_to_take(self.plan, stored, self.only)
-        return stored, todo, dependencies(self.plan, todo, self._session)
+    def _look(self) -> tuple[PlanState, list[Dependency]]:
+        state = look_up(self.plan, self._session, self.only)
+        return state, dependencies(self.plan, state.left, self._session, state.pilot)
 
     async def run(self) -> Outcome:
         """Take what is left to take, holding the testbed meanwhile. Once only.
@@ -195,11 +198,13 @@ class Campaign:
     # What the tour calls
 
     async def begin(self) -> None:
-        """From now on it runs, or waits for those before it. Raises StoreError."""
+        """From now on it runs, or waits for those before it. Raises StoreError, ConfigError where it must not begin."""
         self._begun = True
         self._deadline = self.plan.stop.deadline(datetime.now().astimezone())
         self.say(CampaignStatus.RUNNING)
         await self.look()
+        if self.refusal is not None:
+            raise self.refusal
 
     def end(self, problem: BaseException | None = None) -> None:
         """It has ended: with this problem, by the operator, or done. Raises LabError when nothing could be measured."""
@@ -214,7 +219,7 @@ class Campaign:
         if self.current is not None and self.grid[self.current].state is TrialState.RUNNING:
             self.grid.give_up(self.current, detail or "stopped before it had ended")
         self.current = None
-        self._ended = time.monotonic()
+        self._watch.stop()
         self.say(status, detail)
         if problem is self._first_refusal and isinstance(problem, LabError):
             raise problem
@@ -234,6 +239,9 @@ class Campaign:
         if self.current is not None:
             self.grid.redo(self.current)
             self.grid.give_up(self.current, reason)
+        if self.course.begun:
+            self._broke(SetUpBroke(reason))
+        self.course.leave()
         self.say(CampaignStatus.WAITING, reason)
 
     @property
@@ -249,28 +257,33 @@ class Campaign:
     @property
     def exhausted(self) -> bool:
         """Whether there is no further trial to take, for whatever reason."""
-        return self._done >= len(self._todo) or self.outcome.stopped or bool(self.outcome.ended_by)
+        return self._todo.exhausted or self.outcome.stopped or bool(self.outcome.ended_by)
 
     async def take_all(self, take: Take) -> None:
         """Take trial after trial while the testbed is held. Raises what a trial, or the pre command, cannot do."""
         self._attempts.cold()
-        if self._started is None:
-            self._started = time.monotonic()
+        self.course.leave()
+        self._watch.start()
         if not self._prepared:  # not again after a lost node
             self._prepared = True
             for command in self.plan.pre:
                 await run_command(command, self._environment(""), "pre")
         while not self.exhausted:
-            trial = self.current = self._todo[self._done]
-            if (reason := self._limits.left_out(*trial)) is not None:
+            trial = self.current = self._todo.next
+            if (reason := self._left_out(trial)) is not None:
                 self.grid.leave_out(trial, reason)
                 self.outcome.left_out += 1
-                del self._todo[self._done]
+                self._todo.leave_out()
                 continue
             if (condition := self._over()) is not None:
                 self.outcome.ended_by = condition
                 return
-            await self._take_next(take, trial)
+            if self._begins(trial):
+                await self._take_next(take, trial)
+
+    def _left_out(self, trial: Trial) -> str | None:
+        """Why this trial is not worth taking: in blocks by what the pilot lost, else by all that is known."""
+        return self.pilot.left_out(trial) if self.plan.set_ups is not None else self._limits.left_out(*trial)
 
     async def clean_up(self) -> None:
         """Run the plan's post commands if its pre commands were begun, every one. What fails is told in the outcome."""
@@ -279,21 +292,18 @@ class Campaign:
         self._prepared = False
         for command in self.plan.post:
             try:
-                await run_command(command, self._environment(self._ending()), "post")
+                stopped = self.outcome.stopped or self.outcome.ended_by
+                ending = "stopped" if stopped else "done" if self.exhausted else "failed"
+                await run_command(command, self._environment(ending), "post")
             except MeasurementError as exc:
                 self.outcome.refused.append((str(exc), 0))
-
-    def _ending(self) -> str:
-        if self.outcome.stopped or self.outcome.ended_by:
-            return "stopped"
-        return "done" if self.exhausted else "failed"
 
     def _environment(self, ending: str) -> dict[str, str]:
         return {
             "LABCONSOLE_PLAN": self.plan.name,
             "LABCONSOLE_PLAN_HASH": self.plan.hash(),
             "LABCONSOLE_TESTBED": self._session.inventory.testbed,
-            "LABCONSOLE_TRIALS": str(len(self._todo)),
+            "LABCONSOLE_TRIALS": str(len(self._todo.trials)),
             "LABCONSOLE_ENDING": ending,
         }
 
@@ -308,13 +318,17 @@ class Campaign:
             return f"it is {self._deadline:%Y-%m-%d %H:%M}"
         return None
 
-    async def _take_next(self, take: Take, trial: tuple[int, int]) -> None:
+    async def _take_next(self, take: Take, trial: Trial) -> None:
         session, outcome = self._session, self.outcome
         self.tell(trial, None)
         try:
             record = await self._attempts.take(take, trial)
         except ENDS_ALL:
             raise
+        except SetUpBroke as exc:
+            outcome.stopped = self.stopping
+            await self._set_up_again(exc)
+            return
         except LabError as exc:
             self._refuse(trial, exc)
             outcome.stopped = self.stopping
@@ -322,8 +336,9 @@ class Campaign:
         if record is None or (self.stopping and record.verdict.status == "invalid"):
             outcome.stopped = True
             return
-        self._done += 1
+        self._todo.done += 1
         outcome.taken += 1
+        self.course.counts(record)
         outcome.verdicts[record.verdict.status] += 1
         if record.verdict.status == "invalid":
             outcome.invalid.append(record)
@@ -331,52 +346,39 @@ class Campaign:
         else:
             self._in_a_row = 0
             self._limits.note(*trial, record.total.loss_ratio)
-        self.tell(trial, record)
+        if trial[1] == PILOT:
+            self.pilot.note(pilot_trial(trial, record, self.plan, self._attempts.attempt))
+        self.tell(trial, record, attempt=self._attempts.attempt)
+        if self.course.key is not None and breaks(record) and not self._whole():
+            await self._set_up_again(SetUpBroke("; ".join(reason.detail for reason in record.verdict.reasons)))
         if not self.exhausted and not self.stopping:
             await session.settle(self.plan.settle_s or 0)
         if self.stopping:
             outcome.stopped = not self.exhausted
 
-    def _refuse(self, trial: tuple[int, int], problem: LabError) -> None:
-        """Leave out what cannot be measured: this point, or with a platform that cannot be set up all that needs it."""
-        point = self.plan.points[trial[0]]
-        needs = configuration(point.request)
-        if isinstance(problem, ConfigError):
-            gone = {point.index}
-        else:
-            gone = {p.index for p in self.plan.points if configuration(p.request) == needs}
-        self._first_refusal = self._first_refusal or problem
-        rest = self._todo[self._done :]
-        dropped = [each for each in rest if each[0] in gone]
-        for each in dropped:
-            self.grid.give_up(each, str(problem))
-        self._todo[self._done :] = [each for each in rest if each[0] not in gone]
-        what = f"point {point.index}" if isinstance(problem, ConfigError) else f"{needs[0]} with background {needs[1]}"
-        self.outcome.refused.append((f"{what}: {problem}", len(dropped)))
-
     async def hold(self) -> None:
         """Wait while paused; an abort ends it."""
         if self._resumed.is_set() or self.stopping:
             return
-        self._held_since = time.monotonic()
-        self.say(CampaignStatus.PAUSED)
-        waits = [asyncio.ensure_future(self._resumed.wait()), asyncio.ensure_future(self._session.wait_stopping())]
-        try:
-            done: set[asyncio.Future[Any]] = set()
-            while not done:
-                # Others are told until when the testbed is held; while the plan is held, that moves with the clock.
-                await self._session.renew_lease(self.left_s)
-                done, _ = await asyncio.wait(waits, timeout=RENEW_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
-            self._held_s += time.monotonic() - self._held_since
-            self._held_since = None
+        with self._watch.held():
+            self.say(CampaignStatus.PAUSED)
+            waits = [asyncio.ensure_future(self._resumed.wait()), asyncio.ensure_future(self._session.wait_stopping())]
+            try:
+                done: set[asyncio.Future[Any]] = set()
+                while not done:
+                    # Others are told until when the testbed is held; while the plan is held, that moves with the clock.
+                    await self._session.renew_lease(self.left_s)
+                    done, _ = await asyncio.wait(waits, timeout=RENEW_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in waits:
+                    each.cancel()
         self.say(CampaignStatus.STOPPING if self.stopping else CampaignStatus.RUNNING)
 
-    def tell(self, trial: tuple[int, int], last: RunRecord | None, *, warm_up: bool = False) -> None:
-        """Tell whoever listens that a trial begins, or has ended with ``last``."""
-        index, repetition = trial
+    def tell(
+        self, trial: Trial, last: RunRecord | None, *, warm_up: bool = False, attempt: int = 1, broke: str = ""
+    ) -> None:
+        """Tell whoever listens that a trial begins, has ended with ``last``, or that its set-up broke off."""
+        block, repetition = self.plan.place_of(trial)
         self._on_progress(
             Progress(
                 plan=self.plan,
@@ -384,11 +386,14 @@ class Campaign:
                 skipped=self.outcome.skipped,
                 left_out=self.outcome.left_out,
                 total=self._total,
-                point=self.plan.points[index],
+                point=self.plan.every_point[trial[0]],
                 repetition=repetition,
-                left_s=self.left_s if self._done else None,
+                left_s=self.left_s if self._todo.done else None,
                 last=last,
                 warm_up=warm_up,
                 redone=self.grid[trial].redone,
+                block=block,
+                attempt=attempt,
+                broke=broke,
             )
         )

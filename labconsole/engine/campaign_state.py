@@ -32,6 +32,8 @@ class Progress:
     """Where a campaign stands, told at both ends of every trial: ``last`` is None when one begins.
 
     ``left_s`` is estimated from the trials taken so far; None before the first. ``warm_up``: what begins is not kept.
+    ``block`` 0 is the pilot, None: the plan has no blocks. ``broke``: why its set-up broke off, which is taken
+    again whole.
     """
 
     plan: Plan
@@ -45,6 +47,9 @@ class Progress:
     last: RunRecord | None
     warm_up: bool = False
     redone: int = 0
+    block: int | None = None
+    attempt: int = 1
+    broke: str = ""
 
 
 @dataclass(slots=True)
@@ -53,6 +58,7 @@ class Outcome:
 
     ``left_out``: trials that the plan's stop conditions made needless. ``refused``: what could not be measured at all,
     in a sentence each, with how many trials that are. ``stopped``: by the operator; ``ended_by``: by which condition.
+    ``invalid_before``: trials that stayed invalid in stored set-ups, which are over.
     """
 
     taken: int = 0
@@ -65,8 +71,9 @@ class Outcome:
     refused: list[tuple[str, int]] = field(default_factory=list)
     stopped: bool = False
     ended_by: str = ""
+    invalid_before: int = 0
 
     @property
     def complete(self) -> bool:
         """Whether every trial that was asked for is there, or was needless."""
-        return not (self.stopped or self.ended_by or self.refused or self.invalid)
+        return not (self.stopped or self.ended_by or self.refused or self.invalid or self.invalid_before)

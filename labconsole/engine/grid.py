@@ -1,4 +1,4 @@
-"""Where every trial of a plan stands: what the console's grid of points and repetitions shows.
+"""Where every trial of a plan stands: what the console's grid of points and repetitions, or blocks, shows.
 
 Only trials that are not simply pending have an entry, because a plan may have a million of them.
 """
@@ -44,7 +44,7 @@ PENDING = Cell(state=TrialState.PENDING)
 
 
 class Grid:
-    """The trials of one plan, by point (from 0) and repetition (from 1). ``revision`` moves with every change."""
+    """The trials of one plan, by point (from 0) and number. ``revision`` moves with every change."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -70,7 +70,7 @@ class Grid:
             self._put(trial_at, PENDING)
         for trial in trials:
             self._put(
-                (trial.point, trial.repetition),
+                (trial.point, self.plan.number_of(trial.point, trial.block, trial.repetition)),
                 Cell(state=TrialState.STORED, run_id=trial.run_id, verdict=trial.status),
             )
 
@@ -108,7 +108,8 @@ class Grid:
         self._counts[self[trial].state] -= 1
         self._counts[cell.state] += 1
         self._cells[trial] = cell
-        told = cell.why and cell.state is not TrialState.LEFT_OUT
+        stayed = cell.state is TrialState.STORED and cell.verdict == "invalid"
+        told = stayed or (cell.why and cell.state is not TrialState.LEFT_OUT)
         if cell.redone or told or cell.state in (TrialState.INVALID, TrialState.SUSPECT):
             self._failing.add(trial)
         else:

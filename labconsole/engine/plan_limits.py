@@ -27,10 +27,12 @@ def _setting(request: TrialRequest) -> tuple[object, ...]:
 
 
 class TargetLimits:
-    """``note`` what a trial lost, ask ``left_out`` before one is begun."""
+    """``note`` what a trial lost, ask ``left_out`` before one is begun. ``passes``: how often each point is taken at
+    most, as by a pilot; None: as often as the plan repeats it.
+    """
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan, passes: int | None = None) -> None:
+        self._plan, self._passes = plan, passes
         self._losses: dict[tuple[int, int], float] = {}
         self._settings: dict[tuple[object, ...], list[int]] = {}
         self._active = plan.stop.raising is not None or plan.stop.lowering is not None
@@ -58,8 +60,10 @@ class TargetLimits:
         if rule is None:
             return None
         for index in lower:
-            losses = [self._losses.get((index, r)) for r in range(1, self._plan.repetitions_of(index) + 1)]
-            if sum(loss is not None and loss > rule.loss_ratio for loss in losses) >= rule.repetitions:
+            taken = self._passes or self._plan.repetitions_of(index)
+            losses = [self._losses.get((index, r)) for r in range(1, taken + 1)]
+            enough = min(rule.repetitions, self._passes or rule.repetitions)
+            if sum(loss is not None and loss > rule.loss_ratio for loss in losses) >= enough:
                 target = format_target(self._plan.points[index].request.target_bps)
                 return f"left out: {target} loses more than {rule.loss_ratio * 100:g} % already"
         return None

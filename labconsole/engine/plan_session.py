@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from labconsole.engine.beside import find_reference, reference_command
+from labconsole.engine.blocks import stored_blocks
+from labconsole.engine.pilot import Pilot
 from labconsole.engine.plan_limits import TargetLimits
 from labconsole.engine.ports import Reference, RunSink, StoredTrial
+from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Plan
+from labconsole.model.plan_blocks import PILOT
+from labconsole.model.plan_order import Trial
 from labconsole.model.record import RunRecord
 from labconsole.model.request import TrialRequest
 
@@ -56,31 +61,68 @@ class CampaignSession(Protocol):
     async def abort(self) -> None: ...
 
 
-def stored_trials(plan: Plan, session: Stored) -> list[StoredTrial]:
-    """The trials of this plan that count as done on this testbed. Blocking: reads the store."""
-    runs = session.store.plan_runs(plan.hash(), session.inventory.fingerprint())
-    # A plan's repetitions may have been lowered since: what is more than it asks for is none of its trials.
-    return [t for t in runs if t.point < len(plan.points) and 1 <= t.repetition <= plan.repetitions_of(t.point)]
+@dataclass(frozen=True, slots=True)
+class PlanState:
+    """Where a plan stands by the store: the trials that count as done, and what is left to take, in order.
+
+    ``pilot``: what it fixed; ``refusal``: why the plan cannot go on from there.
+    """
+
+    done: list[StoredTrial]
+    left: list[Trial]
+    pilot: Pilot
+    refusal: ConfigError | None = None
 
 
-def left_to_take(
-    plan: Plan, stored: Iterable[StoredTrial], only: frozenset[int] | None = None
-) -> list[tuple[int, int]]:
+def standing_of(plan: Plan, stored: Iterable[StoredTrial], only: frozenset[int] | None = None) -> PlanState:
     """The schedule less what is stored, less what the stored runs rule out already; ``only`` these points."""
+    if plan.set_ups is not None:
+        blocks = stored_blocks(plan, stored, only)
+        return PlanState(blocks.done, blocks.left, blocks.pilot, blocks.refusal)
     limits = TargetLimits(plan)
-    completed = set()
-    for trial in stored:
-        completed.add((trial.point, trial.repetition))
+    # A plan's repetitions may have been lowered since: what is more than it asks for is none of its trials.
+    done = [
+        trial for trial in stored
+        if trial.block is None and trial.point < len(plan.points)
+        and 1 <= trial.repetition <= plan.repetitions_of(trial.point)
+    ]  # fmt: skip
+    for trial in done:
         limits.note(trial.point, trial.repetition, trial.loss_ratio)
-    return [
+    completed = {(trial.point, trial.repetition) for trial in done}
+    left = [
         trial for trial in plan.schedule()
         if trial not in completed and (only is None or trial[0] in only) and limits.left_out(*trial) is None
     ]  # fmt: skip
+    return PlanState(done, left, Pilot(plan))
 
 
-def remaining(plan: Plan, session: Stored) -> list[tuple[int, int]]:
+def look_up(plan: Plan, session: Stored, only: frozenset[int] | None = None) -> PlanState:
+    """Where the plan stands on this testbed. Blocking: reads the store."""
+    return standing_of(plan, session.store.plan_runs(plan.hash(), session.inventory.fingerprint()), only)
+
+
+def left_to_take(plan: Plan, stored: Iterable[StoredTrial], only: frozenset[int] | None = None) -> list[Trial]:
+    """What is left to take, given these stored trials."""
+    return standing_of(plan, stored, only).left
+
+
+def remaining(plan: Plan, session: Stored) -> list[Trial]:
     """What of the plan is left to take. Blocking: reads the store."""
-    return left_to_take(plan, stored_trials(plan, session))
+    return look_up(plan, session).left
+
+
+def asked_for(plan: Plan, only: frozenset[int] | None) -> int:
+    """How many trials that is in all: of the chosen points, and of the pilot that they need."""
+    if only is None:
+        return plan.trials
+    return sum(plan.numbers_of(point) for point in only) + len(plan.needed_pilot(only))
+
+
+def is_asked_for(plan: Plan, trial: StoredTrial, only: frozenset[int] | None) -> bool:
+    """Whether a trial that is done is one of them."""
+    if only is None:
+        return True
+    return trial.point in (plan.needed_pilot(only) if trial.block == PILOT else only)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +144,7 @@ class Dependency:
         return self.reference is None and not self.given_by
 
 
-def dependencies(plan: Plan, todo: Iterable[tuple[int, int]], session: Stored) -> list[Dependency]:
+def dependencies(plan: Plan, todo: Iterable[Trial], session: Stored, pilot: Pilot | None = None) -> list[Dependency]:
     """For every platform that has trials beside a forwarding guest to take. Blocking: reads the store."""
     open_points = {index for index, _ in todo}
     found = []
@@ -111,10 +153,15 @@ def dependencies(plan: Plan, todo: Iterable[tuple[int, int]], session: Stored) -
         if not waiting:
             continue
         request = plan.points[waiting[0]].request
-        reference = find_reference(request, session.inventory, session.store)
+        if plan.set_ups is None:
+            reference = find_reference(request, session.inventory, session.store)
+        else:
+            reference = pilot.reference(waiting[0]) if pilot is not None else None
         first = tuple(index for index in need.given_by if index in open_points)
         words = f"points {_numbers(waiting)} need the maximum of {need.platform} beside an idle guest: "
-        if first:
+        if plan.set_ups is not None and reference is None:
+            words += "the pilot measures it first"
+        elif first and plan.set_ups is None:
             words += f"points {_numbers(first)} of this plan measure it first"
         elif reference is not None:
             words += f"run {reference.run_id} has it, {reference.measured_pps:.0f} packets/s"

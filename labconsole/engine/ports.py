@@ -64,13 +64,30 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class StoredTrial:
-    """A trial of a plan that counts as done: its place in the plan, the run, that run's verdict and loss."""
+    """A stored trial of a plan: its place in the plan, the run, that run's verdict and loss.
+
+    ``block`` None: of a plan without blocks, where it counts as done. ``set_up``: the setting-up it was taken in, which
+    holds ``set_up_trials``. ``attempt`` of at most ``attempts``. ``rate_pps``: that it was forwarded at, else measured.
+    """
 
     point: int
     repetition: int
     run_id: str
     status: str
     loss_ratio: float | None = None
+    block: int | None = None
+    set_up: str | None = None
+    set_up_trials: int | None = None
+    attempt: int | None = None
+    attempts: int | None = None
+    rate_pps: float | None = None
+
+    @property
+    def final(self) -> bool:
+        """Whether no further attempt follows: it stands, or the last attempt stayed invalid."""
+        if self.status != "invalid":
+            return True
+        return self.attempt is not None and self.attempts is not None and self.attempt >= self.attempts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +108,11 @@ class RunSink(Protocol):
         ...
 
     def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]:
-        """Every trial of this plan on this testbed that has a valid or suspect run, with the newest such run."""
+        """The trials of this plan on this testbed, in the order of points, repetitions and time.
+
+        Without a block: each that has a valid or suspect run, with the newest such run. In a block or a pilot: every
+        run, invalid ones too.
+        """
         ...
 
     def maximum(

@@ -33,7 +33,8 @@ from labconsole.engine.instrument import held_against
 from labconsole.engine.keeping import environment, save
 from labconsole.engine.leases import LeaseHolder, Leases
 from labconsole.engine.live import LiveStreams
-from labconsole.engine.ports import AgentLink, Connect, RunSink
+from labconsole.engine.ports import AgentLink, Connect, Reference, RunSink
+from labconsole.engine.set_up_course import breaks
 from labconsole.engine.stamps import operator_name, utc_now
 from labconsole.engine.standing import StandingPlatform
 from labconsole.engine.telemetry import NodeLive, Telemetry
@@ -379,13 +380,21 @@ class Session(Generic[StoreT]):
         keep: bool = True,
         role: Role = "measured",
         settle_s: float | None = None,
+        reference: Reference | None = None,
+        anew: bool = False,
     ) -> RunRecord:
+        """``reference``: the maximum that a forwarding second guest's load is a share of, None: the newest stored one.
+
+        ``anew``: what stands is undone first, so that this trial begins a set-up of its own.
+        """
         run_id = new_run_id(datetime.now(UTC))
         self._emit(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))
         self._emit(PhaseChanged(run_id=run_id, phase=Phase.PREPARING))
         links = self._fleet.require(self.nodes_of(request))
         check_mtu(request, self.inventory, self.telemetry)
-        besides = await beside(request, self.inventory, self.driver_for, self.store)
+        besides = await beside(request, self.inventory, self.driver_for, self.store, reference)
+        if anew:
+            await self._platform.restore()
         prepared = await self._platform.require(request, links, run_id, beside=besides)
         set_up = self._platform.begin_trial()
         await self._fleet.measure_clocks(links.values())
@@ -435,8 +444,10 @@ class Session(Generic[StoreT]):
             ),
         )
         live.settle(record)
-        if record.verdict.status == "invalid":
-            # Whatever made it so may have broken the platform: the next one begins with one that is set up anew.
+        in_block = plan is not None and bool(plan.block)
+        if record.verdict.status == "invalid" and (not in_block or breaks(record)):
+            # Whatever made it so may have broken the platform: the next one begins with one that is set up anew. In a
+            # block that would end the set-up, and is done where the platform itself is in doubt.
             await self._platform.restore()
         if keep:
             await save(self.store, record, live, self._emit)

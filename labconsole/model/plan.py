@@ -16,13 +16,23 @@ from functools import cached_property
 from typing import Any
 
 from labconsole.model.inventory import Inventory
+from labconsole.model.plan_blocks import (
+    PILOT,
+    PlannedSetUp,
+    is_of_reference,
+    needed_by,
+    pilot_points,
+    planned_set_ups,
+    references,
+)
 from labconsole.model.plan_conduct import Command, Retry, Stop, WarmUp
 from labconsole.model.plan_file import Order
-from labconsole.model.plan_order import forwards, schedule
+from labconsole.model.plan_order import Configuration as SetUpOf
+from labconsole.model.plan_order import Trial, configuration, forwards, schedule
 from labconsole.model.plan_points import Listed, as_matrix, distinct, point_meaning
 from labconsole.model.plan_search import Configuration, Search, configurations, search_hash
-from labconsole.model.record import PlanRef
-from labconsole.model.request import BACKGROUND_FRAME_BYTES, Target, TrialRequest
+from labconsole.model.record import Fixed, PlanRef
+from labconsole.model.request import Target, TrialRequest
 from labconsole.model.tolerances import Tolerances
 
 
@@ -47,8 +57,9 @@ class Need:
 class Plan:
     """Design points and how to measure them. What is None is left to the testbed: see :meth:`resolved`.
 
-    With ``listed``, the points are exactly those; the factors then hold the values that occur, ``duration_s`` the
-    longest duration and ``repetitions`` the most.
+    A trial is (point, number): numbers count from 1 over the repetitions, and with ``set_ups`` over those of every
+    block; number 0 is the pilot's. With ``listed``, the points are exactly those; the factors then hold the values
+    that occur, ``duration_s`` the longest duration and ``repetitions`` the most.
     """
 
     name: str
@@ -59,6 +70,15 @@ class Plan:
     backgrounds: tuple[str, ...]
     duration_s: float
     repetitions: int
+    set_ups: int | None = None
+    """How many blocks, each with ``repetitions`` trials of each point; None: no blocks, and no pilot."""
+
+    margin_ratio: float | None = None
+    """The difference that does not matter; None: none is declared."""
+
+    claims: tuple[str, ...] | None = None
+    """The tables of the report that may conclude; None: all."""
+
     order: Order
     seed: int
     frame_size_includes_fcs: bool
@@ -113,26 +133,87 @@ class Plan:
             for index, (platform, background, sources, frame_size_bytes, target_bps) in enumerate(product)
         )
 
+    @cached_property
+    def every_point(self) -> tuple[Point, ...]:
+        """The points, and after them what only the pilot takes."""
+        if self.set_ups is None:
+            return self.points
+        extra = references([point.request for point in self.points])[1]
+        return self.points + tuple(Point(len(self.points) + place, request) for place, request in enumerate(extra))
+
+    @cached_property
+    def pilot(self) -> frozenset[int]:
+        """The points that the pilot takes, once each."""
+        return pilot_points([point.request for point in self.points]) if self.set_ups and self.grid else frozenset()
+
     @property
     def trials(self) -> int:
-        """Over all points, how often each is repeated."""
-        return sum(self.repetitions_of(point.index) for point in self.points)
+        """Over all points and blocks, how often each is measured, the pilot counted."""
+        return sum(self.trials_of(point.index) for point in self.every_point)
+
+    def trials_of(self, point: int) -> int:
+        """How many trials this point has in all, the pilot's counted."""
+        return self.numbers_of(point) + (point in self.pilot)
+
+    def numbers_of(self, point: int) -> int:
+        """How far the numbers of this point's trials go."""
+        return self.repetitions_of(point) * (self.set_ups or 1)
 
     def repetitions_of(self, point: int) -> int:
-        """How often this point is measured."""
-        if not self.grid:
+        """How often this point is measured, in each block where there are blocks."""
+        if not self.grid or point >= len(self.points):
             return 0
         return self.listed[point].repetitions if self.listed else self.repetitions
 
+    def place_of(self, trial: Trial) -> tuple[int | None, int]:
+        """(block, repetition from 1) of a trial; block 0 is the pilot, None: the plan has no blocks."""
+        point, number = trial
+        if self.set_ups is None:
+            return None, number
+        if number == PILOT:
+            return PILOT, 1
+        block, repetition = divmod(number - 1, self.repetitions_of(point))
+        return block + 1, repetition + 1
+
+    def number_of(self, point: int, block: int | None, repetition: int) -> int:
+        """The number of the trial in this place."""
+        if self.set_ups is None:
+            return repetition
+        return PILOT if not block else (block - 1) * self.repetitions_of(point) + repetition
+
+    def set_up_of(self, trial: Trial) -> tuple[int, SetUpOf] | None:
+        """The block's set-up that a trial belongs to; None: the pilot's, or the plan has no blocks."""
+        block, _ = self.place_of(trial)
+        return (block, configuration(self.points[trial[0]].request)) if block else None
+
+    def needed_pilot(self, chosen: frozenset[int] | None) -> frozenset[int]:
+        """Of the pilot's points those that the chosen points need; None: all."""
+        if chosen is None or not self.pilot:
+            return self.pilot
+        return needed_by(chosen, [point.request for point in self.points])
+
     def tolerances_of(self, point: int) -> Tolerances:
         """Beyond what a run of this point is doubted."""
-        return dict(self.platform_tolerances).get(self.points[point].request.platform, self.tolerances)
+        return dict(self.platform_tolerances).get(self.every_point[point].request.platform, self.tolerances)
 
-    def schedule(self) -> list[tuple[int, int]]:
-        """(point index from 0, repetition from 1) of every trial in the order of execution."""
+    def planned_set_ups(self) -> list[PlannedSetUp]:
+        """The pilot's set-ups and every block's, in the order of execution; of a plan without blocks none."""
+        if self.set_ups is None or not self.grid:
+            return []
+        requests = [point.request for point in self.every_point]
+        return planned_set_ups(requests, self.pilot, self.order, self.seed, self.set_ups, self.repetitions_of)
+
+    def schedule(self) -> list[Trial]:
+        """(point index from 0, number) of every trial in the order of execution."""
         if not self.grid:
             return []
+        if self.set_ups is not None:
+            return [trial for set_up in self.planned_set_ups() for trial in set_up.trials]
         return schedule(self.points, self.order, self.seed, self.repetitions_of, self.repetitions)
+
+    @cached_property
+    def _positions(self) -> dict[Trial, int]:
+        return {trial: place for place, trial in enumerate(self.schedule(), 1)}
 
     @property
     def searches(self) -> tuple[Configuration, ...]:
@@ -152,10 +233,9 @@ class Plan:
             waiting = tuple(point.index for point in own if forwards(point.request.background))
             if waiting:
                 given_by = tuple(
-                    point.index for point in own
-                    if point.request.background == "idle"
-                    and point.request.frame_size_bytes == BACKGROUND_FRAME_BYTES
-                    and point.request.sources == 1
+                    point.index for point in self.every_point
+                    if point.request.platform == platform and is_of_reference(point.request)
+                    and (self.set_ups is None or point.index in self.pilot)
                 )  # fmt: skip
                 found.append(Need(platform, waiting, given_by))
         return found
@@ -183,16 +263,46 @@ class Plan:
     def hash(self) -> str:
         """Hash of what is measured at each point index: factors in their order, duration, convention, instruments.
 
-        Not of the name, seed, order, repetitions, waits, tolerances or how it is carried out: a finished plan can be
-        extended by more repetitions, and none of these changes what a single run measures. A list of points that is a
-        matrix in its order has that matrix's hash, and so has a matrix whose rules leave it one.
+        Not of the name, seed, order, set-ups, repetitions, margin, claims, waits, tolerances or how it is carried out:
+        a finished plan can be extended by more set-ups, without blocks by more repetitions, and none of these changes
+        what a single run measures. A list of points that is a matrix in its order has that matrix's hash, and so has a
+        matrix whose rules leave it one.
         """
         return self._hash
 
-    def ref(self, point: int, repetition: int, *, warm_ups: int = 0) -> PlanRef:
-        """What a run's record says about its place in this plan."""
+    def ref(
+        self,
+        point: int,
+        number: int,
+        *,
+        warm_ups: int = 0,
+        attempt: int = 1,
+        set_up_trials: int | None = None,
+        fixed: Fixed | None = None,
+    ) -> PlanRef:
+        """What a run's record says about its place in this plan.
+
+        ``set_up_trials``: how many trials its set-up holds; ``fixed``: what the pilot fixed for it.
+        """
+        block, repetition = self.place_of((point, number))
         return PlanRef(
-            name=self.name, hash=self.hash(), point=point, repetition=repetition, seed=self.seed, warm_ups=warm_ups
+            name=self.name,
+            hash=self.hash(),
+            point=point,
+            repetition=repetition,
+            seed=self.seed,
+            warm_ups=warm_ups,
+            block=block,
+            attempt=attempt,
+            attempts=self.max_redo + 1,
+            order=self.order,
+            position=self._positions.get((point, number)),
+            set_ups=self.set_ups,
+            repetitions=self.repetitions_of(point) or None,
+            set_up_trials=set_up_trials,
+            margin_ratio=self.margin_ratio,
+            claims=self.claims,
+            fixed=fixed,
         )
 
     def resolved(self, inventory: Inventory) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from labconsole.model.inventory import Inventory
@@ -32,6 +32,10 @@ CAPTURE_RECORD_BYTES = 16
 """What pcap writes before every packet."""
 
 
+_Asked = tuple[TrialRequest, object]
+"""A request, and the set-up of a block that it belongs to."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """How long a plan takes. What goes wrong and is redone comes on top. ``per_trial_s`` is the mean.
@@ -50,12 +54,19 @@ class Estimate:
 
 
 def estimate(plan: Plan, inventory: Inventory, schedule: Sequence[tuple[int, int]] | None = None) -> Estimate:
-    """Time for the schedule (default: all of it): traffic, waits, a fixed overhead, platforms set up, warm-ups."""
+    """Time for the schedule (default: all of it): traffic, waits, a fixed overhead, platforms set up, warm-ups.
+
+    Every set-up of a block is made anew, also after one of the same platform; otherwise what stands is used again.
+    """
     plan = plan.resolved(inventory)
     assert plan.settle_s is not None and plan.drain_s is not None
-    requests = [plan.points[index].request for index, _ in (plan.schedule() if schedule is None else schedule)]
-    firsts = [next(group) for _, group in itertools.groupby(requests, key=configuration)]
-    shapes = [next(group) for _, group in itertools.groupby(requests, key=lambda each: standing(each, inventory))]
+    trials = [
+        (plan.every_point[trial[0]].request, plan.set_up_of(trial))
+        for trial in (plan.schedule() if schedule is None else schedule)
+    ]
+    requests = [request for request, _ in trials]
+    firsts = _first_of_each(trials, lambda each: (configuration(each[0]), each[1]))
+    shapes = _first_of_each(trials, lambda each: each[1] or standing(each[0], inventory))
     around_s = plan.drain_s + plan.settle_s + TRIAL_OVERHEAD_S
     traffic_s = sum(request.duration_s for request in requests)
     warm_s = sum(around_s + (plan.warm_up.duration_s or each.duration_s) for each in shapes) if plan.warm_up else 0.0
@@ -70,6 +81,11 @@ def estimate(plan: Plan, inventory: Inventory, schedule: Sequence[tuple[int, int
         capture_bytes=largest_capture_bytes(set(requests), inventory),
         trials_per_platform=dict(Counter(request.platform for request in requests)),
     )
+
+
+def _first_of_each(trials: Sequence[_Asked], key: Callable[[_Asked], object]) -> list[TrialRequest]:
+    """The first request of every stretch of trials that share what has to stand."""
+    return [next(group)[0] for _, group in itertools.groupby(trials, key=key)]
 
 
 def boot_s(request: TrialRequest, inventory: Inventory) -> float:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
+from labconsole.model.claims import CLAIMS
 from labconsole.model.inventory import Name
 from labconsole.model.plan_conduct import Command, Retry, Stop, WarmUp
 from labconsole.model.plan_search import SEARCH_SECTIONS, Search
 from labconsole.model.request import BACKGROUNDS, GENERATORS, MAX_DURATION_S, OBSERVE, Target
 from labconsole.model.tolerances import Tolerances
 from labconsole.model.yaml_file import register_keys
-from labconsole.units import parse_rate_bps
+from labconsole.units import parse_rate_bps, parse_ratio
 
 Order = Literal["blocked-random", "full-random", "as-listed"]
 
@@ -31,6 +33,18 @@ def _target(value: Any) -> Target:
         return parse_rate_bps(str(value))
     except ValueError as exc:
         raise ValueError(f"is not a target | allowed: {exc}, or max") from None
+
+
+def _margin(value: Any) -> float:
+    ratio: float | None = None
+    if isinstance(value, str):
+        with suppress(ValueError):
+            ratio = parse_ratio(value)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        ratio = float(value)
+    if ratio is None or not 0 < ratio < 1:
+        raise ValueError("is not a ratio | allowed: a share above 0 and below 1, such as 2% or 0.02")
+    return ratio
 
 
 def _one_of(words: Sequence[str]) -> Callable[[str], str]:
@@ -70,6 +84,8 @@ FileTarget = Annotated[Target, PlainValidator(_target, json_schema_input_type=st
 Background = Annotated[str, AfterValidator(_one_of(BACKGROUNDS))]
 Generator = Annotated[str, AfterValidator(_one_of(GENERATORS))]
 Observe = Annotated[str, AfterValidator(_one_of(OBSERVE))]
+Claim = Annotated[str, AfterValidator(_one_of(tuple(CLAIMS)))]
+Margin = Annotated[float, PlainValidator(_margin, json_schema_input_type=str | float)]
 # Strict: YAML's true is no count.
 Count = Annotated[int, Field(strict=True, ge=1, le=100_000)]
 Seconds = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -170,6 +186,9 @@ class PlanFile(BaseModel):
     points: Annotated[tuple[PointEntry, ...], Field(min_length=1, max_length=100_000)] | None = None
     duration_s: Duration | None = None
     repetitions: Count = 1
+    set_ups: Count | None = None
+    margin: Margin | None = None
+    claims: Annotated[tuple[Claim, ...], Field(min_length=1, max_length=len(CLAIMS))] | None = None
     order: Order = "blocked-random"
     seed: Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)] = 1
     frame_size_includes_fcs: Yes = False

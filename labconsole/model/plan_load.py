@@ -33,6 +33,7 @@ def load_plan(path: Path, inventory: Inventory | None = None, *, also: AlsoCheck
     file = as_searched(validate(PlanFile, data, path))
     _refuse_half_and_half(file, data, path)
     _refuse_duplicates(file, data, path)
+    _refuse_what_blocks_cannot(file, data, path)
     _refuse_too_large(file, path)
     if file.points is not None:
         plan = _listed_plan(file, data, path)
@@ -62,9 +63,10 @@ def _how(file: PlanFile) -> dict[str, Any]:
     """What every kind of plan says in the same words."""
     names = (
         "order", "seed", "frame_size_includes_fcs", "settle_s", "drain_s", "generator", "observe", "max_redo",
-        "tolerances", "retry", "warm_up", "stop", "pre", "post", "search",
+        "tolerances", "retry", "warm_up", "stop", "pre", "post", "search", "set_ups", "claims",
     )  # fmt: skip
-    return {"name": file.plan, "grid": not searches_only(file)} | {name: getattr(file, name) for name in names}
+    own = {"name": file.plan, "grid": not searches_only(file), "margin_ratio": file.margin}
+    return own | {name: getattr(file, name) for name in names}
 
 
 def _ruled_plan(file: PlanFile, data: Any, path: Path) -> Plan:
@@ -76,7 +78,7 @@ def _ruled_plan(file: PlanFile, data: Any, path: Path) -> Plan:
         )
 
     listed, excluded = unfold(file, refuse)
-    if (trials := sum(each.repetitions for each in listed)) > MAX_TRIALS:
+    if (trials := sum(each.repetitions for each in listed) * (file.set_ups or 1)) > MAX_TRIALS:
         raise _too_large(path, trials)
     words = [f"{name} has its own {', '.join(sorted(own.model_fields_set))}" for name, own in file.overrides.items()]
     words += [f"not measured: {exclusion_words(rule)}" for rule in file.exclude]
@@ -139,7 +141,7 @@ def check_plan(
     """The plan resolved for this testbed. Raises ConfigError at the first point that cannot be asked of it."""
     plan = plan.resolved(inventory)
     had: set[tuple[str, str]] = set()
-    for point in plan.points:
+    for point in plan.every_point:
         try:
             check_request(point.request, inventory)
             beside = (point.request.platform, point.request.background)
@@ -162,6 +164,8 @@ def check_plan(
 def _location(plan: Plan, point: Point, key: str, file: PlanFile | None) -> tuple[str | int, ...]:
     """Where the file says what is wrong with this point."""
     factor = "duration_s" if key == "duration" else key
+    if point.index >= len(plan.points):
+        return ("set_ups",)  # what only its pilot takes
     if plan.listed:
         listed = plan.listed[point.index]
         if file is not None and file.points is None:
@@ -212,6 +216,22 @@ def _refuse_duplicates(file: PlanFile, data: Any, path: Path) -> None:
             first[value] = index
 
 
+def _refuse_what_blocks_cannot(file: PlanFile, data: Any, path: Path) -> None:
+    """What contradicts a plan in blocks."""
+    if file.claims is not None and len(set(file.claims)) < len(file.claims):
+        raise _complaint(data, path, ("claims",), "names one table twice")
+    if file.set_ups is None:
+        return
+    if searches_only(file):
+        raise _complaint(data, path, ("set_ups",), "is about points to measure, and this plan only searches")
+    if file.order == "full-random":
+        message = "does not go with set_ups: the trials of one set-up are taken in one go; leave it at blocked-random"
+        raise _complaint(data, path, ("order",), message)
+    if file.retry.codes is not None:
+        message = "does not go with set_ups: a set-up is whole when every trial had all of its attempts; leave it out"
+        raise _complaint(data, path, ("retry", "codes"), message)
+
+
 def _refuse_too_large(file: PlanFile, path: Path) -> None:
     """Before anything is unfolded: the matrix, each platform's own, and what is added to it."""
     if file.points is not None:
@@ -229,7 +249,7 @@ def _refuse_too_large(file: PlanFile, path: Path) -> None:
             for values in (entry.platform or file.platforms, entry.background, entry.sources, entry.frame_size):
                 each *= len(values or ())
             trials += each * len(entry.target)
-    if trials > MAX_TRIALS:
+    if (trials := trials * (file.set_ups or 1)) > MAX_TRIALS:
         raise _too_large(path, trials)
 
 

@@ -39,10 +39,13 @@ def request_of(record: RunRecord) -> TrialRequest:
 def done_in(records: Iterable[RunRecord]) -> list[Done]:
     """What these runs amount to, in the order of first occurrence.
 
-    A point counts as often as it gave a run that stands, and at least once: an invalid run was asked for as well.
+    A point counts as often as it gave a run that stands, and at least once: an invalid run was asked for as well. A
+    plan's pilot does not count: a plan with blocks takes its own.
     """
     standing: Counter[TrialRequest] = Counter()
     for record in records:
+        if record.role == "pilot":
+            continue
         standing[request_of(record)] += record.verdict.status != "invalid"
     return [(request, max(1, count)) for request, count in standing.items()]
 
@@ -131,7 +134,7 @@ def plan_text(plan: Plan, remarks: Sequence[str] = ()) -> str:
     sample = plan.points[0].request
     said: list[tuple[str, object, str]] = [
         ("duration_s", f"{sample.duration_s:.12g}", "of traffic, per trial"),
-        ("repetitions", plan.repetitions_of(0), "trials per point; raise it later and only the new ones are measured"),
+        ("repetitions", plan.repetitions_of(0), _about_repetitions(plan)),
         (
             "frame_size_includes_fcs",
             str(sample.frame_size_includes_fcs).lower(),
@@ -140,7 +143,11 @@ def plan_text(plan: Plan, remarks: Sequence[str] = ()) -> str:
         ("generator", sample.generator, "pktgen, afpacket, or auto for what a node has"),
         ("observe", sample.observe, "quiet: the unit under test sends nothing while it is measured; live: it does"),
     ]
+    margin = None if plan.margin_ratio is None else f"{plan.margin_ratio * 100:.12g}%"
     rest: list[tuple[str, object, str]] = [
+        ("set_ups", plan.set_ups, "blocks of every platform and background, set up anew; raise it for more"),
+        ("margin", margin, "a difference that does not matter"),
+        ("claims", None if plan.claims is None else f"[{', '.join(plan.claims)}]", "the tables that may conclude"),
         ("order", plan.order, "as-listed goes through the points of each platform as they stand here"),
         ("seed", plan.seed, "of the shuffling"),
         ("settle_s", None if plan.settle_s is None else f"{plan.settle_s:.12g}", "pause after a trial"),
@@ -151,6 +158,12 @@ def plan_text(plan: Plan, remarks: Sequence[str] = ()) -> str:
         if value is not None:
             lines.append(f"{f'{key}: {value}':<32}# {remark}")
     return "\n".join(lines) + "\n"
+
+
+def _about_repetitions(plan: Plan) -> str:
+    if plan.set_ups is not None:
+        return "trials per point in every set-up"
+    return "trials per point; raise it later and only the new ones are measured"
 
 
 def _point_rows(plan: Plan) -> tuple[list[str], set[str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Row, Select, and_, func, select, tuple_
+from sqlalchemy import Row, Select, and_, func, null, or_, select, tuple_
 
 from labconsole.engine.ports import Reference, Series, StoredTrial
 from labconsole.errors import StoreError
@@ -19,7 +19,7 @@ from labconsole.store.backend import Backend
 from labconsole.store.matching import matching
 from labconsole.store.notes import read_calibrations, read_notes
 from labconsole.store.records import parse_record
-from labconsole.store.reference import highest
+from labconsole.store.reference import STANDING, highest
 from labconsole.store.schema import (
     SUMMARY_COLUMNS,
     notes,
@@ -176,19 +176,27 @@ class StoredRuns(StoredSearches):
             page = self.rows(statement.where(after), "read runs")
 
     def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]:
-        """Every trial of this plan on this testbed that has a valid or suspect run, and the newest of them; sorted."""
+        """As engine.ports.RunSink."""
+        place = (runs.c.plan_point.label("point"), runs.c.repetition)
+        # A store of an older version that is only read has no blocks.
+        since_4 = (runs.c.block, runs.c.set_up, runs.c.set_up_trials, runs.c.attempt, runs.c.attempts)
+        known = since_4 if self.version >= 4 else tuple(null().label(column.name) for column in since_4)
+        rate = func.coalesce(runs.c.forwarding_pps, runs.c.measured_pps) if self.version >= 4 else runs.c.measured_pps
+        stands = runs.c.verdict.in_(STANDING)
         statement = (
-            select(runs.c.plan_point, runs.c.repetition, runs.c.run_id, runs.c.verdict, runs.c.loss_ratio)
+            select(
+                *place, runs.c.run_id, runs.c.verdict.label("status"), runs.c.loss_ratio, *known, rate.label("rate_pps")
+            )
             .where(
                 runs.c.plan_hash == plan_hash,
                 runs.c.testbed_fingerprint == testbed_fingerprint,
-                runs.c.verdict.in_(("valid", "suspect")),
+                or_(stands, runs.c.block.is_not(None)) if self.version >= 4 else stands,
             )
-            .order_by(runs.c.plan_point, runs.c.repetition, runs.c.started_at, runs.c.run_id)
+            .order_by(*place, runs.c.started_at, runs.c.run_id)
         )
-        rows = self.rows(statement, "read the runs of a plan")
-        newest = {(row.plan_point, row.repetition): (row.run_id, row.verdict, row.loss_ratio) for row in rows}
-        return [StoredTrial(*trial, *run) for trial, run in newest.items()]
+        found = [StoredTrial(**row._mapping) for row in self.rows(statement, "read the runs of a plan")]
+        newest = {(trial.point, trial.repetition): trial.run_id for trial in found if trial.block is None}
+        return [t for t in found if t.block is not None or newest[t.point, t.repetition] == t.run_id]
 
     def maximum(
         self,

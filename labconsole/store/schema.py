@@ -91,6 +91,7 @@ runs = Table(
     Column("set_up", _Word),
     Column("block", Integer),
     Column("attempt", Integer),
+    Column("attempts", Integer),
     Column("set_up_trials", Integer),
     Column("uut_kernel", _Word),
     Column("hypervisor", _Word),
@@ -152,8 +153,8 @@ searches = Table(
 Index("searches_by_plan", searches.c.plan_hash, searches.c.testbed_fingerprint)
 
 SINCE_4 = (
-    "format", "role", "method", "set_up", "block", "attempt", "set_up_trials", "uut_kernel", "hypervisor", "boot_id",
-    "offered_packets", "forwarding_pps", "forwarding_bps", "source_lost_packets", "uut_lost_packets",
+    "format", "role", "method", "set_up", "block", "attempt", "attempts", "set_up_trials", "uut_kernel", "hypervisor",
+    "boot_id", "offered_packets", "forwarding_pps", "forwarding_bps", "source_lost_packets", "uut_lost_packets",
     "sink_lost_packets", "late_packets",
 )  # fmt: skip
 """Columns of runs that version 4 added: repeated from the record, which in an older file has to be asked for them."""
@@ -245,6 +246,7 @@ def since_4(record: RunRecord) -> dict[str, Any]:
         "set_up": record.set_up.id if record.set_up else None,
         "block": plan.block if plan else None,
         "attempt": plan.attempt if plan and record.format > 1 else None,
+        "attempts": plan.attempts if plan and record.format > 1 else None,
         "set_up_trials": plan.set_up_trials if plan else None,
         "uut_kernel": held.uut_kernel,
         "hypervisor": None if held.hypervisor is None else held.hypervisor + version,

@@ -48,6 +48,7 @@ class RunSummary:
     set_up: str | None = None
     block: int | None = None
     attempt: int | None = None
+    attempts: int | None = None
     set_up_trials: int | None = None
     uut_kernel: str | None = None
     hypervisor: str | None = None

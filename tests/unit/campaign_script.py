@@ -9,10 +9,10 @@ from pathlib import Path
 
 from tui_fake import make_inventory, make_record
 
-from labconsole.engine.ports import StoredTrial
+from labconsole.engine.ports import Reference, StoredTrial
 from labconsole.model.plan import Plan
 from labconsole.model.plan_load import check_plan, load_plan
-from labconsole.model.record import RunRecord
+from labconsole.model.record import PlanRef, Reason, RunRecord, SetUp
 from labconsole.model.request import TrialRequest
 
 PLAN = """\
@@ -30,7 +30,10 @@ EVERY = [(point, repetition) for point in (0, 1) for repetition in (1, 2, 3)]
 
 
 class Script:
-    """``ends`` says how trials end, in order: a verdict, or an error. ``answer``, where there is one, says it instead."""
+    """``ends`` says how trials end, in order: a verdict, "broken" (invalid so that the platform is not trusted), or an
+    error. ``answer``, where there is one, says it instead. Trials are (point, repetition), in blocks (block, point,
+    repetition); ``rates`` are packets/s by point.
+    """
 
     def __init__(self, answer: Callable[[tuple[int, int], TrialRequest], str | Exception] | None = None) -> None:
         self.inventory = make_inventory()
@@ -45,6 +48,12 @@ class Script:
         self.batches = 0
         self.leased = self.aborted = False
         self.losses: dict[tuple[int, int], float] = {}
+        self.rates: dict[int, float] = {}
+        self.refs: list[PlanRef] = []
+        self.roles: list[str] = []
+        self.references: list[Reference | None] = []
+        self.stands: tuple[str, str] | None = None
+        self.set_ups = 0
         self.purposes: list[str] = []
         self._answer = answer
         self._stop = asyncio.Event()
@@ -76,13 +85,23 @@ class Script:
             yield self._take
         finally:
             self.leased = False
+            self.stands = None
 
-    async def _take(self, request, ref, repetition, repetitions, settings, tolerances, keep=True) -> RunRecord:
-        trial = (ref.point, ref.repetition)
+    async def _take(
+        self, request, ref, repetition, repetitions, settings, tolerances, keep=True, anew=False, **more
+    ) -> RunRecord:
+        place = (ref.block, ref.point, ref.repetition)
+        trial = place if ref.block is not None else place[1:]
+        if anew or self.stands != (request.platform, request.background):
+            self.stands = (request.platform, request.background)
+            self.set_ups += 1
         if not keep:
             self.warmed.append(request)
-            return make_record(request, "warm-up")
+            return self._in_set_up(make_record(request, "warm-up"), ref)
         self.asked.append(trial)
+        self.refs.append(ref)
+        self.roles.append(more.get("role", "measured"))
+        self.references.append(more.get("reference"))
         self.warm_ups.append(ref.warm_ups)
         if self._answer is not None:
             end = self._answer(trial, request)
@@ -90,13 +109,30 @@ class Script:
             await self.begun.put(trial)
             end = await self.ends.get()
         if isinstance(end, Exception):
+            self.stands = None
             raise end
-        record = make_record(request, f"run{len(self.asked)}", status=end)
-        loss = self.losses.get(trial, 0.0)
-        record = record.model_copy(update={"total": record.total.model_copy(update={"loss_ratio": loss})})
-        if end != "invalid":
-            self.held.append(StoredTrial(*trial, record.run_id, end, loss))
+        broken, end = end == "broken", "invalid" if end == "broken" else end
+        record = self._in_set_up(make_record(request, f"run{len(self.asked):05d}", status=end), ref)
+        if broken:
+            reasons = (Reason(code="link_lost", detail="the cable"),)
+            record = record.model_copy(update={"verdict": record.verdict.model_copy(update={"reasons": reasons})})
+        loss, pps = self.losses.get(trial[-2:], 0.0), self.rates.get(trial[-2], 1000.0)
+        total = record.total.model_copy(update={"loss_ratio": loss, "forwarding_pps": pps})
+        record = record.model_copy(update={"total": total})
+        if end == "invalid" and (broken or not ref.block):
+            self.stands = None
+        if end != "invalid" or ref.block is not None:
+            self.held.append(
+                StoredTrial(
+                    ref.point, ref.repetition, record.run_id, end, loss, ref.block, record.set_up.id, ref.set_up_trials,
+                    ref.attempt, ref.attempts, pps,
+                )
+            )  # fmt: skip
         return record
+
+    def _in_set_up(self, record: RunRecord, ref: PlanRef) -> RunRecord:
+        stood = SetUp(id=f"set-up-{self.set_ups}", started_at=record.started_at, setup_s=0.5, trial=1)
+        return record.model_copy(update={"set_up": stood, "plan": ref})
 
     async def settle(self, seconds: float) -> None:
         self.settled.append(seconds)

@@ -54,7 +54,7 @@ def test_every_trial_is_pending_then_running_then_as_it_came_out(plan):
         assert states(campaign) == [TrialState.VALID, TrialState.SUSPECT] + [TrialState.VALID] * 4
         assert (campaign.status, outcome.taken, campaign.left_s) == (CampaignStatus.DONE, 6, None)
         assert campaign.grid.failing()[0][1].why[0].startswith("below_target: ")
-        assert campaign.grid[0, 2].run_id == "run2"
+        assert campaign.grid[0, 2].run_id == "run00002"
 
     run(body)
 
@@ -119,7 +119,7 @@ def test_an_abort_in_a_trial_leaves_it_to_be_taken_again(plan):
         script.will_end("invalid")
         assert (await task).stopped
         assert campaign.grid[0, 1].state is TrialState.INVALID
-        assert campaign.grid[0, 1].run_id == "run1"
+        assert campaign.grid[0, 1].run_id == "run00001"
 
     run(body)
 

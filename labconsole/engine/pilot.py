@@ -1,0 +1,142 @@
+"""What a plan's pilot found, and what it thereby fixes for every block. Decided by the stored runs of the pilot alone.
+
+Of several runs of one trial the first counts, so that nothing that is added later moves what was fixed.
+"""
+
+from __future__ import annotations
+
+from labconsole.engine.plan_limits import TargetLimits, rate
+from labconsole.engine.ports import Reference, StoredTrial
+from labconsole.model.plan import Plan
+from labconsole.model.plan_blocks import PILOT, reference_key, references, setting, settings
+from labconsole.model.plan_order import Configuration, Trial, configuration, forwards
+from labconsole.model.record import Fixed, RunRecord
+from labconsole.model.request import Target
+
+
+class Pilot:
+    """``note`` its trials as they end; then ask what it fixed. A plan without blocks has none, and nothing is fixed."""
+
+    def __init__(self, plan: Plan) -> None:
+        requests = [point.request for point in plan.points]
+        self.limits = TargetLimits(plan, passes=1)
+        self._plan = plan
+        self._kept: dict[int, StoredTrial] = {}
+        self._given_up: set[int] = set()
+        self._settings = settings(requests) if plan.pilot else {}
+        self._references = references(requests)[0] if plan.pilot else {}
+
+    def note(self, trial: StoredTrial) -> None:
+        """A trial of the pilot ended, or is stored. One that may be tried again says nothing."""
+        if trial.status == "invalid":
+            if trial.final:
+                self._given_up.add(trial.point)
+        elif trial.point in self._plan.pilot:
+            first = min(self._kept.get(trial.point, trial), trial, key=lambda each: each.run_id)
+            self._kept[trial.point] = first
+            self.limits.note(trial.point, 1, first.loss_ratio)
+
+    def done(self, point: int) -> bool:
+        """Whether the pilot needs no further trial of this point."""
+        if point in self._kept:
+            return True
+        if point not in self._given_up:
+            return False
+        # One that stays invalid is done without, where another run of its setting stands.
+        return any(other in self._kept for other in self._beside(point))
+
+    def kept(self) -> list[StoredTrial]:
+        """The trials that count, by point."""
+        return [self._kept[point] for point in sorted(self._kept)]
+
+    def _beside(self, point: int) -> list[int]:
+        if point >= len(self._plan.points):
+            return [point]
+        return self._settings.get(setting(self._plan.points[point].request), [])
+
+    def fixed(self, point: int) -> Fixed | None:
+        """What is fixed for the runs of a point in every block; None: the plan has no blocks."""
+        if self._plan.set_ups is None:
+            return None
+        request = self._plan.every_point[point].request
+        beside = self._beside(point)
+        # In the pilot itself nothing is fixed yet but what its forwarding guests are shares of.
+        over = all(self.done(each) or self.left_out((each, PILOT)) is not None for each in beside)
+        load, runs = self._maximum(beside) if over else (None, [])
+        reference = self.reference(point) if forwards(request.background) else None
+        if reference is not None:
+            runs += [run for run in self._runs(self._references[reference_key(request)]) if run not in runs]
+        return Fixed(
+            maximum_target_bps=load,
+            reference_pps=None if reference is None else reference.measured_pps,
+            run_ids=tuple(runs),
+        )
+
+    def reference(self, point: int) -> Reference | None:
+        """The maximum that this point's second guest forwards a share of, where it does."""
+        request = self._plan.every_point[point].request
+        given = [self._kept[each] for each in self._references.get(reference_key(request), ()) if each in self._kept]
+        known = [trial for trial in given if trial.rate_pps]
+        if not known or not any(self._target(trial.point) == "max" for trial in given):
+            return None
+        best = min(known, key=lambda trial: (-(trial.rate_pps or 0.0), rate(self._target(trial.point))))
+        return Reference(
+            measured_pps=best.rate_pps or 0.0, runs=1, run_id=best.run_id, target_bps=self._target(best.point)
+        )
+
+    def missing(self, asked: Configuration) -> str | None:
+        """Why no set-up of this platform and background can be measured after the pilot; None: it can."""
+        points = [point.index for point in self._plan.points if configuration(point.request) == asked]
+        for index in points:
+            if (lacking := self.lacks_reference(index)) is not None:
+                return lacking
+            beside = self._beside(index)
+            if len(beside) > 1 and not any(each in self._kept for each in beside):
+                named = self._plan.points[index].request
+                size, sources = named.frame_size_bytes, named.sources
+                return f"no trial of the pilot stands at {size} B with {sources} source{'s' if sources > 1 else ''}"
+        return None
+
+    def lacks_reference(self, point: int) -> str | None:
+        """Why a point beside a forwarding guest cannot be taken; None: it can, or nothing forwards beside it."""
+        request = self._plan.every_point[point].request
+        if not forwards(request.background) or self.reference(point) is not None:
+            return None
+        return (
+            f"the pilot found no maximum of {request.platform} beside an idle guest, which {request.background} is a "
+            "share of"
+        )
+
+    def left_out(self, trial: tuple[int, int]) -> str | None:
+        """Why a trial of the pilot or of a block is not worth taking, in view of what the pilot lost."""
+        point, _ = trial
+        return self.limits.left_out(point, 1) if point < len(self._plan.points) else None
+
+    def _maximum(self, points: list[int]) -> tuple[Target | None, list[str]]:
+        """The load of the highest rate among those that blocks take, and the runs that were compared."""
+        if len(points) < 2:
+            return None, []
+        known = [
+            self._kept[index] for index in points
+            if index in self._kept and self._kept[index].rate_pps is not None and self.left_out((index, 1)) is None
+        ]  # fmt: skip
+        if not known:
+            return None, []
+        best = min(known, key=lambda trial: (-(trial.rate_pps or 0.0), rate(self._target(trial.point))))
+        return self._target(best.point), [trial.run_id for trial in known]
+
+    def _runs(self, points: tuple[int, ...]) -> list[str]:
+        return [self._kept[index].run_id for index in points if index in self._kept]
+
+    def _target(self, point: int) -> Target:
+        return self._plan.every_point[point].request.target_bps
+
+
+def pilot_trial(trial: Trial, record: RunRecord, plan: Plan, attempt: int) -> StoredTrial:
+    """A run that the pilot just gave, as the store will tell it."""
+    total = record.total
+    return StoredTrial(
+        trial[0], 1, record.run_id, record.verdict.status, total.loss_ratio, block=PILOT, attempt=attempt,
+        attempts=plan.max_redo + 1,
+        rate_pps=total.measured_pps if total.forwarding_pps is None else total.forwarding_pps,
+    )  # fmt: skip

@@ -1,0 +1,487 @@
+"""A plan in blocks as it is carried out: its pilot, whole set-ups, what breaks one, resume, growth, time to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+import pytest
+from campaign_script import Script, plan_of, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labconsole.engine.blocks import stored_blocks
+from labconsole.engine.campaign import Campaign, CampaignStatus, Progress
+from labconsole.engine.grid import TrialState
+from labconsole.engine.plan_session import left_to_take, look_up
+from labconsole.engine.ports import StoredTrial
+from labconsole.engine.set_up_course import BREAKING
+from labconsole.errors import AgentError, ConfigError, NodeLost
+from labconsole.model.plan import Plan
+from labconsole.model.plan_conduct import INVALID_CODES
+
+PAIR = """\
+plan: pair
+platforms: [raw, container]
+frame_sizes: [64]
+targets: [10Mbit]
+duration_s: 1
+set_ups: 2
+repetitions: 2
+order: as-listed
+settle_s: 0
+max_redo: 1
+"""
+FORWARDING = """\
+plan: beside
+platforms: [raw, container]
+frame_sizes: [64]
+targets: [10Mbit, 20Mbit, max]
+backgrounds: [none, idle, forwarding-50]
+duration_s: 1
+set_ups: 2
+settle_s: 0
+max_redo: 1
+"""
+SETTLED = [(block, point, r) for block in (1, 2) for point in (0, 1) for r in (1, 2)]
+
+
+def valid(trial, request) -> str:
+    return "valid"
+
+
+def by_set_up(script: Script) -> dict[str | None, list[tuple[int | None, int, int]]]:
+    """The places that every setting-up holds."""
+    found: dict[str | None, list[tuple[int | None, int, int]]] = {}
+    for trial in script.held:
+        if trial.block:
+            found.setdefault(trial.set_up, []).append((trial.block, trial.point, trial.repetition))
+    return found
+
+
+def request_of_ref(text: str, directory):
+    plan = plan_of(text, directory)
+    return lambda ref: plan.every_point[ref.point].request
+
+
+def entered(plan: Plan, script: Script) -> set[tuple[int | None, int, int]]:
+    """The places that count, the pilot's too."""
+    return {(t.block, t.point, t.repetition) for t in stored_blocks(plan, script.held).done}
+
+
+def test_every_platform_of_a_block_is_set_up_anew_and_records_say_where_they_belong(tmp_path):
+    async def body():
+        script, plan = Script(valid), plan_of(PAIR, tmp_path)
+        outcome = await Campaign(plan, script).run()
+        assert (outcome.taken, outcome.complete, script.asked) == (8, True, SETTLED)
+        assert by_set_up(script) == {
+            f"set-up-{number}": SETTLED[2 * number - 2 : 2 * number] for number in (1, 2, 3, 4)
+        }
+        assert [(r.block, r.repetition, r.position) for r in script.refs] == [
+            (block, r, n) for n, (block, _, r) in enumerate(SETTLED, 1)
+        ]
+        assert {(r.set_ups, r.repetitions, r.set_up_trials, r.attempt, r.attempts, r.order) for r in script.refs} == {
+            (2, 2, 2, 1, 2, "as-listed")
+        }
+        assert set(script.roles) == {"measured"}
+
+    run(body)
+
+
+def test_the_same_platform_twice_in_a_row_is_set_up_twice(tmp_path):
+    async def body():
+        script = Script(valid)
+        await Campaign(plan_of(PAIR.replace("[raw, container]", "[raw]"), tmp_path), script).run()
+        assert list(by_set_up(script)) == ["set-up-1", "set-up-2"]
+
+    run(body)
+
+
+def test_the_pilot_fixes_load_and_reference_for_every_block(tmp_path):
+    async def body():
+        script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
+        script.rates = {point: 1000.0 + 10 * (point % 3) for point in range(18)} | {4: 5000.0, 3: 4000.0, 15: 200.0}
+        outcome = await Campaign(plan, script).run()
+        assert (outcome.complete, outcome.taken) == (True, plan.trials)
+        pilot = len(plan.pilot)
+        assert script.roles == ["pilot"] * pilot + ["measured"] * (plan.trials - pilot)
+        fixed = {ref.point: ref.fixed for ref in script.refs[pilot:]}
+        assert {point: f.maximum_target_bps for point, f in fixed.items()} == {
+            point: 20_000_000 if point in (3, 4, 5) else "max" for point in range(18)
+        }
+        # Points 3 to 5: raw beside idle, of which point 4 forwarded most; 12 to 14: container beside idle.
+        assert {point: f.reference_pps for point, f in fixed.items() if f.reference_pps} == {
+            **dict.fromkeys((6, 7, 8), 5000.0), **dict.fromkeys((15, 16, 17), 1020.0),
+        }  # fmt: skip
+        asked = dict(zip([(r.block, r.point) for r in script.refs], script.references, strict=True))
+        assert {reference.measured_pps for (_, point), reference in asked.items() if point in (6, 7, 8)} == {5000.0}
+        runs = {t.point: t.run_id for t in script.held if t.block == 0}
+        assert set(fixed[7].run_ids) == {runs[point] for point in (3, 4, 5, 6, 7, 8)}
+        assert all(ref.fixed.maximum_target_bps is None for ref in script.refs[:pilot])
+
+    run(body)
+
+
+def test_what_is_stored_later_does_not_move_what_the_pilot_fixed(tmp_path):
+    async def body():
+        script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
+        await Campaign(plan, script).run()
+        before = look_up(plan, script).pilot.fixed(7)
+        script.held.append(
+            StoredTrial(4, 1, "run99999", "valid", 0.0, 0, "other", None, 1, 2, 9e9)  # another store's pilot, merged
+        )
+        assert look_up(plan, script).pilot.fixed(7) == before
+        longer = plan_of(FORWARDING.replace("set_ups: 2", "set_ups: 3"), tmp_path)
+        script.asked.clear()
+        assert (await Campaign(longer, script).run()).taken == 18
+        assert {block for block, _, _ in script.asked} == {3}
+        assert script.refs[-1].fixed.run_ids == script.refs[20].fixed.run_ids or script.refs[-1].point != 20
+
+    run(body)
+
+
+def test_a_forwarding_share_without_an_idle_point_has_one_in_the_pilot_alone(tmp_path):
+    async def body():
+        text = FORWARDING.replace("none, idle, ", "").replace("[10Mbit, 20Mbit, max]", "[max]")
+        script, plan = Script(valid), plan_of(text, tmp_path)
+        script.rates = {2: 3000.0, 3: 700.0}
+        outcome = await Campaign(plan, script).run()
+        assert outcome.complete
+        assert {trial[1] for trial in script.asked[:2]} == {2, 3}, "the pilot's own points come after the plan's two"
+        assert {(r.point, r.fixed.reference_pps) for r in script.refs if r.block} == {(0, 3000.0), (1, 700.0)}
+
+    run(body)
+
+
+def test_a_reference_that_the_pilot_did_not_find_refuses_what_is_a_share_of_it_and_nothing_else(tmp_path):
+    async def body():
+        idle_of_raw = {3, 4, 5}
+        script = Script(lambda trial, request: "invalid" if trial[0] == 0 and trial[1] in idle_of_raw else "valid")
+        plan = plan_of(FORWARDING, tmp_path)
+        outcome = await Campaign(plan, script).run()
+        words = " ".join(why for why, _ in outcome.refused)
+        assert "no maximum of raw beside an idle guest, which forwarding-50 is a share of" in words
+        assert "no trial of the pilot stands at 64 B with 1 source" in words
+        assert {point for block, point, _ in script.asked if block} == set(range(18)) - set(range(3, 9))
+
+    run(body)
+
+
+def test_what_the_pilot_leaves_out_no_block_takes_and_set_ups_know_their_size(tmp_path):
+    async def body():
+        text = (
+            PAIR.replace("[10Mbit]", "[10Mbit, 20Mbit, 30Mbit]")
+            + "stop: {raising: {loss_ratio: 0.1, repetitions: 3}}\n"
+        )
+        script, plan = Script(valid), plan_of(text, tmp_path)
+        script.losses = {(1, 1): 0.2}  # raw loses at 20 Mbit/s
+        outcome = await Campaign(plan, script).run()
+        assert outcome.complete
+        assert (0, 2, 1) not in script.asked
+        assert {point for block, point, _ in script.asked if block} == {0, 1, 3, 4, 5}
+        assert {(r.point < 3, r.set_up_trials) for r in script.refs if r.block} == {(True, 4), (False, 6)}
+        assert {r.fixed.maximum_target_bps for r in script.refs if r.block} <= {10**7, 2 * 10**7}
+        assert left_to_take(plan, script.held) == []
+        again = Campaign(plan, script)
+        assert ((await again.run()).taken, again.outcome.left_out) == (0, 1 + 2 * 2)
+
+    run(body)
+
+
+def test_an_invalid_trial_is_taken_again_in_the_same_set_up(tmp_path):
+    async def body():
+        script = Script()
+        script.will_end("invalid", *["valid"] * 8)
+        outcome = await Campaign(plan_of(PAIR, tmp_path), script).run()
+        assert (outcome.taken, outcome.redone) == (8, 1)
+        assert [r.attempt for r in script.refs[:3]] == [1, 2, 1]
+        assert {t.set_up for t in script.held if (t.block, t.point) == (1, 0)} == {"set-up-1"}
+
+    run(body)
+
+
+def test_a_trial_that_stays_invalid_costs_its_place_and_not_the_set_up(tmp_path):
+    async def body():
+        script, plan = Script(), plan_of(PAIR, tmp_path)
+        script.will_end("invalid", "invalid", *["valid"] * 7)
+        campaign = Campaign(plan, script)
+        outcome = await campaign.run()
+        assert (outcome.taken, len(outcome.invalid), script.set_ups) == (8, 1, 4)
+        assert campaign.grid[0, 1].state is TrialState.INVALID
+        again = Campaign(plan, script)
+        outcome = await again.run()
+        assert (outcome.taken, outcome.invalid_before, outcome.complete) == (0, 1, False)
+        assert [trial for trial, _ in again.grid.failing()] == [(0, 1)]
+
+    run(body)
+
+
+def test_a_platform_in_doubt_breaks_its_set_up_which_is_taken_again_whole(tmp_path):
+    async def body():
+        script, plan = Script(), plan_of(PAIR, tmp_path)
+        told: list[Progress] = []
+        script.will_end("valid", "broken", *["valid"] * 8)
+        campaign = Campaign(plan, script, told.append)
+        outcome = await campaign.run()
+        assert script.asked == [SETTLED[0], SETTLED[1], *SETTLED]
+        assert (outcome.taken, outcome.complete, dict(outcome.verdicts)) == (8, True, {"valid": 8})
+        assert [t.set_up for t in stored_blocks(plan, script.held).done][:2] == ["set-up-2", "set-up-2"]
+        assert [p.broke for p in told if p.broke] == ["the cable"]
+        assert campaign.grid[0, 1].redone == 1
+
+    run(body)
+
+
+def test_the_last_attempt_that_breaks_the_last_trial_leaves_a_whole_set_up(tmp_path):
+    async def body():
+        script, plan = Script(), plan_of(PAIR.replace("max_redo: 1", "max_redo: 0"), tmp_path)
+        script.will_end("valid", "broken", *["valid"] * 6)
+        outcome = await Campaign(plan, script).run()
+        assert (script.asked, outcome.taken, len(outcome.invalid)) == (SETTLED, 8, 1)
+        assert left_to_take(plan, script.held) == []
+
+    run(body)
+
+
+def test_a_set_up_that_breaks_every_time_is_refused_and_the_others_are_taken(tmp_path):
+    async def body():
+        script, plan = Script(), plan_of(PAIR, tmp_path)
+        script.will_end(*["broken"] * 2, *["valid"] * 6)
+        outcome = await Campaign(plan, script).run()
+        assert outcome.refused == [("block 1: raw alone: the cable; it broke off 2 times", 2)]
+        assert (outcome.taken, {t[:2] for t in script.asked[2:]}) == (6, {(1, 1), (2, 0), (2, 1)})
+        script.will_end("valid", "valid")
+        assert (await Campaign(plan, script).run()).taken == 2
+
+    run(body)
+
+
+def test_a_platform_that_never_stands_is_left_out_of_every_block(tmp_path):
+    async def body():
+        script = Script(lambda t, r: AgentError("uut", "does not boot") if r.platform == "raw" else "valid")
+        outcome = await Campaign(plan_of(PAIR, tmp_path), script).run()
+        assert (outcome.taken, [trials for _, trials in outcome.refused]) == (4, [4])
+        assert script.asked[:3] == [(1, 0, 1), (1, 0, 1), (1, 1, 1)]
+
+    run(body)
+
+
+def test_a_lost_node_takes_the_set_up_with_it(tmp_path):
+    async def body():
+        script, plan = Script(), plan_of(PAIR, tmp_path)
+        script.will_end("valid", NodeLost("snk1", "the cable", operation="x"), *["valid"] * 8)
+        outcome = await Campaign(plan, script).run()
+        assert (outcome.taken, script.batches, script.asked) == (8, 2, [*SETTLED[:2], *SETTLED])
+
+    run(body)
+
+
+def test_a_node_that_is_still_lost_when_the_set_up_comes_again_costs_one_try(tmp_path):
+    async def body():
+        script, plan = Script(), plan_of(PAIR, tmp_path)
+        script.will_end("valid", "broken", NodeLost("snk1", "the cable", operation="x"), *["valid"] * 8)
+        outcome = await Campaign(plan, script).run()
+        assert (outcome.taken, outcome.refused, script.batches) == (8, [], 2)
+
+    run(body)
+
+
+def test_nothing_forwards_beside_the_pilot_at_a_share_of_something_else(tmp_path):
+    async def body():
+        script = Script(lambda trial, request: "invalid" if request.background == "idle" else "valid")
+        await Campaign(plan_of(FORWARDING, tmp_path), script).run()
+        assert not any(r.background == "forwarding-50" for r in map(request_of_ref(FORWARDING, tmp_path), script.refs))
+
+    run(body)
+
+
+def test_attempts_are_counted_in_plans_without_blocks_too(tmp_path):
+    async def body():
+        script = Script()
+        script.will_end("invalid", AgentError("uut", "no"), "invalid", *["valid"] * 6)
+        await Campaign(
+            plan_of(PAIR.replace("set_ups: 2\n", "").replace("max_redo: 1", "max_redo: 2"), tmp_path), script
+        ).run()
+        # An attempt that gave no run is none: the attempts of a place count on without a gap.
+        assert [(r.point, r.repetition, r.attempt) for r in script.refs[:4]] == [
+            (0, 1, 1), (0, 1, 1 + 1), (0, 1, 1 + 1), (0, 2, 1),
+        ]  # fmt: skip
+
+    run(body)
+
+
+def test_warm_ups_are_taken_in_the_set_up_that_they_are_for(tmp_path):
+    async def body():
+        script = Script(valid)
+        outcome = await Campaign(plan_of(PAIR + "warm_up: {duration_s: 0.2}\n", tmp_path), script).run()
+        assert (outcome.warm_ups, script.set_ups, script.warm_ups) == (4, 4, [1] * 8)
+
+    run(body)
+
+
+def test_runs_without_a_block_fill_none_and_runs_of_blocks_fill_no_plan_without(tmp_path):
+    old = [StoredTrial(p, r, f"old{p}{r}", "valid") for p in (0, 1) for r in (1, 2)]
+    plan, plain = plan_of(PAIR, tmp_path), plan_of(PAIR.replace("set_ups: 2\n", ""), tmp_path)
+    assert len(left_to_take(plan, old)) == 8
+    assert left_to_take(plain, old) == []
+    blocked = [StoredTrial(p, r, f"new{p}{r}", "valid", 0.0, 1, f"s{p}", 2, 1, 2, 1.0) for p in (0, 1) for r in (1, 2)]
+    assert len(left_to_take(plain, blocked)) == 4
+    assert left_to_take(plan, blocked) == [(0, 3), (0, 4), (1, 3), (1, 4)]
+    assert len(left_to_take(plan, blocked[1:])) == 6, "a set-up that lacks a trial is none"
+
+
+def test_a_set_up_of_runs_from_two_settings_up_is_not_whole(tmp_path):
+    plan = plan_of(PAIR, tmp_path)
+    two = [StoredTrial(0, r, f"new{r}", "valid", 0.0, 1, f"s{r}", 2, 1, 2, 1.0) for r in (1, 2)]
+    assert len(left_to_take(plan, two)) == 8
+
+
+def test_an_invalid_attempt_that_was_not_the_last_leaves_a_set_up_open(tmp_path):
+    plan = plan_of(PAIR, tmp_path)
+    for attempt, left in ((1, 8), (2, 6)):
+        held = [
+            StoredTrial(0, 1, "a", "valid", 0.0, 1, "s", 2, 1, 2, 1.0),
+            StoredTrial(0, 2, "b", "invalid", None, 1, "s", 2, attempt, 2, None),
+        ]
+        assert len(left_to_take(plan, held)) == left
+
+
+def test_more_repetitions_than_done_blocks_have_are_refused_before_anything_is_touched(tmp_path):
+    async def body():
+        script = Script(valid)
+        await Campaign(plan_of(PAIR, tmp_path), script).run()
+        more = Campaign(plan_of(PAIR.replace("repetitions: 2", "repetitions: 3"), tmp_path), script)
+        with pytest.raises(ConfigError, match=r"than blocks 1, 2 had.*gone: raise set_ups instead"):
+            await more.run()
+        assert (script.batches, more.status) == (1, CampaignStatus.FAILED)
+        fewer = Campaign(plan_of(PAIR.replace("repetitions: 2", "repetitions: 1"), tmp_path), script)
+        assert (await fewer.run()).taken == 0
+
+    run(body)
+
+
+@pytest.mark.parametrize("only", [frozenset({1}), frozenset({0})])
+def test_one_platform_can_be_taken_alone_and_its_blocks_are_filled_later(tmp_path, only):
+    async def body():
+        script, plan = Script(valid), plan_of(PAIR.replace("[10Mbit]", "[10Mbit]"), tmp_path)
+        campaign = Campaign(plan, script, only=only)
+        outcome = await campaign.run()
+        assert (outcome.taken, campaign.total, {point for _, point, _ in script.asked}) == (4, 4, set(only))
+        assert (await Campaign(plan, script).run()).taken == 4
+        assert entered(plan, script) == set(SETTLED)
+
+    run(body)
+
+
+def test_a_chosen_platform_brings_the_pilot_that_it_needs_and_no_other(tmp_path):
+    async def body():
+        script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
+        only = frozenset(range(6, 9))  # raw beside forwarding-50
+        campaign = Campaign(plan, script, only=only)
+        await campaign.run()
+        assert sorted(point for block, point, _ in script.asked if block == 0) == list(range(3, 9))
+        assert campaign.total == 6 + 2 * 3
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    "stop", ["{after_s: 3}", f"{{at: {datetime.now() - timedelta(days=1):%Y-%m-%d %H:%M}}}"], ids=["after_s", "at"]
+)
+def test_a_plan_of_which_not_one_block_fits_is_refused_before_anything_is_touched(tmp_path, stop):
+    async def body():
+        script = Script(valid)
+        campaign = Campaign(plan_of(PAIR + f"stop: {stop}\n", tmp_path), script)
+        with pytest.raises(ConfigError, match=r"its next block takes about 0:00:\d\d .*stop later, or make a block"):
+            await campaign.run()
+        assert (script.batches, campaign.refusal is not None) == (0, True)
+
+    run(body)
+
+
+def test_a_plan_that_has_time_for_one_block_begins(tmp_path):
+    async def body():
+        script = Script(valid)
+        await Campaign(plan_of(PAIR + "stop: {after_s: 60}\n", tmp_path), script).run()
+        assert len(script.held) == 8
+
+    run(body)
+
+
+def test_what_breaks_a_set_up_are_reasons_that_make_a_run_invalid():
+    assert set(INVALID_CODES) > BREAKING
+
+
+BLOCKED = [
+    PAIR,
+    PAIR.replace("as-listed", "blocked-random").replace("[64]", "[64, 500]") + "warm_up: true\n",
+    FORWARDING,
+    PAIR.replace("[10Mbit]", "[30Mbit, 20Mbit, 10Mbit]") + "stop: {lowering: {lossless: 2}}\n",
+    FORWARDING.replace("[10Mbit, 20Mbit, max]", "[10Mbit, 20Mbit]") + "stop: {raising: {loss_ratio: 0.4}}\n",
+]
+
+
+@settings(max_examples=80, deadline=None)
+@given(shape=st.sampled_from(BLOCKED), seed=st.integers(0, 2**32), only=st.booleans())
+def test_blocks_interrupted_anywhere_and_resumed_give_what_unbroken_ones_give(tmp_path_factory, shape, seed, only):
+    """Killed, finished, node lost, trials invalid, set-ups broken: the same places, each set-up of one setting-up."""
+    plan = plan_of(shape.replace("max_redo: 1", "max_redo: 3"), tmp_path_factory.mktemp("plan"))
+    dice = random.Random(seed)
+    losses = {(p.index, r): dice.choice([0.0, 0.0, 0.05, 0.5]) for p in plan.every_point for r in (1, 2)}
+    rates = {p.index: dice.uniform(1000, 2000) for p in plan.every_point}
+    chosen = dice.choice(plan.platforms)
+    points = frozenset(p.index for p in plan.points if p.request.platform == chosen) if only else None
+
+    def script_of(answer) -> Script:
+        script = Script(answer)
+        script.losses, script.rates = losses, rates
+        return script
+
+    async def unbroken() -> Script:
+        script = script_of(valid)
+        await Campaign(plan, script, only=points).run()
+        return script
+
+    async def broken() -> Script:
+        def answer(trial, request):
+            chance = dice.random()
+            if chance < 0.02:
+                raise asyncio.CancelledError  # as kill -9 leaves it: nothing is said to anybody
+            if chance < 0.04:
+                campaign.finish()
+            elif chance < 0.06:
+                return NodeLost("snk1", "the cable", operation="x")
+            elif chance < 0.08:
+                return AgentError("uut", "no")
+            elif chance < 0.12:
+                return "broken"
+            elif chance < 0.16:
+                return "invalid"
+            return dice.choice(["valid", "suspect"])
+
+        script = script_of(answer)
+        for _ in range(1000):
+            if not left_to_take(plan, script.held, points):
+                break
+            campaign = Campaign(plan, script, only=points)
+            with suppress(asyncio.CancelledError, NodeLost, AgentError):
+                await campaign.run()
+            assert campaign.status in (CampaignStatus.DONE, CampaignStatus.STOPPED, CampaignStatus.FAILED)
+        return script
+
+    whole, pieces = asyncio.run(unbroken()), asyncio.run(broken())
+    assert entered(plan, pieces) == entered(plan, whole)
+    done = stored_blocks(plan, pieces.held).done
+    assert len({(t.block, t.point, t.repetition) for t in done}) == len(done), "no trial counts twice"
+    ids: dict[tuple[int, tuple[str, str]], set[str | None]] = {}
+    for trial in done:
+        key = plan.set_up_of((trial.point, plan.number_of(trial.point, trial.block, trial.repetition)))
+        if key is not None:
+            ids.setdefault(key, set()).add(trial.set_up)
+    assert all(len(found) == 1 for found in ids.values())
+    assert len(set.union(*ids.values())) == len(ids), "no setting-up serves two"
+    for point in range(len(plan.points)):
+        ours, theirs = (look_up(plan, script).pilot.fixed(point) for script in (whole, pieces))
+        assert (ours.maximum_target_bps, ours.reference_pps) == (theirs.maximum_target_bps, theirs.reference_pps)
