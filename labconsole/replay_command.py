@@ -179,7 +179,7 @@ def _dry_run(plan: Plan, only: frozenset[int] | None, session: Session[RunStore]
         return
     state = look_up(plan, session, only)
     todo = state.left
-    refusal = state.refusal or room_refusal(plan, todo, session.inventory, datetime.now().astimezone())
+    refusal = state.refusal or room_refusal(plan, todo, session.inventory)
     if refusal is not None:
         raise refusal
     reckoned = estimate(plan, session.inventory, todo)
