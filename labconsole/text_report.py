@@ -7,7 +7,7 @@ from typing import Any
 
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.model.note import RunNote
-from labconsole.model.record import Background, Reason, RunRecord, StreamRecord
+from labconsole.model.record import Background, Reason, RunRecord, StreamRecord, Total
 from labconsole.model.timing import Delay
 from labconsole.model.verdict_codes import WHAT_TO_DO, depths
 from labconsole.store.summary import RunSummary
@@ -58,6 +58,7 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
         f"measured {count(total.measured_packets):>12} {rate(total.measured_bps):>14}   "
         f"loss {count(total.loss_packets):>10} {percent(total.loss_ratio):>10}"
     )
+    lines += sides_lines(total)
     beside = record.background.streams if record.background is not None else ()
     if record.background is not None:
         lines += background_lines(record.background)
@@ -83,6 +84,20 @@ def reason_lines(reasons: Sequence[Reason]) -> list[str]:
         if not depth and reason.code in WHAT_TO_DO:
             lines.append(f"      → {WHAT_TO_DO[reason.code]}")
     return lines
+
+
+def sides_lines(total: Total) -> list[str]:
+    """Who lost what, and at what rate the rest came; nothing of a run that does not part them."""
+    if total.generator_packets is None:
+        return []
+    late = "" if not total.late_packets else f"; {count(total.late_packets)} packets came after the time of sending"
+    lost = (
+        f"lost at the source {count(total.source_lost_packets)}, "
+        f"the UUT {count(total.uut_lost_packets)} ({percent(total.uut_loss_ratio)}), "
+        f"the sink {count(total.sink_lost_packets)}"
+    )
+    forwarded = f"forwarding rate {rate(total.forwarding_bps)}"
+    return [f"  {'sides':<8} generator {count(total.generator_packets)}, {lost}; {forwarded}{late}"]
 
 
 def background_lines(load: Background) -> list[str]:

@@ -99,7 +99,9 @@ class CaptureAnalysis:
         runs: Optional[RecordRuns] = None,
         spacing_gap_ns: Optional[int] = None,
         sending_ns: Optional[int] = None,
+        sampling_seed: int = 0,
     ) -> None:
+        self._sampling_seed = sampling_seed
         self._spacing_gap_ns, self._sending_ns = spacing_gap_ns, sending_ns
         self.packets = 0
         self.bytes = 0
@@ -272,7 +274,7 @@ class CaptureAnalysis:
             stream = self._streams[key] = StreamCounts()
             stream.lateness = None if self._sending_ns is None else Lateness(self._sending_ns)
             if len(self._streams) <= MAX_DELAY_STREAMS:
-                stream.delays = DelaySamples()
+                stream.delays = DelaySamples(self._sampling_seed)
                 stream.arrivals = None if self._spacing_gap_ns is None else Arrivals()
         stream.packets += records
         stream.bytes += original_bytes

@@ -98,10 +98,15 @@ class Capture:
     """One running tcpdump."""
 
     def __init__(
-        self, name: str, spool: Spool, on_death: Callable[[str, str], None], spacing_gap_ns: Optional[int] = None
+        self,
+        name: str,
+        spool: Spool,
+        on_death: Callable[[str, str], None],
+        spacing_gap_ns: Optional[int] = None,
+        sampling_seed: int = 0,
     ) -> None:
         self.name, self.spool, self._on_death = name, spool, on_death
-        self._spacing_gap_ns = spacing_gap_ns
+        self._spacing_gap_ns, self._sampling_seed = spacing_gap_ns, sampling_seed
         self.sending_ns: Optional[int] = None
         """How long was sent; has to be known before the counting begins."""
         self.process: Optional[asyncio.subprocess.Process] = None
@@ -182,7 +187,11 @@ class Capture:
             from labconsole.agent.following import CaptureFollower
 
             self._follower = CaptureFollower(
-                self.spool.path, spacing_gap_ns=self._spacing_gap_ns, sending_ns=self.sending_ns, digest=True
+                self.spool.path,
+                spacing_gap_ns=self._spacing_gap_ns,
+                sending_ns=self.sending_ns,
+                sampling_seed=self._sampling_seed,
+                digest=True,
             )
         return self._follower
 
@@ -261,7 +270,13 @@ class Captures:
         require_space(directory, field(args, "expected_packets", int, optional=True) or 0, snap_bytes)
         argv = _argv(program, args, snap_bytes)
         spool = Spool(directory, keep_path, self._journal)
-        capture = Capture(name, spool, self._on_death, field(args, "spacing_gap_ns", int, optional=True))
+        capture = Capture(
+            name,
+            spool,
+            self._on_death,
+            field(args, "spacing_gap_ns", int, optional=True),
+            field(args, "sampling_seed", int, optional=True) or 0,
+        )
         self._running[name] = capture
         try:
             await capture.start(argv, namespaces)

@@ -19,6 +19,7 @@ class CaptureFollower:
         runs: Optional[RecordRuns] = None,
         spacing_gap_ns: Optional[int] = None,
         sending_ns: Optional[int] = None,
+        sampling_seed: int = 0,
         digest: bool = False,
     ) -> None:
         self.path = os.fspath(path)
@@ -26,7 +27,7 @@ class CaptureFollower:
         """Of the whole file; None before ``finish``, and where nobody asked for it or not all of it was read."""
         self._digest = Digest() if digest else None
         runs = RecordRuns() if runs is None else runs
-        self.analysis = CaptureAnalysis(runs, spacing_gap_ns, sending_ns)
+        self.analysis = CaptureAnalysis(runs, spacing_gap_ns, sending_ns, sampling_seed)
         self._buffer = bytearray(runs.buffer_bytes)
         self._kept = 0
         self._file: Any = None

@@ -2,19 +2,21 @@
 
 Delay is the capture's time stamp minus the one in pktgen's header, by two clocks; whether they agree is for others to
 judge, so it is called raw here. The one non-obvious decision: delays are taken of a sample, because looking at every
-frame would cost more than all other counting together. The sample is pairs of neighbouring arrivals at places that
-depend only on their number: every pair while there are at most MAX_PAIRS of them, then every second, every fourth, and
-so on. So the result is the same however the capture was cut into pieces, the memory is bounded, and delay variation
-between neighbours (RFC 3393) is measured on true neighbours.
+frame would cost more than all other counting together. The sample is pairs of neighbouring arrivals: every
+one while there are at most MAX_PAIRS of them, then a half, a quarter, and so on, at places drawn at random
+(agent/sampling.py). So the memory is bounded, and delay variation between neighbours (RFC 3393) is measured on true
+neighbours.
 """
 
 from __future__ import annotations
 
 import sys
 from array import array
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from itertools import compress
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from labconsole.agent.pcap import Buffer, RecordLayout
+from labconsole.agent.sampling import MAX_LEVEL, PairPlaces
 
 MAX_PAIRS = 1 << 14
 MAX_DELAY_STREAMS = 16
@@ -62,10 +64,14 @@ def delays_of(
     seconds = words(buffer, start + number_at + 4, stop, step, little=False)
     microseconds = words(buffer, start + number_at + 8, stop, step, little=False)
     base_ns, high_ns, low_ns = layout.base_ns, layout.high_ns, layout.low_ns
-    delays = [
-        base_ns + a * high_ns + b * low_ns - c * 1_000_000_000 - d * 1000
-        for a, b, c, d in zip(high, low, seconds, microseconds)
-    ]
+    if high.count(high[0]) == count == seconds.count(seconds[0]):
+        at_ns = base_ns + high[0] * high_ns - seconds[0] * 1_000_000_000
+        delays = [at_ns + b * low_ns - d * 1000 for b, d in zip(low, microseconds)]
+    else:
+        delays = [
+            base_ns + a * high_ns + b * low_ns - c * 1_000_000_000 - d * 1000
+            for a, b, c, d in zip(high, low, seconds, microseconds)
+        ]
     try:
         return array("q", delays).tobytes(), seconds.count(0) if 0 in seconds else 0
     except OverflowError:  # times that no clock has, in a damaged or a made-up capture
@@ -76,30 +82,43 @@ Reckon = Callable[[Buffer, int, int, int, RecordLayout, int], Tuple[bytes, int]]
 """``delays_of``, or something faster with the same result."""
 
 
+_AT_LEAST = [bytes(level >= least for level in range(256)) for least in range(MAX_LEVEL + 1)]
+
+
 class DelaySamples:
-    """The delays of a sample of one stream's frames."""
+    """The delays of a sample of one stream's frames: pairs of neighbours, all of them while they are few."""
 
-    __slots__ = ("_first", "_second", "every", "seen", "unusable")
+    __slots__ = ("_first", "_last_levels", "_places", "_second", "_where", "seen", "unusable")
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 0) -> None:
         self.seen = 0
-        self.every = 2
-        """One pair is taken in so many packets: 2 is all of them."""
         self.unusable = 0
+        self._places = PairPlaces(seed)
+        self._where = array("q")
+        self._last_levels = bytearray()
         self._first = array("q")
         self._second = array("q")
 
     def add(self, at_ns: int, stamp: bytes) -> None:
         """One frame that arrived ``at_ns`` with these 8 bytes of time stamp."""
-        place = self.seen % self.every
+        place, level = self.seen, self._places.level
         self.seen += 1
-        if place < 2:
-            seconds, microseconds = int.from_bytes(stamp[:4], "big"), int.from_bytes(stamp[4:8], "big")
-            delay_ns = at_ns - seconds * 1_000_000_000 - microseconds * 1000
-            usable = bool(seconds) and abs(delay_ns) < 1 << 63
-            self.unusable += not usable
-            (self._second if place else self._first).append(delay_ns if usable else 0)
-            self._thin_out()
+        last_level = self._places.last_level(place)
+        begins = last_level >= level
+        follows = bool(place) and self._places.last_level(place - 1) >= level
+        if not begins and not follows:
+            return
+        seconds, microseconds = int.from_bytes(stamp[:4], "big"), int.from_bytes(stamp[4:8], "big")
+        delay_ns = at_ns - seconds * 1_000_000_000 - microseconds * 1000
+        usable = bool(seconds) and abs(delay_ns) < 1 << 63
+        self.unusable += not usable
+        if follows:
+            self._second.append(delay_ns if usable else 0)
+        if begins:
+            self._first.append(delay_ns if usable else 0)
+            self._where.append(place)
+            self._last_levels.append(last_level)
+        self._thin_out()
 
     def add_run(
         self,
@@ -112,21 +131,60 @@ class DelaySamples:
         number_at: int,
     ) -> None:
         """Frames in records of one length, ``stride`` bytes apart; their sequence numbers are ``number_at`` in each."""
-        for place, into in ((0, self._first), (1, self._second)):
-            skipped = (place - self.seen) % self.every
-            if skipped < records:
-                count = (records - skipped - 1) // self.every + 1
-                at = start + skipped * stride
-                delays, unusable = reckon(buffer, at, count, stride * self.every, layout, number_at)
-                into.frombytes(delays)
-                self.unusable += unusable
-        self.seen += records
+        began, stop = self.seen, self.seen + records
+        self.seen = stop
+        places, last_levels = self._places.between(began, stop)
+        awaited = len(self._first) > len(self._second)  # the frame before this run began a pair
+        if len(places) == records:
+            count, part = records, buffer
+        elif places or awaited:
+            count, part = self._picked(buffer, start, stride, [place - began for place in places], records, awaited)
+            start = 0
+        else:
+            return
+        packed, unusable = reckon(part, start, count, stride, layout, number_at)
+        delays = array("q")
+        delays.frombytes(packed)
+        self.unusable += unusable
+        if len(places) == records:
+            self._first += delays
+            self._second += delays if awaited else delays[1:]
+        else:
+            self._second += delays[:awaited]
+            self._first += delays[awaited::2]
+            self._second += delays[1 + awaited :: 2]
+        self._where.extend(places)
+        self._last_levels += last_levels
         self._thin_out()
 
+    @staticmethod
+    def _picked(
+        buffer: Buffer, start: int, stride: int, places: List[int], records: int, awaited: bool
+    ) -> Tuple[int, bytes]:
+        """(how many records, one after the other): the first one if it is awaited, then pairs, the last one cut off."""
+        end = start + records * stride
+        parts = [buffer[start : start + stride]] if awaited else []
+        parts += [buffer[at : at + 2 * stride] for at in [start + place * stride for place in places]]
+        if places and places[-1] == records - 1:
+            parts[-1] = buffer[end - stride : end]
+        picked = b"".join(parts)
+        return len(picked) // stride, picked
+
     def _thin_out(self) -> None:
-        while len(self._first) > MAX_PAIRS:
-            self.every *= 2
-            self._first, self._second = self._first[::2], self._second[::2]
+        while len(self._first) > MAX_PAIRS and self._places.level < MAX_LEVEL:
+            self._places.level += 1
+            kept = self._last_levels.translate(_AT_LEAST[self._places.level])
+            self._first = array("q", compress(self._first, kept))
+            self._second = array("q", compress(self._second, kept))
+            self._where = array("q", compress(self._where, kept))
+            self._last_levels = bytearray(compress(self._last_levels, kept))
+
+    def _delays(self) -> List[int]:
+        """Of every frame of the sample once: a pair's second one may be the next pair's first."""
+        delays = list(self._first)
+        following = [*self._where[1:], -1]
+        delays += [delay for at, after, delay in zip(self._where, following, self._second) if after != at + 1]
+        return delays
 
     def report(self) -> Tuple[Optional[Dict[str, Any]], Optional[str]]:
         """(the figures, None), or (None, why there are none)."""
@@ -134,12 +192,12 @@ class DelaySamples:
             return None, "no frame has a time stamp of its sender and one of its arrival"
         if self.unusable:
             return None, "frames came without a time stamp of their sender, or with impossible times"
-        delays = sorted([*self._first, *self._second])
+        delays = sorted(self._delays())
         shortest = delays[0]
         between = sorted(abs(b - a) for a, b in zip(self._first, self._second))
         found: Dict[str, Any] = {
             "packets": len(delays),
-            "pair_every_packets": self.every,
+            "pair_every_packets": 1 << self._places.level,
             "raw_ns": {"min": shortest, "mean": sum(delays) / len(delays), **quantiles(delays), "max": delays[-1]},
             "pdv_ns": {**quantiles([delay - shortest for delay in delays]), "max": delays[-1] - shortest},
             "ipdv_ns": None,

@@ -220,7 +220,8 @@ def _arrivals(
     if first is None or last is None:
         return None
     between = [each for each in raw.sink_samples if first[0] < each[0] < last[0]]
-    return by_counters([first, *between, last], measured, sending_s)
+    captured = raw.capture["analysis"]["streams"] if raw.capture is not None else ()
+    return by_counters([first, *between, last], measured, sending_s, captured)
 
 
 def _capture(raw: StreamSeen) -> Capture | None:

@@ -58,8 +58,8 @@ def honest_pps(stream: StreamRecord) -> float | None:
 def _confirmed(stream: StreamRecord) -> bool:
     """The NICs of source and sink may have counted other frames too, but no fewer."""
     counts = [stream.counters.get(key) for key in ("source_tx_packets", "sink_rx_packets")]
-    offered = stream.offered_packets
-    return offered is not None and all(count is not None and count >= offered for count in counts)
+    made = stream.generator_packets
+    return made is not None and all(count is not None and count >= made for count in counts)
 
 
 def witnesses_of(taken: list[TakenTrial], index: int) -> tuple[list[LossTrial], list[LossTrial]]:

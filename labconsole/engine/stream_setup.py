@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -89,9 +90,13 @@ def capture_args(
     generator: str,
     buffer_kib: int,
     directory: str | None,
+    run_id: str,
     spacing: bool = False,
 ) -> dict[str, Any]:
-    """The arguments of ``capture.start``. ``spacing``: look at how evenly frames arrive, too."""
+    """The arguments of ``capture.start``. ``spacing``: look at how evenly frames arrive, too.
+
+    Whose delays are sampled is drawn anew for every run and stream, and known from their names.
+    """
     request, stream = flow.request, flow.stream
     return {
         "capture": stream.name,
@@ -103,4 +108,5 @@ def capture_args(
         "expected_packets": request.intended_packets or most_packets(request, stream, generator),
         "keep_path": None,
         "spacing_gap_ns": request.delay_ns if spacing else None,
+        "sampling_seed": zlib.crc32(f"{run_id} {stream.name}".encode()),
     }

@@ -326,6 +326,7 @@ class Trial:
                 generator=(seen.prepared or {}).get("generator", ""),
                 buffer_kib=self._settings.capture_buffer_kib,
                 directory=self._settings.capture_directories.get(node),
+                run_id=self.seen.run_id,
                 spacing=self._settings.spacing,
             )
             await self._links[node].request("capture.start", args)

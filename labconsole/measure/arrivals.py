@@ -46,10 +46,13 @@ def by_capture(streams: Sequence[dict[str, Any]], packets: int) -> Arrivals | No
     )
 
 
-def by_counters(samples: Samples, packets: int, sending_s: float | None) -> Arrivals | None:
+def by_counters(
+    samples: Samples, packets: int, sending_s: float | None, captured: Sequence[dict[str, Any]] = ()
+) -> Arrivals | None:
     """The window by samples of the sink's counter: from the one that first shows a packet to the first with the last.
 
-    None where the samples do not show all ``packets``, or a counter decreased.
+    None where the samples do not show all ``packets``, or a counter decreased. ``captured``: the streams of a capture
+    that missed packets; what it holds that came late, came late.
     """
     counts = [count for _, count in samples]
     if len(samples) < 2 or counts[-1] - counts[0] != packets or any(b < a for a, b in pairwise(counts)):
@@ -64,13 +67,21 @@ def by_counters(samples: Samples, packets: int, sending_s: float | None) -> Arri
         window_s=(samples[last][0] - samples[first][0]) / 1e9,
         window_from="counters",
         resolution_s=max(apart_ns) / 1e9,
-        late_packets=None if sending_s is None else _late(samples, first, sending_s, 0.0),
-        queued_packets=None if sending_s is None else _late(samples, first, sending_s, QUEUED_S),
+        late_packets=_at_least(_late(samples, first, sending_s, 0.0), captured, "late_packets"),
+        queued_packets=_at_least(_late(samples, first, sending_s, QUEUED_S), captured, "queued_packets"),
     )
 
 
-def _late(samples: Samples, first: int, sending_s: float, grace_s: float) -> int | None:
+def _at_least(sampled: int | None, captured: Sequence[dict[str, Any]], name: str) -> int | None:
+    """What surely came late by either witness; None where neither shows a packet and the samples do not rule it out."""
+    held = captured[0].get(name) or 0 if len(captured) == 1 else 0
+    return max(sampled or 0, held) if sampled is not None or held else None
+
+
+def _late(samples: Samples, first: int, sending_s: float | None, grace_s: float) -> int | None:
     """Packets that surely came later than this after the first one; None where there may be some and may be none."""
+    if sending_s is None:
+        return None
     wait_ns = round((sending_s + grace_s) * 1e9)
     end = samples[-1][1]
     surely = end - next((count for at_ns, count in samples if at_ns >= samples[first][0] + wait_ns), end)

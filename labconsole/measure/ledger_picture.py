@@ -28,8 +28,9 @@ def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
         bar = 0
         places = max(0, min(places, width - names - counts - 4))
     rows: list[Row] = []
+    sent = stream.offered_packets if stream.generator_packets is None else stream.generator_packets
     for hop in stream.ledger:
-        rows += _loss_rows(hop, stream.offered_packets)
+        rows += _loss_rows(hop, sent)
         row: Row = [
             (f"{hop.hop:<{names}}  ", ""),
             (f"{_place(hop)[:places]:<{places}}  ", "muted"),
@@ -55,14 +56,14 @@ def drop_words(hop: Hop) -> str:
     return ", ".join(f"{reason} {_count(packets)}" for reason, packets in moved)
 
 
-def _loss_rows(hop: Hop, offered: int | None) -> list[Row]:
+def _loss_rows(hop: Hop, sent: int | None) -> list[Row]:
     """The lines between a hop and the one before: nothing when nothing went missing and no counter of drops moved."""
     words = drop_words(hop)
     if not hop.lost_packets:
         return [[("  │  ", "muted"), (f"counted as dropped: {words}", "muted")]] if words else []
     if hop.lost_packets < 0:
         return [[("  ├─ ", "muted"), (f"{_signed(-hop.lost_packets)} that are not the stream's joined here", "warn")]]
-    share = f" ({100 * hop.lost_packets / offered:.3g} %)" if offered else ""
+    share = f" ({100 * hop.lost_packets / sent:.3g} %)" if sent else ""
     lost = f"{_signed(-hop.lost_packets)}{share} lost before {hop.hop}"
     return [[("  ├─ ", "muted"), (lost, "bad"), (f": {words or 'no counter says why'}", "")]]
 

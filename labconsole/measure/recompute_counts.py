@@ -26,6 +26,9 @@ COUNTED_AT = {
 ONE_WAY_FACTOR = 10
 """One-way delay is told where its median is so many times what the two time stamps may be off."""
 
+STAMP_NS = 1000
+"""The sender's stamp is cut to whole microseconds; format 1 did not count that."""
+
 SAME_TIME_S = 2e-9
 """Two times in seconds that came from whole nanoseconds may differ by so much and be the same."""
 
@@ -183,8 +186,9 @@ def _delay(where: str, delay: Delay, stream: StreamRecord, record: RunRecord) ->
     captured = stream.capture.captured_packets if stream.capture is not None else 0
     if not 1 <= delay.packets <= captured:
         yield against(f"{where}.packets", f"a sample of {delay.packets} of {captured} packets captured", delay.packets)
-    if delay.pair_every_packets < 2:
-        yield against(f"{where}.pair_every_packets", "is below 2, every pair", delay.pair_every_packets)
+    least = 1 if delay.sampling == "random" else 2
+    if delay.pair_every_packets < least:
+        yield against(f"{where}.pair_every_packets", f"is below {least}, every pair", delay.pair_every_packets)
     if delay.one_way != (one_way is not None) or delay.one_way != (delay.reason is None):
         yield against(f"{where}.one_way", "does not agree with the delay and the reason beside it")
     yield from _quantiles(f"{where}.pdv_ns", pdv, 0)
@@ -224,6 +228,8 @@ def _clock_bound(where: str, delay: Delay, stream: StreamRecord, record: RunReco
         says = f"a median of {one_way.p50} ns is told, and the two clocks may be off {off}"
         yield against(f"{where}.clock_bound_ns", says, bound)
     least = _least_bound_ns(stream, record)
+    if least is not None and record.format > 1:
+        least += STAMP_NS
     if bound is not None and least is not None and bound < least:
         says = f"is {bound} ns; by the clocks in the environment they may be {least} ns off"
         yield against(f"{where}.clock_bound_ns", says, bound)

@@ -11,6 +11,9 @@ Figures = TypeVar("Figures", bound=Quantiles)
 MARGIN = 10
 """A delay is called one-way only if it is so many times as long as what its two time stamps may be off."""
 
+STAMP_UNIT_NS = 1000
+"""pktgen's header has microseconds, cut off: every delay is up to so much too long."""
+
 
 def clock_bound_ns(source: dict[str, Any], sink: dict[str, Any]) -> int | None:
     """How far the wall clocks of two nodes may be apart, by the record's ``environment.nodes``; None: not known.
@@ -36,13 +39,14 @@ def build_delay(counted: dict[str, Any] | None, *, clocks_ns: int | None, stamp_
     if counted is None:
         return None
     raw = counted["raw_ns"]
-    bound_ns = None if clocks_ns is None else clocks_ns + stamp_lead_ns
+    bound_ns = None if clocks_ns is None else clocks_ns + stamp_lead_ns + STAMP_UNIT_NS
     reason = None
     if bound_ns is None:
         reason = "how far the clocks of source and sink agree is not known"
     elif bound_ns * MARGIN > raw["p50"]:
-        what = "the clocks of source and sink agree" if clocks_ns else "the generator stamps frames, before it waits,"
-        reason = f"{what} to {bound_ns} ns only, too coarse for a median of {raw['p50']} ns"
+        reason = (
+            f"{_coarsest(clocks_ns, stamp_lead_ns)} to {bound_ns} ns only, too coarse for a median of {raw['p50']} ns"
+        )
     return Delay(
         packets=counted["packets"],
         pair_every_packets=counted["pair_every_packets"],
@@ -52,7 +56,14 @@ def build_delay(counted: dict[str, Any] | None, *, clocks_ns: int | None, stamp_
         one_way_ns=None if reason is not None else _kept(OneWay, raw),
         pdv_ns=_kept(Quantiles, counted["pdv_ns"]),
         ipdv_ns=None if counted["ipdv_ns"] is None else _kept(Variation, counted["ipdv_ns"]),
+        sampling="random",
     )
+
+
+def _coarsest(clocks_ns: int | None, stamp_lead_ns: int) -> str:
+    if clocks_ns:
+        return "the clocks of source and sink agree"
+    return "the generator stamps frames, before it waits," if stamp_lead_ns else "frames are stamped"
 
 
 def _kept(kind: type[Figures], figures: dict[str, Any]) -> Figures:

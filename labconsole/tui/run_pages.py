@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from labconsole.measure.comparison import Pair
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.model.note import RunNote
-from labconsole.model.record import RunRecord, StreamRecord
+from labconsole.model.record import RunRecord, StreamRecord, Total
 from labconsole.model.verdict_codes import WHAT_TO_DO, depths
 from labconsole.tui.state import VERDICT_GLYPHS
 from labconsole.tui.text import UNKNOWN, count, decimal, mbit, percent, safe
@@ -67,6 +67,7 @@ def verdict_page(record: RunRecord, note: RunNote | None, width: int) -> list[Ro
     ):
         rows.append(_counts(label, packets, pps, bps))
     rows.append(_loss(t.loss_packets, t.loss_ratio))
+    rows += _sides(t, width)
     rows += _background(record, width)
     if record.influences:
         for index, influence in enumerate(record.influences[:MOST_ROWS]):
@@ -91,6 +92,25 @@ def _counts(label: str, packets: int | None, pps: float | None, bps: float | Non
 def _loss(packets: int | None, ratio: float | None, label: str = "lost") -> Row:
     tone = "" if not packets else "warn" if packets > 0 else "bad"
     return [(label.ljust(LABEL_CELLS), "head"), (f"{count(packets):>13} packets {percent(ratio):>11} %", tone)]
+
+
+def _sides(part: Total | StreamRecord, width: int) -> list[Row]:
+    """Who lost what, and at what rate the rest came; nothing of a run that does not part them."""
+    if part.generator_packets is None:
+        return []
+    late = part.late_packets if isinstance(part, Total) else part.arrivals and part.arrivals.late_packets
+    ratio = f" ({percent(part.uut_loss_ratio)} %)" if isinstance(part, Total) else ""
+    lost = f"source {count(part.source_lost_packets)}, UUT {count(part.uut_lost_packets)}{ratio}, "
+    together = "" if isinstance(part, Total) else _together(part)
+    rows = field("  lost at", f"{lost}sink {count(part.sink_lost_packets)}{together}", width)
+    rows += field("generator", f"{count(part.generator_packets)} packets", width) if part.source_lost_packets else []
+    forwarded = f"{count(part.forwarding_pps)} pps, {mbit(part.forwarding_bps)} Mbit/s over the window of arrivals"
+    rows += field("forwarded", forwarded, width)
+    return rows + (field("late", f"{count(late)} packets after the time of sending", width) if late else [])
+
+
+def _together(stream: StreamRecord) -> str:
+    return "".join(f"; {' and '.join(each.sides)} {count(each.packets)}" for each in stream.lost_together)
 
 
 def _background(record: RunRecord, width: int) -> list[Row]:
@@ -160,6 +180,7 @@ def _stream(part: StreamRecord, width: int, whose: str = "") -> list[Row]:
     rows.append(_counts("offered", part.offered_packets, part.offered_pps, part.offered_bps))
     rows.append(_counts("measured", part.measured_packets, part.measured_pps, part.measured_bps))
     rows.append(_loss(part.loss_packets, part.loss_ratio))
+    rows += _sides(part, width)
     if part.sequence is not None:
         s = part.sequence
         gaps = sum(s.lost_runs.values())

@@ -98,10 +98,13 @@ def test_an_injected_cap_is_found_and_a_run_beyond_it_is_doubted(slow_lab, hosts
     (reason,) = [r for r in beyond["verdict"]["reasons"] if r["code"] == "instrument_limited"]
     assert reason["evidence"]["calibrated_pps"] == stream["maximum_pps"]
     assert reason["evidence"]["rate_pps"] == pytest.approx(2 * cap_pps, rel=0.001)
-    # Source and sink run under one kernel, so their clocks are one.
+    # Source and sink run under one kernel, so their clocks are one, and the stamp's unit is all that is in doubt.
     delay = within["streams"][0]["delay"]
-    assert (delay["one_way"], delay["clock_bound_ns"]) == (True, 0)
-    assert 0 < delay["one_way_ns"]["min"] <= delay["one_way_ns"]["p50"] <= delay["one_way_ns"]["max"]
+    assert (delay["clock_bound_ns"], delay["sampling"]) == (1000, "random")
+    if delay["one_way"]:
+        assert 10_000 <= delay["one_way_ns"]["p50"] <= delay["one_way_ns"]["max"]
+    else:  # a fast machine
+        assert "stamped to 1000 ns" in delay["reason"]
 
     shown = labconsole("calibrate", "--show", hosts=hosts, store=store)
     assert shown.returncode == 0

@@ -109,13 +109,27 @@ def test_the_ledger_names_the_hop_to_the_packet(measured, case: Case):
     hop, hook, interface = hop_of(case), case[4], case[3]
     lost = {each.hop: each.lost_packets for each in stream.ledger if each.lost_packets}
     assert lost == {hop: truth}
-    assert (stream.loss_packets, stream.unplaced_packets) == (truth, 0)
+    assert (stream.generator_packets - stream.measured_packets, stream.unplaced_packets) == (truth, 0)
     assert truth > 0
     # Whatever dropped counts what it drops, and the ledger says so.
     (known,) = (each.drops for each in stream.ledger if each.hop == hop)
     names = {"ingress": f"{interface}.nft.{TABLE}.loss", "egress": f"nft.{TABLE}.loss", "": "qdisc_tbf"}
     assert known[names[hook]] == truth
     assert not any(each.drops for each in stream.ledger if each.hop != hop)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(str(word) for word in case if word is not False))
+def test_loss_is_told_by_the_side_it_was_on_and_only_the_wire_s_packets_are_offered(measured, case: Case):
+    record, truth = measured[case]
+    total = record.total
+    at_source, at_uut = (truth, 0) if case[2] == "src1" else (0, truth)
+    assert (total.source_lost_packets, total.uut_lost_packets, total.sink_lost_packets) == (at_source, at_uut, 0)
+    assert total.offered_packets == total.generator_packets - at_source
+    assert total.loss_packets == at_uut
+    assert total.uut_loss_ratio == pytest.approx(at_uut / total.offered_packets)
+    assert record.streams[0].lost_together == ()
+    assert total.late_packets is not None
+    assert total.forwarding_pps == pytest.approx(total.measured_pps, rel=0.02)
 
 
 def hop_of(case: Case) -> str:

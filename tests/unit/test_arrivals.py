@@ -58,6 +58,17 @@ def test_samples_tell_what_surely_came_late():
     assert (found.late_packets, found.queued_packets) == (200, 100)
 
 
+def test_what_an_incomplete_capture_holds_that_came_late_came_late():
+    came, sent_s = samples(0, 0, 100, 200, 300, 400, 400), 0.3
+    held = [{"packets": 350, "late_packets": 40, "queued_packets": 0}]
+    found = by_counters(came, 400, sent_s, held)
+    assert found is not None
+    assert (found.late_packets, found.queued_packets) == (40, None)
+    surely = by_counters(samples(0, 0, 100, 200, 300, 400, 500), 500, 0.2, held)
+    assert surely is not None
+    assert surely.late_packets == 200
+
+
 def test_samples_that_do_not_add_up_tell_nothing():
     assert by_counters(samples(0, 100, 90), 90, 0.1) is None
     assert by_counters(samples(0, 100), 90, 0.1) is None

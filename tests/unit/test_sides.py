@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 import pytest
 from test_verdict import SENT, observe, record
 from test_verdict import inventory as inventory
 
 from labconsole.model.record import LostTogether
+from labconsole.text_report import run_lines
+from labconsole.tui.run_pages import verdict_page
 
 PERIOD_NS = 70_400
+
+
+def plainly(lines: Iterable[str]) -> str:
+    """With ordinary blanks between the thousands."""
+    return re.sub(r"[^\S\n]", " ", "\n".join(lines))
 
 
 def arrived(seen, packets: int, window_s: float, **late: int) -> None:
@@ -79,3 +89,18 @@ def test_nothing_that_arrived_is_a_known_nothing(inventory):
     seen.streams[0].capture["analysis"]["streams"] = []
     total = record(inventory, seen).total
     assert (total.uut_lost_packets, total.late_packets, total.forwarding_pps) == (SENT, 0, None)
+
+
+def test_a_reader_sees_whose_loss_it_was_and_what_was_queued(inventory):
+    seen = observe(inventory, nic=SENT - 7000, uut_out=SENT - 7005)
+    arrived(seen, SENT - 7005, 1.5, late_packets=1200, queued_packets=1100)
+    run = record(inventory, seen)
+    text = plainly(run_lines(run, saved=True))
+    assert "generator 14 205, lost at the source 7 000, the UUT 5 (0.0694 %), the sink 0" in text
+    assert "forwarding rate 3.379 Mbit/s; 1 200 packets came after the time of sending" in text
+    page = plainly("".join(part for part, _ in row) for row in verdict_page(run, None, 100))
+    assert "source 7 000, UUT 5 (0.069 %), sink 0" in page
+    assert "1 200 packets after the time of sending" in page
+    old = run.model_copy(update={"total": run.total.model_copy(update={"generator_packets": None})})
+    assert "sides" not in "\n".join(run_lines(old, saved=True))
+    assert "lost at" not in "\n".join("".join(part for part, _ in row) for row in verdict_page(old, None, 100))

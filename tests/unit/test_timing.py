@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import random
 import struct
+from itertools import pairwise
 
 import pytest
 from capture_samples import Packet, enhanced, interface, section
 
 from labconsole.agent.analysis import CaptureAnalysis
 from labconsole.agent.frames import FrameTemplate
+from labconsole.agent.sampling import PairPlaces
 from labconsole.agent.timing import MAX_PAIRS
 from labconsole.captures import analyze_buffer
 from labconsole.measure.timing import build_delay, clock_bound_ns
@@ -53,22 +55,22 @@ def test_few_packets_are_all_looked_at(numpy):
     draw = random.Random(1)
     delays = [1000 * draw.randrange(20, 500) for _ in range(5000)]
     found = delay_of(capture(delays), use_numpy=numpy)
-    assert (found["packets"], found["pair_every_packets"]) == (5000, 2)
+    assert (found["packets"], found["pair_every_packets"]) == (5000, 1)
     raw = found["raw_ns"]
     assert (raw["min"], raw["max"]) == (min(delays), max(delays))
     assert raw["mean"] == pytest.approx(sum(delays) / len(delays))
     assert raw["p999"] == nearest_rank(delays, 0.999)
     assert found["pdv_ns"]["p99"] == nearest_rank([d - min(delays) for d in delays], 0.99)
-    neighbours = [abs(b - a) for a, b in zip(delays[::2], delays[1::2], strict=True)]
+    neighbours = [abs(b - a) for a, b in pairwise(delays)]
     assert found["ipdv_ns"]["max"] == max(neighbours)
     assert found["ipdv_ns"]["mean"] == pytest.approx(sum(neighbours) / len(neighbours))
 
 
 @pytest.mark.parametrize("cut", [70_000, 1_000_003])
 def test_many_packets_are_sampled_alike_however_they_come(cut):
-    """The sample depends on the packets' numbers only: not on numpy, nor on how the file was cut into pieces."""
+    """The sample depends on the packets' numbers and the seed: not on numpy, nor on how the file was cut into pieces."""
     draw = random.Random(2)
-    packets = 3 * MAX_PAIRS * 2 + 17
+    packets = 6 * MAX_PAIRS + 17
     delays = [1000 * draw.randrange(20, 500) for _ in range(packets)]
     data = capture(delays)
     pieces = [data[at : at + cut] for at in range(0, len(data), cut)]
@@ -76,9 +78,65 @@ def test_many_packets_are_sampled_alike_however_they_come(cut):
     assert found[0] == found[1] == found[2]
     every = found[0]["pair_every_packets"]
     assert every == 8
-    sample = [delays[at] for at in range(packets) if at % every < 2]
+    places = PairPlaces(0)
+    begins = [at for at in range(packets) if places.last_level(at) >= 3]
+    sample = {at: delays[at] for first in begins for at in (first, first + 1) if at < packets}
     assert found[0]["packets"] == len(sample)
-    assert found[0]["raw_ns"]["p50"] == nearest_rank(sample, 0.5)
+    assert found[0]["raw_ns"]["p50"] == nearest_rank(list(sample.values()), 0.5)
+    between = [abs(delays[at + 1] - delays[at]) for at in begins if at + 1 < packets]
+    assert found[0]["ipdv_ns"]["mean"] == pytest.approx(sum(between) / len(between))
+
+
+def test_one_packet_at_a_time_gives_the_same_sample_as_many_at_once():
+    draw = random.Random(3)
+    data = capture([1000 * draw.randrange(20, 500) for _ in range(2 * MAX_PAIRS + 5)])
+    singly = CaptureAnalysis(sampling_seed=7)
+    singly._singly = 1 << 40
+    at_once = CaptureAnalysis(sampling_seed=7)
+    other = CaptureAnalysis(sampling_seed=8)
+    for analysis in (singly, at_once, other):
+        analysis.feed(data)
+    found = [analysis.report()["streams"][0]["delay"] for analysis in (singly, at_once, other)]
+    assert found[0] == found[1] != found[2]
+
+
+def test_the_places_of_pairs_are_random_nested_and_as_many_in_every_block():
+    for seed in (0, 1, 2**32 - 1):
+        places = PairPlaces(seed)
+        before = set(places.between(0, 5 * 4096)[0])
+        for level in range(1, 13):
+            places.level = level
+            now, last_levels = places.between(0, 5 * 4096)
+            assert set(now) < before
+            assert now == [at for at in range(5 * 4096) if places.last_level(at) >= level]
+            assert len(now) == 5 * 4096 >> level
+            assert list(last_levels) == [places.last_level(at) for at in now]
+            assert places.between(100, 9000)[0] == [at for at in now if 100 <= at < 9000]
+            before = set(now)
+        places.level = 16
+        now, _ = places.between(0, 4096 << 12)
+        assert 180 < len(now) < 340  # of 256 expected: here whole blocks are left out at random
+        assert all(places.last_level(at) >= 16 for at in now)
+
+
+def test_frames_that_are_stamped_by_the_burst_are_seen_at_every_place_of_it():
+    """Bursts of 32 that go out 1 µs apart with one stamp: every second, fourth, ... of them stands at one place."""
+    delays = [1000 * (5 + at % 32) for at in range(40 * MAX_PAIRS)]
+    found = delay_of(capture(delays, gap_ns=1000))
+    assert found["pair_every_packets"] == 64
+    assert found["raw_ns"]["p50"] == pytest.approx(nearest_rank(delays, 0.5), abs=1000)
+    assert found["raw_ns"]["p99"] == pytest.approx(nearest_rank(delays, 0.99), abs=1000)
+    # One pair in 32 is of two bursts.
+    assert found["ipdv_ns"]["mean"] == pytest.approx((31 * 1000 + 31_000) / 32, rel=0.1)
+
+
+def test_a_stamp_of_whole_microseconds_is_in_the_bound():
+    assert build_delay(COUNTED, clocks_ns=0, stamp_lead_ns=0).clock_bound_ns == 1000
+    short = {**COUNTED, "raw_ns": {**COUNTED["raw_ns"], "p50": 9_999}}
+    coarse = build_delay(short, clocks_ns=0, stamp_lead_ns=0)
+    assert not coarse.one_way
+    assert coarse.reason == "frames are stamped to 1000 ns only, too coarse for a median of 9999 ns"
+    assert coarse.sampling == "random"
 
 
 def test_frames_without_time_stamps_have_no_delay_and_say_why():
@@ -136,8 +194,8 @@ COUNTED = {
 
 def test_delay_is_one_way_only_where_the_clocks_agree_far_better_than_it_is_long():
     assert build_delay(COUNTED, clocks_ns=0, stamp_lead_ns=0).one_way
-    assert build_delay(COUNTED, clocks_ns=6_000, stamp_lead_ns=0).one_way_ns.p50 == 60_000
-    coarse = build_delay(COUNTED, clocks_ns=6_001, stamp_lead_ns=0)
+    assert build_delay(COUNTED, clocks_ns=5_000, stamp_lead_ns=0).one_way_ns.p50 == 60_000
+    coarse = build_delay(COUNTED, clocks_ns=5_001, stamp_lead_ns=0)
     assert (coarse.one_way, coarse.one_way_ns) == (False, None)
     assert "clocks" in coarse.reason
     assert coarse.pdv_ns.p99 == 40_000  # variation needs no clocks that agree

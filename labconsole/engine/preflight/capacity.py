@@ -153,6 +153,7 @@ async def _self_test(
                 generator="afpacket",
                 buffer_kib=bench.inventory.defaults.capture_buffer_kib,
                 directory=bench.inventory.nodes[node].capture_dir,
+                run_id="check",
             )
             await bench.link(node).request("capture.start", {**args, "capture": f"check.{stream.name}"})
             started.append((node, stream))
