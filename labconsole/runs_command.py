@@ -110,7 +110,7 @@ def _import(store: RunStore, args: argparse.Namespace) -> int:
 
         with as_store(Path(args.what)) as source:
             return _merge(source, store, args)
-    result = store.import_records(read_jsonl(Path(args.what)))
+    result = store.import_records(read_jsonl(Path(args.what)), refusing=True)
     if args.json:
         _json_line(asdict(result))
     else:

@@ -26,6 +26,9 @@ COUNTED_AT = {
 ONE_WAY_FACTOR = 10
 """One-way delay is told where its median is so many times what the two time stamps may be off."""
 
+STAMP_NS = 1000
+"""The sender's stamp is cut to whole microseconds; format 1 did not count that."""
+
 SAME_TIME_S = 2e-9
 """Two times in seconds that came from whole nanoseconds may differ by so much and be the same."""
 
@@ -225,6 +228,8 @@ def _clock_bound(where: str, delay: Delay, stream: StreamRecord, record: RunReco
         says = f"a median of {one_way.p50} ns is told, and the two clocks may be off {off}"
         yield against(f"{where}.clock_bound_ns", says, bound)
     least = _least_bound_ns(stream, record)
+    if least is not None and record.format > 1:
+        least += STAMP_NS
     if bound is not None and least is not None and bound < least:
         says = f"is {bound} ns; by the clocks in the environment they may be {least} ns off"
         yield against(f"{where}.clock_bound_ns", says, bound)

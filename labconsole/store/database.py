@@ -44,15 +44,15 @@ class RunStore(StoredRuns, SearchesWriting):
         packed = None if series is None else pack_series(record.run_id, series)
         self.take_over([(record, packed)], doing=f"save run {record.run_id}")
 
-    def import_records(self, records: Iterable[Importable]) -> ImportResult:
+    def import_records(self, records: Iterable[Importable], *, refusing: bool = False) -> ImportResult:
         """Take records from elsewhere: all of them or, with a StoreError about the first bad one, none.
 
-        Of two notes on one run the newer stays.
+        Of two notes on one run the newer stays. ``refusing``: a place or a set-up that cannot be is bad too.
         """
         self._require_writable()
         with (
             self.backend.errors("import runs"),
-            Spool(records, self._checked_text) as spool,
+            Spool(records, self._checked_text, refusing=refusing) as spool,
             self.backend.writing() as connection,
         ):
             return spool.write(connection, self.name)

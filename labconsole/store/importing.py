@@ -45,11 +45,13 @@ class ImportResult:
 class Spool:
     """What is to be imported, checked and as rows, in a file that goes with it: records may be more than memory."""
 
-    def __init__(self, records: Iterable[Importable], checked_text: Callable[[RunRecord], str]) -> None:
-        """Raises StoreError about the first record that is none."""
+    def __init__(
+        self, records: Iterable[Importable], checked_text: Callable[[RunRecord], str], *, refusing: bool = False
+    ) -> None:
+        """Raises StoreError about the first record that is none. ``refusing``: or that cannot be (refusals.py)."""
         self._file: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 closed by __exit__
         self._searches: list[SearchRecord] = []
-        self._set_ups = SetUps("import")
+        self._set_ups = SetUps("import") if refusing else None
         try:
             for number, item in enumerate(records, 1):
                 self._add(item, number, checked_text)
@@ -71,10 +73,11 @@ class Spool:
         if isinstance(item, SearchRecord):
             self._searches.append(item)
             return
-        refuse_absurd(item.record, f"record {number}")
         row = row_of(item.record, checked_text(item.record), has_series=False)
         trial = trial_of(item.record)
-        self._set_ups.take(row, trial)
+        if self._set_ups is not None:
+            refuse_absurd(item.record, f"record {number}")
+            self._set_ups.take(row, trial)
         self._file.write(json.dumps([row, None if item.note is None else item.note.to_json(), trial]) + "\n")
 
     def write(self, connection: Connection, name: str) -> ImportResult:
@@ -83,9 +86,10 @@ class Spool:
         self._file.seek(0)
         lines: Iterator[Any] = map(json.loads, self._file)
         while chunk := list(islice(lines, CHUNK_RUNS)):
-            set_ups = stored_set_ups(connection, [row for row, _, _ in chunk], name)
-            for row, _, trial in chunk:
-                set_ups.take(row, trial)
+            if self._set_ups is not None:
+                set_ups = stored_set_ups(connection, [row for row, _, _ in chunk], name)
+                for row, _, trial in chunk:
+                    set_ups.take(row, trial)
             _write_runs(connection, [row for row, _, _ in chunk], name, result)
             for row, note, _ in chunk:
                 if note is not None:

@@ -43,6 +43,7 @@ def record(number: int) -> dict[str, Any]:
     share = 1 - (number % 7) / 1000
     run["total"]["measured_bps"] *= share
     run["total"]["measured_pps"] *= share
+    run["total"] |= {f"forwarding_{unit}": run["total"][f"measured_{unit}"] for unit in ("pps", "bps")}
     hop = {"node": "uut", "interface": "eth1", "packets": 710_225, "lost_packets": 0, "drops": {}}
     stream = {
         **run["streams"][0],
@@ -78,21 +79,18 @@ def fill(directory: Path, runs: int) -> None:
 
 
 def from_store(directory: Path) -> int:
-    """As ``report`` makes its points."""
-    from labconsole.report.frame import runs_frame, sample, told_apart
+    """As ``report`` makes its points, maxima and claims."""
 
-    from labconsole.report.evaluation import design_points
+    from labconsole.report.evaluation import evaluate
     from labconsole.store import open_store
 
     with open_store(str(directory / "runs.sqlite"), write=False) as store:
-        return len(design_points(told_apart(sample(runs_frame(store.list())).runs)))
+        return len(evaluate(store.list()).points)
 
 
 def from_files(directory: Path) -> int:
     """The same points out of a file per run: every file is opened, unpacked and parsed for the few numbers in it."""
-    from labconsole.report.frame import runs_frame, sample, told_apart
-
-    from labconsole.report.evaluation import design_points
+    from labconsole.report.evaluation import evaluate
     from labconsole.store.summary import RunSummary
 
     summaries = []
@@ -115,7 +113,7 @@ def from_files(directory: Path) -> int:
                 )},
             )
         )  # fmt: skip
-    return len(design_points(told_apart(sample(runs_frame(summaries)).runs)))
+    return len(evaluate(summaries).points)
 
 
 def everything(directory: Path) -> int:
@@ -129,7 +127,6 @@ def everything(directory: Path) -> int:
 
 def nothing(directory: Path) -> int:
     """What the imports alone cost."""
-    import labconsole.report.frame
 
     import labconsole.report.evaluation
     import labconsole.store.database  # noqa: F401

@@ -81,7 +81,7 @@ def stream(
         "ledger": hops(dict(zip(HOPS, counts, strict=True))),
         "unplaced_packets": 0,
         "delay": {
-            "packets": 20_642, "pair_every_packets": 64, "one_way": True, "reason": None, "clock_bound_ns": 425_893,
+            "packets": 20_642, "pair_every_packets": 64, "one_way": True, "reason": None, "clock_bound_ns": 426_893,
             "one_way_ns": {
                 "min": 5_100_000, "p50": 6_120_000, "p99": 7_000_000, "p999": 7_500_000, "max": 8_000_000,
                 "mean": 6_130_000.5,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report_runs import measured
 from store_places import ServerPlace
 from store_samples import sample_record, sample_series, sample_stream
 
@@ -136,6 +137,47 @@ def test_a_report_of_a_plans_file_is_made_again_with_the_plan_from_the_bundle(
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     status = main(["verify", str(bundle)])
     assert (status, capsys.readouterr().out.count("otherwise")) == (0, 0)
+
+
+def test_a_filtered_report_is_made_again_from_whole_set_ups_and_its_manifest_is_held_to_the_runs(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    runs = [
+        measured(10 * b + p, 60 + p + b / 10, block=b, point=p, trials=2, size=(64, 1000)[p], offered_mbps=100)
+        for b in (1, 2, 3) for p in (0, 1)
+    ]  # fmt: skip
+    with open_store("runs.sqlite") as store:
+        store.import_records(runs)
+    words = ["--margin", "2%", "--pool", "kernel", "--platforms", "raw", "--select-by-outcome", "size=64", "loss<0.5"]
+    bundle = pack(tmp_path, "b.tar.gz", *words)
+    manifest = json.loads(members(bundle)["manifest.json"])
+    assert manifest["runs"] == 6  # with the runs by which the set-ups are whole
+    assert manifest["selection"] == {
+        "filter": "size=64 loss<0.5", "options": ["platforms raw"], "by_outcome": ["loss"], "pool": ["kernel"],
+        "margin_ratio": 0.02,
+    }  # fmt: skip
+    assert (manifest["report"]["planned"], manifest["report"]["entered"]) == (3, 3)
+    capsys.readouterr()
+    main(["verify", str(bundle)])
+    assert not [line for line in capsys.readouterr().out.splitlines() if line.startswith(("report", "manifest"))]
+    changed = with_manifest(bundle, lambda m: m["selection"].update(filter="size=64", by_outcome=[]))
+    main(["verify", str(changed)])
+    assert "manifest.json: selection: says" in capsys.readouterr().out
+    hidden = with_manifest(bundle, lambda m: m.pop("method"))
+    main(["verify", str(hidden)])
+    assert "manifest.json: method: says None, runs are of method 2" in capsys.readouterr().out
+
+
+def with_manifest(bundle: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
+    """The same bundle with another manifest."""
+    files = members(bundle)
+    manifest = json.loads(files["manifest.json"])
+    change(manifest)
+    files["manifest.json"] = json.dumps(manifest).encode()
+    out = bundle.with_name("changed.tar.gz")
+    out.unlink(missing_ok=True)
+    return repack(out, files, honest=False)
 
 
 def test_the_same_store_gives_the_same_bytes(lab):

@@ -1,0 +1,533 @@
+"""What a report may conclude, and from which runs: whole set-ups, blocks, one family of claims, nothing chosen unseen."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_runs import measured, set_ups_of, taken
+
+from labconsole import cli
+from labconsole.errors import ConfigError
+from labconsole.measure.admission import admit
+from labconsole.report.claims import TABLES
+from labconsole.report.evaluation import Evaluation, evaluate
+from labconsole.report.selection import Selection, outcomes, parse_filter, parse_margin, require_free
+from labconsole.report.tables import bounds_words, loss_words, scientific
+from labconsole.store import open_store
+from labconsole.store.summary import RunSummary
+
+
+def summaries(path: Path, runs: list[dict[str, Any]]) -> list[RunSummary]:
+    """As a store lists them, oldest first."""
+    with open_store(str(path)) as store:
+        store.import_records(runs)
+        return sorted(store.list(), key=lambda run: run.run_id)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Any:
+    def make(runs: list[dict[str, Any]], **how: Any) -> Evaluation:
+        return evaluate(summaries(tmp_path / "runs.sqlite", runs), **how)
+
+    return make
+
+
+@pytest.fixture
+def why(tmp_path: Path) -> Any:
+    """Why each of these runs enters nothing, None where it does, in their order."""
+
+    def judge(*runs: dict[str, Any]) -> list[str | None]:
+        left_out = admit(summaries(tmp_path / "runs.sqlite", list(runs))).left_out
+        return [left_out.get(run["run_id"]) for run in runs]
+
+    return judge
+
+
+def settings_of(*settings: tuple[dict[str, Any], list[float]]) -> list[dict[str, Any]]:
+    """One trial of each setting in each block."""
+    return [
+        run for place, (factors, values) in enumerate(settings)
+        for run in set_ups_of(values, 20 * place, point=place, **factors)
+    ]  # fmt: skip
+
+
+QUIET, SAME, LESS = [80.0, 80.3, 80.1, 80.2, 79.9], [80.1, 80.2, 80.2, 80.0, 80.0], [60.0, 60.2, 60.1, 60.1, 59.9]
+
+
+def test_a_change_within_blocks_is_different_and_noise_is_inconclusive_or_equivalent(made: Any) -> None:
+    runs = settings_of(({"platform": "lxc", "kind": "idle"}, QUIET), ({"platform": "lxc", "kind": "light"}, SAME),
+                       ({"platform": "lxc", "kind": "heavy"}, LESS))  # fmt: skip
+    words = {c.subject.setting.background: c.claim for c in made(runs).table_1}
+    assert (words["heavy"].word, words["light"].word) == ("different", "inconclusive")
+    assert words["heavy"].effect.change == pytest.approx(-0.25, abs=0.005)
+    assert words["heavy"].adjusted_p == pytest.approx(2 * words["heavy"].p)
+    assert words["light"].smallest_ratio < words["light"].smallest_of_family_ratio
+    (light,) = (c.claim for c in made(runs, margin_ratio=0.02).table_1 if c.subject.setting.background == "light")
+    assert light.word == "equivalent"
+
+
+def test_one_set_up_claims_nothing_however_many_trials_it_has(made: Any) -> None:
+    runs = [taken(n, 80 + n / 10) for n in range(9)] + [taken(20 + n, 60 + n / 10, platform="lxc") for n in range(9)]
+    report = made(runs)
+    (pair,) = report.ranking
+    assert (pair.claim.why, pair.claim.word, report.claims.size) == ("one set-up", "no claim", 0)
+    assert {point.rate_bps.scope for point in report.points} == {"this set-up only"}
+
+
+def test_trials_of_a_set_up_are_no_replicates(made: Any) -> None:
+    """Set-ups 1 % apart, trials 0.1 %: nine trials a side in three set-ups say no more than three means."""
+    runs = []
+    for place, (platform, base) in enumerate((("raw", (80.0, 81.0, 79.5)), ("lxc", (80.6, 79.8, 80.9)))):
+        runs += [
+            measured(100 * place + 10 * block + r, base[block] + r / 100, block=block + 1, repetition=r + 1, trials=3,
+                     point=place, platform=platform, repetitions=3)
+            for block in range(3) for r in range(3)
+        ]  # fmt: skip
+    (pair,) = made(runs).ranking
+    assert (pair.claim.effect.blocks, pair.claim.word) == (3, "inconclusive")
+
+
+def test_platforms_that_differ_by_noise_of_set_ups_alone_are_rarely_called_different(made: Any, tmp_path: Path) -> None:
+    """F1's scenario: set-ups differ by 1 %, trials by 0.5 %, drift of 5 % over the plan, no effect."""
+    backgrounds = ("none", "idle", "heavy")
+    template = summaries(
+        tmp_path / "t.sqlite",
+        [
+            measured(1000 * b + 10 * p + r, 60, block=b, repetition=r, trials=3, point=p, platform=("lxc", "uml")[p % 2],
+                     kind=backgrounds[p // 2], repetitions=3)
+            for b in (1, 2, 3, 4, 5) for p in range(6) for r in (1, 2, 3)
+        ],
+    )  # fmt: skip
+    chance, wrong, plain = random.Random(7), 0, 0
+    for _ in range(200):
+        rows, order = [], {}
+        for block in range(1, 6):
+            for rank, place in enumerate(chance.sample(range(6), 6)):
+                order[block, place] = (block - 1) * 6 + rank
+        shift = {key: chance.gauss(0, 0.01) for key in order}
+        for run in template:
+            key = (run.block, run.plan_point)
+            rate = 60e6 * (1 + shift[key] + chance.gauss(0, 0.005) - 0.05 * order[key] / 30)
+            rows.append(_with_rate(run, rate))
+        report = evaluate(rows)
+        wrong += any(claim.different for claim in report.claims.claims)
+        plain += sum(claim.p is not None and claim.p <= 0.05 for claim in report.claims.claims)
+    assert report.claims.size == 5
+    assert wrong <= 18  # 5 % of 200 are 10, 99 % of such counts lie at or below 18
+    assert 0.02 <= plain / (200 * report.claims.size) <= 0.08
+
+
+def _with_rate(run: RunSummary, rate_bps: float) -> RunSummary:
+    from dataclasses import replace
+
+    return replace(run, forwarding_bps=rate_bps, forwarding_pps=rate_bps / 8192)
+
+
+def test_a_background_is_compared_block_by_block_so_that_what_a_block_has_in_common_falls_out(made: Any) -> None:
+    drift = [1.0, 0.9, 1.1, 0.95, 1.05]
+    runs = settings_of(({"platform": "lxc", "kind": "idle"}, [70 * d for d in drift]),
+                       ({"platform": "lxc", "kind": "heavy"}, [66.5 * d for d in drift]))  # fmt: skip
+    (change,) = made(runs).table_1
+    assert change.claim.word == "different"
+    assert change.claim.effect.ci_high - change.claim.effect.ci_low < 0.001
+
+
+def test_set_ups_of_several_boots_are_not_paired_and_need_three_boots_a_side(made: Any) -> None:
+    def both(boots: list[str], others: list[str], start: int) -> list[dict[str, Any]]:
+        return [
+            measured(start + 20 * place + n, base + n / 10, block=n + 1, point=place, boot=boot, platform=platform,
+                     plan_hash=f"{start:016d}", set_up=f"{start}-{platform}-{n}")
+            for place, (platform, base, held) in enumerate((("kvm", 80, boots), ("xen", 60, others)))
+            for n, boot in enumerate(held)
+        ]  # fmt: skip
+
+    (pair,) = made(both(["a", "b", "c"], ["d", "e", "f"], 0)).ranking
+    assert (pair.claim.effect.paired, pair.claim.word) == (False, "different")
+
+
+def test_two_boots_a_side_claim_nothing(made: Any) -> None:
+    runs = [
+        measured(20 * place + n, base + n / 10, block=n + 1, point=place, boot=f"{platform}-{n // 2}", platform=platform)
+        for place, (platform, base) in enumerate((("kvm", 80), ("xen", 60))) for n in range(4)
+    ]  # fmt: skip
+    (pair,) = made(runs).ranking
+    assert pair.claim.why == "no blocks in common, and fewer than 3 boots a side"
+
+
+def test_where_a_maximum_was_not_reached_there_is_no_effect_only_at_least(made: Any) -> None:
+    runs = settings_of(({"platform": "raw"}, [100.0] * 5), ({"platform": "lxc"}, LESS))
+    report = made(runs)
+    (pair,) = report.ranking
+    assert (pair.claim.effect, pair.claim.why) == (None, "a maximum was not reached")
+    assert pair.subject.at_least and not pair.baseline.at_least
+
+
+def test_what_comes_late_is_no_rate_and_a_queue_is_not_carried(made: Any) -> None:
+    runs = [measured(n, 100.0, block=n + 1, late=3000) for n in range(3)]
+    (point,) = made(runs).points
+    assert point.rate_bps.mean < 0.85 * 100e6
+    assert made(runs).maxima[0].at_least is False
+
+
+def two_loads(low: list[float], high: list[float], fixed: int | str | None) -> list[dict[str, Any]]:
+    return [
+        measured(10 * block + place, mbps, block=block + 1, point=place, trials=2, target=target, fixed=fixed,
+                 platform="lxc", offered_mbps=offered)
+        for block, pair in enumerate(zip(low, high, strict=True))
+        for place, (mbps, target, offered) in enumerate(zip(pair, (200_000_000, "max"), (200, 400), strict=True))
+    ]  # fmt: skip
+
+
+def test_a_maximum_is_read_at_the_pilots_load_and_a_collapse_is_a_contrast_with_it(made: Any, tmp_path: Path) -> None:
+    runs = two_loads([180, 181, 180.5], [90, 90.4, 91], 200_000_000)
+    report = evaluate(summaries(tmp_path / "a.sqlite", runs), fixed={("lxc", 1000, 1, "none"): 200_000_000})
+    (reading,) = report.maxima
+    assert (reading.choice.method, reading.point.target_bps, reading.at_least) == ("pilot's load", 200_000_000, False)
+    (fallen,) = report.collapses
+    assert fallen.claim.different and fallen.claim.effect.change == pytest.approx(-0.5, abs=0.01)
+
+
+def test_without_a_pilot_block_1_chooses_and_the_others_say_and_three_set_ups_are_too_few(made: Any) -> None:
+    runs = two_loads([180, 181, 180.5, 180.1], [90, 90.4, 91, 90], None)
+    (reading,) = made(runs).maxima
+    assert reading.choice.method == "chosen on block 1, read from the others"
+    assert reading.rate.trials == 3 and reading.rate.mean == pytest.approx((181 + 180.5 + 180.1) / 3 * 1e6, rel=1e-3)
+    (few,) = evaluate(_again(runs, 3)).maxima
+    assert (few.can_claim, few.is_maximum) == (False, False)
+
+
+def _again(runs: list[dict[str, Any]], blocks: int) -> list[RunSummary]:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        held = summaries(Path(name) / "r.sqlite", runs)
+    return [run for run in held if (run.block or 0) <= blocks]
+
+
+def test_what_differs_in_its_conditions_stands_apart_named_by_what_differs(made: Any) -> None:
+    runs = set_ups_of(QUIET, 0) + set_ups_of(LESS, 10, kernel="6.6.0", plan_hash="b" * 16, set_up=None)
+    for number, run in enumerate(runs):
+        run["set_up"]["id"] = f"s{number}"
+    report = made(runs)
+    assert [point.platform for point in report.points] == ["raw (kernel 6.1.0-28-amd64)", "raw (kernel 6.6.0)"]
+    assert [point.platform for point in made(runs, pool=("kernel",)).points] == ["raw"]
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"duration_s": 60.0}, {"raw (1 s)", "raw (60 s)"}),
+        ({"testbed_fingerprint": "another0"}, {"raw (testbed 7d3f9a11)", "raw (testbed another0)"}),
+        ({"testbed": "another", "testbed_fingerprint": "x"}, {"raw (wuerzburg)", "raw (another)"}),
+    ],
+)
+def test_durations_and_testbeds_are_never_pooled_unasked(made: Any, change: dict[str, Any], names: set[str]) -> None:
+    runs = [taken(n, 90.0 + n) for n in range(4)]
+    for run in runs[:2]:
+        run.update({key: value for key, value in change.items() if key in run})
+        run["requested"].update({key: value for key, value in change.items() if key in run["requested"]})
+    assert {point.platform for point in made(runs).points} == names
+
+
+def test_an_old_run_is_told_apart_from_one_that_knows_its_forwarding_rate(made: Any) -> None:
+    points = made([*set_ups_of(QUIET), *(taken(50 + n, 90.0) for n in range(3))]).points
+    assert {(p.platform, p.loss_of) for p in points} == {("raw (method 1)", "all"), ("raw (method 2)", "uut")}
+
+
+def test_a_set_up_that_broke_off_enters_nothing_and_its_successor_does(why: Any) -> None:
+    broken = [measured(n, 80, point=n, trials=3, set_up="first") for n in range(2)]
+    whole = [measured(10 + n, 80, point=n, trials=3, set_up="second") for n in range(3)]
+    assert why(*broken, *whole) == ["set_up_broke_off"] * 2 + [None] * 3
+
+
+def test_an_invalid_last_attempt_fills_its_place_unless_the_set_up_was_taken_again(why: Any) -> None:
+    first = [measured(0, 80, trials=2), measured(1, 80, point=1, trials=2, status="invalid")]
+    assert why(*first) == [None, "invalid"]
+
+
+def test_a_set_up_with_a_bare_place_that_was_taken_again_was_not_whole(why: Any) -> None:
+    first = [measured(0, 80, trials=2, set_up="a"), measured(1, 80, point=1, trials=2, set_up="a", status="invalid")]
+    again = [measured(5 + n, 80, point=n, trials=2, set_up="b") for n in range(2)]
+    assert why(*first, *again) == ["set_up_broke_off", "invalid", None, None]
+
+
+def test_pilots_and_telemetry_enter_nothing(why: Any) -> None:
+    runs = [measured(0, 80, block=0, role="pilot"), measured(1, 80), measured(2, 80, block=2, role="telemetry")]
+    assert why(*runs) == ["pilot", None, "telemetry"]
+
+
+def test_what_was_lost_beside_the_unit_under_test_enters_no_mean(why: Any) -> None:
+    reasons = [[{"code": code, "detail": "x", "evidence": None}] for code in
+               ("lost_at_source", "lost_at_sink", "instrument_limited", "other_doubt")]  # fmt: skip
+    runs = [measured(n, 80, block=n + 1, status="suspect", reasons=held) for n, held in enumerate(reasons)]
+    assert why(*runs) == ["lost_at_source", "lost_at_sink", "instrument_limited", None]
+
+
+def test_of_several_attempts_the_one_that_stands_enters(why: Any) -> None:
+    runs = [measured(0, 80, status="invalid"), measured(1, 80, attempt=2)]
+    assert why(*runs) == ["invalid", None]
+
+
+def test_doubled_places_absurd_attempts_and_forged_set_ups_are_never_averaged(why: Any) -> None:
+    doubled = [measured(0, 80), measured(1, 90)]
+    later = [measured(2, 80, block=2, attempt=7)]
+    forged = [measured(3, 80, block=3, set_up="f"), measured(4, 80, block=3, set_up="f", platform="lxc", point=1)]
+    many = [measured(5 + n, 80, block=4, point=n, trials=1) for n in range(2)]
+    assert why(*doubled, *later, *forged, *many) == [
+        "doubled_place", "doubled_place", "attempts_missing", "set_up_contradicts", "set_up_contradicts",
+        "set_up_contradicts", "set_up_contradicts",
+    ]  # fmt: skip
+
+
+def test_two_whole_set_ups_of_one_block_are_listed_both(why: Any) -> None:
+    runs = [measured(n, 80 + n, set_up=f"s{n}") for n in range(2)]
+    assert why(*runs) == ["doubled_place"] * 2
+
+
+def test_runs_beside_blocks_are_no_set_up_of_their_own(why: Any) -> None:
+    loose = measured(9, 50)
+    loose["plan"], loose["set_up"] = None, None
+    assert why(*set_ups_of(QUIET), loose)[-1] == "outside_blocks"
+
+
+def test_a_run_without_its_forwarding_rate_has_no_rate_but_of_none_that_arrived_it_is_zero(why: Any, made: Any) -> None:
+    unknown, nothing = measured(0, 80), measured(1, 0.0, block=2)
+    for run in (unknown, nothing):
+        run["total"]["forwarding_pps"] = run["total"]["forwarding_bps"] = None
+    assert why(unknown, nothing) == ["no_rate", None]
+    (point,) = made([unknown, nothing]).points
+    assert point.rate_bps.mean == 0
+
+
+def test_the_loss_of_a_source_is_not_the_platforms(made: Any) -> None:
+    (point,) = made(set_ups_of([100.0] * 3, at_source=5000)).points
+    assert point.loss.lost_packets == 0 and point.loss.offered_packets > 30_000
+
+
+def test_none_lost_is_an_upper_bound_and_little_lost_a_power_of_ten(made: Any) -> None:
+    (point,) = made(set_ups_of([100.0] * 3)).points
+    assert loss_words(point.loss) == "none of 36\u2009621: below 8·10⁻⁵"
+    (some,) = evaluate(_again([measured(n, 99.995, block=n + 1, point=5) for n in range(3)], 9)).points
+    assert "10⁻⁵" in loss_words(some.loss) and "0.000" not in loss_words(some.loss)
+    assert scientific(3.3e-6) == "3.3·10⁻⁶"
+
+
+def test_bounds_have_digits_enough_to_tell_their_side_of_zero() -> None:
+    assert bounds_words(-0.009, -0.0004) == "−0.9 to −0.04"
+
+
+def test_every_claim_of_a_report_is_of_one_family_and_a_plan_may_name_the_tables_that_claim(made: Any) -> None:
+    runs = settings_of(({"platform": "lxc"}, QUIET), ({"platform": "lxc", "kind": "idle"}, SAME),
+                       ({"platform": "lxc", "kind": "heavy"}, LESS), ({"platform": "uml"}, LESS))  # fmt: skip
+    report = made(runs)
+    assert report.claims.size == 3
+    heavy, _ = report.table_1[0], report.idle[0]
+    assert heavy.claim.adjusted_p == pytest.approx(3 * heavy.claim.p, rel=0.5)
+    only = made(runs, claims=("ranking",))
+    assert only.claims.size == 1
+    assert only.table_1[0].claim.why == "the plan claims nothing here"
+    assert only.table_1[0].claim.effect.ci_low is not None
+    assert only.ranking[0].claim.adjusted_p == pytest.approx(only.ranking[0].claim.p)
+    assert {claim.table for claim in report.claims.claims} <= TABLES.keys()
+
+
+def saved(path: Path, runs: list[dict[str, Any]]) -> Path:
+    with open_store(str(path)) as store:
+        store.import_records(runs)
+    return path
+
+
+@pytest.fixture
+def store_file(tmp_path: Path) -> Path:
+    runs = settings_of(({"platform": "raw"}, QUIET), ({"platform": "lxc"}, LESS))
+    return saved(tmp_path / "runs.sqlite", runs)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["loss<0.001", "verdict=valid", "measured>1", "reason~lost", "note~warm", "run~2026", "attempt=1", "repetition=1",
+     "lost=0", "set_up=x", "late=0", "forwarding>1", "raw", "offered>1"],
+)  # fmt: skip
+def test_a_filter_on_an_outcome_is_refused_with_what_to_do(
+    store_file: Path, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["report", "--store", str(store_file), words]) == 2
+    said = capsys.readouterr().err
+    assert "--select-by-outcome" in said and "platform" in said
+
+
+@pytest.mark.parametrize(
+    "words", ["platform=raw", "size=1000 background=none", "verdict!=invalid", "verdict=valid,suspect", "block<=3",
+              "kernel~6.1 duration=1", "plan=made-up point=0", "started>2020", "method=2 role=measured emulated=yes"]
+)  # fmt: skip
+def test_factors_and_conditions_are_free_to_choose_by(store_file: Path, words: str) -> None:
+    with open_store(str(store_file), write=False) as store:
+        assert outcomes(parse_filter(words.split()), store.list()) == ()
+
+
+def test_a_time_that_cuts_a_block_is_an_outcome_and_one_between_blocks_is_not(tmp_path: Path) -> None:
+    runs = summaries(
+        tmp_path / "r.sqlite", [measured(60 * b + p, 80, block=b, point=p, trials=2) for b in (1, 2) for p in (0, 1)]
+    )
+    assert outcomes(parse_filter(["started<2026-11-21T00:02"]), runs) == ()
+    with pytest.raises(ConfigError, match="cuts block 2") as refused:
+        require_free(parse_filter(["started<2026-11-21T00:02:01"]), runs, allowed=False)
+    assert "block=1,2" in str(refused.value)
+
+
+def test_a_selection_by_outcome_stands_in_head_captions_tables_and_json(
+    store_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = ["loss<0.3", "note!~<b>", "--select-by-outcome", "--pool", "duration"]
+    assert cli.main(["report", "--store", str(store_file), "--out", str(out), "--json", *words]) == 0
+    head = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert head["selection"]["by_outcome"] == ["loss", "note"] and head["selection"]["pool"] == ["duration"]
+    page = (out / "report.html").read_text()
+    told = "Runs were chosen by their outcome (loss, note; filter: loss&lt;0.3 note!~&lt;b&gt;)."
+    assert page.count(told) >= 4 and "<b>)" not in page
+    assert "Pooled although they may differ: duration." in (out / "results.md").read_text()
+    assert "chosen by their outcome" in (out / "results.md").read_text()
+
+
+def test_the_filter_stands_in_the_page_also_where_it_is_free(store_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert cli.main(["report", "--store", str(store_file), "--out", str(out), "platform=raw"]) == 0
+    assert "Selection:</b> filter platform=raw." in (out / "report.html").read_text()
+
+
+@pytest.mark.parametrize(("text", "ratio"), [("2%", 0.02), ("0.05", 0.05), (None, None)])
+def test_a_margin_is_a_ratio(text: str | None, ratio: float | None) -> None:
+    assert parse_margin(text) == ratio
+
+
+@pytest.mark.parametrize("text", ["0", "-1%", "100%", "much", "nan", ""])
+def test_a_margin_that_is_no_ratio_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no margin"):
+        parse_margin(text)
+
+
+def test_a_condition_that_is_none_cannot_be_pooled(store_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", "--store", str(store_file), "--pool", "colour"]) == 2
+    assert "is no condition" in capsys.readouterr().err
+
+
+def test_a_margin_chosen_afterwards_is_called_so(store_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", "--store", str(store_file), "--margin", "2%"]) == 0
+    assert "chosen afterwards" in capsys.readouterr().out
+
+
+PLAN = """\
+plan: small
+platforms: [raw, lxc]
+frame_sizes: [1000]
+targets: [100Mbit]
+duration_s: 1
+repetitions: 3
+"""
+
+
+def test_what_was_planned_and_is_missing_is_told_point_by_point(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from labconsole.model.plan_load import load_plan
+
+    file = tmp_path / "small.yaml"
+    file.write_text(PLAN)
+    key = load_plan(file).hash()
+    runs = [
+        measured(0, 80, plan_hash=key, status="invalid"),
+        measured(1, 80, plan_hash=key, attempt=2),
+        measured(2, 80, plan_hash=key, block=2),
+    ]
+    store, out = saved(tmp_path / "r.sqlite", runs), tmp_path / "out"
+    words = ["--store", str(store), "--out", str(out), "--formats", "csv", "--json"]
+    assert cli.main(["report", *words]) == 0
+    counts = ("planned", "taken", "retaken", "entered", "missing")
+    with (out / "runs-by-point.csv").open(newline="") as lines:
+        (row,) = csv.DictReader(lines)
+    assert [row[name] for name in counts] == ["3", "3", "1", "2", "1"]
+    capsys.readouterr()
+    assert cli.main(["report", *words, "--plan", str(file)]) == 0
+    head = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert head["planned"] == 6
+    assert any("lxc: 3 trials of 1 points, 1 of them without any run" in words for words in head["missing_of_plans"])
+    assert any("Missing of what was planned" in sentence for sentence in head["conclusions"])
+
+
+def test_a_filter_does_not_make_set_ups_look_broken(store_file: Path, tmp_path: Path) -> None:
+    runs = [measured(200 + 10 * b + p, 80, block=b, point=p, trials=2, size=(64, 1500)[p], plan_hash="c" * 16,
+                     set_up=f"c{b}") for b in (1, 2, 3) for p in (0, 1)]  # fmt: skip
+    saved(store_file, runs)
+    out = tmp_path / "out"
+    words = ["report", "--store", str(store_file), "--out", str(out), "--formats", "csv", "size=64"]
+    assert cli.main(words) == 0
+    with (out / "runs.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["enters"] for row in rows] == ["True"] * 3
+
+
+def test_streams_that_fare_unequally_are_a_claim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [measured(n, 160 + n / 10, block=n + 1, sources=2) for n in range(5)]
+    for number, run in enumerate(runs):
+        for place, share in enumerate((0.7 + number / 1000, 1.3)):
+            run["streams"][place]["forwarding_pps"] *= share
+    store = saved(tmp_path / "r.sqlite", runs)
+    assert cli.main(["report", "--store", str(store), "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (finding,) = (line for line in lines if line.get("finding") == "unequal_streams")
+    assert "s1 has 35.1 % of what is forwarded" in finding["sentence"]
+
+
+def test_a_second_guest_that_loses_a_little_in_every_block_is_found_by_pairs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In and out overlap between blocks, and every block loses 3 %."""
+    offered = (60.0, 70.0, 80.0, 65.0)
+    runs = [
+        measured(n, 80, block=n + 1, platform="lxc", kind="forwarding-95", second_mbps=(rate, rate * (0.97 + n / 5000)))
+        for n, rate in enumerate(offered)
+    ]
+    store = saved(tmp_path / "r.sqlite", runs)
+    assert cli.main(["report", "--store", str(store), "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["claim"] for line in lines if line.get("finding") == "second_guest_loses"] == [True]
+
+
+def test_witnesses_mixed_in_one_mean_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = set_ups_of(QUIET)
+    runs[0]["streams"][0]["measured_from"] = "counters"
+    store = saved(tmp_path / "r.sqlite", runs)
+    assert cli.main(["report", "--store", str(store), "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["claim"] for line in lines if line.get("finding") == "mixed_witnesses"] == [False]
+
+
+def test_delays_stand_in_results_and_over_load(tmp_path: Path) -> None:
+    quantiles = {"p50": 5_000, "p99": 20_000, "p999": 30_000, "max": 40_000}
+    runs = set_ups_of(QUIET)
+    for run in runs:
+        run["streams"][0]["delay"] = {
+            "packets": 1000, "pair_every_packets": 64, "one_way": True, "reason": None, "clock_bound_ns": 0,
+            "one_way_ns": {**quantiles, "min": 1_000, "mean": 6_000.0}, "pdv_ns": quantiles, "ipdv_ns": None,
+            "sampling": "random",
+        }  # fmt: skip
+    out = tmp_path / "out"
+    store = saved(tmp_path / "r.sqlite", runs)
+    assert cli.main(["report", "--store", str(store), "--out", str(out), "--formats", "csv,md,svg"]) == 0
+    with (out / "results.csv").open(newline="") as lines:
+        (row,) = csv.DictReader(lines)
+    assert (row["delay_kind"], float(row["delay_p50_ns"]), float(row["delay_p99_ns"])) == ("one way", 5000, 20_000)
+    assert "packets that arrived" in (out / "results.md").read_text()
+    assert (out / "delay.svg").exists()
+
+
+def test_a_selection_repeats_what_was_typed() -> None:
+    chosen = Selection(text="loss<1", by_outcome=("loss",), pool=("kernel",), options=("testbed t",))
+    assert chosen.words == "testbed t; filter loss<1"
+    assert len(chosen.warnings) == 2

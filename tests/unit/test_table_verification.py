@@ -1,0 +1,96 @@
+"""A report's tables against the runs by a path of their own: silent on what the program made, and loud on any cell."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+from report_runs import evaluation
+
+from labconsole.cli import main
+from labconsole.store import open_store
+from labconsole.store.summary import RunSummary
+from labconsole.table_verification import wrong_tables
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[RunSummary]]:
+    """A report of three made-up platforms in four blocks, and its runs."""
+    directory = tmp_path_factory.mktemp("made")
+    path = directory / "runs.sqlite"
+    platforms, targets = ("raw", "container", "qemu-virtio"), (10**8, 4 * 10**8, "max")
+    with open_store(str(path)) as store:
+        store.import_records(evaluation(4, 2, sizes=(64,), platforms=platforms, targets=targets, margin=0.02))
+        runs = store.list()
+    assert main(["report", "--store", str(path), "--out", str(directory / "report"), "--formats", "csv"]) == 0
+    return directory / "report", runs
+
+
+def said(directory: Path, runs: list[RunSummary]) -> list[str]:
+    return list(wrong_tables(directory, runs, {"selection": {"pool": []}}))
+
+
+def test_what_the_program_made_is_what_the_runs_give(made: tuple[Path, list[RunSummary]]) -> None:
+    assert said(*made) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("results", "forwarding_mean_bps"),
+        ("results", "forwarding_ci_low_bps"),
+        ("results", "forwarding_ci_high_bps"),
+        ("results", "offered_mean_bps"),
+        ("results", "set_ups"),
+        ("results", "trials"),
+        ("results", "loss_ratio"),
+        ("results", "loss_ci_low_ratio"),
+        ("results", "loss_ci_high_ratio"),
+        ("results", "lost_packets"),
+        ("table-1", "change_ratio"),
+        ("table-1", "p"),
+        ("table-1", "adjusted_p"),
+        ("figure-5-numbers", "change_ci_low_ratio"),
+        ("ranking", "change_ci_high_ratio"),
+        ("ranking", "blocks"),
+        ("ranking", "adjusted_p"),
+        ("collapse", "p"),
+        ("collapse", "change_ratio"),
+        ("streams", "adjusted_p"),
+    ],
+)
+def test_a_changed_cell_is_told(made: tuple[Path, list[RunSummary]], tmp_path: Path, table: str, column: str) -> None:
+    directory, runs = made
+    shutil.copytree(directory, tmp_path / "report")
+    path = tmp_path / "report" / f"{table}.csv"
+    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    number, row = next((place, row) for place, row in enumerate(rows, 2) if row[column] not in ("", "0.0", "1.0"))
+    row[column] = str(float(row[column]) * 1.001 + 1e-9)
+    _write(path, rows)
+    assert any(f"report/{table}.csv: line {number}, {column}" in each for each in said(tmp_path / "report", runs))
+
+
+def test_a_word_that_its_p_does_not_carry_is_told(made: tuple[Path, list[RunSummary]], tmp_path: Path) -> None:
+    directory, runs = made
+    shutil.copytree(directory, tmp_path / "report")
+    path = tmp_path / "report" / "ranking.csv"
+    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    rows[0]["word"] = "inconclusive" if rows[0]["word"].startswith("different") else "different"
+    _write(path, rows)
+    assert any("report/ranking.csv: line 2, word" in each for each in said(tmp_path / "report", runs))
+
+
+def test_a_row_without_runs_is_told(made: tuple[Path, list[RunSummary]]) -> None:
+    directory, runs = made
+    found = said(directory, [run for run in runs if run.platform != "container"])
+    assert any("enters, and is not among the runs" in each for each in found)
+    assert any("report/results.csv" in each and "no runs that enter are behind it" in each for each in found)
+
+
+def _write(path: Path, rows: list[dict[str, str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
