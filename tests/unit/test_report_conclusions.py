@@ -418,6 +418,20 @@ def test_a_condition_that_is_none_cannot_be_pooled(store_file: Path, capsys: pyt
     assert "is no condition" in capsys.readouterr().err
 
 
+def test_a_plans_margin_holds_where_all_its_blocks_declare_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def declared(name: str, last: float) -> Any:
+        runs = settings_of(({"platform": "lxc", "margin": 0.02}, QUIET), ({"platform": "uml", "margin": last}, SAME))
+        store = saved(tmp_path / name, [*runs, taken(99, 50, platform="old")])
+        assert cli.main(["report", "--store", str(store), "--json"]) == 0
+        return json.loads(capsys.readouterr().out.splitlines()[0])["claims"]
+
+    same, other = declared("a.sqlite", 0.02), declared("b.sqlite", 0.05)
+    assert (same["margin_ratio"], same["margin_declared"]) == (0.02, "plan")
+    assert other["margin_ratio"] is None
+
+
 def test_a_margin_chosen_afterwards_is_called_so(store_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["report", "--store", str(store_file), "--margin", "2%"]) == 0
     assert "chosen afterwards" in capsys.readouterr().out
