@@ -168,7 +168,7 @@ def _file_points(args: argparse.Namespace) -> list[FilePoint]:
     found = []
     for path in _plan_files(args):
         plan = load_plan(path)
-        set_ups = getattr(plan, "set_ups", None) or 1
+        set_ups = plan.set_ups or 1
         for point in plan.points:
             asked, planned = point.request, set_ups * plan.repetitions_of(point.index)
             if planned:

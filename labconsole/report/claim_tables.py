@@ -79,6 +79,8 @@ def finding_words(claim: Claim, family: Family) -> str:
 
 def family_note(family: Family) -> str:
     """What stands under every table with claims."""
+    if not family.size:
+        return "Nothing could be tested: no row of this report claims anything."
     words = [
         f"p, Holm: adjusted over all {family.size} claims of this report; different: at most 0.05. Would have shown: "
         f"the "

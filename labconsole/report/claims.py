@@ -26,7 +26,7 @@ from labconsole.measure.effects import (
 
 Kind = Literal["background", "pair", "collapse", "second-guest", "streams"]
 
-TABLES: dict[str, str] = {
+WORDS: dict[str, str] = {
     "table-1": "background CPU load against none",
     "figure-5-numbers": "a forwarding second guest against none",
     "ranking": "pairs of platforms without a second guest",
@@ -35,7 +35,7 @@ TABLES: dict[str, str] = {
     "table-3": "second guests at 95 % that lose what they are offered",
     "streams": "streams of one trial that fare unequally",
 }
-"""What claims, by the name that ``claims:`` of a plan gives."""
+"""What claims, by table, in words; the names are those of model/claims.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

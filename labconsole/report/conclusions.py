@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from labconsole.measure.effects import MINIMUM_BLOCKS
-from labconsole.report.claims import TABLES, Family
+from labconsole.report.claims import WORDS, Family
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.findings import count
 from labconsole.report.sample import Coverage, missing_words
@@ -89,7 +89,7 @@ def _family(family: Family, blocks: int) -> list[str]:
     if family.margin_ratio is not None and family.declared == "option":
         words.append("The margin was chosen afterwards, by whoever made this report (--margin).")
     if family.tables is not None:
-        named = "; ".join(f"{name} ({TABLES[name]})" if name in TABLES else name for name in family.tables)
+        named = "; ".join(f"{name} ({WORDS[name]})" if name in WORDS else name for name in family.tables)
         words.append(f"By its plan only these tables claim anything: {named}.")
     price = family.price(blocks)
     if price is not None:

@@ -149,8 +149,8 @@ def evaluate(
 
 
 def _declared(entered: Sequence[RunLike], facts: Mapping[str, RunFacts]) -> tuple[float | None, tuple[str, ...] | None]:
-    """Margin and claims as all records declare them; None where they differ, or say none."""
-    held = [facts[run.run_id] for run in entered if run.run_id in facts]
+    """Margin and claims as all records of blocks declare them; None where they differ, or say none."""
+    held = [facts[run.run_id] for run in entered if run.block and run.run_id in facts]
     margins, claims = {each.margin_ratio for each in held}, {each.claims for each in held}
     return margins.pop() if len(margins) == 1 else None, claims.pop() if len(claims) == 1 else None
 

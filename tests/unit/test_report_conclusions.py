@@ -14,7 +14,8 @@ from report_runs import measured, set_ups_of, taken
 from labconsole import cli
 from labconsole.errors import ConfigError
 from labconsole.measure.admission import admit
-from labconsole.report.claims import TABLES
+from labconsole.model.claims import CLAIMS
+from labconsole.report.claims import WORDS
 from labconsole.report.evaluation import Evaluation, evaluate
 from labconsole.report.selection import Selection, outcomes, parse_filter, parse_margin, require_free
 from labconsole.report.tables import bounds_words, loss_words, scientific
@@ -333,7 +334,7 @@ def test_every_claim_of_a_report_is_of_one_family_and_a_plan_may_name_the_tables
     assert only.table_1[0].claim.why == "the plan claims nothing here"
     assert only.table_1[0].claim.effect.ci_low is not None
     assert only.ranking[0].claim.adjusted_p == pytest.approx(only.ranking[0].claim.p)
-    assert {claim.table for claim in report.claims.claims} <= TABLES.keys()
+    assert {claim.table for claim in report.claims.claims} <= WORDS.keys() == set(CLAIMS)
 
 
 def saved(path: Path, runs: list[dict[str, Any]]) -> Path:
@@ -415,6 +416,20 @@ def test_a_margin_that_is_no_ratio_is_refused(text: str) -> None:
 def test_a_condition_that_is_none_cannot_be_pooled(store_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["report", "--store", str(store_file), "--pool", "colour"]) == 2
     assert "is no condition" in capsys.readouterr().err
+
+
+def test_a_plans_margin_holds_where_all_its_blocks_declare_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def declared(name: str, last: float) -> Any:
+        runs = settings_of(({"platform": "lxc", "margin": 0.02}, QUIET), ({"platform": "uml", "margin": last}, SAME))
+        store = saved(tmp_path / name, [*runs, taken(99, 50, platform="old")])
+        assert cli.main(["report", "--store", str(store), "--json"]) == 0
+        return json.loads(capsys.readouterr().out.splitlines()[0])["claims"]
+
+    same, other = declared("a.sqlite", 0.02), declared("b.sqlite", 0.05)
+    assert (same["margin_ratio"], same["margin_declared"]) == (0.02, "plan")
+    assert other["margin_ratio"] is None
 
 
 def test_a_margin_chosen_afterwards_is_called_so(store_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
