@@ -60,6 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_run(commands, [common, testbed, stored, machine, taking])
     _add_search(commands, [common, testbed, stored, machine])
     _add_replay(commands, [common, testbed, stored, machine, taking])
+    _add_plan(commands, [common, testbed, stored, machine])
     _add_calibrate(commands, [common, testbed, stored, machine])
     check = commands.add_parser(
         "check", help="is the testbed fit to measure on: every check with evidence and a hint",
@@ -253,6 +254,24 @@ def _add_replay(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     )
     replay.add_argument("--platforms", type=_names, metavar="A,B", help="of the plans' points only these platforms'")
     replay.add_argument("--points", metavar="N,N-M", help="of one plan only these points, by number")
+    replay.add_argument(
+        "--set-ups", type=int, metavar="N",
+        help="of plans in blocks only the first N blocks, as if they said `set_ups: N`: for one block in each boot",
+    )  # fmt: skip
+
+
+def _add_plan(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
+    plan = commands.add_parser("plan", help="advice on plans")
+    actions = plan.add_subparsers(dest="action", metavar="ACTION", required=True)
+    advise = actions.add_parser(
+        "advise", help="how many set-ups and repetitions a plan needs", parents=parents,
+        description="From the plan's own stored blocks, three of two repetitions or more: what varies between set-ups "
+        "and within them, how many of both make a mean so accurate in the least time, and which differences they show.",
+    )  # fmt: skip
+    advise.add_argument("plan", type=Path, help="a plan file with set_ups")
+    advise.add_argument(
+        "--accuracy", default="2%", metavar="RATIO", help="of a mean, either way (default: %(default)s)"
+    )
 
 
 def _add_report(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
@@ -436,6 +455,10 @@ def _dispatch(args: argparse.Namespace) -> int:
         from labconsole import search_command
 
         return search_command.search(args)
+    if command == "plan":
+        from labconsole import plan_command
+
+        return plan_command.advise(args)
     if command == "replay":
         from labconsole import replay_command
 

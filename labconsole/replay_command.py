@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def replay(args: argparse.Namespace) -> int:
     """Measure what is missing of every plan that was named, one after the other, holding the testbed once."""
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     session = open_session(inventory, store)
-    plans = [load_plan(path, inventory, also=session.check_background) for path in args.plan]
+    plans = [_first_blocks(load_plan(path, inventory, also=session.check_background), args) for path in args.plan]
     _refuse_twice(args.plan, plans)
     chosen = [_chosen(plan, args) for plan in plans]
     if args.platforms and not any(points for points in chosen):
@@ -98,6 +99,20 @@ def _replay(
 
     nodes = list(dict.fromkeys(needed)) or [inventory.uut]
     return drive(session, nodes, work, [narrator(args, quiet=True)], finish=finish)
+
+
+def _first_blocks(plan: Plan, args: argparse.Namespace) -> Plan:
+    """The plan with as many blocks as --set-ups leaves. Raises ConfigError."""
+    if args.set_ups is None:
+        return plan
+    if plan.set_ups is None:
+        raise ConfigError(f"plan {plan.name} has no blocks; give it set_ups", key="--set-ups", value=args.set_ups)
+    if not 1 <= args.set_ups <= plan.set_ups:
+        raise ConfigError(
+            f"plan {plan.name} has no such number of blocks; raise its set_ups for more",
+            key="--set-ups", value=args.set_ups, allowed=f"1 to {plan.set_ups}",
+        )  # fmt: skip
+    return replace(plan, set_ups=args.set_ups)
 
 
 def _refuse_twice(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
@@ -164,7 +179,7 @@ def _dry_run(plan: Plan, only: frozenset[int] | None, session: Session[RunStore]
         return
     state = look_up(plan, session, only)
     todo = state.left
-    refusal = state.refusal or room_refusal(plan, todo, session.inventory, datetime.now().astimezone())
+    refusal = state.refusal or room_refusal(plan, todo, session.inventory)
     if refusal is not None:
         raise refusal
     reckoned = estimate(plan, session.inventory, todo)

@@ -177,8 +177,7 @@ class Campaign(InBlocks):
         self.outcome.invalid_before = sum(trial.status == "invalid" for trial in chosen)
         self.outcome.left_out = self._total - len(chosen) - len(state.left)
         self.estimate = estimate(self.plan, self._session.inventory, state.left)
-        now = datetime.now().astimezone()
-        self.refusal = state.refusal or room_refusal(self.plan, state.left, self._session.inventory, now)
+        self.refusal = state.refusal or room_refusal(self.plan, state.left, self._session.inventory)
 
     def _look(self) -> tuple[PlanState, list[Dependency]]:
         state = look_up(self.plan, self._session, self.only)
@@ -240,8 +239,9 @@ class Campaign(InBlocks):
         if self.current is not None:
             self.grid.redo(self.current)
             self.grid.give_up(self.current, reason)
-        if self.course.key is not None:
+        if self.course.begun:
             self._broke(SetUpBroke(reason))
+        self.course.leave()
         self.say(CampaignStatus.WAITING, reason)
 
     @property
@@ -292,14 +292,11 @@ class Campaign(InBlocks):
         self._prepared = False
         for command in self.plan.post:
             try:
-                await run_command(command, self._environment(self._ending()), "post")
+                stopped = self.outcome.stopped or self.outcome.ended_by
+                ending = "stopped" if stopped else "done" if self.exhausted else "failed"
+                await run_command(command, self._environment(ending), "post")
             except MeasurementError as exc:
                 self.outcome.refused.append((str(exc), 0))
-
-    def _ending(self) -> str:
-        if self.outcome.stopped or self.outcome.ended_by:
-            return "stopped"
-        return "done" if self.exhausted else "failed"
 
     def _environment(self, ending: str) -> dict[str, str]:
         return {

@@ -13,6 +13,7 @@ from labconsole.engine.set_up_course import SetUpBroke, SetUpCourse, set_up_word
 from labconsole.engine.todo import Todo
 from labconsole.errors import ConfigError, LabError, MeasurementError
 from labconsole.model.plan import Plan
+from labconsole.model.plan_blocks import PILOT
 from labconsole.model.plan_order import Configuration, Trial, configuration
 from labconsole.model.record import RunRecord
 
@@ -42,11 +43,14 @@ class InBlocks:
 
     def _begins(self, trial: Trial) -> bool:
         """Whether it can begin, as the first trial of a set-up or a further one; else it is refused."""
-        if self.course.enter(trial):
-            asked = configuration(self.plan.points[trial[0]].request)
-            if (missing := self.pilot.missing(asked)) is not None:
-                self._refuse(trial, MeasurementError(missing))
-                return False
+        begins = self.course.enter(trial)
+        if not begins and not (self.plan.set_ups is not None and trial[1] == PILOT):
+            return True
+        missing = self.pilot.missing(self._needs(trial)) if begins else self.pilot.lacks_reference(trial[0])
+        if missing is not None:
+            self._refuse(trial, MeasurementError(missing))
+            return False
+        if begins:
             self._attempts.set_up_anew()
         return True
 

@@ -88,14 +88,24 @@ class Pilot:
         """Why no set-up of this platform and background can be measured after the pilot; None: it can."""
         points = [point.index for point in self._plan.points if configuration(point.request) == asked]
         for index in points:
-            if forwards(asked[1]) and self.reference(index) is None:
-                return f"the pilot found no maximum of {asked[0]} beside an idle guest, which {asked[1]} is a share of"
+            if (lacking := self.lacks_reference(index)) is not None:
+                return lacking
             beside = self._beside(index)
             if len(beside) > 1 and not any(each in self._kept for each in beside):
                 named = self._plan.points[index].request
                 size, sources = named.frame_size_bytes, named.sources
                 return f"no trial of the pilot stands at {size} B with {sources} source{'s' if sources > 1 else ''}"
         return None
+
+    def lacks_reference(self, point: int) -> str | None:
+        """Why a point beside a forwarding guest cannot be taken; None: it can, or nothing forwards beside it."""
+        request = self._plan.every_point[point].request
+        if not forwards(request.background) or self.reference(point) is not None:
+            return None
+        return (
+            f"the pilot found no maximum of {request.platform} beside an idle guest, which {request.background} is a "
+            "share of"
+        )
 
     def left_out(self, trial: tuple[int, int]) -> str | None:
         """Why a trial of the pilot or of a block is not worth taking, in view of what the pilot lost."""

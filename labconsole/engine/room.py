@@ -12,10 +12,11 @@ from labconsole.model.plan_estimate import estimate
 from labconsole.model.plan_order import Trial
 
 
-def room_refusal(plan: Plan, left: list[Trial], inventory: Inventory, now: datetime) -> ConfigError | None:
+def room_refusal(plan: Plan, left: list[Trial], inventory: Inventory) -> ConfigError | None:
     """Why not to begin: not one block, with what is left of the pilot, fits before the plan is to stop."""
     if plan.set_ups is None or not left:
         return None
+    now = datetime.now().astimezone()
     needed_s = estimate(plan, inventory, first_block(plan, left)).total_s
     deadline = plan.stop.deadline(now)
     for key, room_s, value in (

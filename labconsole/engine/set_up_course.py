@@ -72,6 +72,11 @@ class SetUpCourse:
         self.key, self._id, self._known = None, None, False
         self._taken = []
 
+    @property
+    def begun(self) -> bool:
+        """Whether a trial, or a warm-up, was taken in the set-up under way."""
+        return self._known
+
     def size(self, pilot: Pilot) -> int | None:
         """How many trials the set-up under way holds."""
         if self.key is None:

@@ -84,7 +84,7 @@ FileTarget = Annotated[Target, PlainValidator(_target, json_schema_input_type=st
 Background = Annotated[str, AfterValidator(_one_of(BACKGROUNDS))]
 Generator = Annotated[str, AfterValidator(_one_of(GENERATORS))]
 Observe = Annotated[str, AfterValidator(_one_of(OBSERVE))]
-Claim = Annotated[str, AfterValidator(_one_of(CLAIMS))]
+Claim = Annotated[str, AfterValidator(_one_of(tuple(CLAIMS)))]
 Margin = Annotated[float, PlainValidator(_margin, json_schema_input_type=str | float)]
 # Strict: YAML's true is no count.
 Count = Annotated[int, Field(strict=True, ge=1, le=100_000)]

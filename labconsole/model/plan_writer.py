@@ -39,10 +39,13 @@ def request_of(record: RunRecord) -> TrialRequest:
 def done_in(records: Iterable[RunRecord]) -> list[Done]:
     """What these runs amount to, in the order of first occurrence.
 
-    A point counts as often as it gave a run that stands, and at least once: an invalid run was asked for as well.
+    A point counts as often as it gave a run that stands, and at least once: an invalid run was asked for as well. A
+    plan's pilot does not count: a plan with blocks takes its own.
     """
     standing: Counter[TrialRequest] = Counter()
     for record in records:
+        if record.role == "pilot":
+            continue
         standing[request_of(record)] += record.verdict.status != "invalid"
     return [(request, max(1, count)) for request, count in standing.items()]
 

@@ -137,8 +137,9 @@ class ConsoleState:
             return
         self.repetitions.add(record)
         verdict = record.verdict
-        request = request_of(record)
-        self.done[request] = self.done.get(request, 0) + (verdict.status != "invalid")
+        if record.role != "pilot":
+            request = request_of(record)
+            self.done[request] = self.done.get(request, 0) + (verdict.status != "invalid")
         why = f": {verdict.reasons[0].detail}" if verdict.reasons else ""
         if event.saved:
             self.saved_run_ids.append(record.run_id)

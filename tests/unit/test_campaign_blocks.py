@@ -61,6 +61,11 @@ def by_set_up(script: Script) -> dict[str | None, list[tuple[int | None, int, in
     return found
 
 
+def request_of_ref(text: str, directory):
+    plan = plan_of(text, directory)
+    return lambda ref: plan.every_point[ref.point].request
+
+
 def entered(plan: Plan, script: Script) -> set[tuple[int | None, int, int]]:
     """The places that count, the pilot's too."""
     return {(t.block, t.point, t.repetition) for t in stored_blocks(plan, script.held).done}
@@ -269,6 +274,40 @@ def test_a_lost_node_takes_the_set_up_with_it(tmp_path):
         script.will_end("valid", NodeLost("snk1", "the cable", operation="x"), *["valid"] * 8)
         outcome = await Campaign(plan, script).run()
         assert (outcome.taken, script.batches, script.asked) == (8, 2, [*SETTLED[:2], *SETTLED])
+
+    run(body)
+
+
+def test_a_node_that_is_still_lost_when_the_set_up_comes_again_costs_one_try(tmp_path):
+    async def body():
+        script, plan = Script(), plan_of(PAIR, tmp_path)
+        script.will_end("valid", "broken", NodeLost("snk1", "the cable", operation="x"), *["valid"] * 8)
+        outcome = await Campaign(plan, script).run()
+        assert (outcome.taken, outcome.refused, script.batches) == (8, [], 2)
+
+    run(body)
+
+
+def test_nothing_forwards_beside_the_pilot_at_a_share_of_something_else(tmp_path):
+    async def body():
+        script = Script(lambda trial, request: "invalid" if request.background == "idle" else "valid")
+        await Campaign(plan_of(FORWARDING, tmp_path), script).run()
+        assert not any(r.background == "forwarding-50" for r in map(request_of_ref(FORWARDING, tmp_path), script.refs))
+
+    run(body)
+
+
+def test_attempts_are_counted_in_plans_without_blocks_too(tmp_path):
+    async def body():
+        script = Script()
+        script.will_end("invalid", AgentError("uut", "no"), "invalid", *["valid"] * 6)
+        await Campaign(
+            plan_of(PAIR.replace("set_ups: 2\n", "").replace("max_redo: 1", "max_redo: 2"), tmp_path), script
+        ).run()
+        # An attempt that gave no run is none: the attempts of a place count on without a gap.
+        assert [(r.point, r.repetition, r.attempt) for r in script.refs[:4]] == [
+            (0, 1, 1), (0, 1, 1 + 1), (0, 1, 1 + 1), (0, 2, 1),
+        ]  # fmt: skip
 
     run(body)
 

@@ -65,4 +65,4 @@ def test_every_key_of_a_plan_is_explained():
 def test_the_example_plan_is_a_plan(tmp_path):
     path = tmp_path / "plan.yaml"
     path.write_text(PLANS.partition("```yaml\n")[2].partition("```")[0])
-    assert load_plan(path).trials == 2 * 4 * 9 * 3 * 9
+    assert load_plan(path).trials == 2 * 4 * 9 * 3 * (1 + 5 * 2), "the pilot, and five blocks of two"

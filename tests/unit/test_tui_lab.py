@@ -288,7 +288,7 @@ async def test_a_refused_plan_says_why_and_can_be_run_again(monkeypatch):
     async with console(screen="4") as (app, session, pilot):
         await shown(app, pilot, "pair.yaml", "ready")
 
-        async def refused(*_: object):
+        async def refused(*_: object, **__: object):
             raise refuse("eth5 carries 1400 bytes")
 
         monkeypatch.setattr(session, "_take", refused)

@@ -13,7 +13,7 @@ import pytest
 from textual.pilot import Pilot
 from tui_fake_lab import LabSession
 
-from labconsole.engine import campaign as campaign_module
+from labconsole.engine import stopwatch
 from labconsole.engine.events import NodeChanged, NodeState, Notice
 from labconsole.tui import clock
 from labconsole.tui.app import ConsoleApp
@@ -48,7 +48,7 @@ class StillTime:
 def still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "monotonic_s", lambda: 100.0)
     monkeypatch.setattr(clock, "wall_s", lambda: NOW_S)
-    monkeypatch.setattr(campaign_module, "time", StillTime)
+    monkeypatch.setattr(stopwatch, "time", StillTime)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plans").mkdir()
@@ -86,6 +86,47 @@ async def paint(app: ConsoleApp, pilot: Pilot[int]) -> None:
     assert isinstance(app.screen, ConsoleScreen)
     app.screen.tick()
     await pilot.pause()
+
+
+BLOCKS = """\
+plan: blocks
+platforms: [raw, container]
+frame_sizes: [64, 1500]
+targets: [10Mbit, max]
+backgrounds: [none, idle]
+duration_s: 10
+set_ups: 5
+repetitions: 2
+margin: 2%
+claims: [table-1, ranking]
+settle_s: 0
+"""
+
+
+@pytest.mark.parametrize("size", SIZES, ids=["80x24", "120x40", "200x60"])
+def test_a_plan_in_blocks_while_it_is_paused(snap_compare: Any, size: tuple[int, int]) -> None:
+    Path("plans/matrix.yaml").write_text(BLOCKS)
+    app, made = make_console()
+
+    async def drive(pilot: Pilot[int]) -> None:
+        await go(app, pilot, made, "4")
+        session = made[0]
+        session.verdicts = ["valid"] * 30 + ["suspect", "valid", "invalid", "valid"]
+        taken = 0
+
+        async def traffic(request: object) -> None:
+            nonlocal taken
+            taken += 1
+            if taken == 56:
+                app.state.campaign.pause()
+
+        session.traffic = traffic  # type: ignore[method-assign, assignment]
+        await until(pilot, lambda: "ready" in picture(app))
+        await pilot.press("down", "r")
+        await until(pilot, lambda: app.state.campaign is not None and app.state.campaign.status.value == "paused")
+        await paint(app, pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=drive)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=["80x24", "120x40", "200x60"])

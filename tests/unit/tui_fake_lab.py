@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from tui_fake import FakeSession, FakeStore, make_record
@@ -19,7 +20,7 @@ from labconsole.engine.ports import StoredTrial
 from labconsole.engine.preflight.result import CheckResult, CheckStatus, OnResult
 from labconsole.errors import LabError, LeaseHeld, MeasurementError, NodeUnreachable
 from labconsole.model.plan import Plan
-from labconsole.model.record import PlanRef, RunRecord
+from labconsole.model.record import PlanRef, RunRecord, SetUp
 from labconsole.model.request import TrialRequest
 
 
@@ -29,11 +30,23 @@ class LabStore(FakeStore):
     def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> list[StoredTrial]:
         self._check_readable()
         newest: dict[tuple[int, int], StoredTrial] = {}
+        blocked: list[StoredTrial] = []
         for record in reversed(self.records):
             ref, status = record.plan, record.verdict.status
-            if ref is not None and ref.hash == plan_hash and status != "invalid":
-                newest[ref.point, ref.repetition] = StoredTrial(ref.point, ref.repetition, record.run_id, status)
-        return list(newest.values())
+            if ref is None or ref.hash != plan_hash:
+                continue
+            trial = StoredTrial(ref.point, ref.repetition, record.run_id, status)
+            if ref.block is not None:
+                held = record.set_up.id if record.set_up is not None else None
+                blocked.append(
+                    replace(
+                        trial, block=ref.block, set_up=held, set_up_trials=ref.set_up_trials, attempt=ref.attempt,
+                        attempts=ref.attempts, loss_ratio=record.total.loss_ratio, rate_pps=record.total.measured_pps,
+                    )
+                )  # fmt: skip
+            elif status != "invalid":
+                newest[ref.point, ref.repetition] = trial
+        return [*newest.values(), *blocked]
 
     def maximum(self, **_: Any) -> None:
         """What a forwarding load is a share of: nothing of that is stored."""
@@ -75,6 +88,7 @@ class LabSession(FakeSession):
         self.reconnected: list[str] = []
         self.shell_refusal: LabError | None = None
         self.held: LeaseHeld | None = None
+        self.set_ups = 0
         self._stop = asyncio.Event()
 
     async def connect(self) -> None:
@@ -131,7 +145,12 @@ class LabSession(FakeSession):
         self.say(PhaseChanged(run_id=run_id, phase=Phase.SENDING, expected_s=request.duration_s))
         await self.traffic(request)
         status = "invalid" if self.aborted else self.verdicts.pop(0) if self.verdicts else "valid"
-        record = make_record(request, run_id, status=status).model_copy(update={"plan": ref})
+        self.set_ups += bool(more.get("anew"))
+        made = {"plan": ref, "role": more.get("role", "measured")}
+        if ref is not None and ref.block is not None:
+            stood = SetUp(id=f"set-up-{self.set_ups}", started_at="2026-03-02T09:15:00.000Z", setup_s=0.5, trial=1)
+            made["set_up"] = stood
+        record = make_record(request, run_id, status=status).model_copy(update=made)
         self.store.records.insert(0, record)
         self.say(TrialFinished(record=record, saved=True))
         return record

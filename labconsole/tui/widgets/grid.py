@@ -1,4 +1,4 @@
-"""A plan's points down, its repetitions across, one cell per trial that fills as it is measured.
+"""A plan's points down, its repetitions across (in blocks: the pilot, then every block's), one cell per trial.
 
 A cell is a glyph between two places: brackets where the cursor stands, a prime behind what was redone. So neither the
 state nor the cursor depends on colour.
@@ -14,6 +14,8 @@ from textual.message import Message
 
 from labconsole.engine.campaign import Campaign
 from labconsole.engine.grid import Cell, TrialState
+from labconsole.model.plan import Plan
+from labconsole.model.plan_blocks import PILOT
 from labconsole.tui.text import safe
 from labconsole.tui.widgets.lines import Lines, Span
 from labconsole.tui.widgets.table import Column, LineTable
@@ -33,15 +35,21 @@ LOOKS = {
     TrialState.LEFT_OUT: ("–", "muted"),
 }
 STORED_SUSPECT = ("□", "warn")
+STORED_INVALID = ("⊠", "bad")
+"""Its last attempt stayed invalid, in a set-up that is over."""
 
 
 def look(cell: Cell) -> tuple[str, str]:
     """Glyph and tone of a trial."""
-    return STORED_SUSPECT if cell.state is TrialState.STORED and cell.verdict == "suspect" else LOOKS[cell.state]
+    if cell.state is TrialState.STORED and cell.verdict in ("suspect", "invalid"):
+        return STORED_SUSPECT if cell.verdict == "suspect" else STORED_INVALID
+    return LOOKS[cell.state]
 
 
 class GridTable(LineTable):
-    """One row per point. ``repetition`` and the row's key are the cell under the cursor."""
+    """One row per point. ``repetition``, the number of a trial of its point, and the row's key are the cell under the
+    cursor.
+    """
 
     EMPTY = "no plan that could be shown"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -78,7 +86,7 @@ class GridTable(LineTable):
         before = self._campaign
         self._campaign = campaign
         if before is None or campaign is None or before.plan != campaign.plan:
-            self.repetition = self._first = 1
+            self.repetition = self._first = self._lowest(campaign)
             self._steered = False
             self._chosen_columns = self._columns_for(campaign)
             self._keys = []
@@ -96,8 +104,24 @@ class GridTable(LineTable):
             columns.append(self.BACKGROUND)
         if len({point.request.duration_s for point in plan.points[:1000]}) > 1:
             columns.append(self.DURATION)
-        width = CELL * plan.repetitions
+        width = CELL * (self._most(plan) + 1 - self._lowest(campaign))
         return (*columns, Column("trials", "repetitions", min(width, CELL * 4), right=False, grow_to=width))
+
+    @staticmethod
+    def _lowest(campaign: Campaign | None) -> int:
+        """The number of the first column: the pilot's, where there is one."""
+        return PILOT if campaign is not None and campaign.plan.pilot else 1
+
+    @staticmethod
+    def _most(plan: Plan) -> int:
+        """The number of the last column."""
+        return plan.repetitions * (plan.set_ups or 1)
+
+    @staticmethod
+    def _numbers(plan: Plan, point: int) -> tuple[int, int]:
+        """The lowest and the highest number of a point's trials."""
+        lowest = PILOT if point in plan.pilot else 1
+        return lowest, max(lowest, plan.numbers_of(point))
 
     def columns(self) -> tuple[Column, ...]:
         return self._chosen_columns
@@ -105,16 +129,17 @@ class GridTable(LineTable):
     def keys(self) -> list[int]:
         if self._campaign is None or not self._campaign.plan.grid:  # a plan that only searches measures no point
             return []
-        return list(range(len(self._campaign.plan.points)))
+        return list(range(len(self._campaign.plan.every_point)))
 
     @property
     def trial(self) -> tuple[int, int] | None:
         """The trial under the cursor."""
         if self._campaign is None or not self._campaign.plan.grid:
             return None
-        if self.cursor_key not in range(len(self._campaign.plan.points)):
+        if self.cursor_key not in range(len(self._campaign.plan.every_point)):
             return None
-        return self.cursor_key, min(self.repetition, self._campaign.plan.repetitions_of(self.cursor_key))
+        lowest, most = self._numbers(self._campaign.plan, self.cursor_key)
+        return self.cursor_key, max(lowest, min(self.repetition, most))
 
     @property
     def cell(self) -> Cell | None:
@@ -124,23 +149,60 @@ class GridTable(LineTable):
     def header_title(self, column: Column, width: int) -> str:
         if column.name != "trials" or self._campaign is None:
             return column.title
+        plan = self._campaign.plan
         text = ""
         for number in self._visible(width):
-            if number == self._first or number % NUMBER_CELLS == 0:
-                text = text.ljust((number - self._first) * CELL) + f" {number}"
+            shown = str(number)
+            if number == PILOT:
+                told, shown = True, "P"
+            elif plan.set_ups is None or plan.repetitions == 1:
+                told = number % NUMBER_CELLS == 0 or number in (1, self._first)
+            else:
+                block, first = divmod(number - 1, plan.repetitions)
+                told, shown = first == 0, str(block + 1)
+            if told:
+                text = text.ljust((number - self._first) * CELL) + f" {shown}"
         return text[:width]
 
     def prepare(self) -> None:
-        """Say which repetitions are in sight where not all are."""
+        """Say which repetitions, or blocks, are in sight where not all are."""
         self.border_title = "Points and repetitions"
-        if self._campaign is not None and self._layout:
-            seen, most = self._visible(self._layout[-1][1]), self._campaign.plan.repetitions
-            if len(seen) < most:
-                self.border_title = f"Points and repetitions {seen.start} to {seen.stop - 1} of {most}, ← → scroll"
+        if self._campaign is None:
+            return
+        plan = self._campaign.plan
+        kind, each = ("repetitions", 1) if plan.set_ups is None else ("blocks", plan.repetitions)
+        self.border_title = f"Points and {kind}"
+        if self._layout:
+            seen, most = self._visible(self._layout[-1][1]), self._most(plan)
+            if len(seen) < most + 1 - self._lowest(self._campaign):
+                first, last = ((max(1, number) - 1) // each + 1 for number in (seen.start, seen.stop - 1))
+                self.border_title = f"Points and {kind} {first} to {last} of {most // each}, ← → scroll"
 
     def _visible(self, width: int) -> range:
         assert self._campaign is not None
-        return range(self._first, min(self._campaign.plan.repetitions, self._first + max(1, width // CELL) - 1) + 1)
+        most = self._most(self._campaign.plan)
+        return range(self._first, min(most, self._first + max(1, width // CELL) - 1) + 1)
+
+    def _number_in(self, column: int, key: int) -> int | None:
+        """The number of a point's trial in this column: blocks stand beneath each other, however long."""
+        assert self._campaign is not None
+        plan = self._campaign.plan
+        own = plan.repetitions_of(key)
+        if plan.set_ups is None or column == PILOT or own == plan.repetitions:
+            return column
+        block, place = divmod(column - 1, plan.repetitions)
+        return block * own + place + 1 if place < own else None
+
+    def _column_of(self, number: int) -> int:
+        """The column of the trial of this number, of the point under the cursor."""
+        if self._campaign is None or self.trial is None:
+            return number
+        plan = self._campaign.plan
+        own = plan.repetitions_of(self.trial[0])
+        if plan.set_ups is None or number == PILOT or not own:
+            return number
+        block, place = divmod(number - 1, own)
+        return block * plan.repetitions + place + 1
 
     def _row(self, key: int) -> list[Span]:
         row = super()._row(key)
@@ -151,10 +213,13 @@ class GridTable(LineTable):
 
     def _trials(self, key: int, width: int) -> list[Span]:
         assert self._campaign is not None
-        grid, most, here = self._campaign.grid, self._campaign.plan.repetitions_of(key), self.trial
+        grid, here, plan = self._campaign.grid, self.trial, self._campaign.plan
+        lowest, most = self._numbers(plan, key)
+        # Points that are repeated less often than others have their blocks beneath the others' all the same.
         spans: list[Span] = []
-        for repetition in self._visible(width):
-            if repetition > most:
+        for column in self._visible(width):
+            repetition = self._number_in(column, key)
+            if repetition is None or not lowest <= repetition <= most:
                 spans.append((" " * CELL, ""))
                 continue
             cell = grid[key, repetition]
@@ -191,7 +256,7 @@ class GridTable(LineTable):
 
     def _request(self, key: int):  # type: ignore[no-untyped-def]
         assert self._campaign is not None
-        return self._campaign.plan.points[key].request
+        return self._campaign.plan.every_point[key].request
 
     def move_to_trial(self, trial: tuple[int, int]) -> None:
         """Put the cursor on a trial and bring it into view."""
@@ -202,15 +267,17 @@ class GridTable(LineTable):
     def action_repetition(self, by: int) -> None:
         if self._campaign is None or self.trial is None:
             return
-        most = self._campaign.plan.repetitions_of(self.trial[0])
-        self.repetition = min(most, max(1, self.trial[1] + by))
+        lowest, most = self._numbers(self._campaign.plan, self.trial[0])
+        self.repetition = min(most, max(lowest, self.trial[1] + by))
         self._reveal()
 
     def _reveal(self) -> None:
         if self._layout:
             room = max(1, self._layout[-1][1] // CELL)
-            if not self._first <= self.repetition < self._first + room:
-                self._first = max(1, self.repetition if self.repetition < self._first else self.repetition - room + 1)
+            column = self._column_of(self.repetition)
+            if not self._first <= column < self._first + room:
+                lowest = self._lowest(self._campaign)
+                self._first = max(lowest, column if column < self._first else column - room + 1)
         self._cells.clear()
         self.refresh()
         self.post_message(self.Chosen(self, self.cursor_key))
@@ -237,6 +304,7 @@ class GridLegend(Lines):
             (LOOKS[TrialState.INVALID], "invalid"),
             (LOOKS[TrialState.STORED], "stored"),
             (STORED_SUSPECT, "stored, suspect"),
+            (STORED_INVALID, "stored, invalid"),
             (("′", "muted"), "redone"),
             (LOOKS[TrialState.LEFT_OUT], "left out"),
         ]

@@ -7,8 +7,10 @@ import textwrap
 
 from labconsole.engine.campaign import ENDED, Campaign, CampaignStatus
 from labconsole.engine.grid import Cell, TrialState
+from labconsole.engine.set_up_course import beside_words, block_words
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Plan
+from labconsole.model.plan_blocks import PILOT
 from labconsole.model.plan_estimate import largest_capture_bytes
 from labconsole.tui.plan_files import PlanEntry
 from labconsole.tui.text import count, safe, span
@@ -81,10 +83,13 @@ class PlanDetails(Lines):
         if self._capture_bytes is None or self._capture_bytes[0] is not entry:
             self._capture_bytes = (entry, largest_capture_bytes({p.request for p in plan.points}, self._inventory))
         kind = "listed" if plan.listed else "a full matrix"
-        uneven = plan.trials != len(plan.points) * plan.repetitions
+        uneven = any(plan.repetitions_of(point.index) != plan.repetitions for point in plan.points)
         times = ("up to " if uneven else "") + (
             f"{plan.repetitions} times each" if plan.repetitions > 1 else "once each"
         )
+        if plan.set_ups is not None:
+            times += f" in {plan.set_ups} block{'s' if plan.set_ups > 1 else ''}"
+            times += f", {count(len(plan.pilot))} in the pilot" if plan.pilot else ""
         durations = {point.request.duration_s for point in plan.points[:1000]}
         longest = f"{plan.duration_s:g} s" if len(durations) == 1 else f"up to {plan.duration_s:g} s"
         rows = field("plan", f"{plan.name}, {entry.path}", width, "strong")
@@ -106,7 +111,15 @@ class PlanDetails(Lines):
         for number, rule in enumerate(plan.rules):
             rows += field("but" if number == 0 else "", rule, width, "muted")
         rows += field("order", f"{plan.order}, seed {plan.seed}", width, "muted")
+        if plan.margin_ratio is not None:
+            rows += field(
+                "margin", f"{plan.margin_ratio * 100:.12g} %: a smaller difference does not matter", width, "muted"
+            )
+        if plan.claims is not None:
+            rows += field("claims", ", ".join(plan.claims), width, "muted")
         rows += self._conduct(plan, width)
+        if campaign is not None and campaign.refusal is not None and campaign.status is _READY:
+            rows += field("cannot", str(campaign.refusal), width, "bad", rows=6)
         for number, need in enumerate(campaign.dependencies if campaign is not None else ()):
             rows += field("needs" if number == 0 else "", need.words, width, "warn" if need.missing else "muted")
         if plan.grid and campaign is not None and campaign.estimate is not None and campaign.status is _READY:
@@ -150,6 +163,8 @@ class PlanDetails(Lines):
             rows += field("", "testbed and platform are kept; a lets them go", width, "muted")
         if campaign.detail:
             rows += field("", campaign.detail, width, "bad" if campaign.status is CampaignStatus.FAILED else "warn")
+        if campaign.current is not None:
+            rows += self._where(campaign.plan, campaign.current, width)
         grid, total = campaign.grid, campaign.plan.trials
         done = grid.count(*STANDING)
         cells = max(4, min(30, width - LABEL_CELLS - 20))
@@ -179,12 +194,22 @@ class PlanDetails(Lines):
             rows += field("took", span(campaign.spent_s), width)
         return [*rows, []]
 
+    @staticmethod
+    def _where(plan: Plan, trial: tuple[int, int], width: int) -> list[list[Span]]:
+        """Of a plan in blocks, which set-up is under way."""
+        block, _ = plan.place_of(trial)
+        if block is None:
+            return []
+        request = plan.every_point[trial[0]].request
+        words = f"{block_words(block, plan.set_ups)}: {request.platform} {beside_words(request.background)}"
+        return field("now", words, width, "strong")
+
     def _cell(self, campaign: Campaign, trial: tuple[int, int], width: int) -> list[list[Span]]:
         cell = campaign.grid[trial]
         if cell.state is TrialState.PENDING and not cell.why:
             return []
         glyph, tone = look(cell)
-        words = f"{glyph} point {trial[0]}, repetition {trial[1]}: {cell.state.value}"
+        words = f"{glyph} point {trial[0]}, {place_words(campaign.plan, trial)}: {cell.state.value}"
         rows = field("trial", words + (f", {cell.verdict}" if cell.state is TrialState.STORED else ""), width, tone)
         if cell.redone:
             rows += field("", f"taken {cell.redone + 1} times", width, "warn")
@@ -204,9 +229,26 @@ class PlanDetails(Lines):
         for trial, cell in failing[:FAILING_SHOWN]:
             glyph, tone = look(cell)
             rows.append(
-                [(f"  {glyph} ", tone), (safe(f"point {trial[0]}, rep. {trial[1]}: {_why(cell)}", width - 4), "")]
+                [
+                    (f"  {glyph} ", tone),
+                    (
+                        safe(f"point {trial[0]}, {place_words(campaign.plan, trial, 'rep.')}: {_why(cell)}", width - 4),
+                        "",
+                    ),
+                ]
             )
         return [*rows, []]
+
+
+def place_words(plan: Plan, trial: tuple[int, int], repetition_word: str = "repetition") -> str:
+    """Which of a point's trials: ``repetition 2``, ``pilot``, ``block 3``, ``block 3, repetition 2``."""
+    block, repetition = plan.place_of(trial)
+    if block == PILOT:
+        return "pilot"
+    own = f"{repetition_word} {repetition}"
+    if block is None:
+        return own
+    return f"block {block}, {own}" if plan.repetitions_of(trial[0]) > 1 else f"block {block}"
 
 
 _READY = CampaignStatus.READY

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from rich.cells import cell_len
 
 from labconsole.engine.events import NodeState
+from labconsole.engine.set_up_course import block_words
 from labconsole.engine.telemetry import Telemetry
 from labconsole.model.inventory import Inventory
 from labconsole.tui import clock
@@ -111,6 +112,9 @@ class PhaseBar(Lines):
             return []
         done = campaign.outcome.taken + campaign.outcome.skipped
         right: list[Span] = [(f"plan {safe(campaign.plan.name, 20)}, {done} of {campaign.plan.trials} ", "")]
+        if campaign.current is not None and campaign.plan.set_ups is not None and width >= 100:
+            block, _ = campaign.plan.place_of(campaign.current)
+            right.append((f"· {block_words(block or 0, campaign.plan.set_ups)} ", "muted"))
         if campaign.left_s is not None and width >= 100:
             right.append((f"· about {span(campaign.left_s)} left ", "muted"))
         return right
