@@ -32,6 +32,7 @@ import null_evaluation  # noqa: E402
 import one_set_up  # noqa: E402
 import powers  # noqa: E402
 import set_up_means  # noqa: E402
+import simulating  # noqa: E402
 from tables import Deadline, Table  # noqa: E402
 
 from labconsole import __version__  # noqa: E402
@@ -89,7 +90,8 @@ def conditions(began: float, load: tuple[float, ...]) -> list[str]:
         + f"{_first_line('tcpdump', '--version')}, {_first_line('nft', '--version')}, {_first_line('tc', '-V')}.",
         "",
         f"Load average {load[0]:.1f} at the beginning, {os.getloadavg()[0]:.1f} at the end; "
-        f"{(time.monotonic() - began) / 60:.1f} minutes; as {'root' if os.geteuid() == 0 else 'a user'}.",
+        f"{(time.monotonic() - began) / 60:.1f} minutes; as {'root' if os.geteuid() == 0 else 'a user'}. Simulations draw "
+        f"from numpy's default generator with seeds ({simulating.SEED}, number of the table, number of the chunk).",
     ]
 
 
