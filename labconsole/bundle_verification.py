@@ -85,7 +85,7 @@ def check(path: Path, tell: Tell) -> tuple[dict[str, int], Counter[str]]:
                 for sentence in wrong_tables(found.directory / "report", summaries, found.manifest):
                     tell(sentence)
             else:
-                not_judged["what enters the report's tables, which were reckoned by another method"] += counts["runs"]
+                not_judged["the tables of the report, which were reckoned by another method"] += counts["runs"]
                 if present:
                     tell(f"manifest.json: method: says {found.manifest.get('method')}, runs are of method {METHOD}")
         for word in ("runs", "series", "searches"):

@@ -129,8 +129,12 @@ def test_a_golden_store_verifies_as_it_did_and_stays_as_it_is(golden, capsys, na
 def test_the_golden_bundle_verifies_as_it_did(golden, capsys):
     assert main(["verify", str(golden / "bundle.tar.gz"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
-        "bundle": str(golden / "bundle.tar.gz"), "files": 38, "runs": 51, "series": 2, "searches": 2, "tables": 28,
+        "bundle": str(golden / "bundle.tar.gz"), "files": 38, "runs": 51, "series": 2, "searches": 2, "tables": 0,
         "differences": 0,
+        "not_judged": {
+            "the tables of the report, which were reckoned by another method": 51,
+            "the verdict by its tolerances, which format 1 does not record": 51,
+        },
     }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from labconsole.engine.codes import WEIGHT
+from labconsole.measure.recompute_record import examine
 from labconsole.model import record
 from labconsole.model.plan_file import PlanFile
 from labconsole.model.plan_load import load_plan
@@ -32,6 +33,7 @@ def test_the_example_is_a_record_and_its_numbers_agree():
     assert stream.measured_bps == pytest.approx(pps_to_bps(stream.measured_pps, 64))
     assert stream.loss_packets == stream.offered_packets - stream.measured_packets
     assert stream.loss_packets == sum(int(k) * n for k, n in stream.sequence.lost_runs.items())
+    assert list(examine(run, WEIGHT)) == []
     losses = sum(hop.lost_packets or 0 for hop in stream.ledger)
     assert stream.ledger[0].packets - losses - stream.unplaced_packets == stream.measured_packets
 

@@ -58,7 +58,6 @@ def test_what_the_program_made_is_what_the_runs_give(made: tuple[Path, list[RunS
         ("ranking", "adjusted_p"),
         ("collapse", "p"),
         ("collapse", "change_ratio"),
-        ("streams", "adjusted_p"),
     ],
 )
 def test_a_changed_cell_is_told(made: tuple[Path, list[RunSummary]], tmp_path: Path, table: str, column: str) -> None:
