@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import sys
 from collections.abc import Collection, Iterable
@@ -342,19 +340,19 @@ def write(made: Report, out: Path, formats: Collection[str] = FORMATS) -> list[P
 
 def _runs_csv(made: Report) -> str:
     """Every run that was meant, and whether it enters: so that a reader can compute each mean again."""
+    import pandas as pd
+
     from labconsole.model.spreadsheet import harmless_cell
     from labconsole.store.summary import RunSummary
 
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     columns = [field.name for field in fields(RunSummary) if field.name not in ("reason_codes", "note", "has_series")]
-    writer.writerow(["enters", "why_not", *columns, "reason_codes"])
-    for runs in (made.kept.entered, made.kept.excluded):
-        for run in runs:
-            why = made.kept.why.get(run.run_id)
-            cells = [harmless_cell(getattr(run, name)) for name in columns]
-            writer.writerow([why is None, why or "", *cells, " ".join(run.reason_codes)])
-    return out.getvalue()
+    rows = []
+    for run in (*made.kept.entered, *made.kept.excluded):
+        why = made.kept.why.get(run.run_id)
+        cells = [harmless_cell(getattr(run, name)) for name in columns]
+        rows.append([why is None, why or "", *cells, " ".join(run.reason_codes)])
+    frame = pd.DataFrame(rows, columns=["enters", "why_not", *columns, "reason_codes"], dtype=object)
+    return str(frame.to_csv(index=False, lineterminator="\n"))
 
 
 def _file(path: Path, content: bytes) -> Path:

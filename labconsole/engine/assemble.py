@@ -278,6 +278,16 @@ def _total(streams: tuple[StreamRecord, ...]) -> Total:
         uut_loss_ratio=loss_ratio(offered, lost_at_uut),
         late_packets=total(s.arrivals.late_packets if s.arrivals is not None else None for s in streams),
         queued_packets=total(s.arrivals.queued_packets if s.arrivals is not None else None for s in streams),
-        forwarding_pps=total_rate(s.forwarding_pps for s in streams),
-        forwarding_bps=total_rate(s.forwarding_bps for s in streams),
+        forwarding_pps=total_rate(_forwarded(s, "pps") for s in streams),
+        forwarding_bps=total_rate(_forwarded(s, "bps") for s in streams),
     )
+
+
+def _forwarded(stream: StreamRecord, unit: str) -> float | None:
+    """What a stream adds to the sum: one of which too little came for a window, what came over the sending time.
+
+    Without it, a platform that starves a stream would have no rate, and so drop out of every mean.
+    """
+    few = stream.measured_packets is not None and stream.measured_packets < 2
+    rate: float | None = getattr(stream, f"{'measured' if few else 'forwarding'}_{unit}")
+    return rate

@@ -78,11 +78,19 @@ def _forwarding_pps(arrivals: Arrivals | None, sending_s: float | None) -> float
 def total_sides(record: RunRecord) -> Iterator[Pair]:
     """Of the totals, what format 1 does not have."""
     total, streams = record.total, record.streams
-    for name in (
-        "generator_packets", "source_lost_packets", "uut_lost_packets", "sink_lost_packets", "forwarding_pps",
-        "forwarding_bps",
-    ):  # fmt: skip
+    for name in ("generator_packets", "source_lost_packets", "uut_lost_packets", "sink_lost_packets"):
         yield name, getattr(total, name), summed(streams, name)
+    for unit in ("pps", "bps"):
+        # A stream of which fewer than two packets came has no window; those over the sending time are its share.
+        rates = [
+            getattr(stream, f"forwarding_{unit}" if (stream.measured_packets or 0) > 1 else f"measured_{unit}")
+            for stream in streams
+        ]
+        yield (
+            f"forwarding_{unit}",
+            getattr(total, f"forwarding_{unit}"),
+            (sum(rates) if rates and None not in rates else None),
+        )
     lost, sent = (summed(streams, name) for name in ("uut_lost_packets", "offered_packets"))
     yield "uut_loss_ratio", total.uut_loss_ratio, share(_whole(lost), _whole(sent))
     for name in ("late_packets", "queued_packets"):

@@ -91,8 +91,10 @@ def test_the_golden_runs_are_found_again_by_their_plans(golden, capsys):
     testbed = ["--hosts", str(golden / "hosts.yaml"), "--store", str(golden / "runs.sqlite")]
     assert main(["replay", *plans, *testbed, "--dry-run", "--json"]) == 0
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(line["plan"], line["stored"], line["remaining"]) for line in told] == [
-        ("golden-list", 4, 0), ("golden-matrix", 30, 0), ("golden-search", 1, 0),
+    sums = [line for line in told if line["event"] in ("plan", "searches")]
+    # A search of format 1 took what was still queued for arrived: it is kept and reported, and made again.
+    assert [(line["plan"], line["stored"], line["remaining"]) for line in sums] == [
+        ("golden-list", 4, 0), ("golden-matrix", 30, 0), ("golden-search", 0, 1),
     ]  # fmt: skip
 
 

@@ -132,7 +132,7 @@ def test_a_text_that_is_still_being_typed_counts_as_far_as_it_makes_sense(text: 
 
 def test_every_column_of_the_list_can_be_asked_for():
     attributes = set(RunSummary.__dataclass_fields__) - {
-        "has_series", "plan_hash", "frame_size_includes_fcs", "set_up_trials", "boot_id", "offered_packets",
+        "has_series", "plan_hash", "frame_size_includes_fcs", "set_up_trials", "boot_id", "offered_packets", "attempts",
         "forwarding_bps", "source_lost_packets", "uut_lost_packets", "sink_lost_packets",
     }  # fmt: skip
     assert len(FIELDS) == len(attributes)
