@@ -84,3 +84,24 @@ def test_a_plan_killed_in_a_block_resumes_to_whole_set_ups(testbed, tmp_path: Pa
     booted = {run["set_up"]["started_at"] for run in blocked}
     assert len(booted) == len(set_ups), "each was set up anew"
     assert lab_state(testbed.spec.name) == before
+
+
+def test_invalid_trials_that_are_no_fault_of_the_guest_leave_it_standing(testbed, tmp_path: Path):
+    """A background load that is never exactly what was asked: every trial is invalid, in one and the same set-up."""
+    text = (
+        PLAN.replace("[none, idle]", "[light]")
+        .replace("[2Mbit, 4Mbit]", "[2Mbit]")
+        .replace("[container, lxc]", "[lxc]")
+    )
+    text = text.replace("set_ups: 2", "set_ups: 1\nrepetitions: 2").replace("max_redo: 2", "max_redo: 1")
+    plan, store = tmp_path / "blocks.yaml", tmp_path / "s.sqlite"
+    plan.write_text(text.replace("tolerances: {", "tolerances: {background_ratio: 0, "))
+    done = labconsole("replay", str(plan), hosts=testbed.hosts_file, store=store)
+    assert done.returncode == 1, done.stderr
+    runs = sorted(records(labconsole("runs", "--json", store=store)), key=lambda run: run["started_at"])
+    assert {reason["code"] for run in runs for reason in run["verdict"]["reasons"]} >= {"background_missed"}
+    assert [(run["plan"]["repetition"], run["plan"]["attempt"]) for run in runs] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert len({run["set_up"]["id"] for run in runs}) == 1
+    assert [run["set_up"]["trial"] for run in runs] == [1, 2, 3, 4]
+    again = labconsole("replay", str(plan), hosts=testbed.hosts_file, store=store)
+    assert (again.returncode, "2 stored trials stayed invalid" in again.stdout) == (1, True)
