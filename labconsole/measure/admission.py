@@ -72,28 +72,18 @@ def _contradictory(runs: Iterable[RunLike]) -> list[str]:
 
 
 def _broken_off(runs: Iterable[RunLike]) -> list[str]:
-    """Runs of set-ups of which fewer places are stored than they have; an invalid last attempt fills its place.
-
-    A list of runs does not say which attempt was to be the last. A set-up with a place that holds nothing valid, taken
-    again later, was not whole either: a plan takes nothing again that is.
-    """
+    """Runs of set-ups of which fewer places are filled than they have."""
     found = []
-    again: dict[tuple[object, ...], list[list[RunLike]]] = {}
     for held in _by_set_up(runs).values():
         trials = max((run.set_up_trials or 0 for run in held), default=0)
-        if len({place_of(run) for run in held}) < trials:
+        if len({place_of(run) for run in held if _fills_its_place(run)}) < trials:
             found += [run.run_id for run in held]
-        else:
-            first = held[0]
-            key = (first.plan_hash, first.testbed_fingerprint, first.block, first.platform, first.background)
-            again.setdefault(key, []).append(held)
-    for group in again.values():
-        last = max(max(run.started_at for run in held) for held in group)
-        for held in group:
-            bare = {place_of(run) for run in held} - {place_of(run) for run in held if run.verdict in STANDING}
-            if bare and max(run.started_at for run in held) < last:
-                found += [run.run_id for run in held]
     return found
+
+
+def _fills_its_place(run: RunLike) -> bool:
+    """A run that stands does, and an invalid one after which no further attempt was to come: resume asks the same."""
+    return run.verdict in STANDING or run.attempt is None or run.attempts is None or run.attempt >= run.attempts
 
 
 def _without_earlier(runs: Iterable[RunLike]) -> list[str]:

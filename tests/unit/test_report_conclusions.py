@@ -246,9 +246,10 @@ def test_a_set_up_that_broke_off_enters_nothing_and_its_successor_does(why: Any)
     assert why(*broken, *whole) == ["set_up_broke_off"] * 2 + [None] * 3
 
 
-def test_an_invalid_last_attempt_fills_its_place_unless_the_set_up_was_taken_again(why: Any) -> None:
-    first = [measured(0, 80, trials=2), measured(1, 80, point=1, trials=2, status="invalid")]
-    assert why(*first) == [None, "invalid"]
+def test_an_invalid_last_attempt_fills_its_place_and_an_earlier_one_does_not(why: Any) -> None:
+    attempts = [measured(n, 80, point=1, trials=2, status="invalid", attempt=n) for n in (1, 2, 3)]  # of at most 3
+    assert why(measured(0, 80, trials=2), *attempts[:2]) == ["set_up_broke_off", "invalid", "invalid"]
+    assert why(measured(0, 80, trials=2), *attempts) == [None, "invalid", "invalid", "invalid"]
 
 
 def test_a_set_up_with_a_bare_place_that_was_taken_again_was_not_whole(why: Any) -> None:
