@@ -221,3 +221,10 @@ def test_a_written_plan_says_its_blocks_and_is_read_as_the_same(tmp_path):
     again = load_plan(path, make_inventory())
     assert (again.set_ups, again.margin_ratio, again.claims) == (5, 0.015, ("ranking",))
     assert (again.hash(), again.schedule()) == (plan.hash(), plan.schedule())
+
+
+def test_every_second_block_takes_the_order_before_it_backwards(tmp_path):
+    _, *blocks = order_of(loaded(MATRIX + "set_ups: 6\nseed: 5\n", tmp_path))
+    for first, second in zip(blocks[::2], blocks[1::2], strict=True):
+        assert second == first[::-1], "what came early comes late: a drift falls out of two blocks"
+    assert len({tuple(block) for block in blocks[::2]}) == 3, "and each pair has an order of its own"
