@@ -9,6 +9,9 @@ from collections.abc import Callable
 
 from agent_harness import AgentProcess, Net
 
+SEEN_S = 0.3
+"""Of the 0.4 s that the loop takes: what a process used is counted in ticks."""
+
 BUSY = "import time\nwhile time.process_time() < 0.4: pass"
 
 
@@ -27,7 +30,7 @@ def by_whom(told: dict, pid: int) -> str | None:
 def test_what_the_agent_of_another_node_runs_is_ours(net: Net, start: Callable[..., AgentProcess], tmp_path):
     here, there = start(directory=str(tmp_path)), start(directory=str(tmp_path))
     told = window(here, lambda: there.ok("exec", argv=[sys.executable, "-c", BUSY], timeout_s=30, stdin=None))
-    assert told["window"]["used_s"]["ours"] >= 0.4
+    assert told["window"]["used_s"]["ours"] >= SEEN_S
     assert there.hello["pid"] not in told["sessions"]
 
 
@@ -38,7 +41,7 @@ def test_the_agent_of_another_console_is_not_ours(net: Net, start: Callable[...,
     monkeypatch.setattr(package, "SESSION", "session-another")
     there = start(directory=str(tmp_path))
     told = window(here, lambda: there.ok("exec", argv=[sys.executable, "-c", BUSY], timeout_s=30, stdin=None))
-    assert told["window"]["used_s"]["labconsole"] >= 0.4
+    assert told["window"]["used_s"]["labconsole"] >= SEEN_S
     assert len(told["sessions"]) >= 1
 
 
@@ -55,7 +58,7 @@ def test_a_strangers_busy_loop_is_found_beside_own_ones(net: Net, start: Callabl
         stranger.kill()
         stranger.wait()
     assert by_whom(told, stranger.pid) == "other"
-    assert told["window"]["used_s"]["ours"] >= 0.4
+    assert told["window"]["used_s"]["ours"] >= SEEN_S
 
 
 def test_our_console_is_ours_where_it_can_be_seen(net: Net, start: Callable[..., AgentProcess], tmp_path):

@@ -126,6 +126,7 @@ def test_a_node_lost_on_the_way_is_waited_for_and_the_plan_finished(testbed, pla
 
 def test_two_processes_never_share_the_testbed(testbed, plan: Path, tmp_path: Path):
     store = tmp_path / "s.sqlite"
+    plan.write_text(PLAN.replace("repetitions: 2", "repetitions: 50"))  # it must outlast two refusals
     process = subprocess.Popen(
         [*COMMAND, "replay", str(plan), "--hosts", str(testbed.hosts_file), "--store", str(store), "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -78,13 +78,13 @@ def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out:
         return failed(f"{evidence}: {said}", complaints[0][1] + (f" ({dark})" if dark else ""), **values)
     if record.verdict.status == "invalid":
         return failed(f"{evidence}: {reasons}", "a run like this would be invalid for the same reason", **values)
+    missing = f"; left out: {'; '.join(left_out)}" if left_out else ""
     if record.verdict.status == "suspect":
-        return warned(f"{evidence}: {reasons}", "a run like this would be suspect for the same reason", **values)
+        hint = "a run like this would be suspect for the same reason"
+        return warned(f"{evidence}: {reasons}{missing}", hint, **values)
     if left_out:
         return warned(
-            f"{evidence}; left out: {'; '.join(left_out)}",
-            "see why above (SSH session, lease, links up), then check again",
-            **values,
+            f"{evidence}{missing}", "see why above (SSH session, lease, links up), then check again", **values
         )
     return passed(f"{evidence}: none lost, reordered or doubled", **values)
 
