@@ -80,7 +80,7 @@ def _canvas(figure: Figure, pyplot: Any) -> Any:
     for ax in axes[: len(figure.panels)]:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, len(handles) or 1))
+    canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(3, len(handles) or 1))
     canvas.suptitle("\n".join(textwrap.wrap(figure.title, max(30, round(TITLE_CHARACTERS_PER_INCH * wide * columns)))))
     return canvas
 
