@@ -29,6 +29,7 @@ from labconsole.store import RunStore, archive
 
 if TYPE_CHECKING:
     from labconsole.report.assembly import Report
+    from labconsole.store.summary import RunSummary
 
 PLANS = Path("plans")
 GIT_S = 10
@@ -93,14 +94,20 @@ def _fill(
 def _needed(made: Report, store: RunStore) -> set[str]:
     """The runs that are meant, and those by which it is judged whether they enter: of their set-ups and places.
 
-    With them the pilots of their plans, whose trials fixed what the runs say was fixed.
+    With them the pilots of their plans, whose trials fixed what the runs say was fixed, and the first run of every
+    set-up of their plans: when it began tells which set-ups of a block were taken in one go.
     """
     meant = made.kept.run_ids
     stored = store.list()
     set_ups = {run.set_up for run in stored if run.run_id in meant and run.set_up is not None}
     places = {place_of(run) for run in stored if run.run_id in meant} - {None}
     plans = {(run.plan_hash, run.testbed_fingerprint) for run in stored if run.run_id in meant and run.block}
-    return {
+    begun: dict[tuple[str | None, str, int | None, str | None], RunSummary] = {}
+    for run in stored:
+        if run.block and run.set_up is not None and (run.plan_hash, run.testbed_fingerprint) in plans:
+            key = (run.plan_hash, run.testbed_fingerprint, run.block, run.set_up)
+            begun[key] = min(begun.get(key, run), run, key=lambda each: (each.started_at, each.run_id))
+    return {run.run_id for run in begun.values()} | {
         run.run_id
         for run in stored
         if run.run_id in meant

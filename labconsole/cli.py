@@ -252,7 +252,10 @@ def _add_replay(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     replay.add_argument(
         "--dry-run", action="store_true", help="list the trials, time, room and what needs what; touch nothing"
     )
-    replay.add_argument("--platforms", type=_names, metavar="A,B", help="of the plans' points only these platforms'")
+    replay.add_argument(
+        "--platforms", type=_names, metavar="A,B",
+        help="of the plans' points only these platforms'; what another replay measures later is not compared with them",
+    )  # fmt: skip
     replay.add_argument("--points", metavar="N,N-M", help="of one plan only these points, by number")
     replay.add_argument(
         "--set-ups", type=int, metavar="N",

@@ -28,7 +28,7 @@ def wrong_tables(directory: Path, runs: list[RunSummary], manifest: dict[str, An
     selection = manifest.get("selection")
     pool = selection.get("pool") if isinstance(selection, dict) else None
     pooled = [name for name in pool if isinstance(name, str)] if isinstance(pool, list) else []
-    yield from wrong_cells(tables, (run for run in runs if run.run_id in entered), pooled)
+    yield from wrong_cells(tables, (run for run in runs if run.run_id in entered), pooled, runs)
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -8,9 +8,10 @@ one set-up for two things, is listed and never averaged.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from labconsole.measure.design_points import STANDING, RunLike, design_of, is_search_trial, kept_out
+from labconsole.measure.stretches import Stretches, stretches
 
 Place = tuple[str, str, int | None, int, int]
 """Plan, testbed, block, point, repetition."""
@@ -18,10 +19,14 @@ Place = tuple[str, str, int | None, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """``entered``: runs that enter, in their order; ``left_out``: why the others do not, a key of WHY by run id."""
+    """``entered``: runs that enter, in their order; ``left_out``: why the others do not, a key of WHY by run id.
+
+    ``stretches``: which set-ups were taken in one go, by all that is stored.
+    """
 
     entered: tuple[RunLike, ...]
     left_out: dict[str, str]
+    stretches: Stretches = field(default_factory=dict)
 
 
 def place_of(run: RunLike) -> Place | None:
@@ -46,7 +51,7 @@ def admit(runs: Sequence[RunLike]) -> Admission:
         left_out.setdefault(run_id, why)
     for run_id in _outside_blocks([run for run in runs if run.run_id not in left_out]):
         left_out[run_id] = "outside_blocks"
-    return Admission(tuple(run for run in runs if run.run_id not in left_out), left_out)
+    return Admission(tuple(run for run in runs if run.run_id not in left_out), left_out, stretches(runs))
 
 
 def _by_set_up(runs: Iterable[RunLike]) -> dict[str, list[RunLike]]:

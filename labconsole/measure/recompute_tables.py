@@ -48,9 +48,14 @@ CONDITIONS: dict[str, Callable[[RunLike], object]] = {
 """What has to be equal beside the factors, by the name under which a report pools it."""
 
 
-def wrong_cells(tables: Tables, entered: Iterable[RunLike], pool: Collection[str]) -> Iterator[str]:
-    """Cells that the runs which enter do not give, each as a sentence that begins with its table and row."""
-    groups = _Groups(entered, pool)
+def wrong_cells(
+    tables: Tables, entered: Iterable[RunLike], pool: Collection[str], stored: Iterable[RunLike]
+) -> Iterator[str]:
+    """Cells that the runs which enter do not give, each as a sentence that begins with its table and row.
+
+    ``stored``: all runs, also those that enter nothing: they say which set-ups of a block were taken in one go.
+    """
+    groups = _Groups(entered, pool, _Begun(stored))
     for number, row in enumerate(tables.get("results", ()), 2):
         yield from _told("results", number, row, groups.check_point(row))
     for name, of in (("table-1", _Pair.background), ("figure-5-numbers", _Pair.background), ("ranking", _Pair.rank)):
@@ -68,6 +73,28 @@ def _told(name: str, number: int, row: Row, cells: Iterable[tuple[str, str | flo
             yield f"{where}: no runs that enter are behind it"
         else:
             yield f"{where}: is {row.get(column, '') or 'empty'}, the runs give {'nothing' if again is None else again}"
+
+
+class _Begun:
+    """When the set-ups of each plan on each testbed began, and so whether two of them were taken in one go."""
+
+    def __init__(self, stored: Iterable[RunLike]) -> None:
+        self._earliest: dict[tuple[object, ...], str] = {}
+        for run in stored:
+            if run.set_up and run.block:
+                key = (run.plan_hash, run.testbed_fingerprint, run.block, run.set_up)
+                self._earliest[key] = min(self._earliest.get(key, run.started_at), run.started_at)
+
+    def in_one_go(self, runs: Iterable[RunLike]) -> bool:
+        """Whether no set-up of another block of their plan began between the set-ups of these runs of one block."""
+        keys = {(run.plan_hash, run.testbed_fingerprint, run.block, run.set_up) for run in runs}
+        times = [self._earliest[key] for key in keys]
+        plan, block = {key[:2] for key in keys}, {key[2] for key in keys}
+        return not any(
+            min(times) < begun < max(times)
+            for key, begun in self._earliest.items()
+            if key[:2] in plan and key[2] not in block
+        )
 
 
 class _Group:
@@ -130,7 +157,8 @@ class _Pair:
 class _Groups:
     """Runs that enter, by everything that has to be equal."""
 
-    def __init__(self, entered: Iterable[RunLike], pool: Collection[str]) -> None:
+    def __init__(self, entered: Iterable[RunLike], pool: Collection[str], begun: _Begun) -> None:
+        self._begun = begun
         self._groups: dict[tuple[object, ...], dict[tuple[object, ...], _Group]] = {}
         for run in entered:
             if rate_bps(run) is None or run.offered_bps is None:
@@ -171,7 +199,7 @@ class _Groups:
             for held, one in self._of(pair.of)
             for other_held, other in self._of(pair.against)
             if _alike(held, other_held)
-            for cells in _effects_again(one, other, pair)
+            for cells in _effects_again(one, other, pair, self._begun)
         ]
         return min(checks, key=len) if checks else [("", None)]
 
@@ -226,8 +254,11 @@ def _point_again(group: _Group) -> dict[str, float | None]:
     return found
 
 
-def _effects_again(one: _Group, other: _Group, pair: _Pair) -> Iterator[dict[str, float | None]]:
-    """Cells of a claim: over all blocks, and without the first, on which a load may have been chosen."""
+def _effects_again(one: _Group, other: _Group, pair: _Pair, begun: _Begun) -> Iterator[dict[str, float | None]]:
+    """Cells of a claim: over all blocks, and without the first, on which a load may have been chosen.
+
+    Two set-ups of a block are a pair where they share a boot and were taken in one go.
+    """
     counts = [group.packets for group in (one, other)]
     packets = None if None in counts else min(count for count in counts if count is not None) or None
     means, boots = [], []
@@ -235,8 +266,9 @@ def _effects_again(one: _Group, other: _Group, pair: _Pair) -> Iterator[dict[str
         values = group.values(rate_bps)
         means.append({block: sum(trials) / len(trials) for block, trials in values.items() if block != ALONE})
         boots.append({block: runs[-1].boot_id for block, runs in group.runs.items()})
-    shared = sorted((b for b in means[0] if b in means[1] and boots[0][b] == boots[1][b]), key=repr)
-    if not shared and pair.alternative == "two-sided":
+    of_one_boot = [block for block in means[0] if block in means[1] and boots[0][block] == boots[1][block]]
+    shared = sorted((b for b in of_one_boot if begun.in_one_go([*one.runs[b], *other.runs[b]])), key=repr)
+    if not of_one_boot and pair.alternative == "two-sided":
         sides = [_by_boot(means[side], boots[side]) for side in (0, 1)]
         if min(len(side) for side in sides) >= FEWEST_BOOTS:
             yield _claim_cells(unpaired_again(*sides, packets=packets))

@@ -2,18 +2,19 @@
 streams. Pure.
 
 A comparison is made over the loads at which both settings were measured, and paired by block where the set-ups of a
-block shared one boot of the machine. Where something forbids a claim, the question carries the reason.
+block shared one boot of the machine and were taken in one go. Where something forbids a claim, the question carries the
+reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 from labconsole.measure.design_points import OF_THE_PLATFORM, ONE_SET_UP
-from labconsole.measure.effects import Effect, paired_effect, share_effect, unpaired_effect
+from labconsole.measure.effects import MINIMUM_BLOCKS, Effect, paired_effect, share_effect, unpaired_effect
 from labconsole.measure.maximum import collapse, second_guest_loses
 from labconsole.measure.setups import SetUpMean, mean_of, mean_over_set_ups, set_up_means
 from labconsole.report.claims import Claim, Question
@@ -38,6 +39,7 @@ NETWORK_BASELINES = (DEDICATED, IDLE)
 ONE_SET_UP_WHY = "one set-up"
 NOT_REACHED = "a maximum was not reached"
 NO_LOAD_CHOSEN = "too few set-ups to choose the load by"
+TAKEN_APART = "set-ups of one block were taken at different times"
 UNKNOWN_REACHED = "whether the maximum was reached is not known"
 
 
@@ -158,7 +160,7 @@ def _compare(one: SettingPoints, other: SettingPoints, common: frozenset[float],
 
 
 def effect_of(subject: Reading, baseline: Reading) -> tuple[Effect | None, str | None]:
-    """The effect and why it may not be claimed: paired by block where set-ups share one boot, else over boots."""
+    """The effect and why it may not be claimed: paired by block where set-ups belong together, else over boots."""
     if subject.at_least or baseline.at_least:
         return None, NOT_REACHED
     if ONE_SET_UP in subject.means_bps or ONE_SET_UP in baseline.means_bps:
@@ -169,11 +171,10 @@ def effect_of(subject: Reading, baseline: Reading) -> tuple[Effect | None, str |
         return None, UNKNOWN_REACHED
     counts = (subject.point.packets, baseline.point.packets)
     packets = None if None in counts else float(min(count for count in counts if count is not None))
-    boots, others = subject.point.boots, baseline.point.boots
-    shared = [
-        block for block in subject.means_bps
-        if block in baseline.means_bps and boots[block] == others[block]
-    ]  # fmt: skip
+    of_one_boot = _of_one_boot(subject, baseline)
+    shared = pairs_of(subject, baseline)
+    if len(shared) < min(len(of_one_boot), MINIMUM_BLOCKS):
+        return None, TAKEN_APART
     if shared:
         effect = paired_effect(
             {block: subject.means_bps[block] for block in shared},
@@ -188,6 +189,23 @@ def effect_of(subject: Reading, baseline: Reading) -> tuple[Effect | None, str |
         return None, "no blocks in common, and fewer than 3 boots a side"
     effect = unpaired_effect(list(ours.values()), list(theirs.values()), packets=packets or None)
     return effect, effect.absent
+
+
+def pairs_of(subject: Reading, baseline: Reading) -> list[Hashable]:
+    """The blocks whose two set-ups may be held against each other: of one boot, and taken in one go."""
+    blocks = _of_one_boot(subject, baseline)
+    return [block for block in blocks if _in_one_go(subject.point, baseline.point, block)]
+
+
+def _of_one_boot(subject: Reading, baseline: Reading) -> list[Hashable]:
+    boots, others = subject.point.boots, baseline.point.boots
+    return [block for block in subject.means_bps if block in baseline.means_bps and boots[block] == others[block]]
+
+
+def _in_one_go(one: Point, other: Point, block: Hashable) -> bool:
+    """Whether no set-up of another block of the plan was begun between the two: measure/stretches.py."""
+    stretch = one.stretches[block]
+    return stretch is not None and stretch == other.stretches[block]
 
 
 def _by_boot(reading: Reading) -> dict[str, float]:

@@ -103,7 +103,7 @@ def evaluate(
     held = list(rows)
     judged = admit(held) if admission is None else admission
     entered = [run for run in held if run.run_id not in judged.left_out]
-    points = make_points(entered, pool)
+    points = make_points(entered, pool, judged.stretches)
     settings = make_settings(points, known, fixed)
     asked = Asked()
     cpu = against(settings, CPU_LOADS, CPU_BASELINES, "table-1", asked)

@@ -25,6 +25,7 @@ from labconsole.measure.design_points import (
 from labconsole.measure.loss_interval import LossEstimate, loss_over_set_ups, loss_within_set_up
 from labconsole.measure.maximum import MaximumChoice, choose_maximum, is_at_least
 from labconsole.measure.setups import SetUpMean, mean_over_set_ups, set_up_means
+from labconsole.measure.stretches import Stretches
 
 DEDICATED = "none"
 """The background of the dedicated scenario: no second guest."""
@@ -78,6 +79,7 @@ class Point:
 
     ``values_bps``: of the trials by block. ``packets``: the fewest that arrived in a trial. ``missing_ratio``: of what
     was offered, lost by the unit under test or late. ``loss_of``: "uut", or "all" where the sides are not known.
+    ``boots``, ``stretches``: of each block's set-up; a stretch is None where set-ups of several stand for one block.
     """
 
     platform: str
@@ -92,6 +94,7 @@ class Point:
     values_bps: Values
     packets: int | None
     boots: dict[Hashable, str | None]
+    stretches: dict[Hashable, int | None]
     run_ids: tuple[str, ...]
     blocks_of_runs: tuple[Hashable, ...]
 
@@ -151,8 +154,9 @@ class _Group:
     runs: list[RunLike] = field(default_factory=list)
 
 
-def make_points(runs: Iterable[RunLike], pool: Collection[str] = ()) -> list[Point]:
+def make_points(runs: Iterable[RunLike], pool: Collection[str] = (), taken: Stretches | None = None) -> list[Point]:
     """Every design point of runs that enter, ordered by its factors, raw first."""
+    known = taken or {}
     groups: dict[DesignPoint, _Group] = {}
     for run in runs:
         design, rate = design_of(run, pool), rate_of(run)
@@ -169,11 +173,11 @@ def make_points(runs: Iterable[RunLike], pool: Collection[str] = ()) -> list[Poi
         group.bps.setdefault(block, []).append(rate[1])
         group.offered.setdefault(block, []).append(run.offered_bps)
     names = told_apart(groups)
-    made = [_point(names[design.platform, design.conditions], design, group) for design, group in groups.items()]
+    made = [_point(names[design.platform, design.conditions], design, group, known) for design, group in groups.items()]
     return sorted(made, key=point_order)
 
 
-def _point(name: str, design: DesignPoint, group: _Group) -> Point:
+def _point(name: str, design: DesignPoint, group: _Group, known: Stretches) -> Point:
     by_sides = all((run.method or 1) > 1 for run in group.runs)
     arrived = [arrived_packets(run) for run in group.runs]
     return Point(
@@ -188,10 +192,19 @@ def _point(name: str, design: DesignPoint, group: _Group) -> Point:
         missing_ratio=_missing(group.runs, by_sides),
         values_bps=group.bps,
         packets=None if None in arrived else min(count for count in arrived if count is not None),
-        boots={block_of(run): run.boot_id for run in group.runs},
+        boots={block: run.boot_id for run, block in zip(group.runs, group.blocks, strict=True)},
+        stretches=_stretches(group, known),
         run_ids=tuple(group.run_ids),
         blocks_of_runs=tuple(group.blocks),
     )
+
+
+def _stretches(group: _Group, known: Stretches) -> dict[Hashable, int | None]:
+    found: dict[Hashable, int | None] = {}
+    for block, set_up in {(block, run.set_up or "") for run, block in zip(group.runs, group.blocks, strict=True)}:
+        own = known.get((block, set_up))
+        found[block] = own if found.get(block, own) == own else None
+    return found
 
 
 def lost_packets(run: RunLike) -> int | None:

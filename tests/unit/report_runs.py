@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -131,12 +132,15 @@ def measured(
     set_up: str | None = None, trials: int = 1, boot: str | None = "boot-1", kernel: str = "6.1.0-28-amd64",
     role: str = "measured", plan_hash: str = "3b1f7a90c4d2e865", late: int = 0, at_source: int = 0,
     fixed: int | str | None = None, margin: float | None = None, claims: tuple[str, ...] | None = None,
-    set_ups: int = 3, repetitions: int = 1, duration_s: float = 1.0, **how: Any,
+    set_ups: int = 3, repetitions: int = 1, duration_s: float = 1.0, started: str | None = None, **how: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """A run of format 2 in a set-up of a block, as JSON. ``late``, ``at_source``: packets of its first stream."""
     data = taken(number, mbps, **how)
     asked = data["requested"]
     asked["duration_s"] = duration_s
+    if started is None:  # block after block, a day each
+        started = f"{datetime.fromisoformat(data['started_at']) + timedelta(days=block - 1):%Y-%m-%dT%H:%M:%S}"
+    data |= {"started_at": f"{started}.000000Z", "finished_at": f"{started}.900000Z"}
     told = f"{asked['platform']}-{asked['background']}-{block}"
     data |= {
         "format": 2, "role": role, "method": 2,

@@ -151,6 +151,59 @@ def test_set_ups_of_several_boots_are_not_paired_and_need_three_boots_a_side(mad
     assert (pair.claim.effect.paired, pair.claim.word) == (False, "different")
 
 
+def _taken_at(platform: str, block: int, started: str, base: float, **how: Any) -> dict[str, Any]:
+    number = 30 * (platform == "lxc") + block
+    return measured(number, base + block / 10, block=block, point=platform == "lxc", platform=platform,
+                    started=started, **how)  # fmt: skip
+
+
+def test_set_ups_of_a_block_that_were_taken_days_apart_are_no_pair(made: Any) -> None:
+    runs = [_taken_at("raw", n, f"2026-11-21T00:{n:02d}:00", 80) for n in range(1, 6)]
+    runs += [_taken_at("lxc", n, f"2026-11-22T00:{n:02d}:00", 78) for n in range(1, 6)]
+    report = made(runs)
+    (pair,) = report.ranking
+    assert (pair.claim.word, pair.claim.why) == ("no claim", "set-ups of one block were taken at different times")
+    assert report.claims.size == 0
+
+
+def test_a_block_that_was_only_interrupted_stays_paired(made: Any) -> None:
+    runs = [_taken_at("raw", n, f"2026-11-{20 + n}T00:00:00", 80) for n in range(1, 6)]
+    runs += [_taken_at("lxc", n, f"2026-11-{20 + n}T23:00:00", 60) for n in range(1, 6)]
+    (pair,) = made(runs).ranking
+    assert (pair.claim.word, pair.claim.effect.blocks) == ("different", 5)
+
+
+@pytest.mark.parametrize("blocks", [3, 5])
+def test_a_set_up_that_broke_off_and_was_taken_again_after_other_blocks_is_no_pair(made: Any, blocks: int) -> None:
+    runs = [_taken_at("raw", n, f"2026-11-21T{n:02d}:00:00", 80) for n in range(1, blocks + 1)]
+    runs += [_taken_at("lxc", n, f"2026-11-21T{n:02d}:30:00", 60) for n in range(2, blocks + 1)]
+    runs += [
+        _taken_at("lxc", 1, "2026-11-22T00:00:00", 60, set_up="again"),
+        measured(99, 60, block=1, point=9, platform="lxc", started="2026-11-21T01:30:00", set_up="broken", trials=2),
+    ]
+    (pair,) = made(runs).ranking
+    if blocks == 3:
+        assert pair.claim.why == "set-ups of one block were taken at different times"
+    else:
+        assert pair.claim.effect.blocks == blocks - 1
+
+
+def test_runs_that_enter_nothing_part_a_block_too(made: Any, tmp_path: Path) -> None:
+    runs = [
+        _taken_at(name, n, f"2026-11-21T{n:02d}:{minute}:00", base)
+        for n in range(1, 4)
+        for name, minute, base in (("raw", "00", 80), ("lxc", "30", 60))
+    ]
+    broken = [
+        measured(90 + n, 60, block=n % 3 + 1, point=7, platform="lxc", set_up=f"broken-{n}", trials=2,
+                 started=f"2026-11-21T{n:02d}:15:00")
+        for n in range(1, 4)
+    ]  # fmt: skip
+    assert made(runs).ranking[0].claim.word == "different"
+    (pair,) = evaluate(summaries(tmp_path / "other.sqlite", runs + broken)).ranking
+    assert pair.claim.why == "set-ups of one block were taken at different times"
+
+
 def test_two_boots_a_side_claim_nothing(made: Any) -> None:
     runs = [
         measured(20 * place + n, base + n / 10, block=n + 1, point=place, boot=f"{platform}-{n // 2}", platform=platform)
@@ -374,8 +427,10 @@ def test_factors_and_conditions_are_free_to_choose_by(store_file: Path, words: s
 
 def test_a_time_that_cuts_a_block_is_an_outcome_and_one_between_blocks_is_not(tmp_path: Path) -> None:
     runs = summaries(
-        tmp_path / "r.sqlite", [measured(60 * b + p, 80, block=b, point=p, trials=2) for b in (1, 2) for p in (0, 1)]
-    )
+        tmp_path / "r.sqlite",
+        [measured(60 * b + p, 80, block=b, point=p, trials=2, started=f"2026-11-21T00:0{b}:0{p}")
+         for b in (1, 2) for p in (0, 1)],
+    )  # fmt: skip
     assert outcomes(parse_filter(["started<2026-11-21T00:02"]), runs) == ()
     with pytest.raises(ConfigError, match="cuts block 2") as refused:
         require_free(parse_filter(["started<2026-11-21T00:02:01"]), runs, allowed=False)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report_runs import evaluation
+from report_runs import evaluation, measured
 
 from labconsole.cli import main
 from labconsole.store import open_store
@@ -86,6 +87,28 @@ def test_a_row_without_runs_is_told(made: tuple[Path, list[RunSummary]]) -> None
     found = said(directory, [run for run in runs if run.platform != "container"])
     assert any("enters, and is not among the runs" in each for each in found)
     assert any("report/results.csv" in each and "no runs that enter are behind it" in each for each in found)
+
+
+def test_set_ups_taken_apart_are_no_pair_by_either_path(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "runs.sqlite")) as store:
+        store.import_records(
+            measured(
+                10 * n + place, base + n * n % 3 / 10, block=n, point=place, platform=platform,
+                started="2026-11-23T00:00:00" if (n, place) == (3, 1) else f"2026-11-21T{n:02d}:0{place}:00",
+            )
+            for n in range(1, 6)
+            for place, (platform, base) in enumerate((("raw", 80), ("lxc", 60)))
+        )  # fmt: skip
+        runs = store.list()
+    report = tmp_path / "report"
+    assert main(["report", "--store", str(tmp_path / "runs.sqlite"), "--out", str(report), "--formats", "csv"]) == 0
+    (row,) = csv.DictReader((report / "ranking.csv").read_text(encoding="utf-8").splitlines())
+    assert row["blocks"] == "4"
+    assert said(report, runs) == []
+    together = [
+        replace(run, started_at="2026-11-21T03:01:00.000000Z") if run.started_at[8:10] == "23" else run for run in runs
+    ]
+    assert any("ranking.csv: line 2, change_ratio" in each for each in said(report, together))
 
 
 def _write(path: Path, rows: list[dict[str, str]]) -> None:
