@@ -216,7 +216,7 @@ def _point_again(group: _Group) -> dict[str, float | None]:
     lost, offered = group.counts(_lost), group.counts(lambda run: run.offered_packets)
     if lost is None or offered is None or any(not 0 <= x <= n for x, n in zip(lost, offered, strict=True)):
         return found
-    ratio, low, high = loss_again(lost, offered)
+    ratio, low, high = loss_again(lost, offered, of_trials=len(group.runs) == 1)
     found |= {"lost_packets": sum(lost), "offered_packets": sum(offered), "loss_ratio": ratio}
     found |= {"loss_ci_low_ratio": low, "loss_ci_high_ratio": high}
     sent = sum(offered)

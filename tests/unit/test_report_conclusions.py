@@ -319,6 +319,12 @@ def test_none_lost_is_an_upper_bound_and_little_lost_a_power_of_ten(made: Any) -
     assert scientific(3.3e-6) == "3.3·10⁻⁶"
 
 
+def test_two_set_ups_have_a_loss_and_no_interval_and_one_run_has_bounds_that_are_marked(made: Any) -> None:
+    two, alone = made([*set_ups_of([99.0, 95.0]), measured(5, 97.0, platform="lxc", point=1)]).points
+    assert loss_words(two.loss) == "3.00 %"
+    assert loss_words(alone.loss) == "3.00 % (2.71 % to 3.32 %, of this run)"
+
+
 def test_bounds_have_digits_enough_to_tell_their_side_of_zero() -> None:
     assert bounds_words(-0.009, -0.0004) == "−0.9 to −0.04"
 
