@@ -51,8 +51,9 @@ class LossEstimate:
     """A loss ratio, 0 to 1, with its 95 % interval; None where nothing was offered.
 
     ``method``: what the interval is about: "over set-ups", "this set-up only" (over its trials), "of this run"
-    (binomial: the packets that were counted, nothing beyond them). ``design_effect``: how many times less the packets
-    weigh than independent ones; None where that is not known. With none lost: ``upper_if_none_lost``, the ratio that
+    (binomial: the packets that were counted, nothing beyond them). Of two set-ups there is no interval, as there is
+    none of their mean. ``design_effect``: how many times less the packets weigh than independent ones; None where
+    that is not known. With none lost: ``upper_if_none_lost``, the ratio that
     would have lost something in 95 of 100 such measurements, and ``upper_share_of_lossy_trials``, likewise the share
     of trials that lose anything.
     """
@@ -86,7 +87,8 @@ def loss_over_set_ups(
 ) -> LossEstimate:
     """Loss over set-ups: packets lost and offered by each; ``trials_lost``: whether each trial lost anything.
 
-    Below three set-ups the bounds are those of this run's packets. ``loss_within_set_up`` is for the trials of one.
+    Two have no bounds: how they scatter is not known, and their packets alone would say too much. One has those of
+    its packets; ``loss_within_set_up`` is for its trials.
     """
     return _estimate(lost, offered, trials_lost, within=False)
 
@@ -119,6 +121,8 @@ def _estimate(
         lossy = _upper_of_none(len(trials_lost), 0.05) if trials_lost else None
     method: Method = "this set-up only" if within else "over set-ups"
     effect: float | None = None
+    if set_ups == 2:  # how far they scatter is not known, and packets know nothing of it
+        return LossEstimate(x / n, None, None, x, n, set_ups, None, method, none_lost, lossy)
     if units < MINIMUM_FOR_INTERVAL:
         method = "of this run"
         low, high = binomial_bounds(x, n, LEVEL)

@@ -112,15 +112,22 @@ def holm_again(p_values: Sequence[float]) -> list[float]:
     ]
 
 
-def loss_again(lost: Sequence[int], offered: Sequence[int]) -> tuple[float | None, float | None, float | None]:
-    """Loss ratio and bounds from packets lost and offered by each set-up (or by each trial of a single one)."""
+def loss_again(
+    lost: Sequence[int], offered: Sequence[int], *, of_trials: bool = False
+) -> tuple[float | None, float | None, float | None]:
+    """Loss ratio and bounds from packets lost and offered by each set-up, or ``of_trials`` of a single one.
+
+    Two set-ups have no bounds: they would be those of packets, which do not tell how set-ups scatter.
+    """
     x, n = sum(lost), sum(offered)
     if n == 0:
         return None, None, None
     units = [(some, of) for some, of in zip(lost, offered, strict=True) if of]
     if 2 * x > n:  # the same of what arrived
-        _, low, high = loss_again([of - some for some, of in units], [of for _, of in units])
+        _, low, high = loss_again([of - some for some, of in units], [of for _, of in units], of_trials=of_trials)
         return x / n, None if high is None else 1 - high, None if low is None else 1 - low
+    if len(units) == 2 and not of_trials:
+        return x / n, None, None
     if len(units) < FEWEST or x == 0:
         return x / n, *_binomial_again(x, n)
     p, count = Fraction(x, n), len(units)

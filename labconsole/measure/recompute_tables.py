@@ -34,6 +34,9 @@ SIGNIFICANCE = 0.05
 COLLAPSED = 0.98
 """Of the maximum: less at the highest load is a collapse."""
 
+OWN_PACKETS, OWN_RATIO = 20, 1e-4
+"""So many more may come out of a unit under test than went in, or that share of it, by frames of its own."""
+
 FEWEST_BOOTS = 3
 ALONE = "one set-up"
 CONDITIONS: dict[str, Callable[[RunLike], object]] = {
@@ -107,13 +110,11 @@ class _Group:
         found = {block: [value for run in runs if (value := of(run)) is not None] for block, runs in self.runs.items()}
         return {block: values for block, values in found.items() if values}
 
-    def counts(self, of: Callable[[RunLike], int | None]) -> list[int] | None:
-        """By set-up, or by trial where there is one set-up; None where one is not known."""
-        whole = [[of(run) for run in runs] for runs in self.runs.values()]
-        known: list[list[int]] = [[count for count in counts if count is not None] for counts in whole]
-        if [len(counts) for counts in known] != [len(counts) for counts in whole]:
-            return None
-        return known[0] if len(known) == 1 else [sum(counts) for counts in known]
+    def losses(self) -> list[list[tuple[int, int]]]:
+        """Packets lost and offered by each trial whose loss is known, by set-up."""
+        sides = all((run.method or 1) > 1 for runs in self.runs.values() for run in runs)
+        known = [[pair for run in runs if (pair := _lost(run, sides)) is not None] for runs in self.runs.values()]
+        return [pairs for pairs in known if pairs]
 
     @property
     def trials(self) -> int:
@@ -226,8 +227,14 @@ def rate_bps(run: RunLike) -> float | None:
     return run.measured_bps if arrived is not None and arrived <= run.sources else None
 
 
-def _lost(run: RunLike) -> int | None:
-    return run.uut_lost_packets if (run.method or 1) > 1 else run.loss_packets
+def _lost(run: RunLike, sides: bool) -> tuple[int, int] | None:
+    """Packets lost and offered. The unit under test may send a few of its own: so few more than came in are no loss."""
+    lost, offered = run.uut_lost_packets if sides else run.loss_packets, run.offered_packets
+    if lost is None or offered is None or lost > offered:
+        return None
+    if lost >= 0:
+        return lost, offered
+    return (0, offered) if -lost <= max(OWN_PACKETS, offered * OWN_RATIO) else None
 
 
 def _point_again(group: _Group) -> dict[str, float | None]:
@@ -241,16 +248,20 @@ def _point_again(group: _Group) -> dict[str, float | None]:
         "forwarding_ci_low_bps": low,
         "forwarding_ci_high_bps": high,
     }
-    lost, offered = group.counts(_lost), group.counts(lambda run: run.offered_packets)
-    if lost is None or offered is None or any(not 0 <= x <= n for x, n in zip(lost, offered, strict=True)):
+    by_set_up = group.losses()
+    trials = [pair for pairs in by_set_up for pair in pairs]
+    found["loss_trials"] = len(trials)
+    if not trials:
         return found
-    ratio, low, high = loss_again(lost, offered)
-    found |= {"lost_packets": sum(lost), "offered_packets": sum(offered), "loss_ratio": ratio}
+    one = len(by_set_up) == 1
+    units = trials if one else [(sum(x for x, _ in pairs), sum(n for _, n in pairs)) for pairs in by_set_up]
+    lost, sent = sum(x for x, _ in units), sum(n for _, n in units)
+    ratio, low, high = loss_again([x for x, _ in units], [n for _, n in units], of_trials=one)
+    found |= {"lost_packets": lost, "offered_packets": sent, "loss_ratio": ratio}
     found |= {"loss_ci_low_ratio": low, "loss_ci_high_ratio": high}
-    sent = sum(offered)
-    if sent and not sum(lost):
+    if sent and not lost:
         found["loss_below_ratio"] = -math.expm1(math.log(0.05) / sent)
-        found["lossy_trials_below_ratio"] = -math.expm1(math.log(0.05) / group.trials)
+        found["lossy_trials_below_ratio"] = -math.expm1(math.log(0.05) / len(trials))
     return found
 
 

@@ -22,7 +22,7 @@ from labconsole.measure.design_points import (
     rate_of,
     told_apart,
 )
-from labconsole.measure.loss_interval import LossEstimate, loss_over_set_ups, loss_within_set_up
+from labconsole.measure.loss_interval import LossEstimate, loss_of_trials
 from labconsole.measure.maximum import MaximumChoice, choose_maximum, is_at_least
 from labconsole.measure.setups import SetUpMean, mean_over_set_ups, set_up_means
 from labconsole.measure.stretches import Stretches
@@ -78,8 +78,9 @@ class Point:
     """One design point. Rates are sums over the streams; ``*_bps`` is bandwidth on the wire, ``rate_*`` forwarded.
 
     ``values_bps``: of the trials by block. ``packets``: the fewest that arrived in a trial. ``missing_ratio``: of what
-    was offered, lost by the unit under test or late. ``loss_of``: "uut", or "all" where the sides are not known.
-    ``boots``, ``stretches``: of each block's set-up; a stretch is None where set-ups of several stand for one block.
+    was offered, lost by the unit under test or late. ``loss_of``: "uut", or "all" where the sides are not known;
+    ``loss_trials``: how many trials both rest on, those whose loss is known. ``boots``, ``stretches``: of each block's
+    set-up; a stretch is None where set-ups of several stand for one block.
     """
 
     platform: str
@@ -90,6 +91,7 @@ class Point:
     rate_pps: SetUpMean
     loss: LossEstimate | None
     loss_of: Literal["uut", "all"]
+    loss_trials: int
     missing_ratio: float | None
     values_bps: Values
     packets: int | None
@@ -180,6 +182,7 @@ def make_points(runs: Iterable[RunLike], pool: Collection[str] = (), taken: Stre
 def _point(name: str, design: DesignPoint, group: _Group, known: Stretches) -> Point:
     by_sides = all((run.method or 1) > 1 for run in group.runs)
     arrived = [arrived_packets(run) for run in group.runs]
+    lost = [lost_packets(run, by_sides) for run in group.runs]
     return Point(
         platform=name,
         design=design,
@@ -187,9 +190,10 @@ def _point(name: str, design: DesignPoint, group: _Group, known: Stretches) -> P
         offered_bps=mean_over_set_ups(group.offered),
         rate_bps=mean_over_set_ups(group.bps),
         rate_pps=mean_over_set_ups(group.pps),
-        loss=_loss(group, by_sides),
+        loss=_loss(group, lost),
         loss_of="uut" if by_sides else "all",
-        missing_ratio=_missing(group.runs, by_sides),
+        loss_trials=sum(some is not None for some in lost),
+        missing_ratio=_missing(group.runs, lost, by_sides),
         values_bps=group.bps,
         packets=None if None in arrived else min(count for count in arrived if count is not None),
         boots={block: run.boot_id for run, block in zip(group.runs, group.blocks, strict=True)},
@@ -199,6 +203,7 @@ def _point(name: str, design: DesignPoint, group: _Group, known: Stretches) -> P
     )
 
 
+<<<<<<< HEAD
 def _stretches(group: _Group, known: Stretches) -> dict[Hashable, int | None]:
     found: dict[Hashable, int | None] = {}
     for block, set_up in {(block, run.set_up or "") for run, block in zip(group.runs, group.blocks, strict=True)}:
@@ -210,44 +215,47 @@ def _stretches(group: _Group, known: Stretches) -> dict[Hashable, int | None]:
 def lost_packets(run: RunLike) -> int | None:
     """Lost by the unit under test; by everything between the generator and the sink where sides are not known."""
     return run.uut_lost_packets if (run.method or 1) > 1 else run.loss_packets
+=======
+OWN_PACKETS, OWN_RATIO = 20, 1e-4
+"""A unit under test sends frames of its own (spanning tree, LLDP, ARP): so many, or this share of what was offered."""
+>>>>>>> w/fb
 
 
-def _loss(group: _Group, by_sides: bool) -> LossEstimate | None:
-    """None where a count is not known, or where more came out than went in."""
-    lost: dict[Hashable, int] = {}
-    offered: dict[Hashable, int] = {}
-    trials: list[tuple[int, int]] = []
-    for run, block in zip(group.runs, group.blocks, strict=True):
-        some, of = (run.uut_lost_packets if by_sides else run.loss_packets), run.offered_packets
-        if some is None or of is None:
-            return None
-        lost[block] = lost.get(block, 0) + some
-        offered[block] = offered.get(block, 0) + of
-        trials.append((some, of))
-    one = len(lost) == 1
-    pairs = trials if one else [(lost[block], offered[block]) for block in lost]
-    if any(not 0 <= some <= of for some, of in pairs):
+def lost_packets(run: RunLike, by_sides: bool) -> int | None:
+    """Lost by the unit under test, or by everything between the generator and the sink; None where not known.
+
+    Where a few frames more came out than went in, it sent them itself, and lost nothing that shows. More than a few
+    cannot be told from the stream: the loss is not known.
+    """
+    some, of = (run.uut_lost_packets if by_sides else run.loss_packets), run.offered_packets
+    if some is None or of is None or some > of or -some > max(OWN_PACKETS, OWN_RATIO * of):
         return None
-    of_trials = [some > 0 for some, _ in trials]
-    reckon = loss_within_set_up if one else loss_over_set_ups
-    return reckon([some for some, _ in pairs], [of for _, of in pairs], of_trials)
+    return max(some, 0)
 
 
-def _missing(runs: Sequence[RunLike], by_sides: bool) -> float | None:
-    """The share of what was offered that was lost, or came late; None where that is not known."""
-    lost = late = offered = 0
+def _loss(group: _Group, lost: Sequence[int | None]) -> LossEstimate | None:
+    """Over the trials whose loss is known; None where none is."""
+    trials: dict[Hashable, list[tuple[int, int]]] = {}
+    for run, block, some in zip(group.runs, group.blocks, lost, strict=True):
+        if some is not None:
+            trials.setdefault(block, []).append((some, run.offered_packets or 0))
+    return loss_of_trials(trials) if trials else None
+
+
+def _missing(runs: Sequence[RunLike], lost: Sequence[int | None], by_sides: bool) -> float | None:
+    """The share of what was offered that was lost, or came late, of the trials whose loss is known; None: not known."""
+    missing = offered = 0
     late_known = True
-    for run in runs:
-        some = run.uut_lost_packets if by_sides else run.loss_packets
-        if some is None or run.offered_packets is None:
-            return None
-        lost, offered = lost + some, offered + run.offered_packets
-        if by_sides and run.late_packets is None:
-            late_known = False
-        late += (run.late_packets or 0) if by_sides else 0
+    for run, some in zip(runs, lost, strict=True):
+        if some is None:
+            continue
+        missing, offered = missing + some, offered + (run.offered_packets or 0)
+        if by_sides:
+            late_known = late_known and run.late_packets is not None
+            missing += run.late_packets or 0
     if not offered:
         return None
-    ratio = (lost + late) / offered
+    ratio = missing / offered
     return ratio if late_known or ratio >= REACHED_RATIO else None
 
 

@@ -70,13 +70,13 @@ def results(points: Sequence[Point], facts: Mapping[str, RunFacts]) -> Table:
     delays = [delay_at(point, facts) for point in points]
     with_delay = any(delay is not None for delay in delays)
     for p, delay in zip(points, delays, strict=True):
-        loss = p.loss
         rows.append(
             (
                 p.platform, p.frame_size_bytes, p.frame_size_includes_fcs, p.sources,
                 "max" if p.target_bps is None else p.target_bps, p.background, p.design.conditions.method,
                 p.set_ups, p.n, p.rate_bps.scope, p.offered_bps.mean, p.rate_bps.mean, p.rate_bps.ci_low,
-                p.rate_bps.ci_high, p.rate_bps.sd, p.rate_pps.mean, p.loss_of, *_loss_cells(p),
+                p.rate_bps.ci_high, p.rate_bps.sd, p.rate_pps.mean, p.loss_of, p.loss_trials,
+                *_loss_cells(p),
                 *((None,) * 5 if delay is None else (
                     delay.kind, delay.p50_ns.mean, delay.p99_ns.mean, delay.p99_ns.ci_low, delay.p99_ns.ci_high
                 )),
@@ -85,7 +85,7 @@ def results(points: Sequence[Point], facts: Mapping[str, RunFacts]) -> Table:
         words = (
             p.platform, size_number(p.frame_size_bytes, p.frame_size_includes_fcs), str(p.sources),
             target_words(p.target_bps), p.background, set_ups_words(p.rate_bps), number(p.offered_bps.mean / 1e6),
-            with_interval(p.rate_bps), loss_words(loss),
+            with_interval(p.rate_bps), _loss_words(p),
         )  # fmt: skip
         shown.append((*words, *_delay_words(delay)) if with_delay else words)
     return Table(
@@ -94,10 +94,10 @@ def results(points: Sequence[Point], facts: Mapping[str, RunFacts]) -> Table:
         columns=(
             "platform", "frame_size_bytes", "frame_size_includes_fcs", "sources", "target_bps", "background", "method",
             "set_ups", "trials", "interval_of", "offered_mean_bps", "forwarding_mean_bps", "forwarding_ci_low_bps",
-            "forwarding_ci_high_bps", "forwarding_sd_bps", "forwarding_mean_pps", "loss_of", "lost_packets",
-            "offered_packets", "loss_ratio", "loss_ci_low_ratio", "loss_ci_high_ratio", "loss_below_ratio",
-            "lossy_trials_below_ratio", "delay_kind", "delay_p50_ns", "delay_p99_ns", "delay_p99_ci_low_ns",
-            "delay_p99_ci_high_ns",
+            "forwarding_ci_high_bps", "forwarding_sd_bps", "forwarding_mean_pps", "loss_of", "loss_trials",
+            "lost_packets", "offered_packets", "loss_ratio", "loss_ci_low_ratio", "loss_ci_high_ratio",
+            "loss_below_ratio", "lossy_trials_below_ratio", "delay_kind", "delay_p50_ns", "delay_p99_ns",
+            "delay_p99_ci_low_ns", "delay_p99_ci_high_ns",
         ),
         rows=tuple(rows),
         headings=(
@@ -107,6 +107,12 @@ def results(points: Sequence[Point], facts: Mapping[str, RunFacts]) -> Table:
         shown=tuple(shown),
         note=_note(points, delays),
     )  # fmt: skip
+
+
+def _loss_words(p: Point) -> str:
+    """With the trials that it rests on, where that is not all."""
+    rests = f"; {p.loss_trials} of {p.n} trials" if 0 < p.loss_trials < p.n else ""
+    return f"{loss_words(p.loss)}{rests}"
 
 
 def _loss_cells(p: Point) -> tuple[Cell, ...]:
@@ -138,8 +144,14 @@ def _note(points: Sequence[Point], delays: Sequence[DelayAt | None]) -> str:
         )
     if any(p.loss_of == "uut" for p in points):
         words.append("Loss is the unit under test's, of what was offered on the wire.")
+    if any(p.loss_trials < p.n for p in points):
+        words.append(
+            "A trial has an unknown loss where a counter was not read, or where more came out of the unit under test "
+            "than went in, beyond a few frames of its own; left out of the loss: "
+            f"{sum(p.n - p.loss_trials for p in points)}."
+        )
     of_trials = sorted(
-        {p.n: p.loss.upper_share_of_lossy_trials for p in points
+        {p.loss_trials: p.loss.upper_share_of_lossy_trials for p in points
          if p.loss is not None and p.loss.upper_share_of_lossy_trials is not None}.items()
     )  # fmt: skip
     if of_trials:

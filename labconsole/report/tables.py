@@ -165,14 +165,18 @@ def share_words(ratio: float) -> str:
 
 
 def loss_words(loss: LossEstimate | None) -> str:
-    """``1.20 % (1.10 % to 1.31 %)``; with none lost what the ratio lies below, never 0 ± 0."""
+    """``1.20 % (1.10 % to 1.31 %)``; with none lost what the ratio lies below, never 0 ± 0.
+
+    Bounds that know of these packets only, those of fewer than three trials, are marked "of this run".
+    """
     if loss is None or loss.ratio is None:
         return UNKNOWN
     if loss.upper_if_none_lost is not None:
         return f"none of {number(loss.offered_packets, 0)}: below {scientific(loss.upper_if_none_lost, 1)}"
     if loss.low is None or loss.high is None:
         return share_words(loss.ratio)
-    return f"{share_words(loss.ratio)} ({share_words(loss.low)} to {share_words(loss.high)})"
+    mark = ", of this run" if loss.method == "of this run" else ""
+    return f"{share_words(loss.ratio)} ({share_words(loss.low)} to {share_words(loss.high)}{mark})"
 
 
 def bounds_words(low: float | None, high: float | None) -> str:

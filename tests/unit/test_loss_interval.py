@@ -65,8 +65,16 @@ def test_a_billion_packets_keep_their_digits():
     assert loss_over_set_ups([500_000_000] * 3, [10**9] * 3).design_effect == 0
 
 
-def test_below_three_set_ups_the_bounds_are_about_these_packets():
-    found = loss_over_set_ups([3, 5], [1000, 1000])
+def test_the_packets_of_two_set_ups_do_not_tell_how_set_ups_scatter():
+    found = loss_over_set_ups([10_000, 50_000], [10**6] * 2)
+    assert (found.ratio, found.low, found.high, found.method) == (0.03, None, None, "over set-ups")
+    for lost in (0, 1000):  # none and all of each
+        end = loss_over_set_ups([lost] * 2, [1000] * 2)
+        assert (end.ratio, end.low, end.high) == (lost / 1000, None, None)
+
+
+def test_below_three_trials_the_bounds_are_about_these_packets():
+    found = loss_within_set_up([3, 5], [1000, 1000])
     tail = stats.beta.ppf(0.025, 8, 1993), stats.beta.isf(0.025, 9, 1992)
     assert (found.low, found.high) == pytest.approx(tail)
     assert (found.method, found.design_effect) == ("of this run", None)
@@ -85,14 +93,16 @@ def test_trials_are_taken_in_the_form_that_their_number_allows():
     one = loss_of_trials({7: [(0, 100)] * 4, 8: []})
     assert (one.method, one.set_ups) == ("this set-up only", 1)
     assert one.upper_share_of_lossy_trials == pytest.approx(1 - 0.05**0.25)
-    assert loss_of_trials({1: [(1, 100)] * 9, 2: [(1, 100)] * 9}).method == "of this run"
+    assert loss_of_trials({1: [(1, 100)] * 9, 2: [(1, 100)] * 9}).low is None
+    assert loss_of_trials({1: [(1, 100)] * 2}).method == "of this run"
     assert loss_of_trials({}).method == "nothing offered"
 
 
 def test_nothing_offered_has_no_loss_and_a_set_up_without_packets_is_none():
     found = loss_over_set_ups([0, 0], [0, 0])
     assert (found.ratio, found.low, found.high, found.method) == (None, None, None, "nothing offered")
-    assert loss_over_set_ups([1, 2, 0], [100, 100, 0]).method == "of this run"
+    assert loss_over_set_ups([1, 2, 0], [100, 100, 0]).low is None
+    assert loss_over_set_ups([1, 0, 0], [100, 0, 0]).method == "of this run"
 
 
 def test_counts_that_cannot_be_are_refused():
@@ -112,6 +122,9 @@ pairs = st.integers(1, 10**9).flatmap(lambda n: st.tuples(st.integers(0, n), st.
 def test_bounds_are_ratios_about_the_ratio_and_never_closer_than_a_packet(counts):
     found = loss_over_set_ups([x for x, _ in counts], [n for _, n in counts])
     p, step = Fraction(found.lost_packets, found.offered_packets), 1 / found.offered_packets
+    if len(counts) == 2:
+        assert (found.low, found.high) == (None, None)
+        return
     assert 0 <= found.low <= found.ratio <= found.high <= 1
     if len(counts) >= 3:
         assert found.low <= max(p - step, 0) + 1e-15 and found.high >= min(p + step, 1) - 1e-15

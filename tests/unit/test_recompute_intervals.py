@@ -13,7 +13,7 @@ from scipy import stats
 
 from labconsole.measure import recompute_intervals as again
 from labconsole.measure.effects import Effect, equivalence_p, holm, paired_effect, share_effect, unpaired_effect
-from labconsole.measure.loss_interval import loss_over_set_ups
+from labconsole.measure.loss_interval import loss_over_set_ups, loss_within_set_up
 from labconsole.measure.setups import mean_over_set_ups
 
 NEAR = 1e-7
@@ -113,9 +113,10 @@ pairs = st.integers(1, 10**9).flatmap(
 @given(st.lists(pairs | st.just((0, 0)), max_size=9))
 def test_losses(counts):
     lost, offered = [x for x, _ in counts], [n for _, n in counts]
-    report, check = loss_over_set_ups(lost, offered), again.loss_again(lost, offered)
-    for one, other in zip((report.ratio, report.low, report.high), check, strict=True):
-        assert same(one, other), (report, check)
+    within = loss_within_set_up(lost, offered), again.loss_again(lost, offered, of_trials=True)
+    for report, check in ((loss_over_set_ups(lost, offered), again.loss_again(lost, offered)), within):
+        for one, other in zip((report.ratio, report.low, report.high), check, strict=True):
+            assert same(one, other), (report, check)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 1000, 10**6, 10**9])

@@ -17,6 +17,7 @@ from labconsole.measure.admission import admit
 from labconsole.model.claims import CLAIMS
 from labconsole.report.claims import WORDS
 from labconsole.report.evaluation import Evaluation, evaluate
+from labconsole.report.result_tables import results
 from labconsole.report.selection import Selection, outcomes, parse_filter, parse_margin, require_free
 from labconsole.report.tables import bounds_words, loss_words, scientific
 from labconsole.store import open_store
@@ -364,12 +365,49 @@ def test_the_loss_of_a_source_is_not_the_platforms(made: Any) -> None:
     assert point.loss.lost_packets == 0 and point.loss.offered_packets > 30_000
 
 
+def _came_out_more(run: dict[str, Any], excess: int) -> dict[str, Any]:
+    """The unit under test put so many frames of its own on the wire beside the stream."""
+    for each in (run["streams"][0], run["total"]):
+        each |= {"uut_lost_packets": -excess, "sink_lost_packets": excess}
+    run["total"]["uut_loss_ratio"] = -excess / run["total"]["offered_packets"]
+    return run
+
+
+def test_a_few_frames_of_its_own_are_no_loss_and_do_not_take_it_away(made: Any) -> None:
+    runs = set_ups_of([100.0] * 3)
+    assert runs[0]["total"]["offered_packets"] == 12_207
+    (point,) = made([_came_out_more(runs[0], 20), *runs[1:]]).points
+    assert (point.loss.lost_packets, point.loss.offered_packets, point.loss_trials) == (0, 36_621, 3)
+    assert point.loss.low == 0 and point.missing_ratio == 0
+
+
+def test_more_than_that_leaves_out_this_trial_alone_and_is_told(made: Any) -> None:
+    runs = set_ups_of([99.0] * 4)
+    point = (evaluation := made([_came_out_more(runs[0], 21), *runs[1:]])).points[0]
+    assert (point.loss.offered_packets, point.loss_trials, point.n, point.loss.set_ups) == (36_621, 3, 4, 3)
+    assert point.loss.low is not None and point.missing_ratio == pytest.approx(0.01, rel=0.01)
+    told = results(evaluation.points, {})
+    assert told.shown[0][8].endswith("; 3 of 4 trials") and "more came out" in told.note
+    assert told.rows[0][told.columns.index("loss_trials")] == 3
+
+
+def test_a_point_whose_every_loss_is_unknown_has_none(made: Any) -> None:
+    (point,) = made([_came_out_more(run, 500) for run in set_ups_of([99.0] * 3)]).points
+    assert (point.loss, point.loss_trials, point.missing_ratio, point.n) == (None, 0, None, 3)
+
+
 def test_none_lost_is_an_upper_bound_and_little_lost_a_power_of_ten(made: Any) -> None:
     (point,) = made(set_ups_of([100.0] * 3)).points
     assert loss_words(point.loss) == "none of 36\u2009621: below 8·10⁻⁵"
     (some,) = evaluate(_again([measured(n, 99.995, block=n + 1, point=5) for n in range(3)], 9)).points
     assert "10⁻⁵" in loss_words(some.loss) and "0.000" not in loss_words(some.loss)
     assert scientific(3.3e-6) == "3.3·10⁻⁶"
+
+
+def test_two_set_ups_have_a_loss_and_no_interval_and_one_run_has_bounds_that_are_marked(made: Any) -> None:
+    two, alone = made([*set_ups_of([99.0, 95.0]), measured(5, 97.0, platform="lxc", point=1)]).points
+    assert loss_words(two.loss) == "3.00 %"
+    assert loss_words(alone.loss) == "3.00 % (2.70 % to 3.32 %, of this run)"
 
 
 def test_bounds_have_digits_enough_to_tell_their_side_of_zero() -> None:

@@ -37,6 +37,26 @@ def test_what_the_program_made_is_what_the_runs_give(made: tuple[Path, list[RunS
     assert said(*made) == []
 
 
+@pytest.mark.parametrize("excess", [20, 21])
+def test_frames_of_its_own_are_counted_alike_on_both_paths(
+    made: tuple[Path, list[RunSummary]], tmp_path: Path, excess: int
+) -> None:
+    path = tmp_path / "runs.sqlite"
+    runs = list(evaluation(4, 2, sizes=(64,), platforms=("raw", "container"), targets=(10**8, "max")))
+    for run in runs:
+        if run["plan"]["block"] in (1, 2) and run["plan"]["repetition"] == 1 and run["total"]["uut_lost_packets"] == 0:
+            for each in (run["streams"][0], run["total"]):
+                each |= {"uut_lost_packets": -excess, "sink_lost_packets": excess}
+            run["total"]["uut_loss_ratio"] = -excess / run["total"]["offered_packets"]
+    with open_store(str(path)) as store:
+        store.import_records(runs)
+        listed = store.list()
+    assert main(["report", "--store", str(path), "--out", str(tmp_path / "report"), "--formats", "csv"]) == 0
+    rows = list(csv.DictReader((tmp_path / "report" / "results.csv").read_text(encoding="utf-8").splitlines()))
+    assert any(row["loss_trials"] != row["trials"] for row in rows) == (excess == 21)
+    assert said(tmp_path / "report", listed) == []
+
+
 @pytest.mark.parametrize(
     ("table", "column"),
     [
@@ -50,6 +70,7 @@ def test_what_the_program_made_is_what_the_runs_give(made: tuple[Path, list[RunS
         ("results", "loss_ci_low_ratio"),
         ("results", "loss_ci_high_ratio"),
         ("results", "lost_packets"),
+        ("results", "loss_trials"),
         ("table-1", "change_ratio"),
         ("table-1", "p"),
         ("table-1", "adjusted_p"),
