@@ -12,6 +12,7 @@ from tui_fake import make_inventory, make_record
 from labconsole.engine.ports import Reference, StoredTrial
 from labconsole.model.plan import Plan
 from labconsole.model.plan_load import check_plan, load_plan
+from labconsole.model.plan_order import Standing, standing
 from labconsole.model.record import PlanRef, Reason, RunRecord, SetUp
 from labconsole.model.request import TrialRequest
 
@@ -52,7 +53,7 @@ class Script:
         self.refs: list[PlanRef] = []
         self.roles: list[str] = []
         self.references: list[Reference | None] = []
-        self.stands: tuple[str, str] | None = None
+        self.stands: tuple[Standing, str] | None = None
         self.set_ups = 0
         self.purposes: list[str] = []
         self._answer = answer
@@ -92,8 +93,9 @@ class Script:
     ) -> RunRecord:
         place = (ref.block, ref.point, ref.repetition)
         trial = place if ref.block is not None else place[1:]
-        if anew or self.stands != (request.platform, request.background):
-            self.stands = (request.platform, request.background)
+        shape = (standing(request, self.inventory), request.background)  # what StandingPlatform.require() asks
+        if anew or self.stands != shape:
+            self.stands = shape
             self.set_ups += 1
         if not keep:
             self.warmed.append(request)

@@ -6,11 +6,13 @@ import asyncio
 import random
 from contextlib import suppress
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 from campaign_script import Script, plan_of, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tui_fake import make_inventory
 
 from labconsole.engine.blocks import stored_blocks
 from labconsole.engine.campaign import Campaign, CampaignStatus, Progress
@@ -21,6 +23,7 @@ from labconsole.engine.set_up_course import BREAKING
 from labconsole.errors import AgentError, ConfigError, NodeLost
 from labconsole.model.plan import Plan
 from labconsole.model.plan_conduct import INVALID_CODES
+from labconsole.model.plan_load import load_plan
 
 PAIR = """\
 plan: pair
@@ -50,6 +53,12 @@ SETTLED = [(block, point, r) for block in (1, 2) for point in (0, 1) for r in (1
 
 def valid(trial, request) -> str:
     return "valid"
+
+
+def written(text: str, directory: Path) -> Path:
+    path = directory / "p.yaml"
+    path.write_text(text)
+    return path
 
 
 def by_set_up(script: Script) -> dict[str | None, list[tuple[int | None, int, int]]]:
@@ -95,6 +104,42 @@ def test_the_same_platform_twice_in_a_row_is_set_up_twice(tmp_path):
         script = Script(valid)
         await Campaign(plan_of(PAIR.replace("[raw, container]", "[raw]"), tmp_path), script).run()
         assert list(by_set_up(script)) == ["set-up-1", "set-up-2"]
+
+    run(body)
+
+
+SHAPES = PAIR.replace("[raw, container]", "[container]") + "sources: [1, 3]\nbackgrounds: [idle]\n"
+
+
+def test_points_that_need_different_second_guests_are_refused_in_one_set_up(tmp_path):
+    with pytest.raises(ConfigError) as refused:
+        plan_of(SHAPES, tmp_path)
+    assert (refused.value.key, refused.value.value) == ("sources[1]", 3)
+    assert (
+        "container beside idle to be set up anew within its set-up, as the second guest stands otherwise (point 0 with "
+        "1 source: with stream s3, point 1 with 3 sources: without a stream of its own)" in str(refused.value)
+    )
+    assert "the others in a plan of their own" in str(refused.value)
+    plan_of(SHAPES.replace("set_ups: 2\n", ""), tmp_path)
+    plan_of(SHAPES.replace("[idle]", "[none]"), tmp_path)
+
+
+def test_points_that_leave_the_second_guest_its_stream_share_a_set_up(tmp_path):
+    async def body():
+        script = Script(valid)
+        outcome = await Campaign(plan_of(SHAPES.replace("[1, 3]", "[1, 2]"), tmp_path), script).run()
+        assert (outcome.complete, outcome.taken, script.set_ups) == (True, 8, 2)
+
+    run(body)
+
+
+def test_a_set_up_of_which_the_shape_changes_breaks_off(tmp_path):
+    """What check_plan() keeps from happening."""
+
+    async def body():
+        plan = load_plan(written(SHAPES, tmp_path)).resolved(make_inventory())
+        outcome = await Campaign(plan, Script(valid)).run()
+        assert "the platform had to be set up anew in between" in outcome.refused[0][0]
 
     run(body)
 
