@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from labconsole.model.inventory import Inventory
-from labconsole.model.record import RunRecord
+from labconsole.model.record import Fixed, RunRecord
 
 AgentEvent = Callable[[str, dict[str, Any]], None]
 """Called with the node's name and one checked event of its agent, on the event loop; must not block."""
@@ -113,6 +113,10 @@ class RunSink(Protocol):
         Without a block: each that has a valid or suspect run, with the newest such run. In a block or a pilot: every
         run, invalid ones too.
         """
+        ...
+
+    def fixed(self, run_ids: Collection[str]) -> dict[str, Fixed]:
+        """What these runs say that their plan's pilot fixed for them; without those that say nothing of it."""
         ...
 
     def maximum(

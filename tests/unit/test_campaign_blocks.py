@@ -187,6 +187,48 @@ def test_what_is_stored_later_does_not_move_what_the_pilot_fixed(tmp_path):
     run(body)
 
 
+LOADS = PAIR.replace("[raw, container]", "[raw]").replace("[10Mbit]", "[10Mbit, 20Mbit]").replace("redo: 1", "redo: 2")
+
+
+def test_a_pilot_trial_that_gave_no_run_once_and_stays_invalid_is_given_up_for_good(tmp_path):
+    async def body():
+        script, plan = Script(), plan_of(LOADS, tmp_path)
+        script.rates = {0: 900.0, 1: 2000.0}
+        script.will_end("valid", AgentError("uut", "no"), "invalid", "invalid", *["valid"] * 8)
+        await Campaign(plan, script).run()
+        assert [(r.point, r.attempt, r.attempts) for r in script.refs[:4]] == [
+            (0, 1, 3),
+            (1, 1, 3),
+            (1, 1, 2),
+            (1, 2, 2),
+        ]
+        assert {r.fixed.maximum_target_bps for r in script.refs if r.block} == {10**7}
+        assert left_to_take(plan, script.held) == []
+        longer = plan_of(LOADS.replace("set_ups: 2", "set_ups: 3"), tmp_path)
+        script.will_end(*["valid"] * 4)
+        assert (await Campaign(longer, script).run()).taken == 4
+        assert {r.fixed.maximum_target_bps for r in script.refs if r.block} == {10**7}
+
+    run(body)
+
+
+def test_what_stored_blocks_say_was_fixed_stays_fixed_beside_another_pilot(tmp_path):
+    async def body():
+        script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
+        await Campaign(plan, script).run()
+        before = [look_up(plan, script).pilot.fixed(point) for point in range(18)]
+        asked = look_up(plan, script).pilot.reference(7)
+        earlier = [StoredTrial(p, 1, f"a{p}", "valid", 0.0, 0, "other", None, 1, 2, 9e9 - p) for p in range(18)]
+        script.held += earlier  # another store's pilot, merged, taken before ours
+        pilot = look_up(plan, script).pilot
+        assert [pilot.fixed(point) for point in range(18)] == before
+        assert pilot.reference(7) == asked
+        script.held = [trial for trial in script.held if trial.block] + earlier
+        assert look_up(plan, script).pilot.reference(7).measured_pps == asked.measured_pps, "the pilot's own are gone"
+
+    run(body)
+
+
 def test_a_forwarding_share_without_an_idle_point_has_one_in_the_pilot_alone(tmp_path):
     async def body():
         text = FORWARDING.replace("none, idle, ", "").replace("[10Mbit, 20Mbit, max]", "[max]")
@@ -472,7 +514,8 @@ BLOCKED = [
 @given(shape=st.sampled_from(BLOCKED), seed=st.integers(0, 2**32), only=st.booleans())
 def test_blocks_interrupted_anywhere_and_resumed_give_what_unbroken_ones_give(tmp_path_factory, shape, seed, only):
     """Killed, finished, node lost, trials invalid, set-ups broken: the same places, each set-up of one setting-up."""
-    plan = plan_of(shape.replace("max_redo: 1", "max_redo: 3"), tmp_path_factory.mktemp("plan"))
+    # So many attempts that none stays invalid: what the pilot gives up for good is not in an unbroken one.
+    plan = plan_of(shape.replace("max_redo: 1", "max_redo: 9"), tmp_path_factory.mktemp("plan"))
     dice = random.Random(seed)
     losses = {(p.index, r): dice.choice([0.0, 0.0, 0.05, 0.5]) for p in plan.every_point for r in (1, 2)}
     rates = {p.index: dice.uniform(1000, 2000) for p in plan.every_point}
