@@ -129,8 +129,9 @@ class RunSink(Protocol):
         frame_size_includes_fcs: bool,
         sources: int,
     ) -> Reference | None:
-        """The highest mean measured rate over the targets of these points, of valid and suspect runs.
+        """The highest mean forwarding rate over the targets of these points, of runs that enter a mean.
 
-        None without a run at target max: then nobody knows whether it is the maximum.
+        Of the newest conditions that have a run at target max. None without such a run: then nobody knows whether it is
+        the maximum.
         """
         ...

@@ -13,6 +13,7 @@ from sqlalchemy import Row, Select, and_, func, null, or_, select, tuple_
 
 from labconsole.engine.ports import Reference, Series, StoredTrial
 from labconsole.errors import StoreError
+from labconsole.measure.design_points import STANDING
 from labconsole.model.note import RunNote
 from labconsole.model.record import Fixed, RunRecord
 from labconsole.model.run_id import RUN_ID
@@ -20,7 +21,7 @@ from labconsole.store.backend import Backend
 from labconsole.store.matching import matching
 from labconsole.store.notes import read_calibrations, read_notes
 from labconsole.store.records import parse_record
-from labconsole.store.reference import STANDING, highest
+from labconsole.store.reference import highest
 from labconsole.store.schema import (
     SUMMARY_COLUMNS,
     notes,
