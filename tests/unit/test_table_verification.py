@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import runpy
 import shutil
 from pathlib import Path
 
@@ -34,6 +35,11 @@ def said(directory: Path, runs: list[RunSummary]) -> list[str]:
 
 def test_what_the_program_made_is_what_the_runs_give(made: tuple[Path, list[RunSummary]]) -> None:
     assert said(*made) == []
+
+
+def test_the_evaluation_page_shows_tables_that_a_report_has(made: tuple[Path, list[RunSummary]]) -> None:
+    tables = runpy.run_path(str(Path(__file__).parents[1] / "evaluation.py"))["TABLES"]
+    assert [name for name in tables if not (made[0] / f"{name}.csv").exists()] == []
 
 
 @pytest.mark.parametrize(
