@@ -43,7 +43,7 @@ soak: packages-test $(VENV)/.installed-test
 validate: packages-test $(VENV)/.installed-test
 	$(BIN)/python tests/validation/run.py $(VALIDATE_ARGS)
 
-# The paper's evaluation on the local lab, some half an hour; writes docs/evaluation.md and its pictures.
+# The paper's evaluation on the local lab, some hours; writes docs/evaluation.md and its pictures.
 evaluation: packages-test $(VENV)/.installed-test
 	$(BIN)/python tests/evaluation.py $(EVALUATION_ARGS)
 

@@ -1,8 +1,8 @@
 """``make evaluation``: docs/evaluation.md, from the plan that cuts the paper's evaluation to what the local lab does.
 
-Through the real commands only: lab up, replay, report, verify, lab down, some half an hour. Nothing of the user's is touched:
-state and store lie in a temporary directory. With --store and --hosts, an evaluation that was measured already is written
-down instead.
+Through the real commands only: lab up, replay, report, verify, lab down; `labconsole replay --dry-run` says how long the plan's
+blocks take, and --set-ups N takes the first N of them only. Nothing of the user's is touched: state and store lie in a
+temporary directory. With --store and --hosts, an evaluation that was measured already is written down instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ PLATFORMS = "raw,container,lxc,uml,qemu-virtio,qemu-vmxnet3,qemu-e1000"
 IN_THE_PAPER = "qemu-virtio=kvm,qemu-e1000=esxi-e1000,qemu-vmxnet3=esxi-vmxnet3,lxc=openvz"
 BEGIN, END = "<!-- evaluation: begin -->\n", "<!-- evaluation: end -->\n"
 FIGURES = ("figure-3", "figure-4", "figure-5")
-TABLES = ("table-1", "figure-5-numbers", "table-2", "table-3")
+TABLES = (
+    "ranking", "table-1", "figure-5-numbers", "collapse", "table-2", "table-3", "runs-by-point", "spread"
+)  # fmt: skip
 
 
 def labconsole(words: Sequence[str | Path], environment: dict[str, str], *, allowed: tuple[int, ...] = (0,)) -> str:
@@ -39,13 +41,17 @@ def labconsole(words: Sequence[str | Path], environment: dict[str, str], *, allo
     return done.stdout
 
 
-def measure(directory: Path, environment: dict[str, str]) -> tuple[Path, Path]:
-    """Replay the plan on a lab of its own; returns store and hosts.yaml. Exit status 1: a run stayed invalid."""
+def measure(directory: Path, environment: dict[str, str], set_ups: int | None) -> tuple[Path, Path]:
+    """Replay the plan on a lab of its own; returns store and hosts.yaml. Exit status 1: a run stayed invalid.
+
+    ``set_ups``: the first blocks only.
+    """
     store = directory / "runs.sqlite"
     labconsole(["lab", "up", "--name", "evaluation", "--platforms", PLATFORMS], environment)
     try:
         lab = directory / "state" / "labconsole" / "labs" / "evaluation" / "hosts.yaml"
-        labconsole(["replay", PLAN, "--hosts", lab, "--store", store], environment, allowed=(0, 1))
+        blocks = [] if set_ups is None else ["--set-ups", str(set_ups)]
+        labconsole(["replay", PLAN, "--hosts", lab, "--store", store, *blocks], environment, allowed=(0, 1))
         return store, Path(shutil.copy(lab, directory / "hosts.yaml"))
     finally:
         labconsole(["lab", "down", "--name", "evaluation"], environment)
@@ -66,7 +72,8 @@ def write_down(store: Path, hosts: Path, directory: Path, environment: dict[str,
     ]
     parts += [f"![{name}](evaluation/{name}.png)\n" for name in FIGURES]
     parts += [(out / f"{name}.md").read_text() for name in TABLES if (out / f"{name}.md").exists()]
-    parts += [asked_for((out / "background-load.md").read_text())]
+    load = out / "background-load.md"
+    parts += [asked_for(load.read_text())] if load.exists() else []
     parts += [path.read_text() for path in sorted(out.glob("*-beside-schlosser.md"))]
     before, _, rest = DOCUMENT.read_text().partition(BEGIN)
     DOCUMENT.write_text(before + BEGIN + "\n" + "\n".join(parts) + "\n" + END + rest.partition(END)[2])
@@ -81,13 +88,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", type=Path, help="runs that were measured already")
     parser.add_argument("--hosts", type=Path, help="the testbed that they were measured on")
+    parser.add_argument("--set-ups", type=int, metavar="N", help="measure the first N blocks of the plan only")
     told = parser.parse_args()
     if (told.store is None) is not (told.hosts is None):
-        parser.error("--store and --hosts go together")
+        parser.error("--store needs --hosts, and --hosts needs --store")
+    if told.store is not None and told.set_ups is not None:
+        parser.error("--set-ups is about measuring, and --store holds what was measured already")
     with tempfile.TemporaryDirectory(prefix="labconsole-evaluation-") as name:
         directory = Path(name)
         environment = {**os.environ, "XDG_STATE_HOME": str(directory / "state"), "PYTHONPATH": str(ROOT)}
-        store, hosts = (told.store, told.hosts) if told.store is not None else measure(directory, environment)
+        store, hosts = told.store, told.hosts
+        if store is None:
+            store, hosts = measure(directory, environment, told.set_ups)
         write_down(store, hosts, directory, environment)
     print(f"wrote {DOCUMENT.relative_to(ROOT)}")
     return 0

@@ -60,6 +60,7 @@ class Attempts:
         self._warm: Standing | None = None
         self._warm_ups = 0
         self._anew = False
+        self._without_run = 0
         self.attempt = 1
         """Of the trial that is being taken; one that gave no run is none."""
 
@@ -80,7 +81,7 @@ class Attempts:
         campaign, session = self._campaign, self._session
         plan = campaign.plan
         in_block = campaign.course.key is not None
-        attempt = 0
+        attempt = self._without_run = 0
         self.attempt = 1
         while True:
             await campaign.hold()
@@ -113,8 +114,10 @@ class Attempts:
                 if in_block and breaks(record):
                     raise SetUpBroke("; ".join(reason.detail for reason in record.verdict.reasons))
                 self.attempt += 1
-            elif problem is not None and last:
-                raise problem
+            elif problem is not None:
+                if last:
+                    raise problem
+                self._without_run += 1
             attempt += 1
             campaign.outcome.redone += 1
             campaign.grid.redo(trial)
@@ -128,7 +131,8 @@ class Attempts:
             warm_ups=self._warm_ups,
             attempt=self.attempt,
             set_up_trials=campaign.course.size(campaign.pilot),
-            fixed=campaign.pilot.fixed(index),
+            without_run=self._without_run,
+            fixed=campaign.pilot.fixed(index, over=number != PILOT),
         )
         if plan.set_ups is not None:
             more |= {

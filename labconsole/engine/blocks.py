@@ -6,15 +6,16 @@ invalid. One that broke off is taken again whole: which trials it lost is no acc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from labconsole.engine.pilot import Pilot
 from labconsole.engine.ports import StoredTrial
 from labconsole.errors import ConfigError
 from labconsole.model.plan import Plan
-from labconsole.model.plan_blocks import PILOT
-from labconsole.model.plan_order import Configuration, Trial, configuration
+from labconsole.model.plan_blocks import PILOT, settings
+from labconsole.model.plan_order import Configuration, Trial, configuration, forwards
+from labconsole.model.record import Fixed
 
 Key = tuple[int, Configuration]
 """Block, and what is set up in it."""
@@ -36,10 +37,32 @@ class StoredBlocks:
     refusal: ConfigError | None
 
 
-def stored_blocks(plan: Plan, stored: Iterable[StoredTrial], only: frozenset[int] | None = None) -> StoredBlocks:
-    """``only``: set-ups of these points, and what of the pilot they need, are left to take."""
+def telling_runs(plan: Plan, stored: Iterable[StoredTrial]) -> dict[int, str]:
+    """By point, one for each setting for which a pilot fixes something, the first run of a block, which says what."""
+    if plan.set_ups is None:
+        return {}
+    first: dict[int, str] = {}
+    for trial in stored:
+        if trial.block is not None and trial.block > PILOT:
+            first[trial.point] = min(first.get(trial.point, trial.run_id), trial.run_id)
+    found: dict[int, str] = {}
+    for asked, points in settings([point.request for point in plan.points]).items():
+        held = [point for point in points if point in first]
+        if held and (len(points) > 1 or forwards(asked.background)):
+            point = min(held, key=lambda each: first[each])
+            found[point] = first[point]
+    return found
+
+
+def stored_blocks(
+    plan: Plan,
+    stored: Iterable[StoredTrial],
+    only: frozenset[int] | None = None,
+    said: Mapping[int, Fixed] | None = None,
+) -> StoredBlocks:
+    """``only``: set-ups of these points, and what of the pilot they need, are left to take. ``said``: see Pilot."""
     stored = list(stored)
-    pilot, taken = Pilot(plan), _by_set_up(plan, stored)
+    pilot, taken = Pilot(plan, said), _by_set_up(plan, stored)
     for trial in stored:
         if trial.block == PILOT:
             pilot.note(trial)

@@ -347,7 +347,7 @@ class Campaign(InBlocks):
             self._in_a_row = 0
             self._limits.note(*trial, record.total.loss_ratio)
         if trial[1] == PILOT:
-            self.pilot.note(pilot_trial(trial, record, self.plan, self._attempts.attempt))
+            self.pilot.note(pilot_trial(trial, record))
         self.tell(trial, record, attempt=self._attempts.attempt)
         if self.course.key is not None and breaks(record) and not self._whole():
             await self._set_up_again(SetUpBroke("; ".join(reason.detail for reason in record.verdict.reasons)))

@@ -1,9 +1,12 @@
 """What a plan's pilot found, and what it thereby fixes for every block. Decided by the stored runs of the pilot alone.
 
-Of several runs of one trial the first counts, so that nothing that is added later moves what was fixed.
+Of several runs of one trial the first counts, so that nothing that is added later moves what was fixed; and what stored
+blocks say was fixed for them stays fixed, whatever pilot another store brings.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from labconsole.engine.plan_limits import TargetLimits, rate
 from labconsole.engine.ports import Reference, StoredTrial
@@ -11,16 +14,27 @@ from labconsole.model.plan import Plan
 from labconsole.model.plan_blocks import PILOT, reference_key, references, setting, settings
 from labconsole.model.plan_order import Configuration, Trial, configuration, forwards
 from labconsole.model.record import Fixed, RunRecord
-from labconsole.model.request import Target
+from labconsole.model.request import Target, TrialRequest
 
 
 class Pilot:
-    """``note`` its trials as they end; then ask what it fixed. A plan without blocks has none, and nothing is fixed."""
+    """``note`` its trials as they end; then ask what it fixed. A plan without blocks has none, and nothing is fixed.
 
-    def __init__(self, plan: Plan) -> None:
+    ``said``: by point what runs of stored blocks say was fixed for them.
+    """
+
+    def __init__(self, plan: Plan, said: Mapping[int, Fixed] | None = None) -> None:
         requests = [point.request for point in plan.points]
         self.limits = TargetLimits(plan, passes=1)
         self._plan = plan
+        said = said or {}
+        self._named = {run_id for fixed in said.values() for run_id in fixed.run_ids}
+        self._loads: dict[TrialRequest, Fixed] = {}
+        self._stored_references: dict[tuple[str, bool], Fixed] = {}
+        for point, fixed in said.items():
+            self._loads.setdefault(setting(requests[point]), fixed)
+            if fixed.reference_pps is not None and fixed.run_ids:
+                self._stored_references.setdefault(reference_key(requests[point]), fixed)
         self._kept: dict[int, StoredTrial] = {}
         self._given_up: set[int] = set()
         self._settings = settings(requests) if plan.pilot else {}
@@ -32,7 +46,8 @@ class Pilot:
             if trial.final:
                 self._given_up.add(trial.point)
         elif trial.point in self._plan.pilot:
-            first = min(self._kept.get(trial.point, trial), trial, key=lambda each: each.run_id)
+            held = self._kept.get(trial.point, trial)
+            first = min(held, trial, key=lambda each: (each.run_id not in self._named, each.run_id))
             self._kept[trial.point] = first
             self.limits.note(trial.point, 1, first.loss_ratio)
 
@@ -54,15 +69,17 @@ class Pilot:
             return [point]
         return self._settings.get(setting(self._plan.points[point].request), [])
 
-    def fixed(self, point: int) -> Fixed | None:
-        """What is fixed for the runs of a point in every block; None: the plan has no blocks."""
+    def fixed(self, point: int, *, over: bool = True) -> Fixed | None:
+        """What is fixed for the runs of a point in every block; None: the plan has no blocks.
+
+        ``over``: False in the pilot itself, where nothing is fixed yet but what its forwarding guests are shares of.
+        """
         if self._plan.set_ups is None:
             return None
         request = self._plan.every_point[point].request
-        beside = self._beside(point)
-        # In the pilot itself nothing is fixed yet but what its forwarding guests are shares of.
-        over = all(self.done(each) or self.left_out((each, PILOT)) is not None for each in beside)
-        load, runs = self._maximum(beside) if over else (None, [])
+        if over and (said := self._loads.get(setting(request))) is not None:
+            return said
+        load, runs = self._maximum(self._beside(point)) if over else (None, [])
         reference = self.reference(point) if forwards(request.background) else None
         if reference is not None:
             runs += [run for run in self._runs(self._references[reference_key(request)]) if run not in runs]
@@ -75,6 +92,9 @@ class Pilot:
     def reference(self, point: int) -> Reference | None:
         """The maximum that this point's second guest forwards a share of, where it does."""
         request = self._plan.every_point[point].request
+        said = self._stored_references.get(reference_key(request))
+        if said is not None and said.reference_pps is not None:
+            return self._said_reference(said, said.reference_pps)
         given = [self._kept[each] for each in self._references.get(reference_key(request), ()) if each in self._kept]
         known = [trial for trial in given if trial.rate_pps]
         if not known or not any(self._target(trial.point) == "max" for trial in given):
@@ -84,6 +104,12 @@ class Pilot:
             measured_pps=best.rate_pps or 0.0, runs=1, run_id=best.run_id, target_bps=self._target(best.point)
         )
 
+    def _said_reference(self, said: Fixed, reference_pps: float) -> Reference:
+        """As the blocks have it; its target by the run of that rate, where the pilot's runs are stored."""
+        of_it = [t for t in self._kept.values() if t.run_id in said.run_ids and t.rate_pps == reference_pps]
+        run_id, target = (of_it[0].run_id, self._target(of_it[0].point)) if of_it else (said.run_ids[0], "max")
+        return Reference(measured_pps=reference_pps, runs=1, run_id=run_id, target_bps=target)
+
     def missing(self, asked: Configuration) -> str | None:
         """Why no set-up of this platform and background can be measured after the pilot; None: it can."""
         points = [point.index for point in self._plan.points if configuration(point.request) == asked]
@@ -91,7 +117,8 @@ class Pilot:
             if (lacking := self.lacks_reference(index)) is not None:
                 return lacking
             beside = self._beside(index)
-            if len(beside) > 1 and not any(each in self._kept for each in beside):
+            stored = setting(self._plan.points[index].request) in self._loads
+            if len(beside) > 1 and not stored and not any(each in self._kept for each in beside):
                 named = self._plan.points[index].request
                 size, sources = named.frame_size_bytes, named.sources
                 return f"no trial of the pilot stands at {size} B with {sources} source{'s' if sources > 1 else ''}"
@@ -132,11 +159,12 @@ class Pilot:
         return self._plan.every_point[point].request.target_bps
 
 
-def pilot_trial(trial: Trial, record: RunRecord, plan: Plan, attempt: int) -> StoredTrial:
+def pilot_trial(trial: Trial, record: RunRecord) -> StoredTrial:
     """A run that the pilot just gave, as the store will tell it."""
-    total = record.total
+    total, place = record.total, record.plan
+    assert place is not None
     return StoredTrial(
-        trial[0], 1, record.run_id, record.verdict.status, total.loss_ratio, block=PILOT, attempt=attempt,
-        attempts=plan.max_redo + 1,
+        trial[0], 1, record.run_id, record.verdict.status, total.loss_ratio, block=PILOT, attempt=place.attempt,
+        attempts=place.attempts,
         rate_pps=total.measured_pps if total.forwarding_pps is None else total.forwarding_pps,
     )  # fmt: skip

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from labconsole.engine.beside import find_reference, reference_command
-from labconsole.engine.blocks import stored_blocks
+from labconsole.engine.blocks import stored_blocks, telling_runs
 from labconsole.engine.pilot import Pilot
 from labconsole.engine.plan_limits import TargetLimits
 from labconsole.engine.ports import Reference, RunSink, StoredTrial
@@ -17,7 +17,7 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Plan
 from labconsole.model.plan_blocks import PILOT
 from labconsole.model.plan_order import Trial
-from labconsole.model.record import RunRecord
+from labconsole.model.record import Fixed, RunRecord
 from labconsole.model.request import TrialRequest
 
 Take = Callable[..., Awaitable[RunRecord]]
@@ -74,10 +74,18 @@ class PlanState:
     refusal: ConfigError | None = None
 
 
-def standing_of(plan: Plan, stored: Iterable[StoredTrial], only: frozenset[int] | None = None) -> PlanState:
-    """The schedule less what is stored, less what the stored runs rule out already; ``only`` these points."""
+def standing_of(
+    plan: Plan,
+    stored: Iterable[StoredTrial],
+    only: frozenset[int] | None = None,
+    said: Mapping[int, Fixed] | None = None,
+) -> PlanState:
+    """The schedule less what is stored, less what the stored runs rule out already; ``only`` these points.
+
+    ``said``: by point what stored blocks say was fixed for them.
+    """
     if plan.set_ups is not None:
-        blocks = stored_blocks(plan, stored, only)
+        blocks = stored_blocks(plan, stored, only, said)
         return PlanState(blocks.done, blocks.left, blocks.pilot, blocks.refusal)
     limits = TargetLimits(plan)
     # A plan's repetitions may have been lowered since: what is more than it asks for is none of its trials.
@@ -98,7 +106,11 @@ def standing_of(plan: Plan, stored: Iterable[StoredTrial], only: frozenset[int] 
 
 def look_up(plan: Plan, session: Stored, only: frozenset[int] | None = None) -> PlanState:
     """Where the plan stands on this testbed. Blocking: reads the store."""
-    return standing_of(plan, session.store.plan_runs(plan.hash(), session.inventory.fingerprint()), only)
+    stored = session.store.plan_runs(plan.hash(), session.inventory.fingerprint())
+    telling = telling_runs(plan, stored)
+    fixed = session.store.fixed(list(telling.values())) if telling else {}
+    said = {point: fixed[run_id] for point, run_id in telling.items() if run_id in fixed}
+    return standing_of(plan, stored, only, said)
 
 
 def left_to_take(plan: Plan, stored: Iterable[StoredTrial], only: frozenset[int] | None = None) -> list[Trial]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from labconsole.model.inventory import Inventory
-from labconsole.model.record import RunRecord
+from labconsole.model.record import Fixed, RunRecord
 
 AgentEvent = Callable[[str, dict[str, Any]], None]
 """Called with the node's name and one checked event of its agent, on the event loop; must not block."""
@@ -115,6 +115,10 @@ class RunSink(Protocol):
         """
         ...
 
+    def fixed(self, run_ids: Collection[str]) -> dict[str, Fixed]:
+        """What these runs say that their plan's pilot fixed for them; without those that say nothing of it."""
+        ...
+
     def maximum(
         self,
         *,
@@ -125,8 +129,9 @@ class RunSink(Protocol):
         frame_size_includes_fcs: bool,
         sources: int,
     ) -> Reference | None:
-        """The highest mean measured rate over the targets of these points, of valid and suspect runs.
+        """The highest mean forwarding rate over the targets of these points, of runs that enter a mean.
 
-        None without a run at target max: then nobody knows whether it is the maximum.
+        Of the newest conditions that have a run at target max. None without such a run: then nobody knows whether it is
+        the maximum.
         """
         ...

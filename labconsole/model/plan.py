@@ -277,11 +277,13 @@ class Plan:
         *,
         warm_ups: int = 0,
         attempt: int = 1,
+        without_run: int = 0,
         set_up_trials: int | None = None,
         fixed: Fixed | None = None,
     ) -> PlanRef:
         """What a run's record says about its place in this plan.
 
+        ``without_run``: how many attempts gave no run, so that fewer than the plan grants can still be stored;
         ``set_up_trials``: how many trials its set-up holds; ``fixed``: what the pilot fixed for it.
         """
         block, repetition = self.place_of((point, number))
@@ -294,7 +296,7 @@ class Plan:
             warm_ups=warm_ups,
             block=block,
             attempt=attempt,
-            attempts=self.max_redo + 1,
+            attempts=self.max_redo + 1 - without_run,
             order=self.order,
             position=self._positions.get((point, number)),
             set_ups=self.set_ups,

@@ -10,6 +10,7 @@ from labconsole.errors import ConfigError, OtherTestbed
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Plan, Point, factors
 from labconsole.model.plan_file import MATRIX_KEYS, MATRIX_NEEDS, RULE_KEYS, PlanFile
+from labconsole.model.plan_order import Configuration, configuration, standing
 from labconsole.model.plan_points import Listed
 from labconsole.model.plan_rules import RULE_FACTORS, exclusion_words, has_rules, location, unfold
 from labconsole.model.plan_searched import as_searched, searches_only
@@ -155,21 +156,70 @@ def check_plan(
                 also(point.request)
                 had.add(beside)
         except ConfigError as exc:
-            where = _location(plan, point, exc.key or "", file)
-            raise ConfigError(
-                exc.message,
-                file=str(path) if path else None,
-                line=line_of(data, where) if data is not None else None,
-                key=key_text(where),
-                value=exc.value,
-                allowed=exc.allowed,
-            ) from None
+            raise _placed(exc, plan, point, path, data, file) from None
+    _refuse_other_standing(plan, inventory, lambda exc, point: _placed(exc, plan, point, path, data, file))
     if lacking:
         first = next(point for point in plan.points if point.request.platform in lacking)
         where = _location(plan, first, "platform", file)
         line = line_of(data, where) if data is not None else None
         raise OtherTestbed(lacking, has=list(inventory.platforms), file=str(path) if path else None, line=line)
     return plan
+
+
+def _placed(
+    exc: ConfigError, plan: Plan, point: Point, path: Path | None, data: Any, file: PlanFile | None
+) -> ConfigError:
+    """What is wrong with a point, with the place in the file."""
+    where = _location(plan, point, exc.key or "", file)
+    return ConfigError(
+        exc.message,
+        file=str(path) if path else None,
+        line=line_of(data, where) if data is not None else None,
+        key=key_text(where),
+        value=exc.value,
+        allowed=exc.allowed,
+    )
+
+
+def _refuse_other_standing(
+    plan: Plan, inventory: Inventory, placed: Callable[[ConfigError, Point], ConfigError]
+) -> None:
+    """Points of one platform x background that different set-ups are needed for: a block sets it up once for all.
+
+    A second guest has a stream of its own where the sources leave it free. One without is another second guest, so
+    that its points belong neither into this set-up nor into a mean with the others.
+    """
+    if plan.set_ups is None or not plan.grid:
+        return
+    first: dict[Configuration, Point] = {}
+    for point in plan.points:
+        before = first.setdefault(configuration(point.request), point)
+        request = point.request
+        stands, stood = standing(request, inventory)[2], standing(before.request, inventory)[2]
+        if stands == stood:
+            continue
+        guests = {
+            sources: "without a stream of its own" if own is None else f"with stream {own}"
+            for sources, own in ((before.request.sources, stood), (request.sources, stands))
+        }
+        named = ", ".join(_with_sources(plan, request, sources) + f": {words}" for sources, words in guests.items())
+        message = (
+            f"needs platform {request.platform} beside {request.background} to be set up anew within its set-up, as "
+            f"the second guest stands otherwise ({named})"
+        )
+        allowed = "numbers of sources that leave it the same stream, fewer or all; the others in a plan of their own"
+        raise placed(ConfigError(message, key="sources", value=request.sources, allowed=allowed), point)
+
+
+def _with_sources(plan: Plan, request: TrialRequest, sources: int) -> str:
+    """``points 3, 4 with 1 source``: of one platform and background."""
+    asked = configuration(request)
+    indexes = [
+        str(point.index) for point in plan.points
+        if configuration(point.request) == asked and point.request.sources == sources
+    ]  # fmt: skip
+    many = f"s {', '.join(indexes[:5])}{', …' if len(indexes) > 5 else ''}" if len(indexes) > 1 else f" {indexes[0]}"
+    return f"point{many} with {sources} source{'s' if sources > 1 else ''}"
 
 
 def lacks(plan: Plan, inventory: Inventory) -> list[str]:

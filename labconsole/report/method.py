@@ -99,7 +99,8 @@ def _trials(digest: Digest, points: Sequence[Point]) -> list[Words]:
         (
             "Set-up and block",
             "a set-up is one actual setting-up of a platform with a background (one boot of its guests); a block holds "
-            "each of them once, set up anew, in a random order of its own. Trials without a block are one set-up",
+            "each of them once, set up anew, in a random order, and every second block in that of the block before it "
+            "backwards. Trials without a block are one set-up",
         ),
         (
             "Course",

@@ -203,7 +203,6 @@ def _point(name: str, design: DesignPoint, group: _Group, known: Stretches) -> P
     )
 
 
-<<<<<<< HEAD
 def _stretches(group: _Group, known: Stretches) -> dict[Hashable, int | None]:
     found: dict[Hashable, int | None] = {}
     for block, set_up in {(block, run.set_up or "") for run, block in zip(group.runs, group.blocks, strict=True)}:
@@ -212,13 +211,8 @@ def _stretches(group: _Group, known: Stretches) -> dict[Hashable, int | None]:
     return found
 
 
-def lost_packets(run: RunLike) -> int | None:
-    """Lost by the unit under test; by everything between the generator and the sink where sides are not known."""
-    return run.uut_lost_packets if (run.method or 1) > 1 else run.loss_packets
-=======
 OWN_PACKETS, OWN_RATIO = 20, 1e-4
 """A unit under test sends frames of its own (spanning tree, LLDP, ARP): so many, or this share of what was offered."""
->>>>>>> w/fb
 
 
 def lost_packets(run: RunLike, by_sides: bool) -> int | None:

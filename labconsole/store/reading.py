@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,14 +13,15 @@ from sqlalchemy import Row, Select, and_, func, null, or_, select, tuple_
 
 from labconsole.engine.ports import Reference, Series, StoredTrial
 from labconsole.errors import StoreError
+from labconsole.measure.design_points import STANDING
 from labconsole.model.note import RunNote
-from labconsole.model.record import RunRecord
+from labconsole.model.record import Fixed, RunRecord
 from labconsole.model.run_id import RUN_ID
 from labconsole.store.backend import Backend
 from labconsole.store.matching import matching
 from labconsole.store.notes import read_calibrations, read_notes
 from labconsole.store.records import parse_record
-from labconsole.store.reference import STANDING, highest
+from labconsole.store.reference import highest
 from labconsole.store.schema import (
     SUMMARY_COLUMNS,
     notes,
@@ -197,6 +199,17 @@ class StoredRuns(StoredSearches):
         found = [StoredTrial(**row._mapping) for row in self.rows(statement, "read the runs of a plan")]
         newest = {(trial.point, trial.repetition): trial.run_id for trial in found if trial.block is None}
         return [t for t in found if t.block is not None or newest[t.point, t.repetition] == t.run_id]
+
+    def fixed(self, run_ids: Collection[str]) -> dict[str, Fixed]:
+        """As engine.ports.RunSink. A record that cannot be read says nothing."""
+        found: dict[str, Fixed] = {}
+        for run_id in run_ids:
+            row = self._find(run_id)
+            with suppress(StoreError):
+                plan = self.parsed(row.run_id, row.record).plan
+                if plan is not None and plan.fixed is not None:
+                    found[run_id] = plan.fixed
+        return found
 
     def maximum(
         self,

@@ -5,27 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from labconsole.engine.ports import Reference
+from labconsole.measure.design_points import Conditions, conditions_of, kept_out, rate_of
 from labconsole.store.summary import RunSummary
 
-STANDING = ("valid", "suspect")
-"""Verdicts of runs that enter a mean."""
+Loads = dict[int | str, list[tuple[RunSummary, float]]]
+"""By target the runs and what each forwarded, packets/s."""
 
 
 def highest(runs: Iterable[RunSummary]) -> Reference | None:
-    """Of runs that differ in target and repetition only, newest first: the target with the highest mean.
+    """Of runs that differ in target, repetition and conditions only, newest first: the target with the highest mean.
 
-    None without a run at target max: then nobody knows whether any of them is the maximum. Runs of several plans, and
-    of none, count alike.
+    Over the newest conditions that have a run at target max (without one nobody knows whether any of them is the
+    maximum); what differs in conditions is not averaged. Runs that enter no mean do not enter this one: pilots, and
+    what was lost beside the platform or asked beyond the instrument. Of several plans, and of none, runs count alike.
     """
-    by_target: dict[int | str, list[RunSummary]] = {}
+    by_conditions: dict[Conditions, Loads] = {}
     for run in runs:
-        if run.verdict in STANDING and run.measured_pps is not None:
-            by_target.setdefault(run.target_bps, []).append(run)
-    if "max" not in by_target:
+        rate = rate_of(run)
+        if kept_out(run) is None and rate is not None:
+            loads = by_conditions.setdefault(conditions_of(run), {})
+            loads.setdefault(run.target_bps, []).append((run, rate[0]))
+    of = next((loads for loads in by_conditions.values() if "max" in loads), None)
+    if of is None:
         return None
-    means = {target: sum(run.measured_pps or 0.0 for run in of) / len(of) for target, of in by_target.items()}
+    means = {target: sum(pps for _, pps in held) / len(held) for target, held in of.items()}
     target = max(means, key=lambda key: means[key])
     if means[target] <= 0:
         return None
-    found = by_target[target]
-    return Reference(measured_pps=means[target], runs=len(found), run_id=found[0].run_id, target_bps=target)
+    found = of[target]
+    return Reference(measured_pps=means[target], runs=len(found), run_id=found[0][0].run_id, target_bps=target)

@@ -12,7 +12,8 @@ from tui_fake import make_inventory, make_record
 from labconsole.engine.ports import Reference, StoredTrial
 from labconsole.model.plan import Plan
 from labconsole.model.plan_load import check_plan, load_plan
-from labconsole.model.record import PlanRef, Reason, RunRecord, SetUp
+from labconsole.model.plan_order import Standing, standing
+from labconsole.model.record import Fixed, PlanRef, Reason, RunRecord, SetUp
 from labconsole.model.request import TrialRequest
 
 PLAN = """\
@@ -49,10 +50,11 @@ class Script:
         self.leased = self.aborted = False
         self.losses: dict[tuple[int, int], float] = {}
         self.rates: dict[int, float] = {}
+        self.said: dict[str, Fixed] = {}
         self.refs: list[PlanRef] = []
         self.roles: list[str] = []
         self.references: list[Reference | None] = []
-        self.stands: tuple[str, str] | None = None
+        self.stands: tuple[Standing, str] | None = None
         self.set_ups = 0
         self.purposes: list[str] = []
         self._answer = answer
@@ -64,6 +66,9 @@ class Script:
 
     def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> list[StoredTrial]:
         return self.held
+
+    def fixed(self, run_ids: Iterable[str]) -> dict[str, Fixed]:
+        return {run_id: self.said[run_id] for run_id in run_ids if run_id in self.said}
 
     @property
     def stopping(self) -> bool:
@@ -92,8 +97,9 @@ class Script:
     ) -> RunRecord:
         place = (ref.block, ref.point, ref.repetition)
         trial = place if ref.block is not None else place[1:]
-        if anew or self.stands != (request.platform, request.background):
-            self.stands = (request.platform, request.background)
+        shape = (standing(request, self.inventory), request.background)  # what StandingPlatform.require() asks
+        if anew or self.stands != shape:
+            self.stands = shape
             self.set_ups += 1
         if not keep:
             self.warmed.append(request)
@@ -122,6 +128,8 @@ class Script:
         if end == "invalid" and (broken or not ref.block):
             self.stands = None
         if end != "invalid" or ref.block is not None:
+            if ref.fixed is not None:
+                self.said[record.run_id] = ref.fixed
             self.held.append(
                 StoredTrial(
                     ref.point, ref.repetition, record.run_id, end, loss, ref.block, record.set_up.id, ref.set_up_trials,

@@ -378,7 +378,7 @@ def _summary(run_id: str, target: int | str, pps: float | None, verdict: str = "
         run_id=run_id, started_at=record.started_at, testbed="t", testbed_fingerprint="f", emulated=False,
         generator="pktgen", frame_size_includes_fcs=False, target_bps=cast(Any, target), duration_s=1.0, plan_name=None,
         plan_hash=None, plan_point=None, repetition=None, verdict=verdict, reason_codes=(), offered_pps=pps,
-        offered_bps=None, measured_pps=pps, measured_bps=None, loss_packets=0, loss_ratio=0.0, has_series=False, **names,
+        offered_bps=pps, measured_pps=pps, measured_bps=pps, loss_packets=0, loss_ratio=0.0, has_series=False, **names,
     )  # fmt: skip
 
 
@@ -395,6 +395,18 @@ def test_the_maximum_is_the_highest_mean_over_targets_of_runs_that_stand() -> No
     assert found == Reference(measured_pps=100_000.0, runs=2, run_id="r5", target_bps=10**8), "collapse beyond it"
     assert highest(runs[1:]) is None, "without a run at max nobody knows whether it is the maximum"
     assert highest([_summary("r1", "max", 0.0)]) is None
+
+
+def test_the_maximum_is_of_forwarding_rates_under_the_newest_conditions_and_of_no_pilot() -> None:
+    known = {"method": 2, "forwarding_bps": 1e6}
+    pilot = replace(_summary("r9", "max", 900_000.0), role="pilot")
+    upstream = replace(_summary("r8", "max", 800_000.0, "suspect"), reason_codes=("lost_at_source",))
+    bare = replace(_summary("r7", 10**8, 700_000.0), generator="pktgen")
+    new = [replace(_summary(f"r{n}", "max", 99.0), forwarding_pps=pps, **known) for n, pps in ((6, 60.0), (5, 80.0))]
+    old = [replace(run, run_id="old", uut_kernel="6.1", forwarding_pps=5000.0) for run in new]
+    found = highest([pilot, upstream, bare, *new, *old])
+    assert found == Reference(measured_pps=70.0, runs=2, run_id="r6", target_bps="max")
+    assert highest([pilot, upstream, bare]) is None
 
 
 # -- what is recorded -------------------------------------------------------------------------------------------------

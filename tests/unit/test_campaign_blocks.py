@@ -6,11 +6,13 @@ import asyncio
 import random
 from contextlib import suppress
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 from campaign_script import Script, plan_of, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tui_fake import make_inventory
 
 from labconsole.engine.blocks import stored_blocks
 from labconsole.engine.campaign import Campaign, CampaignStatus, Progress
@@ -21,6 +23,7 @@ from labconsole.engine.set_up_course import BREAKING
 from labconsole.errors import AgentError, ConfigError, NodeLost
 from labconsole.model.plan import Plan
 from labconsole.model.plan_conduct import INVALID_CODES
+from labconsole.model.plan_load import load_plan
 
 PAIR = """\
 plan: pair
@@ -50,6 +53,12 @@ SETTLED = [(block, point, r) for block in (1, 2) for point in (0, 1) for r in (1
 
 def valid(trial, request) -> str:
     return "valid"
+
+
+def written(text: str, directory: Path) -> Path:
+    path = directory / "p.yaml"
+    path.write_text(text)
+    return path
 
 
 def by_set_up(script: Script) -> dict[str | None, list[tuple[int | None, int, int]]]:
@@ -99,6 +108,42 @@ def test_the_same_platform_twice_in_a_row_is_set_up_twice(tmp_path):
     run(body)
 
 
+SHAPES = PAIR.replace("[raw, container]", "[container]") + "sources: [1, 3]\nbackgrounds: [idle]\n"
+
+
+def test_points_that_need_different_second_guests_are_refused_in_one_set_up(tmp_path):
+    with pytest.raises(ConfigError) as refused:
+        plan_of(SHAPES, tmp_path)
+    assert (refused.value.key, refused.value.value) == ("sources[1]", 3)
+    assert (
+        "container beside idle to be set up anew within its set-up, as the second guest stands otherwise (point 0 with "
+        "1 source: with stream s3, point 1 with 3 sources: without a stream of its own)" in str(refused.value)
+    )
+    assert "the others in a plan of their own" in str(refused.value)
+    plan_of(SHAPES.replace("set_ups: 2\n", ""), tmp_path)
+    plan_of(SHAPES.replace("[idle]", "[none]"), tmp_path)
+
+
+def test_points_that_leave_the_second_guest_its_stream_share_a_set_up(tmp_path):
+    async def body():
+        script = Script(valid)
+        outcome = await Campaign(plan_of(SHAPES.replace("[1, 3]", "[1, 2]"), tmp_path), script).run()
+        assert (outcome.complete, outcome.taken, script.set_ups) == (True, 8, 2)
+
+    run(body)
+
+
+def test_a_set_up_of_which_the_shape_changes_breaks_off(tmp_path):
+    """What check_plan() keeps from happening."""
+
+    async def body():
+        plan = load_plan(written(SHAPES, tmp_path)).resolved(make_inventory())
+        outcome = await Campaign(plan, Script(valid)).run()
+        assert "the platform had to be set up anew in between" in outcome.refused[0][0]
+
+    run(body)
+
+
 def test_the_pilot_fixes_load_and_reference_for_every_block(tmp_path):
     async def body():
         script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
@@ -138,6 +183,48 @@ def test_what_is_stored_later_does_not_move_what_the_pilot_fixed(tmp_path):
         assert (await Campaign(longer, script).run()).taken == 18
         assert {block for block, _, _ in script.asked} == {3}
         assert script.refs[-1].fixed.run_ids == script.refs[20].fixed.run_ids or script.refs[-1].point != 20
+
+    run(body)
+
+
+LOADS = PAIR.replace("[raw, container]", "[raw]").replace("[10Mbit]", "[10Mbit, 20Mbit]").replace("redo: 1", "redo: 2")
+
+
+def test_a_pilot_trial_that_gave_no_run_once_and_stays_invalid_is_given_up_for_good(tmp_path):
+    async def body():
+        script, plan = Script(), plan_of(LOADS, tmp_path)
+        script.rates = {0: 900.0, 1: 2000.0}
+        script.will_end("valid", AgentError("uut", "no"), "invalid", "invalid", *["valid"] * 8)
+        await Campaign(plan, script).run()
+        assert [(r.point, r.attempt, r.attempts) for r in script.refs[:4]] == [
+            (0, 1, 3),
+            (1, 1, 3),
+            (1, 1, 2),
+            (1, 2, 2),
+        ]
+        assert {r.fixed.maximum_target_bps for r in script.refs if r.block} == {10**7}
+        assert left_to_take(plan, script.held) == []
+        longer = plan_of(LOADS.replace("set_ups: 2", "set_ups: 3"), tmp_path)
+        script.will_end(*["valid"] * 4)
+        assert (await Campaign(longer, script).run()).taken == 4
+        assert {r.fixed.maximum_target_bps for r in script.refs if r.block} == {10**7}
+
+    run(body)
+
+
+def test_what_stored_blocks_say_was_fixed_stays_fixed_beside_another_pilot(tmp_path):
+    async def body():
+        script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
+        await Campaign(plan, script).run()
+        before = [look_up(plan, script).pilot.fixed(point) for point in range(18)]
+        asked = look_up(plan, script).pilot.reference(7)
+        earlier = [StoredTrial(p, 1, f"a{p}", "valid", 0.0, 0, "other", None, 1, 2, 9e9 - p) for p in range(18)]
+        script.held += earlier  # another store's pilot, merged, taken before ours
+        pilot = look_up(plan, script).pilot
+        assert [pilot.fixed(point) for point in range(18)] == before
+        assert pilot.reference(7) == asked
+        script.held = [trial for trial in script.held if trial.block] + earlier
+        assert look_up(plan, script).pilot.reference(7).measured_pps == asked.measured_pps, "the pilot's own are gone"
 
     run(body)
 
@@ -427,7 +514,8 @@ BLOCKED = [
 @given(shape=st.sampled_from(BLOCKED), seed=st.integers(0, 2**32), only=st.booleans())
 def test_blocks_interrupted_anywhere_and_resumed_give_what_unbroken_ones_give(tmp_path_factory, shape, seed, only):
     """Killed, finished, node lost, trials invalid, set-ups broken: the same places, each set-up of one setting-up."""
-    plan = plan_of(shape.replace("max_redo: 1", "max_redo: 3"), tmp_path_factory.mktemp("plan"))
+    # So many attempts that none stays invalid: what the pilot gives up for good is not in an unbroken one.
+    plan = plan_of(shape.replace("max_redo: 1", "max_redo: 9"), tmp_path_factory.mktemp("plan"))
     dice = random.Random(seed)
     losses = {(p.index, r): dice.choice([0.0, 0.0, 0.05, 0.5]) for p in plan.every_point for r in (1, 2)}
     rates = {p.index: dice.uniform(1000, 2000) for p in plan.every_point}

@@ -16,7 +16,7 @@ from store_samples import START, planned, sample_record, sample_series
 
 from labconsole.engine.ports import RunSink, Series
 from labconsole.errors import StoreError
-from labconsole.model.record import PlanRef, Reason, Verdict
+from labconsole.model.record import Fixed, PlanRef, Reason, Verdict
 from labconsole.store import RunFilter, new_run_id, open_store
 from labconsole.store.exchange import read_jsonl
 
@@ -382,3 +382,16 @@ def test_importing_the_package_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_was_fixed_is_read_from_the_records_of_blocks(store):
+    fixed = Fixed(maximum_target_bps="max", reference_pps=1234.5, run_ids=("a", "b"))
+    said, silent = (
+        planned(number, 0, 1).model_copy(
+            update={"plan": PlanRef(name="p", hash="a" * 16, point=0, repetition=1, seed=1, block=1, fixed=held)}
+        )
+        for number, held in enumerate((fixed, None))
+    )
+    store.save(said, None)
+    store.save(silent, None)
+    assert store.fixed([said.run_id, silent.run_id]) == {said.run_id: fixed}

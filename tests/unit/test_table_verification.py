@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import runpy
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +56,11 @@ def test_frames_of_its_own_are_counted_alike_on_both_paths(
     rows = list(csv.DictReader((tmp_path / "report" / "results.csv").read_text(encoding="utf-8").splitlines()))
     assert any(row["loss_trials"] != row["trials"] for row in rows) == (excess == 21)
     assert said(tmp_path / "report", listed) == []
+
+
+def test_the_evaluation_page_shows_tables_that_a_report_has(made: tuple[Path, list[RunSummary]]) -> None:
+    tables = runpy.run_path(str(Path(__file__).parents[1] / "evaluation.py"))["TABLES"]
+    assert [name for name in tables if not (made[0] / f"{name}.csv").exists()] == []
 
 
 @pytest.mark.parametrize(

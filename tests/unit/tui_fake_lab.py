@@ -48,6 +48,10 @@ class LabStore(FakeStore):
                 newest[ref.point, ref.repetition] = trial
         return [*newest.values(), *blocked]
 
+    def fixed(self, run_ids) -> dict:
+        plans = {run_id: self.get(run_id).plan for run_id in run_ids}
+        return {run_id: plan.fixed for run_id, plan in plans.items() if plan.fixed is not None}
+
     def maximum(self, **_: Any) -> None:
         """What a forwarding load is a share of: nothing of that is stored."""
         return None
