@@ -231,7 +231,8 @@ def _surroundings(record: RunRecord) -> Iterator[Due]:
         if shown:
             yield _any("other_cpu", shown, "")
     if record.environment.get("calibration") is None:
-        yield "instrument_limited", False, "the run was not held against any calibration"
+        for code in ("instrument_limited", "not_calibrated"):
+            yield code, False, "the run was not held against any calibration"
 
 
 def _foreign(record: RunRecord) -> Iterator[Due]:

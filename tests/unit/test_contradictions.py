@@ -127,6 +127,8 @@ RECORD: list[tuple[str, str, Callable[[dict[str, Any]], None], str]] = [
      "verdict.reasons"),
     ("beyond a calibration that there was not", ONE, set_to("verdict", judged("suspect", "instrument_limited")),
      "verdict.reasons"),
+    ("not in a calibration that there was not", ONE, set_to("verdict", judged("suspect", "not_calibrated")),
+     "verdict.reasons"),
     ("a figure within its tolerance", ONE, set_to(
         "verdict", judged("suspect", "sources_apart", evidence={"start_skew_s": 0.001})), "verdict.reasons[0].evidence"),
     ("a figure that the record does not hold", "missed", set_to("verdict.reasons.0.evidence.dropped_packets", 2),
