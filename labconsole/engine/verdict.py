@@ -13,7 +13,7 @@ from labconsole.engine.causes import why_short
 from labconsole.engine.changes import changes
 from labconsole.engine.codes import reason
 from labconsole.engine.consequences import weighed
-from labconsole.engine.held_back import held_back
+from labconsole.engine.held_back import coarse, held_back
 from labconsole.engine.hops import capture_drops
 from labconsole.engine.influences import doubts
 from labconsole.engine.observations import StreamSeen, TrialSeen
@@ -224,10 +224,13 @@ def _hop(record: StreamRecord, name: str) -> Hop | None:
 
 
 def _buffered(record: StreamRecord) -> Iterator[Reason]:
-    """A doubt where counter samples alone tell when packets came: how many of them came late is then not known well."""
+    """Doubts where counter samples alone tell when packets came: how many of them late, and how fast, is then open."""
     late = held_back(record)
     if late is not None and late.window_from == "counters":
         yield reason("buffered", f"{record.name}: {late.sentence}", stream=record.name, **late.figures)
+    error = coarse(record)
+    if error is not None:
+        yield reason("rate_uncertain", f"{record.name}: {error.sentence}", stream=record.name, **error.figures)
 
 
 def _dropped_at_source(record: StreamRecord) -> int:

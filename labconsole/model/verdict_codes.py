@@ -44,6 +44,7 @@ WEIGHT: dict[str, Literal["invalid", "suspect"]] = {
     "sources_apart": "suspect",
     "duplicates": "suspect",
     "buffered": "suspect",
+    "rate_uncertain": "suspect",
     "not_drained": "suspect",
     "counter_froze": "suspect",
     "capture_missing": "suspect",
@@ -90,6 +91,8 @@ WHAT_TO_DO: dict[str, str] = {
     "sources_apart": "see that no source is busy with something else; pktgen needs up to 100 ms to start",
     "duplicates": "look for a loop or a mirror port on the way",
     "buffered": "take longer trials: this one was too short against the queue that it filled",
+    "rate_uncertain": "see that the capture misses nothing (capture_buffer_kib), or take longer trials, or lower "
+    "sample_interval_s",
     "not_drained": "raise drain_s until counters stand still before they are read",
     "counter_froze": "this driver's counter is not updated in time or not at all: raise drain_s, or use another driver",
     "capture_missing": "see why tcpdump did not capture at the sink (`labconsole check`); counters alone told the loss",
