@@ -307,8 +307,9 @@ class DesignPoints:
     """Runs by design point, as they come; ``add`` takes more of them.
 
     ``left_out``: runs that enter nothing, by why, and trials of searches; ``unknown``: runs that stand but lack a rate.
-    Whether a set-up is whole is not asked here: while a plan runs, its newest never is. Of several for the same place of
-    a plan the last enters. A search takes many loads a few times each: its trials enter only where there is nothing else.
+    Whether a set-up is whole is not asked here: while a plan runs, its newest never is. Of several for the same
+    place of a plan the last enters. A search takes many loads a few times each: its trials enter only where there is
+    nothing else.
     """
 
     def __init__(self, runs: Iterable[RunLike] = ()) -> None:
@@ -352,7 +353,6 @@ class DesignPoints:
             if there is None:
                 there = points[key] = Repetitions()
             there.add(run, _set_up_of(run), (run.offered_pps, run.offered_bps, *rate, run.loss_ratio))
-
 
     def _is_superseded(self, run: RunLike) -> bool:
         """Whether a later set-up was made in place of this run's. An earlier one that this run shows goes out."""
