@@ -9,10 +9,10 @@ from dataclasses import fields
 from labconsole.engine.codes import WEIGHT
 from labconsole.measure.discrepancy import Discrepancy
 from labconsole.measure.recompute_record import examine, unjudged
-from labconsole.measure.recompute_search import recompute_search
+from labconsole.measure.recompute_search import Counts, counts_of, recompute_search
 from labconsole.measure.recompute_set import Together
 from labconsole.model.plan_search import HASH_PREFIX
-from labconsole.model.record import RunRecord, Total
+from labconsole.model.record import RunRecord
 from labconsole.model.search_record import SearchRecord
 from labconsole.store.schema import SINCE_4, row_of
 from labconsole.store.summary import RunSummary
@@ -29,7 +29,7 @@ class Examination:
         self.unjudged: Counter[str] = Counter()
         self._found = found
         self._together = Together()
-        self._totals: dict[str, Total] = {}
+        self._searched: dict[str, Counts] = {}
 
     def take(self, record: RunRecord) -> None:
         """One more record."""
@@ -40,7 +40,7 @@ class Examination:
             self._found(run_id, wrong)
         self.unjudged.update(unjudged(record))
         if record.plan is not None and record.plan.hash.startswith(HASH_PREFIX):
-            self._totals[record.run_id] = record.total
+            self._searched[record.run_id] = counts_of(record)
 
     def end(self, searches: Iterable[SearchRecord]) -> None:
         """What shows when all runs are known; then the searches that they were taken for."""
@@ -49,7 +49,7 @@ class Examination:
         if self._together.elsewhere:
             self.unjudged["what stored runs say on which these rest, which are not here"] = self._together.elsewhere
         for search in searches:
-            for wrong in recompute_search(search, self._totals):
+            for wrong in recompute_search(search, self._searched):
                 self._found(search.search_id, wrong)
 
 

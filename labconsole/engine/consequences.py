@@ -44,6 +44,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "witnesses_disagree": (*ENDED, *CUT_OFF, "counter_decreased", "counter_froze"),
     "negative_loss": (*ENDED, "duplicates", "foreign_frames", "counter_froze"),
     "buffered": ENDED,
+    "rate_uncertain": (*ENDED, *CUT_OFF, "capture_incomplete", "capture_missing"),
 }  # fmt: skip
 """A code to those that it may be a consequence of, the likeliest first. Of those that a run has, the first counts."""
 

@@ -5,11 +5,47 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from labconsole.measure.arrivals import rate_error_ratio
 from labconsole.model.plan_search import QUEUED_S
 from labconsole.model.record import StreamRecord
 
 LATE_RATIO = 0.01
 """Of the arrivals: as many may come late without a word."""
+
+COARSE_RATIO = 0.01
+"""Of the sending time: samples that far apart tell the forwarding rate too coarsely, where it depends on them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coarse:
+    """A forwarding rate that samples of a counter leave open within this share of it."""
+
+    rate_error_ratio: float
+    resolution_s: float
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        return (
+            f"the forwarding rate is known to \u00b1 {self.rate_error_ratio:.1%}: samples of the sink's counter, "
+            f"{self.resolution_s:.3g} s apart, alone tell when packets came"
+        )
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """For programs."""
+        return {"rate_error_ratio": self.rate_error_ratio, "resolution_s": self.resolution_s}
+
+
+def coarse(record: StreamRecord) -> Coarse | None:
+    """How coarsely the forwarding rate is known; None where it is known well, or not at all."""
+    arrivals, sending_s = record.arrivals, record.offered_duration_s
+    error_ratio = rate_error_ratio(arrivals, sending_s)
+    if arrivals is None or sending_s is None or error_ratio is None:
+        return None
+    if arrivals.resolution_s <= COARSE_RATIO * sending_s:
+        return None
+    return Coarse(error_ratio, arrivals.resolution_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,10 +72,11 @@ def _attested(seen: TrialSeen, node: str, uut: str) -> set[str]:
 
 
 def _cpu(seen: TrialSeen, nodes: dict[str, dict[str, Any]]) -> Iterator[Influence]:
-    node, last = next(iter(nodes.items()))
-    window = last.get("window")
-    if not window or not window["cpu"]:
+    told = ((name, reading) for name, reading in nodes.items() if (reading.get("window") or {}).get("cpu"))
+    node, last = next(told, (None, {}))
+    if node is None:
         return
+    window = last["window"]
     cpu, hottest, load = window["cpu"], window["hottest"], last.get("load")
     detail = (
         f"processors {cpu['busy_ratio']:.0%} busy, {cpu['interrupt_ratio']:.0%} in interrupts, "

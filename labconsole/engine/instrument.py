@@ -14,6 +14,7 @@ from labconsole.model.record import Reason, StreamRecord, Verdict
 from labconsole.model.request import TrialRequest
 
 CODE = "instrument_limited"
+UNKNOWN = "not_calibrated"
 MARGIN_RATIO = 0.01
 """A rate beyond a bound by less than this is not beyond it: bounds are as repeatable as short trials are."""
 
@@ -24,7 +25,9 @@ def instrument_reasons(
     """One reason per stream that was asked for more than its generator, its sink or its capture was calibrated for.
 
     No envelope, no reasons. At target max a generator does what it can, which is no fault of the run: then what it
-    offered is held against the bounds of the sink.
+    offered is held against the bounds of the sink. These runs enter no mean, so the load alone decides, which all
+    repetitions share. What a run lost, what came to its sink, and whether that sink missed nothing follow from what
+    the unit under test let through: they would choose among repetitions by its outcome.
     """
     if envelope is None:
         return ()
@@ -37,21 +40,22 @@ def instrument_reasons(
             f"{', '.join(map(str, sizes))} B from up to {counts[-1] if counts else 0} sources were"
         )
         evidence = {"calibration": envelope.calibration_id, "pkt_size_bytes": sizes, "sources": counts}
-        return (Reason(code=CODE, detail=detail, evidence=evidence),)
+        return (Reason(code=UNKNOWN, detail=detail, evidence=evidence),)
     known = {each.stream: each for each in point.streams}
     return tuple(
-        Reason(code=CODE, detail=detail, evidence={"calibration": envelope.calibration_id, **evidence})
+        Reason(code=code, detail=detail, evidence={"calibration": envelope.calibration_id, **evidence})
         for stream in streams
-        for detail, evidence in _doubts(stream, known.get(stream.name), point)
+        for code, detail, evidence in _doubts(stream, known.get(stream.name), point)
     )
 
 
 def _doubts(
     stream: StreamRecord, known: StreamEnvelope | None, point: EnvelopePoint
-) -> Iterator[tuple[str, dict[str, Any]]]:
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
     if known is None or known.generator != stream.generator:
         what = "was not calibrated" if known is None else f"was calibrated with {known.generator}"
         yield (
+            UNKNOWN,
             f"{stream.name}: {what}, and sent with {stream.generator}",
             {"stream": stream.name, "generator": stream.generator, "calibrated": known.generator if known else None},
         )
@@ -63,14 +67,14 @@ def _doubts(
     bounds: dict[str, float | None] = {}
     if asked_pps is not None:
         bounds[f"the generator of {known.source}"] = known.maximum_pps
-    if stream.loss_packets != 0:  # a sink that missed nothing has shown this time that it can
-        for what, found in (("the counters of", known.counters), ("the capture at", known.capture)):
-            bounds[f"{what} {known.sink}"] = sink_bound_pps(found)
+    for what, found in (("the counters of", known.counters), ("the capture at", known.capture)):
+        bounds[f"{what} {known.sink}"] = sink_bound_pps(found)
     for what, bound_pps in bounds.items():
         if bound_pps is not None and rate_pps > bound_pps * (1 + MARGIN_RATIO):
             word = "asked for" if asked_pps is not None else "offered"
             size = f"{point.pkt_size_bytes} B and {point.sources} source{'s' if point.sources > 1 else ''} at once"
             yield (
+                CODE,
                 f"{stream.name}: {word} {rate_pps:.0f} packets/s, {what} is calibrated up to {bound_pps:.0f} ({size})",
                 {
                     "stream": stream.name,

@@ -19,6 +19,7 @@ from labconsole import __version__
 from labconsole.engine.codes import each_place
 from labconsole.engine.ports import StoredTrial
 from labconsole.engine.stamps import utc_now
+from labconsole.engine.verdict import lost_at_sink
 from labconsole.errors import Aborted, ConfigError, MeasurementError
 from labconsole.measure.procedure import Findings, carry_out
 from labconsole.measure.search import Ended, GoalResult, Trial
@@ -272,7 +273,7 @@ def counted(record: RunRecord, request: TrialRequest, load_pps: float, *, burst:
         intended_packets=each * request.sources if burst else round(each * request.sources * _stretch(record)),
         offered_packets=total.offered_packets,
         measured_packets=total.measured_packets,
-        lost_outside_packets=total.sink_lost_packets or 0,
+        lost_outside_packets=sum(max(0, lost_at_sink(stream)) for stream in record.streams),
         offered_pps=total.offered_pps,
         source_lost_packets=total.source_lost_packets or 0,
         queued_packets=total.queued_packets,

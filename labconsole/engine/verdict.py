@@ -13,7 +13,7 @@ from labconsole.engine.causes import why_short
 from labconsole.engine.changes import changes
 from labconsole.engine.codes import reason
 from labconsole.engine.consequences import weighed
-from labconsole.engine.held_back import held_back
+from labconsole.engine.held_back import coarse, held_back
 from labconsole.engine.hops import capture_drops
 from labconsole.engine.influences import doubts
 from labconsole.engine.observations import StreamSeen, TrialSeen
@@ -195,14 +195,10 @@ def _disagreement(record: StreamRecord) -> Iterator[Reason]:
 
 
 def _lost_outside(record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:
-    """Packets that the instrument lost and not the unit under test, beyond the tolerance: two counters say so.
-
-    At the sink both NICs' counters, so that what others send by the same cable is on both sides of the difference.
-    """
-    at_sink = _hop(record, "sink_nic") if record.sink_lost_packets is not None else None
+    """Packets that the instrument lost and not the unit under test, beyond the tolerance: two counters say so."""
     for hop, lost, code, where in (
         (_hop(record, "source_nic"), record.source_lost_packets, "lost_at_source", "before they were on the wire"),
-        (at_sink, at_sink.lost_packets if at_sink else None, "lost_at_sink", "behind the unit under test's port"),
+        (_hop(record, "sink_nic"), lost_at_sink(record), "lost_at_sink", "behind the unit under test's port"),
     ):
         sent = record.generator_packets
         if hop is None or not lost or not sent or lost <= limits.outside_loss_ratio * sent:
@@ -219,15 +215,27 @@ def _lost_outside(record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:
         )
 
 
+def lost_at_sink(record: StreamRecord) -> int:
+    """What was lost between the unit under test's port and the sink's, as far as both were read.
+
+    By both NICs' counters, so that what others send by the same cable is on both sides of the difference.
+    """
+    hop = _hop(record, "sink_nic") if record.sink_lost_packets is not None else None
+    return hop.lost_packets or 0 if hop is not None else 0
+
+
 def _hop(record: StreamRecord, name: str) -> Hop | None:
     return next((each for each in record.ledger if each.hop == name), None)
 
 
 def _buffered(record: StreamRecord) -> Iterator[Reason]:
-    """A doubt where counter samples alone tell when packets came: how many of them came late is then not known well."""
+    """Doubts where counter samples alone tell when packets came: how many of them late, and how fast, is then open."""
     late = held_back(record)
     if late is not None and late.window_from == "counters":
         yield reason("buffered", f"{record.name}: {late.sentence}", stream=record.name, **late.figures)
+    error = coarse(record)
+    if error is not None:
+        yield reason("rate_uncertain", f"{record.name}: {error.sentence}", stream=record.name, **error.figures)
 
 
 def _dropped_at_source(record: StreamRecord) -> int:

@@ -92,9 +92,34 @@ def _late(samples: Samples, first: int, sending_s: float | None, grace_s: float)
 def forwarding_pps(arrivals: Arrivals | None, sending_s: float | None) -> float | None:
     """Packets over their window, never over less than the sending time: a unit that dies early is not flattered.
 
-    N arrivals span N - 1 intervals. None where the window or the sending time is not known, or fewer than two came.
+    N arrivals span N - 1 intervals. A window by samples counts where it surely was longer than the sending time. None
+    where the window or the sending time is not known, or fewer than two came.
     """
     if arrivals is None or arrivals.packets < 2 or not sending_s or sending_s <= 0:
         return None
-    window_s = arrivals.window_s * arrivals.packets / (arrivals.packets - 1)
-    return arrivals.packets / max(sending_s, window_s)
+    return arrivals.packets / (_spanned_s(arrivals) if window_decides(arrivals, sending_s) else sending_s)
+
+
+def window_decides(arrivals: Arrivals, sending_s: float) -> bool:
+    """Whether packets provably came over a longer time than they were sent in. Two of them at least."""
+    error_s = arrivals.resolution_s if arrivals.window_from == "counters" else 0.0
+    return _spanned_s(arrivals, -error_s) > sending_s
+
+
+def rate_error_ratio(arrivals: Arrivals | None, sending_s: float | None) -> float | None:
+    """How far the forwarding rate may lie from the true one, where samples tell the window and leave that open.
+
+    None: it is exact, for the window is a capture's, or samples show that nothing came late; or there is no rate.
+    """
+    rate_pps = forwarding_pps(arrivals, sending_s)
+    if arrivals is None or sending_s is None or rate_pps is None or arrivals.window_from != "counters":
+        return None
+    if arrivals.late_packets == 0 and not window_decides(arrivals, sending_s):
+        return None
+    errors_s = (-arrivals.resolution_s, arrivals.resolution_s)
+    ends_s = [max(sending_s, _spanned_s(arrivals, error_s)) for error_s in errors_s]
+    return max(abs(arrivals.packets / end_s / rate_pps - 1) for end_s in ends_s)
+
+
+def _spanned_s(arrivals: Arrivals, error_s: float = 0.0) -> float:
+    return (arrivals.window_s + error_s) * arrivals.packets / (arrivals.packets - 1)

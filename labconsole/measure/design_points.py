@@ -198,6 +198,18 @@ def block_of(run: RunLike) -> Hashable:
     return (run.block, run.plan_hash, run.testbed_fingerprint)
 
 
+def _set_up_of(run: RunLike) -> Hashable:
+    """A run's set-up itself: of one that broke off and the one taken again for it, each is its own."""
+    block = block_of(run)
+    return block if block == ONE_SET_UP else (run.set_up, block)
+
+
+def _taken_again(run: RunLike) -> Hashable:
+    """What a later set-up has in common with the one that it was taken again for; None outside blocks."""
+    block = block_of(run)
+    return None if block == ONE_SET_UP else (block, run.platform, run.background)
+
+
 def is_search_trial(run: RunLike) -> bool:
     """Whether the run was taken by a load search, and is no point of a grid."""
     of = run.plan_hash
@@ -253,6 +265,7 @@ class Repetitions:
     """The runs of one design point, by set-up. A summary is made again only when there are more runs than before."""
 
     run_ids: list[str] = field(default_factory=list)
+    set_ups: list[Hashable] = field(default_factory=list)
     values: dict[str, dict[Hashable, list[float]]] = field(default_factory=lambda: {name: {} for name in QUANTITIES})
     _summaries: dict[str, tuple[int, SetUpMean | None]] = field(default_factory=dict)
 
@@ -261,12 +274,25 @@ class Repetitions:
         """How many."""
         return len(self.run_ids)
 
-    def add(self, run: RunLike, block: Hashable, known: Iterable[float | None]) -> None:
+    def add(self, run: RunLike, set_up: Hashable, known: Iterable[float | None]) -> None:
         """Take one more; ``known``: its values in the order of QUANTITIES."""
         self.run_ids.append(run.run_id)
+        self.set_ups.append(set_up)
         for name, value in zip(QUANTITIES, known, strict=True):
             if value is not None:
-                self.values[name].setdefault(block, []).append(value)
+                self.values[name].setdefault(set_up, []).append(value)
+
+    def drop(self, set_up: Hashable) -> int:
+        """Forget the runs of a set-up; returns how many there were."""
+        kept = [place for place, held in enumerate(self.set_ups) if held != set_up]
+        gone = self.runs - len(kept)
+        if gone:
+            self.run_ids = [self.run_ids[place] for place in kept]
+            self.set_ups = [self.set_ups[place] for place in kept]
+            for held in self.values.values():
+                held.pop(set_up, None)
+            self._summaries.clear()
+        return gone
 
     def summary(self, quantity: str) -> SetUpMean | None:
         """None when no repetition knows this quantity."""
@@ -281,14 +307,17 @@ class DesignPoints:
     """Runs by design point, as they come; ``add`` takes more of them.
 
     ``left_out``: runs that enter nothing, by why, and trials of searches; ``unknown``: runs that stand but lack a rate.
-    Whether a set-up is whole is not asked here: while a plan runs, its newest never is. A search takes many loads a few
-    times each: its trials enter only where there is nothing else.
+    Whether a set-up is whole is not asked here: while a plan runs, its newest never is. Of several for the same
+    place of a plan the last enters. A search takes many loads a few times each: its trials enter only where there is
+    nothing else.
     """
 
     def __init__(self, runs: Iterable[RunLike] = ()) -> None:
         self._points: dict[DesignPoint, Repetitions] = {}
         self._searched: dict[DesignPoint, Repetitions] = {}
         self._left_out: Counter[str] = Counter()
+        self._last: dict[Hashable, tuple[str, Hashable]] = {}
+        """By what is set up: when the last set-up of it had its newest run, and which it is."""
         self.unknown = 0
         self.add(runs)
 
@@ -306,6 +335,7 @@ class DesignPoints:
     def add(self, runs: Iterable[RunLike]) -> None:
         """Take more runs. Those that do not enter are only counted."""
         for run in runs:
+            superseded = self._is_superseded(run)
             why = kept_out(run)
             if why == NO_RATE:
                 self.unknown += 1
@@ -313,13 +343,31 @@ class DesignPoints:
             if why is not None:
                 self._left_out[run.verdict if why == "invalid" else WHY[why]] += 1
                 continue
+            if superseded:
+                self._left_out[WHY["set_up_broke_off"]] += 1
+                continue
             key, rate = design_of(run), rate_of(run)
             assert key is not None and rate is not None
             points = self._searched if is_search_trial(run) else self._points
             there = points.get(key)
             if there is None:
                 there = points[key] = Repetitions()
-            there.add(run, block_of(run), (run.offered_pps, run.offered_bps, *rate, run.loss_ratio))
+            there.add(run, _set_up_of(run), (run.offered_pps, run.offered_bps, *rate, run.loss_ratio))
+
+    def _is_superseded(self, run: RunLike) -> bool:
+        """Whether a later set-up was made in place of this run's. An earlier one that this run shows goes out."""
+        place, set_up = _taken_again(run), _set_up_of(run)
+        if place is None:
+            return False
+        at, last = self._last.get(place, (run.started_at, set_up))
+        if set_up != last and run.started_at < at:
+            return True
+        if set_up != last:
+            gone = sum(repetitions.drop(last) for repetitions in self._points.values())
+            self._left_out.update({WHY["set_up_broke_off"]: gone} if gone else {})
+            self._points = {design: held for design, held in self._points.items() if held.runs}
+        self._last[place] = (max(at, run.started_at), set_up)
+        return False
 
 
 NO_RATE = "no_rate"

@@ -68,6 +68,8 @@ def _held(code: str, stream: StreamRecord) -> dict[str, Any]:
         found["lost_packets"] = lost_at_sink(stream)
     elif code == "buffered" and arrivals is not None:
         found |= {"late_packets": arrivals.late_packets, "packets": arrivals.packets}
+    elif code == "rate_uncertain" and arrivals is not None:
+        found["resolution_s"] = arrivals.resolution_s
     return found
 
 

@@ -9,15 +9,31 @@ from dataclasses import asdict
 
 from labconsole.measure.discrepancy import RELATIVE_ERROR, Discrepancy
 from labconsole.measure.procedure import BACK_TO_BACK, FRAME_LOSS, LOAD
+from labconsole.measure.recompute_evidence import lost_at_sink
 from labconsole.measure.rfc2544 import frame_loss_points
 from labconsole.measure.search import Goal, Trial, goal_result
-from labconsole.model.record import Total
+from labconsole.model.record import RunRecord
 from labconsole.model.search_record import BackToBackFound, GoalFound, SearchRecord
 
+Counts = Mapping[str, int | None]
+"""What a search goes by of a run, by the names that its trials have for it."""
 
-def recompute_search(record: SearchRecord, totals: Mapping[str, Total]) -> list[Discrepancy]:
-    """What of a search does not follow. ``totals``: of the runs that are there, by run id."""
-    found = list(_counts(record, totals))
+
+def counts_of(run: RunRecord) -> Counts:
+    """What a search that took this run has to say of it."""
+    total = run.total
+    return {
+        "offered_packets": total.offered_packets,
+        "measured_packets": total.measured_packets,
+        "lost_outside_packets": sum(max(0, lost_at_sink(stream)) for stream in run.streams),
+        "source_lost_packets": total.source_lost_packets or 0,
+        "queued_packets": total.queued_packets,
+    }
+
+
+def recompute_search(record: SearchRecord, runs: Mapping[str, Counts]) -> list[Discrepancy]:
+    """What of a search does not follow. ``runs``: what those that are there counted, by run id."""
+    found = list(_counts(record, runs))
     trials = {name: _trials(record, name) for name in (LOAD, FRAME_LOSS, BACK_TO_BACK)}
     for index, goal in enumerate(record.goals):
         found += _goal(f"goals[{index}]", goal, trials[LOAD], record)
@@ -52,20 +68,17 @@ def _bursts(bursts: BackToBackFound, trials: Sequence[Trial], sources: int) -> I
         yield Discrepancy(where="back_to_back.mean_packets", stored=bursts.mean_packets, recomputed=mean)
 
 
-def _counts(record: SearchRecord, totals: Mapping[str, Total]) -> Iterator[Discrepancy]:
+OF_FORMAT_1 = ("offered_packets", "measured_packets")
+
+
+def _counts(record: SearchRecord, runs: Mapping[str, Counts]) -> Iterator[Discrepancy]:
     for index, trial in enumerate(record.trials):
-        total = totals.get(trial.run_id)
-        if total is None:
+        counts = runs.get(trial.run_id)
+        if counts is None:
             yield Discrepancy(where=f"trials[{index}].run_id", stored=trial.run_id, recomputed=None)
             continue
-        counts = {"offered_packets": total.offered_packets, "measured_packets": total.measured_packets}
-        if record.format > 1:
-            counts |= {
-                "lost_outside_packets": total.sink_lost_packets or 0,
-                "source_lost_packets": total.source_lost_packets or 0,
-                "queued_packets": total.queued_packets,
-            }
-        for name, counted in counts.items():
+        for name in OF_FORMAT_1 if record.format == 1 else counts:
+            counted = counts[name]
             stored = getattr(trial, name)
             if stored != counted:
                 yield Discrepancy(where=f"trials[{index}].{name}", stored=stored, recomputed=counted)

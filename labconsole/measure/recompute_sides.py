@@ -60,7 +60,10 @@ def _together(counts: list[int | None]) -> list[tuple[str, int]]:
 
 
 def forwarding(stream: StreamRecord, bits: int | None) -> Iterator[Pair]:
-    """N / max(T, W·N/(N-1)): a burst that the unit under test queued does not make it faster than it is."""
+    """N / max(T, W·N/(N-1)): a burst that the unit under test queued does not make it faster than it is.
+
+    Samples of a counter tell W to their distance: N / T unless they prove that it took longer.
+    """
     again = _forwarding_pps(stream.arrivals, stream.offered_duration_s)
     yield "forwarding_pps", stream.forwarding_pps, again
     if bits is not None:
@@ -72,7 +75,29 @@ def _forwarding_pps(arrivals: Arrivals | None, sending_s: float | None) -> float
         return None
     window_s = arrivals.window_s * arrivals.packets / (arrivals.packets - 1)
     longest_s = max(sending_s, window_s)
+    if arrivals.window_from == "counters" and window_s - _between_samples_s(arrivals) <= sending_s:
+        longest_s = sending_s
     return arrivals.packets / longest_s if longest_s > 0 else None
+
+
+def _between_samples_s(arrivals: Arrivals) -> float:
+    return arrivals.resolution_s * arrivals.packets / (arrivals.packets - 1)
+
+
+def rate_left_open(stream: StreamRecord) -> float | None:
+    """How far off a forwarding rate may be that rests on counter samples: None where it does not, or there is none."""
+    seen, sending_s = stream.arrivals, stream.offered_duration_s
+    again = _forwarding_pps(seen, sending_s)
+    if seen is None or sending_s is None or again is None or seen.window_from != "counters":
+        return None
+    if again == seen.packets / sending_s and seen.late_packets == 0:
+        return None
+    shortest_s, longest_s = (
+        max(sending_s, (seen.window_s + sign * seen.resolution_s) * seen.packets / (seen.packets - 1))
+        for sign in (-1, 1)
+    )
+    taken_s = seen.packets / again
+    return max(taken_s / shortest_s - 1, 1 - taken_s / longest_s)
 
 
 def total_sides(record: RunRecord) -> Iterator[Pair]:

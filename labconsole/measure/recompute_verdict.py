@@ -13,6 +13,7 @@ from typing import Any
 from labconsole.measure.discrepancy import Discrepancy, against
 from labconsole.measure.recompute_counts import flows
 from labconsole.measure.recompute_evidence import hop_of, limit_of, lost_at_sink, number, wrong_figures
+from labconsole.measure.recompute_sides import rate_left_open
 from labconsole.model.record import RunRecord, StreamRecord
 
 FAILURES = {"node_lost": "link_lost", "lease_taken": "lease_taken"}
@@ -24,6 +25,9 @@ WORST = ("valid", "suspect", "invalid")
 
 LATE_RATIO, LATE_S = 0.01, 0.01
 """More than this share of late packets over more than this time is a buffer that was measured with the rest."""
+
+COARSE_RATIO = 0.01
+"""Of the sending time: counter samples further apart leave a rate open that rests on them."""
 
 OTHERS = ("other", "labconsole", "guest")
 """Whose processes are not ours."""
@@ -206,6 +210,15 @@ def _buffered(streams: list[StreamRecord]) -> Iterator[Due]:
         if seen.late_packets > LATE_RATIO * seen.packets and seen.window_s - sending_s > LATE_S:
             found.append(f"{seen.late_packets} of {seen.packets} packets of {stream.name} came late, by samples")
     yield _any("buffered", found, "no stream's counter samples show that a buffer was measured with the rest")
+    coarse = [
+        f"samples {stream.arrivals.resolution_s:.3g} s apart leave the forwarding rate of {stream.name} open"
+        for stream in streams
+        if rate_left_open(stream) is not None
+        and stream.arrivals is not None
+        and stream.offered_duration_s is not None
+        and stream.arrivals.resolution_s > COARSE_RATIO * stream.offered_duration_s
+    ]
+    yield _any("rate_uncertain", coarse, "no stream's forwarding rate rests on samples that are far apart")
 
 
 def _surroundings(record: RunRecord) -> Iterator[Due]:
@@ -231,7 +244,8 @@ def _surroundings(record: RunRecord) -> Iterator[Due]:
         if shown:
             yield _any("other_cpu", shown, "")
     if record.environment.get("calibration") is None:
-        yield "instrument_limited", False, "the run was not held against any calibration"
+        for code in ("instrument_limited", "not_calibrated"):
+            yield code, False, "the run was not held against any calibration"
 
 
 def _foreign(record: RunRecord) -> Iterator[Due]:

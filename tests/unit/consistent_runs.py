@@ -229,7 +229,12 @@ def _missed() -> dict[str, Any]:
         "code": "capture_incomplete", "detail": "s1: tcpdump missed 12 packets", "follows": None,
         "evidence": {"stream": "s1", "dropped_packets": 12, "drops": {"capture_buffer": 12}},
     }  # fmt: skip
-    found["verdict"] = {"status": "suspect", "reasons": [reason]}
+    coarse = {
+        "code": "rate_uncertain", "detail": "s1: the forwarding rate is known to \u00b1 2.0%",
+        "follows": "capture_incomplete",
+        "evidence": {"stream": "s1", "rate_error_ratio": 0.01961, "resolution_s": 0.1},
+    }  # fmt: skip
+    found["verdict"] = {"status": "suspect", "reasons": [reason, coarse]}
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labconsole.measure.arrivals import by_capture, by_counters, forwarding_pps
+from labconsole.measure.arrivals import by_capture, by_counters, forwarding_pps, rate_error_ratio
 from labconsole.model.record import Arrivals
 
 SECOND_NS = 1_000_000_000
@@ -73,3 +73,39 @@ def test_samples_that_do_not_add_up_tell_nothing():
     assert by_counters(samples(0, 100, 90), 90, 0.1) is None
     assert by_counters(samples(0, 100), 90, 0.1) is None
     assert by_counters(samples(0, 0), 0, 0.1) is None
+
+
+def steady(rate_pps: float, sent_s: float, came_s: float, *, apart_s: float, phase_s: float) -> Arrivals:
+    """What samples show of packets that came evenly over ``came_s``, the first ``phase_s`` after a sample."""
+    packets = round(rate_pps * came_s)
+    times = [place * apart_s for place in range(round((came_s + 1) / apart_s) + 4)]
+    shown = [min(packets, max(0, int((time_s - apart_s - phase_s) * rate_pps + 1))) for time_s in times]
+    found = by_counters(samples(*[max(0, each) for each in shown], apart_s=apart_s), packets, sent_s)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("apart_s", [0.1, 0.2, 1.0])
+@pytest.mark.parametrize("phase_s", [0.01, 0.05, 0.09])
+@pytest.mark.parametrize("sent_s", [0.5, 1.0])
+def test_samples_that_do_not_prove_a_longer_window_leave_the_sending_time(
+    apart_s: float, phase_s: float, sent_s: float
+):
+    """Everything came as it was sent: the rate is that, however far apart the samples are."""
+    found = steady(1000, sent_s, sent_s, apart_s=apart_s, phase_s=phase_s)
+    assert forwarding_pps(found, sent_s) == pytest.approx(1000)
+
+
+@pytest.mark.parametrize("apart_s", [0.01, 0.1, 0.2, 0.5])
+@pytest.mark.parametrize("phase_s", [0.002, 0.05, 0.09, 0.15])
+@pytest.mark.parametrize("came_s", [0.5, 0.55, 0.7, 1.0, 2.0])
+def test_the_true_rate_lies_within_what_samples_are_said_to_leave_open(apart_s: float, phase_s: float, came_s: float):
+    found = steady(1000, 0.5, came_s, apart_s=apart_s, phase_s=phase_s)
+    rate_pps, error_ratio = forwarding_pps(found, 0.5), rate_error_ratio(found, 0.5)
+    assert rate_pps is not None
+    assert abs(1000 - rate_pps) <= (error_ratio or 0.0) * rate_pps + 3
+
+
+def test_a_rate_by_the_capture_is_not_left_open():
+    assert rate_error_ratio(by_capture(counted(1000, 0.999, late_packets=499), 1000), 0.5) is None
+    assert rate_error_ratio(None, 0.5) is None

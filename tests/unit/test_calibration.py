@@ -16,6 +16,7 @@ from labconsole.engine.instrument import doubted, instrument_reasons
 from labconsole.engine.observer import ObserverRun, compare
 from labconsole.errors import MeasurementError, StoreError
 from labconsole.measure.bounds import LossTrial, loss_bounds, unverified
+from labconsole.measure.design_points import SIDES
 from labconsole.measure.rates import CounterSample
 from labconsole.model.envelope import (
     Bounds,
@@ -190,11 +191,24 @@ def test_a_rate_above_the_captures_bound_is_doubted_and_a_bound_not_reached_is_n
     assert "up to 0 " in reasons(envelope(point(maximum=1e6, capture=(None, 60_000.0))))[0].detail
 
 
-def test_a_sink_that_missed_nothing_is_not_doubted_for_having_missed_some_when_it_was_calibrated():
-    bounded = envelope(point(maximum=1e6, capture=(50_000.0, 60_000.0)))
-    assert reasons(bounded, loss_packets=0) == ()
-    assert len(reasons(bounded, loss_packets=None)) == 1
-    assert len(reasons(envelope(point(maximum=1.0)), loss_packets=0)) == 1  # of the generator's pace nothing was shown
+@pytest.mark.parametrize("target_bps", [10**8, "max"])
+@pytest.mark.parametrize("clean_pps", [50_000.0, 500_000.0])
+def test_what_the_unit_under_test_lost_does_not_choose_among_repetitions(target_bps, clean_pps):
+    """Nine trials of one load of which five lose 1 %: beyond the sink's bound all are marked, below it none is."""
+    bounded = envelope(point(maximum=1e6, counters=(clean_pps, 1.2 * clean_pps)))
+    lost_packets = [0, 7000, 7000, 0, 7000, 0, 7000, 7000, 0]
+    marked = [
+        [
+            each.code
+            for each in reasons(
+                bounded, replace(REQUEST, target_bps=target_bps), offered_pps=140_000.0, loss_packets=lost,
+                measured_packets=700_000 - lost, measured_pps=140_000.0 - lost / 5,
+                uut_lost_packets=lost, sink_lost_packets=0,
+            )
+        ]
+        for lost in lost_packets
+    ]  # fmt: skip
+    assert marked == [["instrument_limited"] if clean_pps < 140_000 else []] * 9
 
 
 def test_at_target_max_what_was_offered_is_held_against_the_sink_not_against_the_generator():
@@ -204,10 +218,18 @@ def test_at_target_max_what_was_offered_is_held_against_the_sink_not_against_the
     assert "offered 90000" in reason.detail
 
 
-def test_what_was_not_calibrated_at_all_is_doubted():
-    assert "not calibrated" in reasons(envelope(), replace(REQUEST, frame_size_bytes=1500))[0].detail
-    assert "pktgen" in reasons(envelope(point(generator="pktgen")))[0].detail
-    assert "not calibrated" in reasons(envelope(point(name="s9")))[0].detail
+def test_what_was_not_calibrated_at_all_is_doubted_by_a_code_of_its_own_and_enters_means():
+    unknown = (
+        reasons(envelope(), replace(REQUEST, frame_size_bytes=1500)),
+        reasons(envelope(point(generator="pktgen"))),
+        reasons(envelope(point(name="s9"))),
+    )
+    assert [each.code for (each,) in unknown] == ["not_calibrated"] * 3
+    assert "not calibrated" in unknown[0][0].detail
+    assert "pktgen" in unknown[1][0].detail
+    assert "not calibrated" in unknown[2][0].detail
+    assert "not_calibrated" not in SIDES
+    assert doubted(Verdict(status="valid"), unknown[0]).status == "suspect"
 
 
 def test_a_doubt_makes_a_valid_run_suspect_and_leaves_an_invalid_one_invalid():

@@ -114,6 +114,12 @@ RECORD: list[tuple[str, str, Callable[[dict[str, Any]], None], str]] = [
      "verdict.reasons"),
     ("offered_over where nothing was", ONE, set_to("verdict", judged("suspect", "offered_over")), "verdict.reasons"),
     ("an incomplete capture untold", "missed", set_to("verdict", judged("valid")), "verdict.reasons"),
+    ("a rate left open by samples untold", "missed", set_to("verdict.reasons", lambda told: told[:1]),
+     "verdict.reasons"),
+    ("a rate left open by a capture", ONE, set_to("verdict", judged("suspect", "rate_uncertain")), "verdict.reasons"),
+    ("a rate over a window that samples do not prove", "missed", several(
+        set_to("streams.0.arrivals.window_s", 5.05), set_to("streams.0.forwarding_pps", lambda pps: pps * 5 / 5.05)),
+     "streams[0].forwarding_pps"),
     ("a missing capture told that is there", ONE, set_to("verdict", judged("suspect", "capture_missing")),
      "verdict.reasons"),
     ("duplicates untold", ONE, set_to("streams.0.sequence.duplicate_packets", 4), "verdict.reasons"),
@@ -126,6 +132,8 @@ RECORD: list[tuple[str, str, Callable[[dict[str, Any]], None], str]] = [
     ("a background load beyond its tolerance", "beside", set_to("in_force.tolerances.background_ratio", 0.0),
      "verdict.reasons"),
     ("beyond a calibration that there was not", ONE, set_to("verdict", judged("suspect", "instrument_limited")),
+     "verdict.reasons"),
+    ("not in a calibration that there was not", ONE, set_to("verdict", judged("suspect", "not_calibrated")),
      "verdict.reasons"),
     ("a figure within its tolerance", ONE, set_to(
         "verdict", judged("suspect", "sources_apart", evidence={"start_skew_s": 0.001})), "verdict.reasons[0].evidence"),

@@ -117,6 +117,37 @@ def test_pilots_and_what_says_nothing_of_the_platform_are_left_out_by_name():
     assert "packets were lost at the sink, beyond tolerance" in made.left_out
 
 
+def of_set_up(name: str, measured: list[float], *, at: int, status: str = "valid") -> list[RunSummary]:
+    runs = [run(at + place, measured=value, status=status) for place, value in enumerate(measured)]
+    return [
+        replace(each, set_up=name, block=1, plan_hash="p", started_at=f"2026-11-21T02:45:{at + place:02}.000Z")
+        for place, each in enumerate(runs)
+    ]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_set_up_that_was_taken_again_does_not_enter_beside_the_one_taken_for_it(turn: int):
+    """One run at 50 of the set-up that broke off, three at 100 of the next one: the point shows 100 and not 87.5."""
+    runs = [*of_set_up("a", [50], at=1), *of_set_up("b", [100, 100, 100], at=5)]
+    made = CurveData(runs[::turn]).curves(CurveSpec())
+    (point,) = made.curves[0].points
+    assert (point.y.mean, point.y.trials, made.runs) == (100, 3, 3)
+    assert made.left_out == {"set-up broke off": 1}
+
+
+def test_a_set_up_beside_it_of_another_block_or_platform_is_no_later_one():
+    other = [replace(each, block=2) for each in of_set_up("b", [90], at=5)]
+    beside = [replace(each, platform="kvm") for each in of_set_up("c", [70], at=7)]
+    made = CurveData([*of_set_up("a", [80], at=1), *other, *beside]).curves(CurveSpec())
+    assert (made.runs, made.left_out) == (3, {})
+
+
+def test_a_set_up_was_taken_again_also_where_its_first_trial_is_invalid():
+    runs = [*of_set_up("a", [50], at=1), *of_set_up("b", [90], at=5, status="invalid")]
+    made = CurveData(runs).curves(CurveSpec())
+    assert (made.runs, made.left_out) == (0, {"set-up broke off": 1, "invalid": 1})
+
+
 def test_over_a_factor_every_target_has_its_own_line_and_max_is_the_last():
     data = CurveData([run(sources=s, target_bps=t) for s in (1, 2) for t in (10**9, "max", 10**8)])
     made = data.curves(CurveSpec(x="sources", y="loss"))

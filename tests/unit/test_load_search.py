@@ -18,7 +18,7 @@ from labconsole.errors import ConfigError, NodeLost, StoreError
 from labconsole.measure.load_class import relevant_bounds
 from labconsole.measure.search import Trial, goals_of
 from labconsole.model.plan_search import Configuration, Search, search_hash
-from labconsole.model.record import Reason, RunRecord
+from labconsole.model.record import Hop, Reason, RunRecord, StreamRecord
 from labconsole.model.request import TrialRequest
 from labconsole.model.search_record import SearchRecord
 
@@ -261,10 +261,33 @@ def test_a_node_that_is_lost_again_and_again_ends_the_searches() -> None:
         make(session)
 
 
+def behind_the_port(record: RunRecord, *, lost: int, foreign: int) -> tuple[StreamRecord, ...]:
+    """The streams, the first with a wire from the UUT's port that loses so many and carries others' besides."""
+    first, *others = record.streams
+    arrived = first.measured_packets or 0
+    hops = [
+        Hop(hop="uut_out", node="uut", interface="eth5", packets=arrived + lost + foreign, lost_packets=0),
+        Hop(hop="sink_nic", node="snk1", interface="eth1", packets=arrived + foreign, lost_packets=lost),
+    ]
+    update = {"ledger": (*first.ledger[:-2], *hops), "sink_lost_packets": lost + foreign}
+    return (first.model_copy(update=update), *others)
+
+
+def test_frames_that_the_unit_sends_of_its_own_accord_are_no_loss_behind_it() -> None:
+    """Spanning tree and ARP count at the UUT's port and at the sink's alike: nobody lost them."""
+    record = make_record(REQUEST, "20261121T000000Z-000001", loss=0.01)
+    streams = behind_the_port(record, lost=0, foreign=5)
+    total = record.total.model_copy(update={"sink_lost_packets": 5})
+    trial = counted(record.model_copy(update={"streams": streams, "total": total}), at_load(REQUEST, 1000.0, 1.0), 1e3)
+    assert trial.lost_outside_packets == 0
+    assert not trial.instrument_lost
+
+
 def test_what_was_lost_by_the_source_and_the_sink_and_what_was_queued_goes_with_the_trial() -> None:
     record = make_record(REQUEST, "20261121T000000Z-000001", status="suspect")
     sides = {"source_lost_packets": 3, "uut_lost_packets": 0, "sink_lost_packets": 4, "queued_packets": 50}
-    record = record.model_copy(update={"total": record.total.model_copy(update=sides)})
+    streams = behind_the_port(record, lost=4, foreign=0)
+    record = record.model_copy(update={"total": record.total.model_copy(update=sides), "streams": streams})
     trial = counted(record, at_load(REQUEST, 1000.0, 1.0), 1000.0)
     assert (trial.source_lost_packets, trial.lost_outside_packets, trial.queued_packets) == (3, 4, 50)
     assert trial.forwarded_packets == trial.measured_packets - 50

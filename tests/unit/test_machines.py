@@ -37,6 +37,16 @@ def test_what_the_nodes_and_the_console_account_for_is_no_doubt(inventory):
     assert machine["unseen_ratio"] == 0
 
 
+@pytest.mark.parametrize("mute", ["src1", "uut"])
+def test_the_machine_is_told_by_the_first_node_that_could_say_what_its_processors_did(inventory, mute: str):
+    seen = one_machine(inventory, own_s=0.6)
+    seen.end[mute].surroundings["window"] = None
+    (machine,) = (entry for entry in record(inventory, seen).influences if entry["kind"] == "cpu")
+    assert machine["busy_ratio"] == 0.25
+    assert machine["node"] == next(node for node in seen.end if node != mute)
+    assert set(machine["nodes"]) == set(PORTS)
+
+
 def test_what_no_node_accounts_for_is_a_doubt_beyond_the_tolerance_and_the_samples_error(inventory):
     seen = one_machine(inventory, busy_ratio=0.65)  # 10 s, and 0.5 of them known
     run = record(inventory, seen)

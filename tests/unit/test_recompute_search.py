@@ -8,8 +8,7 @@ import pytest
 from test_load_search import Script, make, wanted
 from test_report_searches import EVERYTHING
 
-from labconsole.measure.recompute_search import recompute_search
-from labconsole.model.record import Total
+from labconsole.measure.recompute_search import Counts, counts_of, recompute_search
 from labconsole.model.search_record import SearchRecord
 
 
@@ -21,13 +20,13 @@ def session() -> Script:
 
 
 @pytest.fixture
-def totals(session: Script) -> dict[str, Total]:
-    return {run.run_id: run.total for run in session.store.runs}
+def counted(session: Script) -> dict[str, Counts]:
+    return {run.run_id: counts_of(run) for run in session.store.runs}
 
 
-def test_nothing_differs_in_a_search_as_it_was_stored(session: Script, totals: dict[str, Total]) -> None:
+def test_nothing_differs_in_a_search_as_it_was_stored(session: Script, counted: dict[str, Counts]) -> None:
     (record,) = session.store.searches
-    assert recompute_search(SearchRecord.model_validate_json(record.model_dump_json()), totals) == []
+    assert recompute_search(SearchRecord.model_validate_json(record.model_dump_json()), counted) == []
 
 
 def changed(record: SearchRecord, what: str) -> SearchRecord:
@@ -62,13 +61,13 @@ def changed(record: SearchRecord, what: str) -> SearchRecord:
         ("mean", "back_to_back.mean_packets"),
     ],
 )
-def test_what_was_changed_is_named(session: Script, totals: dict[str, Total], what: str, where: str) -> None:
+def test_what_was_changed_is_named(session: Script, counted: dict[str, Counts], what: str, where: str) -> None:
     (record,) = session.store.searches
-    assert where in [found.where for found in recompute_search(changed(record, what), totals)]
+    assert where in [found.where for found in recompute_search(changed(record, what), counted)]
 
 
-def test_a_trial_whose_run_is_not_there_is_named(session: Script, totals: dict[str, Total]) -> None:
+def test_a_trial_whose_run_is_not_there_is_named(session: Script, counted: dict[str, Counts]) -> None:
     (record,) = session.store.searches
-    del totals[record.trials[3].run_id]
-    (found,) = recompute_search(record, totals)
+    del counted[record.trials[3].run_id]
+    (found,) = recompute_search(record, counted)
     assert (found.where, found.stored, found.recomputed) == ("trials[3].run_id", record.trials[3].run_id, None)

@@ -319,7 +319,7 @@ def test_pilots_and_telemetry_enter_nothing(why: Any) -> None:
 
 def test_what_was_lost_beside_the_unit_under_test_enters_no_mean(why: Any) -> None:
     reasons = [[{"code": code, "detail": "x", "evidence": None}] for code in
-               ("lost_at_source", "lost_at_sink", "instrument_limited", "other_doubt")]  # fmt: skip
+               ("lost_at_source", "lost_at_sink", "instrument_limited", "not_calibrated")]  # fmt: skip
     runs = [measured(n, 80, block=n + 1, status="suspect", reasons=held) for n, held in enumerate(reasons)]
     assert why(*runs) == ["lost_at_source", "lost_at_sink", "instrument_limited", None]
 

@@ -81,14 +81,16 @@ def test_where_the_capture_is_incomplete_samples_of_the_sink_s_counter_give_the_
     assert stream.arrivals is not None
     assert (stream.arrivals.window_from, stream.arrivals.window_s) == ("counters", 1.0)
     assert (stream.arrivals.resolution_s, stream.arrivals.late_packets) == (0.5, None)
-    assert stream.forwarding_pps == pytest.approx(SENT / (SENT / (SENT - 1)))
+    assert stream.forwarding_pps == pytest.approx(
+        SENT
+    )  # nothing proves that they came over more than the 1 s of sending
 
 
 def test_nothing_that_arrived_is_a_known_nothing(inventory):
     seen = observe(inventory, uut_out=0, arrived=0)
     seen.streams[0].capture["analysis"]["streams"] = []
     total = record(inventory, seen).total
-    assert (total.uut_lost_packets, total.late_packets, total.forwarding_pps) == (SENT, 0, None)
+    assert (total.uut_lost_packets, total.late_packets, total.forwarding_pps) == (SENT, 0, 0.0)
 
 
 def test_a_reader_sees_whose_loss_it_was_and_what_was_queued(inventory):

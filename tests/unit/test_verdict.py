@@ -204,13 +204,15 @@ def test_foreign_frames_that_the_unit_sends_are_no_loss_at_the_sink(inventory):
     assert "lost_at_sink" not in codes(run)
 
 
-def with_arrivals(inventory, *, late: int | None, window_s: float, window_from: str) -> RunRecord:
+def with_arrivals(
+    inventory, *, late: int | None, window_s: float, window_from: str, resolution_s: float = 1e-9
+) -> RunRecord:
     seen = observe(inventory)
     run = record(inventory, seen)
     stream = run.streams[0].model_copy(
         update={
             "arrivals": Arrivals(
-                packets=SENT, window_s=window_s, window_from=window_from, resolution_s=1e-9, late_packets=late
+                packets=SENT, window_s=window_s, window_from=window_from, resolution_s=resolution_s, late_packets=late
             )
         }
     )
@@ -238,3 +240,28 @@ def test_packets_that_a_buffer_held_are_a_note_and_a_doubt_where_samples_alone_t
     assert [{key: entry[key] for key in figures} for entry in run.influences] == ([figures] if note else [])
     if doubt:
         assert run.verdict.reasons[0].evidence == {"stream": "s1", **figures}
+
+
+@pytest.mark.parametrize(
+    ("late", "window_s", "resolution_s", "error_ratio"),
+    [
+        (0, 0.9, 0.2, None),  # nothing came late: the sending time of 1 s holds
+        (None, 0.9, 0.2, 1 - 1 / 1.1),
+        (None, 0.9, 0.009, None),
+        (100, 1.1, 0.2, 1 - 1 / 1.3),  # a capture that missed others saw these come late
+        (100, 1.5, 0.2, 0.2 / 1.3),
+    ],
+)
+def test_a_rate_that_distant_samples_leave_open_is_doubted_with_how_far(
+    inventory, late, window_s, resolution_s, error_ratio
+):
+    told = {"late": late, "window_s": window_s, "resolution_s": resolution_s}
+    run = with_arrivals(inventory, window_from="counters", **told)
+    assert codes(run) == (set() if error_ratio is None else {"rate_uncertain"})
+    if error_ratio is not None:
+        (doubt,) = run.verdict.reasons
+        assert doubt.evidence == {
+            "stream": "s1", "rate_error_ratio": pytest.approx(error_ratio, rel=1e-3), "resolution_s": resolution_s,
+        }  # fmt: skip
+        assert f"known to \u00b1 {error_ratio:.1%}" in doubt.detail
+    assert codes(with_arrivals(inventory, window_from="capture", **told)) == set()

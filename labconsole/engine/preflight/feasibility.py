@@ -147,8 +147,8 @@ async def envelope(bench: Bench) -> Finding:
     if beyond:
         return warned(
             _listed(beyond),
-            "such runs will be marked instrument_limited (beyond a sink's bound: those that lose something): "
-            "leave them out, or use a faster generator or sink",
+            "such runs will be marked instrument_limited and enter no mean: leave them out, or use a faster generator "
+            "or sink",
             points=total,
         )
     if unknown:
