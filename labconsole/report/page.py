@@ -42,7 +42,7 @@ KINDS = {
     "maximum_not_reached": "Maxima that the load set, not the platform",
     "wide_spread": "Set-ups that differ more than usual",
     "outlier": "Runs far from their repetitions",
-    "order_effect": "Drift over a plan",
+    "order_effect": "Rates that change over the course of a plan",
     "mixed_witnesses": "Means of two witnesses",
     "generator_throttled": "Generator throttled by flow control",
     "generator_short": "Generator short of its target",
