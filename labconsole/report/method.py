@@ -131,22 +131,18 @@ def _quantities(digest: Digest, points: Sequence[Point]) -> list[Words]:
             (
                 "Offered",
                 "as an external observer sees it (RFC 2285, section 3.5.1): the smaller of the generator's count and "
-                "what "
-                "the source's NIC sent, over the time in which it was sent",
+                "what the source's NIC sent, over the time in which it was sent",
             ),
             (
                 "Forwarding rate",
                 "frames that arrived at the sink over the sink's own window of arrivals, never over less than the "
-                "sending "
-                "time (RFC 2285, section 3.6.1): N / max(T, W · N / (N − 1)). Figures and maxima are of it. Witness "
-                "per "
-                f"stream: {witness}",
+                "sending time (RFC 2285, section 3.6.1): N / max(T, W · N / (N − 1)). Figures and maxima are of it. "
+                f"Witness per stream: {witness}",
             ),
             (
                 "Loss",
                 "the unit under test's: frames that left the source and did not leave its port. Runs that lost at "
-                "source "
-                "or sink beyond tolerance, or went beyond the calibration, enter no mean and are listed",
+                "source or sink beyond tolerance, or went beyond the calibration, enter no mean and are listed",
             ),
         ]
     if methods & {1, None}:
@@ -155,8 +151,7 @@ def _quantities(digest: Digest, points: Sequence[Point]) -> list[Words]:
             (
                 "Measured (method 1)",
                 f"frames that arrived at the sink, over the same time; witness per stream: {witness}. capture: "
-                f"tcpdump's "
-                "file where it dropped nothing, else the sink's NIC counters",
+                "tcpdump's file where it dropped nothing, else the sink's NIC counters",
             ),
             ("Loss (method 1)", "offered minus measured, over offered; what the generator did not send is not lost"),
         ]
@@ -180,8 +175,7 @@ def _statistics(points: Sequence[Point], family: Family) -> list[Words]:
         (
             "Loss",
             "pooled counts with Wilson's bounds (1927), Student's t, and as many times fewer packets as set-ups "
-            "scatter "
-            "more than chance (design effect: Kish, Survey Sampling, 1965); of none lost the upper bound",
+            "scatter more than chance (design effect: Kish, Survey Sampling, 1965); of none lost the upper bound",
         ),
         (
             "Maximum",
@@ -199,8 +193,7 @@ def _statistics(points: Sequence[Point], family: Family) -> list[Words]:
             f"one family of {family.size} for the whole report, adjusted by Holm (Scand. J. Statist. 6, 1979) at 0.05: "
             "backgrounds, pairs of platforms, collapses (one-sided, 2 %), second guests that lose (one-sided, 1 %), "
             "unequal streams. Equivalence: two one-sided tests (Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987) "
-            "within "
-            "the declared margin, Holm over the rows so tested",
+            "within the declared margin, Holm over the rows so tested",
         ),
     ]
     if kinds & set(CPU_LOADS):

@@ -156,9 +156,8 @@ def _exclusions(kept: Sample) -> str:
     total = len(kept.entered) + len(kept.excluded)
     return (
         f"{len(kept.excluded)} of {total} runs enter no mean: invalid, without a rate, from a pilot, of a set-up that "
-        f"broke "
-        "off or contradicts itself, or beyond what the instrument can tell. "
-        f"{kept.suspect} of those that enter are suspect: they stand, with a doubt that their record names."
+        f"broke off or contradicts itself, or beyond what the instrument can tell. {kept.suspect} of those that enter "
+        "are suspect: they stand, with a doubt that their record names."
     )
 
 

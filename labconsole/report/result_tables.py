@@ -190,9 +190,8 @@ def runs_by_point(found: Sequence[Coverage]) -> Table:
         shown=tuple(shown),
         note=(
             "Planned: set-ups times repetitions, as the plan's file says, else its newest record. Taken: stored "
-            "trials; "
-            "retaken: those beyond one a place (an invalid one taken again, a set-up that broke off taken again). "
-            "Points of a plan without any run are listed where the plan's file was given (--plan FILE)."
+            "trials; retaken: those beyond one a place (an invalid one taken again, a set-up that broke off taken "
+            "again). Points of a plan without any run are listed where the plan's file was given (--plan FILE)."
             + (" Records of format 1 do not say what was planned." if bare else "")
         ),
     )  # fmt: skip
@@ -233,8 +232,7 @@ def spread(found: Mapping[str, Components]) -> Table:
         note=(
             "Standard deviations relative to the mean, pooled over a platform's points with three set-ups of two "
             "repetitions; between: what set-ups add to what their trials explain, with a minus where they lie closer "
-            "than "
-            "trials make likely (Kalibera and Jones 2013). `labconsole plan advise` reckons set-ups and repetitions "
-            "from it."
+            "than trials make likely (Kalibera and Jones 2013). `labconsole plan advise` reckons set-ups and "
+            "repetitions from it."
         ),
     )  # fmt: skip

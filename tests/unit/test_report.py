@@ -273,6 +273,17 @@ def _beside(kind: str, values: list[float], platform: str = "lxc", first: int = 
     ]
 
 
+@pytest.mark.parametrize(("set_ups", "interval", "claims"), [(2, False, ""), (3, True, "1 claim was tested as one")])
+def test_the_head_counts_claims_and_says_which_interval_there_is(
+    tmp_path: Path, set_ups: int, interval: bool, claims: str
+) -> None:
+    runs = [*_beside("none", [80.0, 80.1, 80.3][:set_ups]), *_beside("none", [60.0, 60.3, 60.1][:set_ups], "raw", 10)]
+    words = " ".join(report_of(tmp_path / "a.sqlite", runs).conclusions)
+    assert ("its interval that of set-ups" in words) == interval
+    assert ("without an interval" in words) != interval
+    assert claims in words
+
+
 def _figure_5(path: Path, *runs: list[dict[str, Any]]) -> Any:
     figures = {figure.name: figure for figure in report_of(path, [run for held in runs for run in held]).figures}
     return figures.get("figure-5")
