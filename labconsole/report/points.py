@@ -23,7 +23,7 @@ from labconsole.measure.design_points import (
     told_apart,
 )
 from labconsole.measure.loss_interval import LossEstimate, loss_over_set_ups, loss_within_set_up
-from labconsole.measure.maximum import MaximumChoice, choose_maximum, is_at_least
+from labconsole.measure.maximum import REACHED_LOSS_RATIO, MaximumChoice, choose_maximum, is_at_least
 from labconsole.measure.setups import SetUpMean, mean_over_set_ups, set_up_means
 from labconsole.measure.stretches import Stretches
 
@@ -248,11 +248,7 @@ def _missing(runs: Sequence[RunLike], by_sides: bool) -> float | None:
     if not offered:
         return None
     ratio = (lost + late) / offered
-    return ratio if late_known or ratio >= REACHED_RATIO else None
-
-
-REACHED_RATIO = 0.001
-"""Of what was offered, lost or late: from that on a load was too much (measure/maximum.py)."""
+    return ratio if late_known or ratio >= REACHED_LOSS_RATIO else None
 
 
 def platform_order(name: str) -> tuple[bool, str]:
