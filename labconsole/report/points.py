@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from labconsole.measure.design_points import (
@@ -184,9 +184,9 @@ def _point(name: str, design: DesignPoint, group: _Group, known: Stretches) -> P
         platform=name,
         design=design,
         target_bps=None if design.target_bps == "max" else int(design.target_bps),
-        offered_bps=mean_over_set_ups(group.offered),
-        rate_bps=mean_over_set_ups(group.bps),
-        rate_pps=mean_over_set_ups(group.pps),
+        offered_bps=mean_of_point(group.offered),
+        rate_bps=mean_of_point(group.bps),
+        rate_pps=mean_of_point(group.pps),
         loss=_loss(group, by_sides),
         loss_of="uut" if by_sides else "all",
         missing_ratio=_missing(group.runs, by_sides),
@@ -197,6 +197,19 @@ def _point(name: str, design: DesignPoint, group: _Group, known: Stretches) -> P
         run_ids=tuple(group.run_ids),
         blocks_of_runs=tuple(group.blocks),
     )
+
+
+def mixed(blocks: Collection[Hashable]) -> bool:
+    """Whether runs without a set-up are pooled with set-ups: of how many set-ups they are, nobody knows."""
+    return len(blocks) > 1 and ONE_SET_UP in blocks
+
+
+def mean_of_point(values: Mapping[Hashable, Sequence[float]]) -> SetUpMean:
+    """Over set-ups; where runs without one are pooled with them, the mean without an interval."""
+    found = mean_over_set_ups(values)
+    if not mixed(values.keys()):
+        return found
+    return replace(found, ci_low=None, ci_high=None, scope="too few", set_ups=found.set_ups - 1)
 
 
 def _stretches(group: _Group, known: Stretches) -> dict[Hashable, int | None]:
@@ -226,6 +239,8 @@ def _loss(group: _Group, by_sides: bool) -> LossEstimate | None:
         trials.append((some, of))
     one = len(lost) == 1
     pairs = trials if one else [(lost[block], offered[block]) for block in lost]
+    if mixed(lost):
+        pairs = [(sum(lost.values()), sum(offered.values()))]
     if any(not 0 <= some <= of for some, of in pairs):
         return None
     of_trials = [some > 0 for some, _ in trials]
@@ -329,7 +344,7 @@ class SettingPoints:
         return Reading(
             setting=self.setting,
             point=point,
-            rate=point.rate_bps if whole else mean_over_set_ups(values),
+            rate=point.rate_bps if whole else mean_of_point(values),
             means_bps=set_up_means(values),
             choice=choice,
             is_maximum=choice.is_maximum,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from labconsole.measure.components import Components
-from labconsole.measure.setups import SetUpMean, mean_over_set_ups
-from labconsole.report.points import Point, RunFacts, Values
+from labconsole.measure.setups import SetUpMean
+from labconsole.report.points import Point, RunFacts, Values, mean_of_point
 from labconsole.report.sample import Coverage
 from labconsole.report.tables import (
     UNKNOWN,
@@ -53,7 +53,7 @@ def delay_at(point: Point, facts: Mapping[str, RunFacts]) -> DelayAt | None:
         if known is not None:
             p50.setdefault(block, []).append(known[0])
             p99.setdefault(block, []).append(known[1])
-    return DelayAt("one way" if one_way else "over the shortest", mean_over_set_ups(p50), mean_over_set_ups(p99))
+    return DelayAt("one way" if one_way else "over the shortest", mean_of_point(p50), mean_of_point(p99))
 
 
 def set_ups_words(rate: SetUpMean) -> str:
