@@ -371,6 +371,7 @@ class DesignPoints:
 
 
 NO_RATE = "no_rate"
+MIXED_SIZES = "mixed_sizes"
 
 SIDES = ("lost_at_source", "lost_at_sink", "instrument_limited")
 """Reasons by which a run says nothing of the platform: what was lost beside it, or asked beyond the calibration."""
@@ -380,6 +381,7 @@ WHY: dict[str, str] = {
     "pilot": "a pilot's trial, which fixes loads and enters no mean",
     "telemetry": "a trial that only watched",
     NO_RATE: "a rate is not known",
+    MIXED_SIZES: "frames of several sizes, which are no point of a grid",
     "lost_at_source": "packets were lost at the source, beyond tolerance",
     "lost_at_sink": "packets were lost at the sink, beyond tolerance",
     "instrument_limited": "beyond the calibrated instrument",
@@ -399,8 +401,10 @@ def kept_out(run: RunLike) -> str | None:
         return "invalid"
     if run.role in ("pilot", "telemetry"):
         return run.role
-    if run.offered_pps is None or run.offered_bps is None or run.frame_size_bytes is None or rate_of(run) is None:
+    if run.offered_pps is None or run.offered_bps is None or rate_of(run) is None:
         return NO_RATE
+    if run.frame_size_bytes is None:
+        return MIXED_SIZES
     if run.reason_codes:
         return next((code for code in SIDES if code in run.reason_codes), None)
     return None

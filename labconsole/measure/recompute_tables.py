@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
 
 from labconsole.measure.design_points import RunLike
 from labconsole.measure.recompute_intervals import (
@@ -111,10 +113,19 @@ class _Group:
         return {block: values for block, values in found.items() if values}
 
     def losses(self) -> list[list[tuple[int, int]]]:
-        """Packets lost and offered by each trial whose loss is known, by set-up."""
+        """Packets lost and offered by each trial whose loss is known, by set-up; one sum where they are mixed."""
         sides = all((run.method or 1) > 1 for runs in self.runs.values() for run in runs)
         known = [[pair for run in runs if (pair := _lost(run, sides)) is not None] for runs in self.runs.values()]
-        return [pairs for pairs in known if pairs]
+        held = [pairs for pairs in known if pairs]
+        if self.mixed and held:
+            every = [pair for pairs in held for pair in pairs]
+            return [[(sum(lost for lost, _ in every), sum(offered for _, offered in every))]]
+        return held
+
+    @property
+    def mixed(self) -> bool:
+        """Whether runs without a set-up stand beside set-ups: then no interval is over set-ups."""
+        return len(self.runs) > 1 and ALONE in self.runs
 
     @property
     def trials(self) -> int:
@@ -240,8 +251,10 @@ def _lost(run: RunLike, sides: bool) -> tuple[int, int] | None:
 def _point_again(group: _Group) -> dict[str, float | None]:
     """Cells of a row of results.csv."""
     mean, low, high = mean_again(group.values(rate_bps))
+    if group.mixed:
+        low = high = None
     found: dict[str, float | None] = {
-        "set_ups": len(group.runs),
+        "set_ups": len(group.runs) - group.mixed,
         "trials": group.trials,
         "offered_mean_bps": mean_again(group.values(lambda run: run.offered_bps))[0],
         "forwarding_mean_bps": mean,
@@ -280,13 +293,23 @@ def _effects_again(one: _Group, other: _Group, pair: _Pair, begun: _Begun) -> It
     of_one_boot = [block for block in means[0] if block in means[1] and boots[0][block] == boots[1][block]]
     shared = sorted((b for b in of_one_boot if begun.in_one_go([*one.runs[b], *other.runs[b]])), key=repr)
     if not of_one_boot and pair.alternative == "two-sided":
-        sides = [_by_boot(means[side], boots[side]) for side in (0, 1)]
-        if min(len(side) for side in sides) >= FEWEST_BOOTS:
-            yield _claim_cells(unpaired_again(*sides, packets=packets))
-    for blocks in (shared, shared[1:]):
+        for ours, theirs in product(*(_with_and_without_first(held) for held in means)):
+            sides = [_by_boot(ours, boots[0]), _by_boot(theirs, boots[1])]
+            if min(len(side) for side in sides) >= FEWEST_BOOTS:
+                yield _claim_cells(unpaired_again(*sides, packets=packets))
+    for ours, theirs in product(*(_with_and_without_first(held) for held in means)):
+        blocks = [block for block in shared if block in ours and block in theirs]
         subject, baseline = ({block: side[block] for block in blocks} for side in means)
         effect = paired_again(subject, baseline, packets=packets, null=pair.null, alternative=pair.alternative)
         yield {**_claim_cells(effect), "blocks": len(blocks)}
+
+
+def _with_and_without_first(means: Mapping[Any, float]) -> Iterator[Mapping[Any, float]]:
+    """All set-ups of a point, and those that are left where its load was chosen on the first block."""
+    yield means
+    if means:
+        first = min(means)
+        yield {block: mean for block, mean in means.items() if block != first}
 
 
 def _by_boot(means: Mapping[object, float], boots: Mapping[object, str | None]) -> list[float]:

@@ -83,8 +83,7 @@ def family_note(family: Family) -> str:
         return "Nothing could be tested: no row of this report claims anything."
     words = [
         f"p, Holm: adjusted over all {family.size} claims of this report; different: at most 0.05. Would have shown: "
-        f"the "
-        "smallest change found with 80 % power, at 0.05 and at 0.05 over the number of claims."
+        "the smallest change found with 80 % power, at 0.05 and at 0.05 over the number of claims."
     ]
     if family.margin_ratio is None:
         words.append("No margin was declared, so that nothing is called equivalent.")
@@ -147,9 +146,8 @@ def relative_changes(found: Sequence[Comparison], family: Family, *, name: str, 
         shown=tuple(shown),
         note=(
             "Change of the maximum, or of the rate where there is one load, against that of the same platform beside "
-            "the "
-            f"background in the column against ({DEDICATED}: no second guest), block by block; positive is more. Both "
-            f"are over the loads at which both were measured. {family_note(family)}"
+            f"the background in the column against ({DEDICATED}: no second guest), block by block; positive is more. "
+            f"Both are over the loads at which both were measured. {family_note(family)}"
         ),
     )  # fmt: skip
 

@@ -26,17 +26,6 @@ from labconsole.measure.effects import (
 
 Kind = Literal["background", "pair", "collapse", "second-guest", "streams"]
 
-WORDS: dict[str, str] = {
-    "table-1": "background CPU load against none",
-    "figure-5-numbers": "a forwarding second guest against none",
-    "ranking": "pairs of platforms without a second guest",
-    "collapse": "less forwarded at the highest load than at the maximum",
-    "table-2": "second guests at 50 % that lose what they are offered",
-    "table-3": "second guests at 95 % that lose what they are offered",
-    "streams": "streams of one trial that fare unequally",
-}
-"""What claims, by table, in words; the names are those of model/claims.py."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:

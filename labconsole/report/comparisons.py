@@ -16,7 +16,7 @@ from typing import Any
 from labconsole.measure.design_points import OF_THE_PLATFORM, ONE_SET_UP
 from labconsole.measure.effects import MINIMUM_BLOCKS, Effect, paired_effect, share_effect, unpaired_effect
 from labconsole.measure.maximum import collapse, second_guest_loses
-from labconsole.measure.setups import SetUpMean, mean_of, mean_over_set_ups, set_up_means
+from labconsole.measure.setups import SetUpMean, mean_of, set_up_means
 from labconsole.report.claims import Claim, Question
 from labconsole.report.points import (
     DEDICATED,
@@ -28,6 +28,7 @@ from labconsole.report.points import (
     Setting,
     SettingPoints,
     Values,
+    mean_of_point,
 )
 
 CPU_BASELINES = (IDLE, DEDICATED)
@@ -276,8 +277,8 @@ def second_guests(
                 setting=held[0].key,
                 target_bps=None if all_loads else held[0].target_bps,
                 all_loads=all_loads,
-                offered_bps=mean_over_set_ups(offered),
-                measured_bps=mean_over_set_ups(measured),
+                offered_bps=mean_of_point(offered),
+                measured_bps=mean_of_point(measured),
                 run_ids=tuple(run_ids),
             )
         )

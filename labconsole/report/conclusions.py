@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from labconsole.measure.effects import MINIMUM_BLOCKS
-from labconsole.report.claims import WORDS, Family
+from labconsole.model.claims import CLAIMS
+from labconsole.report.claims import Family
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.findings import count
 from labconsole.report.sample import Coverage, missing_words
@@ -39,9 +40,12 @@ def _set_ups(made: Evaluation) -> list[str]:
     if counts == [1]:
         return [ONE_SET_UP]
     told = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    interval = (
+        "its interval that of set-ups" if counts[-1] >= MINIMUM_BLOCKS else "without an interval (three give one)"
+    )
     words = [
-        f"{told} set-ups of each platform and background. A mean is that of the set-ups' means, its interval that of "
-        "set-ups; comparisons are paired by block, so that what a whole block has in common falls out."
+        f"{told} set-ups of each platform and background. A mean is that of the set-ups' means, {interval}; "
+        "comparisons are paired by block, so that what a whole block has in common falls out."
     ]
     few = sum(point.set_ups < MINIMUM_BLOCKS for point in made.points)
     if few:
@@ -57,9 +61,8 @@ def _methods(made: Evaluation) -> list[str]:
     if methods & {1, None}:
         return [
             "Runs of method 1 cannot carry a forwarding rate: what arrived after the last packet was sent is counted "
-            "as "
-            "if it had arrived in time, which flatters a platform with a long queue in a short trial; nor do they tell "
-            "on which side packets were lost."
+            "as if it had arrived in time, which flatters a platform with a long queue in a short trial; nor do they "
+            "tell on which side packets were lost."
         ]
     return []
 
@@ -78,9 +81,8 @@ def _family(family: Family, blocks: int) -> list[str]:
     different = sum(claim.different for claim in family.claims)
     equal = sum(claim.word == "equivalent" for claim in family.claims)
     words = [
-        f"{count(family.size, 'claim')} were tested as one family (Holm 1979): without any effect, at most one report "
-        f"in "
-        f"twenty says different at all. {different} came out different"
+        f"{count(family.size, 'claim')} {'was' if family.size == 1 else 'were'} tested as one family (Holm 1979): "
+        f"without any effect, at most one report in twenty says different at all. {different} came out different"
         + (
             f", {equal} equivalent within ± {100 * family.margin_ratio:g} %." if family.margin_ratio is not None
             else "; no margin was declared, so that nothing is called equivalent."
@@ -89,19 +91,18 @@ def _family(family: Family, blocks: int) -> list[str]:
     if family.margin_ratio is not None and family.declared == "option":
         words.append("The margin was chosen afterwards, by whoever made this report (--margin).")
     if family.tables is not None:
-        named = "; ".join(f"{name} ({WORDS[name]})" if name in WORDS else name for name in family.tables)
+        named = "; ".join(f"{name} ({CLAIMS[name]})" if name in CLAIMS else name for name in family.tables)
         words.append(f"By its plan only these tables claim anything: {named}.")
     price = family.price(blocks)
     if price is not None:
         words.append(
-            f"The price of {family.size} claims: with {blocks} blocks the smallest p has to come from |t| > "
+            f"The price of {count(family.size, 'claim')}: with {blocks} blocks the smallest p has to come from |t| > "
             f"{number(price[0])}, an effect of {number(price[1])} standard deviations between blocks. Fewer claims "
             "(claims: in the plan) or more set-ups lower it."
         )
     words.append(
         "Blocks are taken for independent. Noise that lasts longer than a block, or a drift that is not the same over "
-        "a "
-        "block, is not wholly taken out by pairing (docs/statistics.md says how much remains)."
+        "a block, is not wholly taken out by pairing (docs/statistics.md says how much remains)."
     )
     return words
 

@@ -104,11 +104,16 @@ _NOTHING = object()
 def asked_words(record: Json) -> tuple[str, str]:
     """What was asked for, as findings name it: platform and frame size, and what they were measured with."""
     asked = record["requested"]
-    size = f"{asked['frame_size_bytes']} B" + (" with FCS" if asked["frame_size_includes_fcs"] else "")
+    size = _size_words(asked) + (" with FCS" if asked["frame_size_includes_fcs"] else "")
     beside = "" if asked["background"] == "none" else f" beside {asked['background']}"
     target = asked["target_bps"]
     load = "max" if target == "max" else format_rate_bps(target)
     return f"{asked['platform']}, {size}", f"{asked['sources']} × {load}{beside}"
+
+
+def _size_words(asked: Json) -> str:
+    size = asked["frame_size_bytes"]
+    return "mixed sizes" if size is None else f"{size} B"
 
 
 class Digest:
@@ -185,7 +190,7 @@ class Digest:
             self._say(name, record[name])
         for name in ("platform", "frame_size_includes_fcs", "background", "observe", "generator", "sources"):
             self._say(name, asked[name])
-        self._say("size", f"{asked['frame_size_bytes']} B")
+        self._say("size", _size_words(asked))
         self._say("duration", f"{asked['duration_s']:g} s")
         target = asked["target_bps"]
         self._say("target", target if target == "max" else format_rate_bps(target))

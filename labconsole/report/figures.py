@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from labconsole.measure.setups import SetUpMean, set_up_means
-from labconsole.report.comparisons import Comparison
+from labconsole.report.comparisons import NOT_REACHED, Comparison, pairs_of
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.findings import size_words
 from labconsole.report.points import DEDICATED, FORWARDING, IDLE, Point, Reading, RunFacts, platform_order
@@ -222,13 +222,17 @@ def _lower_bounds(readings: Sequence[Reading]) -> str:
 
 
 def maximum_beside_forwarding(made: Evaluation) -> Figure | None:
-    """Figure 5: the maximum beside a second guest that forwards, relative to the maximum beside none."""
-    found = [c for c in made.figure_5 if c.change_ratio is not None]
-    if not found:
+    """Figure 5: the maximum beside a second guest that forwards, relative to the maximum beside none.
+
+    Not of maxima that were not reached: of two lower bounds there is no ratio.
+    """
+    known = [c for c in made.figure_5 if c.change_ratio is not None]
+    if all(c.claim.why == NOT_REACHED for c in known):
         return None
     platforms = _platforms(made.points)
-    fewest = min(c.subject.setting.sources for c in found)
-    found = [c for c in found if c.subject.setting.sources == fewest]
+    fewest = min(c.subject.setting.sources for c in known if c.claim.why != NOT_REACHED)
+    asked = [c for c in known if c.subject.setting.sources == fewest]
+    found = [c for c in asked if c.claim.why != NOT_REACHED]
     panels = []
     for size, fcs in _sizes([c.subject.point for c in found]):
         curves = []
@@ -242,7 +246,6 @@ def maximum_beside_forwarding(made: Evaluation) -> Figure | None:
             if marks:
                 curves.append(Curve(kind, tuple(marks)))
         panels.append(Panel(size_words(size, fcs), tuple(curves)))
-    readings = [reading for c in found for reading in (c.subject, c.baseline)]
     return Figure(
         name="figure-5",
         title="Maximum throughput beside a forwarding second guest, relative to the dedicated maximum",
@@ -255,10 +258,14 @@ def maximum_beside_forwarding(made: Evaluation) -> Figure | None:
             panels,
             "ratio within a block",
         )
-        + _lower_bounds(readings),
+        + _not_drawn(len(asked) - len(found), len(asked)),
         x_names=tuple(platforms),
         reference_line=1.0,
     )
+
+
+def _not_drawn(missing: int, of: int) -> str:
+    return f" {missing} of {of} ratios are not drawn: a maximum was not reached." if missing else ""
 
 
 def _change_mark(x: int, change: Comparison) -> Mark:
@@ -267,8 +274,9 @@ def _change_mark(x: int, change: Comparison) -> Mark:
     if effect is None or effect.change is None:
         return Mark(x, 1 + (change.change_ratio or 0.0), None, None, trials, set_ups)
     low, high = (None if bound is None else 1 + bound for bound in (effect.ci_low, effect.ci_high))
-    dots = [s.means_bps[block] / b.means_bps[block] for block in s.means_bps if block in b.means_bps]
-    return Mark(x, 1 + effect.change, low, high, trials, set_ups, tuple(dots) if effect.paired else ())
+    blocks = [block for block in pairs_of(s, b) if b.means_bps[block] > 0] if effect.paired else []
+    dots = tuple(s.means_bps[block] / b.means_bps[block] for block in blocks)
+    return Mark(x, 1 + effect.change, low, high, trials, set_ups, dots)
 
 
 def delay_over_load(points: Sequence[Point], facts: Mapping[str, RunFacts], *, sources: int = 1) -> Figure | None:

@@ -132,16 +132,13 @@ def _quantities(digest: Digest, points: Sequence[Point]) -> list[Words]:
             (
                 "Offered",
                 "as an external observer sees it (RFC 2285, section 3.5.1): the smaller of the generator's count and "
-                "what "
-                "the source's NIC sent, over the time in which it was sent",
+                "what the source's NIC sent, over the time in which it was sent",
             ),
             (
                 "Forwarding rate",
                 "frames that arrived at the sink over the sink's own window of arrivals, never over less than the "
-                "sending "
-                "time (RFC 2285, section 3.6.1): N / max(T, W · N / (N − 1)). Figures and maxima are of it. Witness "
-                "per "
-                f"stream: {witness}",
+                "sending time (RFC 2285, section 3.6.1): N / max(T, W · N / (N − 1)). Figures and maxima are of it. "
+                f"Witness per stream: {witness}",
             ),
             (
                 "Loss",
@@ -158,8 +155,7 @@ def _quantities(digest: Digest, points: Sequence[Point]) -> list[Words]:
             (
                 "Measured (method 1)",
                 f"frames that arrived at the sink, over the same time; witness per stream: {witness}. capture: "
-                f"tcpdump's "
-                "file where it dropped nothing, else the sink's NIC counters",
+                "tcpdump's file where it dropped nothing, else the sink's NIC counters",
             ),
             ("Loss (method 1)", "offered minus measured, over offered; what the generator did not send is not lost"),
         ]
@@ -183,8 +179,7 @@ def _statistics(points: Sequence[Point], family: Family) -> list[Words]:
         (
             "Loss",
             "pooled counts with Wilson's bounds (1927), Student's t, and as many times fewer packets as set-ups "
-            "scatter "
-            "more than chance (design effect: Kish, Survey Sampling, 1965); of none lost the upper bound",
+            "scatter more than chance (design effect: Kish, Survey Sampling, 1965); of none lost the upper bound",
         ),
         (
             "Maximum",
@@ -202,8 +197,7 @@ def _statistics(points: Sequence[Point], family: Family) -> list[Words]:
             f"one family of {family.size} for the whole report, adjusted by Holm (Scand. J. Statist. 6, 1979) at 0.05: "
             "backgrounds, pairs of platforms, collapses (one-sided, 2 %), second guests that lose (one-sided, 1 %), "
             "unequal streams. Equivalence: two one-sided tests (Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987) "
-            "within "
-            "the declared margin, Holm over the rows so tested",
+            "within the declared margin, Holm over the rows so tested",
         ),
     ]
     if kinds & set(CPU_LOADS):

@@ -42,7 +42,7 @@ KINDS = {
     "maximum_not_reached": "Maxima that the load set, not the platform",
     "wide_spread": "Set-ups that differ more than usual",
     "outlier": "Runs far from their repetitions",
-    "order_effect": "Drift over a plan",
+    "order_effect": "Rates that change over the course of a plan",
     "mixed_witnesses": "Means of two witnesses",
     "generator_throttled": "Generator throttled by flow control",
     "generator_short": "Generator short of its target",
@@ -156,9 +156,8 @@ def _exclusions(kept: Sample) -> str:
     total = len(kept.entered) + len(kept.excluded)
     return (
         f"{len(kept.excluded)} of {total} runs enter no mean: invalid, without a rate, from a pilot, of a set-up that "
-        f"broke "
-        "off or contradicts itself, or beyond what the instrument can tell. "
-        f"{kept.suspect} of those that enter are suspect: they stand, with a doubt that their record names."
+        f"broke off or contradicts itself, or beyond what the instrument can tell. {kept.suspect} of those that enter "
+        "are suspect: they stand, with a doubt that their record names."
     )
 
 

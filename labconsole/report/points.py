@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from labconsole.measure.design_points import (
@@ -23,7 +23,7 @@ from labconsole.measure.design_points import (
     told_apart,
 )
 from labconsole.measure.loss_interval import LossEstimate, loss_of_trials
-from labconsole.measure.maximum import MaximumChoice, choose_maximum, is_at_least
+from labconsole.measure.maximum import REACHED_LOSS_RATIO, MaximumChoice, choose_maximum, is_at_least
 from labconsole.measure.setups import SetUpMean, mean_over_set_ups, set_up_means
 from labconsole.measure.stretches import Stretches
 
@@ -187,9 +187,9 @@ def _point(name: str, design: DesignPoint, group: _Group, known: Stretches) -> P
         platform=name,
         design=design,
         target_bps=None if design.target_bps == "max" else int(design.target_bps),
-        offered_bps=mean_over_set_ups(group.offered),
-        rate_bps=mean_over_set_ups(group.bps),
-        rate_pps=mean_over_set_ups(group.pps),
+        offered_bps=mean_of_point(group.offered),
+        rate_bps=mean_of_point(group.bps),
+        rate_pps=mean_of_point(group.pps),
         loss=_loss(group, lost),
         loss_of="uut" if by_sides else "all",
         loss_trials=sum(some is not None for some in lost),
@@ -201,6 +201,19 @@ def _point(name: str, design: DesignPoint, group: _Group, known: Stretches) -> P
         run_ids=tuple(group.run_ids),
         blocks_of_runs=tuple(group.blocks),
     )
+
+
+def mixed(blocks: Collection[Hashable]) -> bool:
+    """Whether runs without a set-up are pooled with set-ups: of how many set-ups they are, nobody knows."""
+    return len(blocks) > 1 and ONE_SET_UP in blocks
+
+
+def mean_of_point(values: Mapping[Hashable, Sequence[float]]) -> SetUpMean:
+    """Over set-ups; where runs without one are pooled with them, the mean without an interval."""
+    found = mean_over_set_ups(values)
+    if not mixed(values.keys()):
+        return found
+    return replace(found, ci_low=None, ci_high=None, scope="too few", set_ups=found.set_ups - 1)
 
 
 def _stretches(group: _Group, known: Stretches) -> dict[Hashable, int | None]:
@@ -233,6 +246,9 @@ def _loss(group: _Group, lost: Sequence[int | None]) -> LossEstimate | None:
     for run, block, some in zip(group.runs, group.blocks, lost, strict=True):
         if some is not None:
             trials.setdefault(block, []).append((some, run.offered_packets or 0))
+    if mixed(trials):
+        every = [pair for pairs in trials.values() for pair in pairs]
+        return loss_of_trials({ONE_SET_UP: [(sum(lost for lost, _ in every), sum(of for _, of in every))]})
     return loss_of_trials(trials) if trials else None
 
 
@@ -250,11 +266,7 @@ def _missing(runs: Sequence[RunLike], lost: Sequence[int | None], by_sides: bool
     if not offered:
         return None
     ratio = missing / offered
-    return ratio if late_known or ratio >= REACHED_RATIO else None
-
-
-REACHED_RATIO = 0.001
-"""Of what was offered, lost or late: from that on a load was too much (measure/maximum.py)."""
+    return ratio if late_known or ratio >= REACHED_LOSS_RATIO else None
 
 
 def platform_order(name: str) -> tuple[bool, str]:
@@ -335,7 +347,7 @@ class SettingPoints:
         return Reading(
             setting=self.setting,
             point=point,
-            rate=point.rate_bps if whole else mean_over_set_ups(values),
+            rate=point.rate_bps if whole else mean_of_point(values),
             means_bps=set_up_means(values),
             choice=choice,
             is_maximum=choice.is_maximum,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from labconsole.measure.components import Components
-from labconsole.measure.setups import SetUpMean, mean_over_set_ups
-from labconsole.report.points import Point, RunFacts, Values
+from labconsole.measure.setups import SetUpMean
+from labconsole.report.points import Point, RunFacts, Values, mean_of_point
 from labconsole.report.sample import Coverage
 from labconsole.report.tables import (
     UNKNOWN,
@@ -53,7 +53,7 @@ def delay_at(point: Point, facts: Mapping[str, RunFacts]) -> DelayAt | None:
         if known is not None:
             p50.setdefault(block, []).append(known[0])
             p99.setdefault(block, []).append(known[1])
-    return DelayAt("one way" if one_way else "over the shortest", mean_over_set_ups(p50), mean_over_set_ups(p99))
+    return DelayAt("one way" if one_way else "over the shortest", mean_of_point(p50), mean_of_point(p99))
 
 
 def set_ups_words(rate: SetUpMean) -> str:
@@ -202,9 +202,8 @@ def runs_by_point(found: Sequence[Coverage]) -> Table:
         shown=tuple(shown),
         note=(
             "Planned: set-ups times repetitions, as the plan's file says, else its newest record. Taken: stored "
-            "trials; "
-            "retaken: those beyond one a place (an invalid one taken again, a set-up that broke off taken again). "
-            "Points of a plan without any run are listed where the plan's file was given (--plan FILE)."
+            "trials; retaken: those beyond one a place (an invalid one taken again, a set-up that broke off taken "
+            "again). Points of a plan without any run are listed where the plan's file was given (--plan FILE)."
             + (" Records of format 1 do not say what was planned." if bare else "")
         ),
     )  # fmt: skip
@@ -245,8 +244,7 @@ def spread(found: Mapping[str, Components]) -> Table:
         note=(
             "Standard deviations relative to the mean, pooled over a platform's points with three set-ups of two "
             "repetitions; between: what set-ups add to what their trials explain, with a minus where they lie closer "
-            "than "
-            "trials make likely (Kalibera and Jones 2013). `labconsole plan advise` reckons set-ups and repetitions "
-            "from it."
+            "than trials make likely (Kalibera and Jones 2013). `labconsole plan advise` reckons set-ups and "
+            "repetitions from it."
         ),
     )  # fmt: skip

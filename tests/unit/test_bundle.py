@@ -9,6 +9,7 @@ import json
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from report_runs import measured
 from store_places import ServerPlace
 from store_samples import sample_record, sample_series, sample_stream
 
-from labconsole.bundle import anonymous
+from labconsole.bundle import _needed, anonymous
 from labconsole.cli import main
 from labconsole.errors import StoreError
 from labconsole.model.inventory import load_inventory
@@ -459,3 +460,14 @@ def test_a_bundle_that_is_missing_or_given_beside_a_store_is_one_sentence(tmp_pa
     assert "none.tar.gz: No such file" in capsys.readouterr().err
     assert main(["verify", str(tmp_path / "none.tar.gz"), "--store", "x"]) == 2
     assert "verified without a store" in capsys.readouterr().err
+
+
+def test_a_bundle_tells_when_every_set_up_of_its_plans_began(tmp_path: Path) -> None:
+    """Which set-ups of a block were taken in one go follows from those of other platforms too."""
+    runs = [measured(10 * n + p, 80, block=n, point=p // 2, repetition=1 + p % 2, trials=2,
+                     platform=("raw", "lxc")[p // 2]) for n in (1, 2) for p in range(4)]  # fmt: skip
+    with open_store(str(tmp_path / "runs.sqlite")) as store:
+        store.import_records(runs)
+        meant = frozenset(run["run_id"] for run in runs if run["requested"]["platform"] == "raw")
+        needed = _needed(SimpleNamespace(kept=SimpleNamespace(run_ids=meant)), store)  # type: ignore[arg-type]
+    assert needed == meant | {runs[2]["run_id"], runs[6]["run_id"]}

@@ -163,7 +163,7 @@ def test_a_run_far_from_its_repetitions_is_named_and_stays_in_the_mean(store_fil
 
 
 @pytest.mark.parametrize("drifts", [True, False])
-def test_a_testbed_that_drifts_over_a_plan_is_told_with_its_interval(store_file: Path, drifts: bool) -> None:
+def test_without_blocks_a_slope_over_a_plan_is_told_untested(store_file: Path, drifts: bool) -> None:
     runs = []
     for n in range(12):
         point, measured = n % 2, 40.0 * (1 + n % 2) * (1 - (n / 500 if drifts else 0)) + (n * 7 % 5) / 1000
@@ -172,8 +172,29 @@ def test_a_testbed_that_drifts_over_a_plan_is_told_with_its_interval(store_file:
     told = found(report_of(store_file, runs), "order_effect")
     assert bool(told) == drifts
     if drifts:
-        assert "Plan paper: forwarded rates change by −2.2" in told[0].sentence
+        assert "Plan paper: measured rates change by −2.2" in told[0].sentence
+        assert "a slope over the order of trials, not tested" in told[0].sentence
+        assert "interval" not in told[0].sentence and "drifted" not in told[0].sentence
         assert len(told[0].run_ids) == 12
+
+
+def _in_blocks(changes: list[float]) -> list[dict[str, Any]]:
+    return [
+        measured(30 * b + 10 * p + r, (80, 60)[p] * change + r / 500, block=b + 1, point=p, repetition=r + 1, trials=3,
+                 platform=("raw", "lxc")[p], set_ups=len(changes), repetitions=3)
+        for b, change in enumerate(changes) for p in (0, 1) for r in range(3)
+    ]  # fmt: skip
+
+
+def test_in_blocks_the_means_of_blocks_say_whether_rates_change_and_set_ups_that_differ_do_not(tmp_path: Path) -> None:
+    falling = report_of(tmp_path / "a.sqlite", _in_blocks([1.0, 0.989, 0.981, 0.97, 0.96]))
+    (told,) = found(falling, "order_effect")
+    assert "measured rates change by −4.0" in told.sentence
+    assert "from the first block to the last (99 % interval −" in told.sentence and "over 5 blocks" in told.sentence
+    assert len(told.run_ids) == 30
+    scattered = report_of(tmp_path / "b.sqlite", _in_blocks([1.0, 1.01, 0.99, 0.985, 0.98]))
+    assert found(scattered, "order_effect") == []  # over its trials this would be a slope beyond doubt
+    assert found(report_of(tmp_path / "c.sqlite", _in_blocks([1.0, 0.9])), "order_effect") == []
 
 
 def test_a_generator_held_back_by_flow_control_is_told_by_the_evidence_not_by_the_words(store_file: Path) -> None:
@@ -243,6 +264,48 @@ def test_a_second_guest_of_which_nothing_is_known_enters_no_table(store_file: Pa
     data["background"]["streams"][0]["measured_bps"] = None
     report = report_of(store_file, [data])
     assert not {"table-3", "second-guest"} & {table.name for table in report.tables}
+
+
+def _beside(kind: str, values: list[float], platform: str = "lxc", first: int = 0) -> list[dict[str, Any]]:
+    return [
+        measured(first + n, value, block=n + 1, point=first // 10, platform=platform, kind=kind, set_ups=len(values))
+        for n, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize(("set_ups", "interval", "claims"), [(2, False, ""), (3, True, "1 claim was tested as one")])
+def test_the_head_counts_claims_and_says_which_interval_there_is(
+    tmp_path: Path, set_ups: int, interval: bool, claims: str
+) -> None:
+    runs = [*_beside("none", [80.0, 80.1, 80.3][:set_ups]), *_beside("none", [60.0, 60.3, 60.1][:set_ups], "raw", 10)]
+    words = " ".join(report_of(tmp_path / "a.sqlite", runs).conclusions)
+    assert ("its interval that of set-ups" in words) == interval
+    assert ("without an interval" in words) != interval
+    assert claims in words
+
+
+def _figure_5(path: Path, *runs: list[dict[str, Any]]) -> Any:
+    figures = {figure.name: figure for figure in report_of(path, [run for held in runs for run in held]).figures}
+    return figures.get("figure-5")
+
+
+def test_figure_5_draws_no_ratio_of_maxima_that_were_not_reached(tmp_path: Path) -> None:
+    reached = [*_beside("none", [80.0, 80.1, 80.2]), *_beside("forwarding-50", [60.0, 60.1, 60.3], first=10)]
+    carried = [*_beside("none", [100.0] * 3, "raw", 20), *_beside("forwarding-50", [90.0] * 3, "raw", 30)]
+    figure = _figure_5(tmp_path / "a.sqlite", reached, carried)
+    (curve,) = figure.panels[0].curves
+    assert [figure.x_names[int(mark.x)] for mark in curve.marks] == ["lxc"]
+    assert "1 of 2 ratios are not drawn: a maximum was not reached." in figure.caption
+    assert "lower bounds" not in figure.caption
+    assert _figure_5(tmp_path / "b.sqlite", carried) is None
+
+
+def test_dots_of_figure_5_are_those_of_the_pairs_alone(tmp_path: Path) -> None:
+    runs = [*_beside("none", [80.0, 80.1, 80.2, 0.0]), *_beside("forwarding-50", [60.0, 60.1, 60.3, 60.2], first=10)]
+    runs[3]["conditions"]["uut_boot_id"] = "another"
+    figure = _figure_5(tmp_path / "a.sqlite", runs)
+    (mark,) = figure.panels[0].curves[0].marks
+    assert mark.dots == pytest.approx((0.75, 60.1 / 80.1, 60.3 / 80.2), rel=1e-3)
 
 
 def test_figure_5_and_table_1_are_each_against_the_papers_own_baseline(store_file: Path) -> None:

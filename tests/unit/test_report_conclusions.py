@@ -14,8 +14,9 @@ from report_runs import measured, set_ups_of, taken
 from labconsole import cli
 from labconsole.errors import ConfigError
 from labconsole.measure.admission import admit
+from labconsole.measure.design_points import kept_out
 from labconsole.model.claims import CLAIMS
-from labconsole.report.claims import WORDS
+from labconsole.report.digest import asked_words
 from labconsole.report.evaluation import Evaluation, evaluate
 from labconsole.report.result_tables import results
 from labconsole.report.selection import Selection, outcomes, parse_filter, parse_margin, require_free
@@ -360,6 +361,29 @@ def test_a_run_without_its_forwarding_rate_has_no_rate_but_of_none_that_arrived_
     assert point.rate_bps.mean == 0
 
 
+def test_runs_without_a_set_up_pooled_with_set_ups_are_no_set_up_and_there_is_no_interval(made: Any) -> None:
+    blocks = [measured(n, 80 + n / 10, block=n + 1, point=0) for n in range(3)]
+    bare = [measured(50 + n, 81, block=1, point=9, duration_s=2.0) for n in range(2)]
+    for run in bare:
+        run |= {"set_up": None, "plan": None}
+    (point,) = made(blocks + bare, pool=("duration",)).points
+    assert (point.n, point.set_ups, point.rate_bps.scope) == (5, 3, "too few")
+    assert (point.rate_bps.ci_low, point.rate_bps.ci_high) == (None, None)
+    assert point.loss is not None and point.loss.method == "of this run"
+
+
+def test_frames_of_several_sizes_are_a_reason_of_their_own() -> None:
+    from types import SimpleNamespace
+
+    known = {"verdict": "valid", "role": "measured", "offered_pps": 1.0, "offered_bps": 1.0, "reason_codes": (),
+             "forwarding_pps": 1.0, "forwarding_bps": 1.0}  # fmt: skip
+    assert kept_out(SimpleNamespace(**known, frame_size_bytes=None)) == "mixed_sizes"  # type: ignore[arg-type]
+    assert kept_out(SimpleNamespace(**known, frame_size_bytes=64)) is None  # type: ignore[arg-type]
+    asked = {"platform": "raw", "frame_size_bytes": None, "frame_size_includes_fcs": False, "background": "none",
+             "target_bps": "max", "sources": 1}  # fmt: skip
+    assert asked_words({"requested": asked})[0] == "raw, mixed sizes"
+
+
 def test_the_loss_of_a_source_is_not_the_platforms(made: Any) -> None:
     (point,) = made(set_ups_of([100.0] * 3, at_source=5000)).points
     assert point.loss.lost_packets == 0 and point.loss.offered_packets > 30_000
@@ -426,7 +450,7 @@ def test_every_claim_of_a_report_is_of_one_family_and_a_plan_may_name_the_tables
     assert only.table_1[0].claim.why == "the plan claims nothing here"
     assert only.table_1[0].claim.effect.ci_low is not None
     assert only.ranking[0].claim.adjusted_p == pytest.approx(only.ranking[0].claim.p)
-    assert {claim.table for claim in report.claims.claims} <= WORDS.keys() == set(CLAIMS)
+    assert {claim.table for claim in report.claims.claims} <= set(CLAIMS)
 
 
 def saved(path: Path, runs: list[dict[str, Any]]) -> Path:

@@ -138,6 +138,38 @@ def test_set_ups_taken_apart_are_no_pair_by_either_path(tmp_path: Path) -> None:
     assert any("ranking.csv: line 2, change_ratio" in each for each in said(report, together))
 
 
+def test_the_block_that_chose_the_load_stays_out_of_boots_by_either_path(tmp_path: Path) -> None:
+    targets = ((0, 10**8, 0), (1, 2 * 10**8, -3))
+    with open_store(str(tmp_path / "runs.sqlite")) as store:
+        store.import_records(
+            measured(
+                100 * side + 10 * n + point, base + n * n % 5 + less, block=n, point=2 * side + point, platform=platform,
+                target=target, boot=f"{platform}-{n}", trials=2, set_ups=5,
+            )
+            for n in range(1, 6)
+            for side, (platform, base) in enumerate((("raw", 80), ("lxc", 60)))
+            for point, target, less in targets
+        )  # fmt: skip
+        runs = store.list()
+    report = tmp_path / "report"
+    assert main(["report", "--store", str(tmp_path / "runs.sqlite"), "--out", str(report), "--formats", "csv"]) == 0
+    (row,) = csv.DictReader((report / "ranking.csv").read_text(encoding="utf-8").splitlines())
+    assert row["p"]
+    assert said(report, runs) == []
+
+
+def test_runs_without_a_set_up_pooled_with_set_ups_have_no_interval_by_either_path(tmp_path: Path) -> None:
+    bare = [measured(50 + n, 81, duration_s=2.0) | {"set_up": None, "plan": None} for n in range(2)]
+    with open_store(str(tmp_path / "runs.sqlite")) as store:
+        store.import_records([*(measured(n, 80 + n / 10, block=n + 1) for n in range(3)), *bare])
+        runs = store.list()
+    report, words = tmp_path / "report", ["--formats", "csv", "--pool", "duration"]
+    assert main(["report", "--store", str(tmp_path / "runs.sqlite"), "--out", str(report), *words]) == 0
+    (row,) = csv.DictReader((report / "results.csv").read_text(encoding="utf-8").splitlines())
+    assert (row["set_ups"], row["trials"], row["forwarding_ci_low_bps"]) == ("3", "5", "")
+    assert list(wrong_tables(report, runs, {"selection": {"pool": ["duration"]}})) == []
+
+
 def _write(path: Path, rows: list[dict[str, str]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as out:
         writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
