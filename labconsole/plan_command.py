@@ -7,17 +7,17 @@ import sys
 from dataclasses import asdict
 
 from labconsole.engine.plan_advice import ConfigurationAdvice, Dimension, PlanAdvice, plan_advice
-from labconsole.engine.plan_session import look_up
 from labconsole.engine.set_up_course import beside_words
 from labconsole.errors import ConfigError
 from labconsole.headless import json_line
+from labconsole.measure.admission import admit
 from labconsole.model.claims import most_claims
 from labconsole.model.plan import Plan
 from labconsole.model.plan_load import load_plan
 from labconsole.replay_screen import minutes
 from labconsole.store import RunFilter
 from labconsole.terminal import harmless
-from labconsole.testbed import hosts_path, load_testbed, open_session
+from labconsole.testbed import hosts_path, load_testbed
 from labconsole.units import parse_ratio
 
 
@@ -25,10 +25,10 @@ def advise(args: argparse.Namespace) -> int:
     """Print the advice for one plan on this testbed. Raises ConfigError, MeasurementError, StoreError."""
     accuracy_ratio = _accuracy(args.accuracy)
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
-    session = open_session(inventory, store)
     plan = load_plan(args.plan, inventory)
-    entered = {trial.run_id for trial in look_up(plan, session).done if trial.block}
     where = RunFilter(plan_hash=plan.hash(), testbed_fingerprint=inventory.fingerprint())
+    # What the report's means rest on.
+    entered = {run.run_id for run in admit(store.list(where)).entered if run.block} if plan.set_ups else set()
     records = [record for record in store.iterate(where) if record.run_id in entered] if entered else []
     claims = most_claims([point.request for point in plan.points], plan.claims)
     found = plan_advice(plan, records, accuracy_ratio, claims)

@@ -298,6 +298,10 @@ def _tell(screen: ReplayScreen, campaign: Campaign, outcome: Outcome, *, as_json
     )
     for why, trials in outcome.refused:
         sys.stdout.write(f"  not measured{f' ({trials} trials)' if trials else ''}: {why}\n")
+    if outcome.to_retake:
+        sys.stdout.write(
+            f"  of a set-up that broke off: {outcome.to_retake} of the trials taken, which will be taken again\n"
+        )
     if outcome.invalid_before:
         sys.stdout.write(
             f"  {outcome.invalid_before} stored trials stayed invalid, and their set-ups are gone: raise set_ups\n"

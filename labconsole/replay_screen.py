@@ -171,6 +171,7 @@ class ReplayScreen:
                 "verdicts": dict(outcome.verdicts),
                 "invalid": [record.run_id for record in outcome.invalid],
                 "invalid_before": outcome.invalid_before,
+                "to_retake": outcome.to_retake,
                 "refused": [{"why": why, "trials": trials} for why, trials in outcome.refused],
                 "stopped": outcome.stopped,
                 "ended_by": outcome.ended_by or None,

@@ -218,7 +218,7 @@ class Campaign(InBlocks):
             status = CampaignStatus.FAILED if isinstance(problem, LabError) else CampaignStatus.STOPPED
         if self.current is not None and self.grid[self.current].state is TrialState.RUNNING:
             self.grid.give_up(self.current, detail or "stopped before it had ended")
-        self.current = None
+        self.current, self.outcome.to_retake = None, self._to_retake()
         self._watch.stop()
         self.say(status, detail)
         if problem is self._first_refusal and isinstance(problem, LabError):

@@ -58,6 +58,10 @@ class InBlocks:
         """Whether the set-up under way has no further trial."""
         return self._todo.exhausted or self.plan.set_up_of(self._todo.next) != self.course.key
 
+    def _to_retake(self) -> int:
+        """How many trials were taken in the set-up under way in vain, if nothing follows."""
+        return 0 if self.course.key is None or self._whole() else self.course.taken
+
     async def _set_up_again(self, problem: SetUpBroke) -> None:
         """A set-up broke off in a trial: it is taken again, after a pause, unless that was often enough."""
         again = self._broke(problem)

@@ -58,6 +58,7 @@ class Outcome:
 
     ``left_out``: trials that the plan's stop conditions made needless. ``refused``: what could not be measured at all,
     in a sentence each, with how many trials that are. ``stopped``: by the operator; ``ended_by``: by which condition.
+    ``to_retake``: of those taken, how many are of a set-up that the end broke off, which is taken again whole.
     ``invalid_before``: trials that stayed invalid in stored set-ups, which are over.
     """
 
@@ -72,6 +73,7 @@ class Outcome:
     stopped: bool = False
     ended_by: str = ""
     invalid_before: int = 0
+    to_retake: int = 0
 
     @property
     def complete(self) -> bool:

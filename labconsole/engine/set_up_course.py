@@ -114,6 +114,11 @@ class SetUpCourse:
         return tries <= self._plan.max_redo
 
     @property
+    def taken(self) -> int:
+        """How many trials of the set-up under way came to their last attempt."""
+        return len(self._taken)
+
+    @property
     def gave_runs(self) -> bool:
         """Whether the platform stood at least once: not every later set-up of it is in vain then."""
         return self.key in self._gave_run

@@ -24,6 +24,7 @@ from labconsole.errors import AgentError, ConfigError, NodeLost
 from labconsole.model.plan import Plan
 from labconsole.model.plan_conduct import INVALID_CODES
 from labconsole.model.plan_load import load_plan
+from labconsole.replay_command import _tell
 
 PAIR = """\
 plan: pair
@@ -493,6 +494,26 @@ def test_a_plan_that_has_time_for_one_block_begins(tmp_path):
         script = Script(valid)
         await Campaign(plan_of(PAIR + "stop: {after_s: 60}\n", tmp_path), script).run()
         assert len(script.held) == 8
+
+    run(body)
+
+
+@pytest.mark.parametrize(("last", "again"), [((1, 0, 1), 1), ((1, 0, 2), 0), ((2, 1, 1), 1), ((2, 1, 2), 0)])
+def test_an_end_inside_a_set_up_tells_how_many_trials_will_be_taken_again(tmp_path, capsys, last, again):
+    async def body():
+        def answer(trial, request):
+            if trial == last:
+                campaign.finish()
+            return "valid"
+
+        script, plan = Script(answer), plan_of(PAIR, tmp_path)
+        campaign = Campaign(plan, script)
+        outcome = await campaign.run()
+        assert outcome.to_retake == again
+        assert len(left_to_take(plan, script.held)) == 8 - outcome.taken + again
+        _tell(None, campaign, outcome, as_json=False)
+        words = f"of a set-up that broke off: {again} of the trials taken, which will be taken again"
+        assert (words in capsys.readouterr().out) is bool(again)
 
     run(body)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def records(plan: Plan, *, between: float, within: float, seed: int = 1, setup_s
                         "started_at": at(second),
                         "finished_at": at(second + 2),
                         "plan": plan.ref(point, place, set_up_trials=len(set_up.trials)),
-                        "total": record.total.model_copy(update={"forwarding_pps": rate}),
+                        "total": record.total.model_copy(update={"forwarding_pps": rate, "forwarding_bps": 704 * rate}),
                         "set_up": SetUp(id=at(begun), started_at=at(begun), setup_s=setup_s - 1, trial=number),
                     }
                 )
@@ -185,6 +186,19 @@ def test_the_command_advises_from_a_store(stored, capsys):
     found = json.loads(capsys.readouterr().out)
     assert (found["event"], found["accuracy_ratio"], len(found["each"])) == ("advice", 0.05, 2)
     assert found["each"][0]["setup_s"] == 8.0
+
+
+def test_the_advice_rests_on_the_runs_that_enter_the_report(stored, capsys):
+    path, where = stored
+    with sqlite3.connect(where) as connection:  # one set-up whose trials lost packets at the source, one that broke off
+        connection.execute(
+            "update runs set verdict = 'suspect', reason_codes = ? where block = 2 and platform = 'raw'",
+            ["lost_at_source"],
+        )
+        connection.execute("delete from runs where block = 3 and platform = 'container' and repetition = 3")
+    assert advise(path, where, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(each["platform"], each["spread"]["set_ups"]) for each in found["each"]] == [("raw", 3), ("container", 3)]
 
 
 @pytest.mark.parametrize("accuracy", ["2", "0", "-1%", "much"])
