@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from labconsole.measure.discrepancy import RELATIVE_ERROR
+from labconsole.measure.recompute_sides import rate_left_open
 from labconsole.model.record import Hop, Reason, RunRecord, StreamRecord
 
 
@@ -42,9 +45,15 @@ def wrong_figures(record: RunRecord, reason: Reason, by_name: Mapping[str, Strea
             yield f"there is no stream {str(place['stream'])[:80]!r}"
         if stream is not None:
             for name, held in _held(reason.code, stream).items():
-                if name in place and place[name] != held:
+                if name in place and not _same(place[name], held):
                     yield f"says {name} {str(place[name])[:80]}, and the record holds {held}"
         yield from _within(record, reason.code, place)
+
+
+def _same(said: Any, held: Any) -> bool:
+    if isinstance(said, float) and isinstance(held, float):
+        return math.isclose(said, held, rel_tol=RELATIVE_ERROR)
+    return bool(said == held)
 
 
 def _held(code: str, stream: StreamRecord) -> dict[str, Any]:
@@ -69,7 +78,7 @@ def _held(code: str, stream: StreamRecord) -> dict[str, Any]:
     elif code == "buffered" and arrivals is not None:
         found |= {"late_packets": arrivals.late_packets, "packets": arrivals.packets}
     elif code == "rate_uncertain" and arrivals is not None:
-        found["resolution_s"] = arrivals.resolution_s
+        found |= {"resolution_s": arrivals.resolution_s, "rate_error_ratio": rate_left_open(stream)}
     return found
 
 

@@ -229,10 +229,13 @@ def _missed() -> dict[str, Any]:
         "code": "capture_incomplete", "detail": "s1: tcpdump missed 12 packets", "follows": None,
         "evidence": {"stream": "s1", "dropped_packets": 12, "drops": {"capture_buffer": 12}},
     }  # fmt: skip
+    (sent,) = found["streams"]
+    packets, came = sent["measured_packets"], sent["arrivals"]
+    longest_s = (came["window_s"] + came["resolution_s"]) * packets / (packets - 1)
     coarse = {
         "code": "rate_uncertain", "detail": "s1: the forwarding rate is known to \u00b1 2.0%",
         "follows": "capture_incomplete",
-        "evidence": {"stream": "s1", "rate_error_ratio": 0.01961, "resolution_s": 0.1},
+        "evidence": {"stream": "s1", "rate_error_ratio": 1 - sent["offered_duration_s"] / longest_s, "resolution_s": 0.1},
     }  # fmt: skip
     found["verdict"] = {"status": "suspect", "reasons": [reason, coarse]}
     return found
