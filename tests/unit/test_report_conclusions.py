@@ -391,7 +391,7 @@ def store_file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "words",
     ["loss<0.001", "verdict=valid", "measured>1", "reason~lost", "note~warm", "run~2026", "attempt=1", "repetition=1",
-     "lost=0", "set_up=x", "late=0", "forwarding>1", "raw", "offered>1"],
+     "block=1,2", "block!=3", "block>1", "block>=2", "block=", "block~1", "lost=0", "set_up=x", "late=0", "forwarding>1", "raw", "offered>1"],
 )  # fmt: skip
 def test_a_filter_on_an_outcome_is_refused_with_what_to_do(
     store_file: Path, words: str, capsys: pytest.CaptureFixture[str]
@@ -402,7 +402,7 @@ def test_a_filter_on_an_outcome_is_refused_with_what_to_do(
 
 
 @pytest.mark.parametrize(
-    "words", ["platform=raw", "size=1000 background=none", "verdict!=invalid", "verdict=valid,suspect", "block<=3",
+    "words", ["platform=raw", "size=1000 background=none", "verdict!=invalid", "verdict=valid,suspect", "block<=3", "block<3",
               "kernel~6.1 duration=1", "plan=made-up point=0", "started>2020", "method=2 role=measured emulated=yes"]
 )  # fmt: skip
 def test_factors_and_conditions_are_free_to_choose_by(store_file: Path, words: str) -> None:
@@ -417,7 +417,24 @@ def test_a_time_that_cuts_a_block_is_an_outcome_and_one_between_blocks_is_not(tm
     assert outcomes(parse_filter(["started<2026-11-21T00:02"]), runs) == ()
     with pytest.raises(ConfigError, match="cuts block 2") as refused:
         require_free(parse_filter(["started<2026-11-21T00:02:01"]), runs, allowed=False)
-    assert "block=1,2" in str(refused.value)
+    assert "block<=2" in str(refused.value)
+
+
+def test_a_time_that_leaves_out_the_first_block_chooses_blocks(tmp_path: Path) -> None:
+    runs = summaries(tmp_path / "r.sqlite", [measured(60 * b, 80, block=b) for b in (1, 2, 3)])
+    with pytest.raises(ConfigError, match="cuts off block 1 of plan 3b1f7a90c4d2e865 and keeps block 2"):
+        require_free(parse_filter(["started>=2026-11-21T00:02"]), runs, allowed=False)
+    assert require_free(parse_filter(["started<2026-11-21T00:03"]), runs, allowed=False) == ()
+    assert require_free(parse_filter(["started>2020"]), runs, allowed=False) == ()
+    assert require_free(parse_filter(["started>2030"]), runs, allowed=False) == ()
+
+
+def test_a_time_beside_select_by_outcome_is_an_outcome_whatever_runs_are_there(tmp_path: Path) -> None:
+    """A bundle holds the runs that were meant: from them nobody can tell what the time cut."""
+    query = parse_filter(["started<2026-11-21T00:02:01"])
+    runs = summaries(tmp_path / "r.sqlite", [measured(60 * b, 80, block=b) for b in (1, 2, 3)])
+    for there in (runs, runs[:1], []):
+        assert require_free(query, there, allowed=True) == ("started",)
 
 
 def test_a_selection_by_outcome_stands_in_head_captions_tables_and_json(
