@@ -16,7 +16,9 @@ from labconsole.errors import ConfigError
 from labconsole.measure.admission import admit
 from labconsole.model.claims import CLAIMS
 from labconsole.report.claims import WORDS
+from labconsole.report.conclusions import conclusions
 from labconsole.report.evaluation import Evaluation, evaluate
+from labconsole.report.points import RunFacts
 from labconsole.report.result_tables import results
 from labconsole.report.selection import Selection, outcomes, parse_filter, parse_margin, require_free
 from labconsole.report.tables import bounds_words, loss_words, scientific
@@ -477,15 +479,33 @@ def test_a_condition_that_is_none_cannot_be_pooled(store_file: Path, capsys: pyt
 def test_a_plans_margin_holds_where_all_its_blocks_declare_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def declared(name: str, last: float) -> Any:
+    def declared(name: str, last: float, *words: str) -> Any:
         runs = settings_of(({"platform": "lxc", "margin": 0.02}, QUIET), ({"platform": "uml", "margin": last}, SAME))
         store = saved(tmp_path / name, [*runs, taken(99, 50, platform="old")])
-        assert cli.main(["report", "--store", str(store), "--json"]) == 0
-        return json.loads(capsys.readouterr().out.splitlines()[0])["claims"]
+        assert cli.main(["report", "--store", str(store), "--json", *words]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        differ = "the plans' margins differ between runs, and none is used, so that nothing is called equivalent"
+        head = json.loads(lines[0])
+        assert (differ in " ".join(head["conclusions"])) == (differ in lines[1].replace("The plans", "the plans"))
+        return {**head["claims"], "differ": differ in lines[0]}
 
     same, other = declared("a.sqlite", 0.02), declared("b.sqlite", 0.05)
     assert (same["margin_ratio"], same["margin_declared"]) == (0.02, "plan")
     assert other["margin_ratio"] is None
+    assert (same["differ"], other["differ"]) == (False, True)
+    given = declared("c.sqlite", 0.05, "--margin", "3%")
+    assert (given["margin_ratio"], given["margin_declared"], given["differ"]) == (0.03, "option", False)
+
+
+def test_a_plan_that_gained_claims_lets_all_tables_claim_and_the_report_says_so(made: Any) -> None:
+    runs = settings_of(({"platform": "lxc"}, QUIET), ({"platform": "lxc", "kind": "heavy"}, LESS),
+                       ({"platform": "uml", "claims": ("ranking",)}, LESS))  # fmt: skip
+    known = {
+        run["run_id"]: RunFacts(claims=tuple(run["plan"]["claims"]) if run["plan"]["claims"] else None) for run in runs
+    }
+    found = made(runs, facts=known)
+    assert (found.claims.tables, found.claims.differ, found.claims.size) == (None, ("claims",), 2)
+    assert "Which tables may claim differs" in " ".join(conclusions(found, (), Selection()))
 
 
 def test_a_margin_chosen_afterwards_is_called_so(store_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
