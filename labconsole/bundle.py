@@ -92,15 +92,17 @@ def _fill(
 
 
 def _needed(made: Report, store: RunStore) -> set[str]:
-    """The runs that are meant, and those by which it is judged whether they enter: of their set-ups and places.
+    """The runs that are meant, and those by which it is judged whether they enter.
 
-    With them the pilots of their plans, whose trials fixed what the runs say was fixed, and the first run of every
-    set-up of their plans: when it began tells which set-ups of a block were taken in one go.
+    These are all of their set-ups and places, and of the set-ups of what lies in these places, too: a set-up that broke
+    off does not fill a place. With them the pilots of their plans, whose trials fixed what the runs say was fixed, and
+    the first run of every set-up of their plans: when it began tells which set-ups of a block were taken in one go.
     """
     meant = made.kept.run_ids
     stored = store.list()
-    set_ups = {run.set_up for run in stored if run.run_id in meant and run.set_up is not None}
     places = {place_of(run) for run in stored if run.run_id in meant} - {None}
+    beside = [run for run in stored if run.run_id in meant or place_of(run) in places]
+    set_ups = {run.set_up for run in beside} - {None}
     plans = {(run.plan_hash, run.testbed_fingerprint) for run in stored if run.run_id in meant and run.block}
     begun: dict[tuple[str | None, str, int | None, str | None], RunSummary] = {}
     for run in stored:

@@ -124,7 +124,7 @@ def gather(args: argparse.Namespace) -> Report:
         searches, meant = _searches(store, query.select(of_options))
         if not meant:
             raise _no_runs(args, stored)
-        kept = sample(meant, admission := admit(stored))
+        kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
         digest = _digest(store, where, kept)
     made = evaluate(
         kept.entered, admission=admission, facts=digest.facts, margin_ratio=selection.margin_ratio, pool=selection.pool

@@ -7,7 +7,7 @@ one set-up for two things, is listed and never averaged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from labconsole.measure.design_points import STANDING, RunLike, design_of, is_search_trial, kept_out
@@ -36,8 +36,12 @@ def place_of(run: RunLike) -> Place | None:
     return (run.plan_hash, run.testbed_fingerprint, run.block, run.plan_point, run.repetition)
 
 
-def admit(runs: Sequence[RunLike]) -> Admission:
-    """Judge runs together: ``runs`` has to hold everything that is stored of their set-ups and plans."""
+def admit(runs: Sequence[RunLike], meant: Collection[str] | None = None) -> Admission:
+    """Judge runs together: ``runs`` has to hold everything that is stored of their set-ups and places.
+
+    ``meant``: ids of those that a report is about, None: all. Runs without a block give way to blocks only among them:
+    beside blocks that are not part of the report there is nothing that they could be mixed with.
+    """
     left_out = {run.run_id: why for run in runs if (why := kept_out(run)) is not None}
     planned = [run for run in runs if run.role not in ("pilot", "telemetry") and not is_search_trial(run)]
     for why, found in (
@@ -49,7 +53,8 @@ def admit(runs: Sequence[RunLike]) -> Admission:
             left_out.setdefault(run_id, why)
     for run_id, why in _of_one_place([run for run in planned if run.run_id not in left_out]):
         left_out.setdefault(run_id, why)
-    for run_id in _outside_blocks([run for run in runs if run.run_id not in left_out]):
+    standing = [run for run in runs if run.run_id not in left_out and (meant is None or run.run_id in meant)]
+    for run_id in _outside_blocks(standing):
         left_out[run_id] = "outside_blocks"
     return Admission(tuple(run for run in runs if run.run_id not in left_out), left_out, stretches(runs))
 

@@ -107,9 +107,6 @@ class Together:
             key = ("point", plan.hash, str(plan.point))
             asked = record.requested.model_dump_json(exclude={"generator", "observe"})
             yield from self._once(key, asked, record, "requested", f"{named} at point {plan.point}")
-        for name in ("margin_ratio", "claims"):
-            value = getattr(plan, name)
-            yield from self._once((name, plan.hash), value, record, f"plan.{name}", f"{named} a {name} of")
         yield from self._fixed(record, plan)
 
     def _fixed(self, record: RunRecord, plan: PlanRef) -> Iterator[Discrepancy]:

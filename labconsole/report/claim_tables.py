@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labconsole.measure.effects import digits_to_tell
-from labconsole.report.claims import Claim, Family
+from labconsole.report.claims import NO_MARGIN, Claim, Family
 from labconsole.report.comparisons import NOT_REACHED, Collapse, Comparison, StreamShare
 from labconsole.report.points import DEDICATED, Reading
 from labconsole.report.tables import (
@@ -86,7 +86,8 @@ def family_note(family: Family) -> str:
         "the smallest change found with 80 % power, at 0.05 and at 0.05 over the number of claims."
     ]
     if family.margin_ratio is None:
-        words.append("No margin was declared, so that nothing is called equivalent.")
+        none = NO_MARGIN["margin" in family.differ]
+        words.append(f"{none[0].upper()}{none[1:]}, so that nothing is called equivalent.")
     else:
         afterwards = "" if family.declared == "plan" else ", chosen afterwards"
         words.append(f"Margin of equivalence: ± {100 * family.margin_ratio:g} %{afterwards}.")

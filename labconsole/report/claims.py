@@ -26,6 +26,9 @@ from labconsole.measure.effects import (
 
 Kind = Literal["background", "pair", "collapse", "second-guest", "streams"]
 
+NO_MARGIN = {False: "no margin was declared", True: "the plans' margins differ between runs, and none is used"}
+"""By whether several were declared."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
@@ -72,7 +75,8 @@ class Claim:
 class Family:
     """The claims of one report. ``size``: how many were tested; ``margin_ratio``: None, nothing is called equivalent.
 
-    ``declared``: where the margin comes from. ``tables``: those that may conclude, None: all.
+    ``declared``: where the margin comes from. ``tables``: those that may conclude, None: all. ``differ``: which of
+    "margin" and "claims" the runs declare differently, so that what they declare is not used.
     """
 
     claims: tuple[Claim, ...]
@@ -80,6 +84,7 @@ class Family:
     margin_ratio: float | None = None
     declared: Literal["plan", "option"] | None = None
     tables: tuple[str, ...] | None = None
+    differ: tuple[str, ...] = ()
 
     def price(self, blocks: int) -> tuple[float, float] | None:
         """What the smallest p of the family takes with so many blocks: |t|, and the same in deviations of a block."""
@@ -95,6 +100,7 @@ def answer(
     margin_ratio: float | None = None,
     declared: Literal["plan", "option"] | None = None,
     tables: Collection[str] | None = None,
+    differ: tuple[str, ...] = (),
 ) -> Family:
     """The claims of these questions, in their order."""
     tested = [q for q in questions if _p(q) is not None and (tables is None or q.table in tables)]
@@ -113,6 +119,7 @@ def answer(
         margin_ratio=margin_ratio,
         declared=declared if margin_ratio is not None else None,
         tables=None if tables is None else tuple(tables),
+        differ=differ,
     )
 
 

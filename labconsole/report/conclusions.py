@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from labconsole.measure.effects import MINIMUM_BLOCKS
 from labconsole.model.claims import CLAIMS
-from labconsole.report.claims import Family
+from labconsole.report.claims import NO_MARGIN, Family
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.findings import count
 from labconsole.report.sample import Coverage, missing_words
@@ -85,9 +85,11 @@ def _family(family: Family, blocks: int) -> list[str]:
         f"without any effect, at most one report in twenty says different at all. {different} came out different"
         + (
             f", {equal} equivalent within ± {100 * family.margin_ratio:g} %." if family.margin_ratio is not None
-            else "; no margin was declared, so that nothing is called equivalent."
+            else f"; {NO_MARGIN['margin' in family.differ]}, so that nothing is called equivalent."
         )
     ]  # fmt: skip
+    if "claims" in family.differ:
+        words.append("Which tables may claim differs between the runs' plans, so that all of them do.")
     if family.margin_ratio is not None and family.declared == "option":
         words.append("The margin was chosen afterwards, by whoever made this report (--margin).")
     if family.tables is not None:

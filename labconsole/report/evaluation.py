@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from labconsole.errors import MeasurementError
 from labconsole.measure.admission import Admission, admit
@@ -113,13 +113,17 @@ def evaluate(
     fallen = collapses(settings, asked)
     second = second_guests(points, known, True, asked)
     shares = streams(settings, known, asked)
-    declared_margin, declared_claims = _declared(entered, known)
+    declared = _declared(entered, known)
     family = answer(
         asked.questions,
-        margin_ratio=declared_margin if margin_ratio is None else margin_ratio,
+        margin_ratio=declared.margin_ratio if margin_ratio is None else margin_ratio,
         declared="plan" if margin_ratio is None else "option",
-        tables=declared_claims if claims is None else claims,
-    )
+        tables=declared.claims if claims is None else claims,
+        differ=tuple(
+            name for name, given in (("margin", margin_ratio), ("claims", claims))
+            if given is None and name in declared.differ
+        ),
+    )  # fmt: skip
     taken = iter(family.claims)
 
     def compared(found: Sequence[Compared]) -> tuple[Comparison, ...]:
@@ -148,11 +152,23 @@ def evaluate(
     )
 
 
-def _declared(entered: Sequence[RunLike], facts: Mapping[str, RunFacts]) -> tuple[float | None, tuple[str, ...] | None]:
-    """Margin and claims as all records of blocks declare them; None where they differ, or say none."""
+class _Declared(NamedTuple):
+    """What the plans of the runs say of claims. ``differ``: what they do not say alike, and is None therefore."""
+
+    margin_ratio: float | None
+    claims: tuple[str, ...] | None
+    differ: tuple[str, ...]
+
+
+def _declared(entered: Sequence[RunLike], facts: Mapping[str, RunFacts]) -> _Declared:
+    """Margin and claims as all records of blocks declare them. A plan may gain them while it is measured."""
     held = [facts[run.run_id] for run in entered if run.block and run.run_id in facts]
     margins, claims = {each.margin_ratio for each in held}, {each.claims for each in held}
-    return margins.pop() if len(margins) == 1 else None, claims.pop() if len(claims) == 1 else None
+    return _Declared(
+        margins.pop() if len(margins) == 1 else None,
+        claims.pop() if len(claims) == 1 else None,
+        tuple(name for name, said in (("margin", margins), ("claims", claims)) if len(said) > 1),
+    )
 
 
 def _spread(points: Sequence[Point]) -> dict[str, Components]:

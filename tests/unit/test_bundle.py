@@ -170,6 +170,55 @@ def test_a_filtered_report_is_made_again_from_whole_set_ups_and_its_manifest_is_
     assert "manifest.json: method: says None, runs are of method 2" in capsys.readouterr().out
 
 
+def _told(bundle: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What verify says of report and manifest: the runs are made up, and what is wrong with them is told, too."""
+    capsys.readouterr()
+    main(["verify", str(bundle)])
+    return [line for line in capsys.readouterr().out.splitlines() if line.startswith(("report", "manifest"))]
+
+
+def test_runs_without_blocks_give_way_to_blocks_of_the_same_report_only(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runs = [measured(n, 90 + n / 10, block=n) for n in (1, 2, 3)]
+    for n in (1, 2, 3):
+        bare = measured(10 + n, 80 + n / 10, set_up=f"bare-{n}", plan_hash="c" * 16, repetition=n, repetitions=3)
+        bare["plan"] |= {"name": "other", "block": None, "set_ups": None, "set_up_trials": None}
+        runs.append(bare)
+    with open_store("runs.sqlite") as store:
+        store.import_records(runs)
+    for name, words, entered in (("other", ["--plan", "other"], 3), ("all", [], 3), ("made", ["--plan", "made-up"], 3)):
+        bundle = pack(tmp_path, f"{name}.tar.gz", *words)
+        files = members(bundle)
+        assert json.loads(files["manifest.json"])["report"]["entered"] == entered
+        assert (b"outside_blocks" in files["report/runs.csv"]) == (name == "all")
+        assert _told(bundle, capsys) == []
+
+
+def test_what_lies_in_the_place_of_a_run_is_packed_with_its_whole_set_up(tmp_path, capsys, monkeypatch):
+    """Packed alone, the other run would seem to be of a set-up that broke off, and give its place away."""
+    monkeypatch.chdir(tmp_path)
+    runs = [
+        measured(100 * s + 10 * b + p, 60 + b, block=b, point=p, trials=2, size=(64, 1000)[p], set_up=f"{s}-{b}",
+                 kernel=f"6.{s}")
+        for b in (1, 2, 3) for p in (0, 1) for s in ((1, 2) if b == 3 else (1,))
+    ]  # fmt: skip
+    with open_store("runs.sqlite") as store:
+        store.import_records(runs)
+    bundle = pack(tmp_path, "b.tar.gz", "size=64", "kernel=6.1")
+    manifest = json.loads(members(bundle)["manifest.json"])
+    assert (manifest["report"]["entered"], manifest["runs"]) == (2, 8)
+    assert _told(bundle, capsys) == []
+
+
+def test_a_time_that_chose_runs_by_their_outcome_is_told_alike_from_the_bundle(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with open_store("runs.sqlite") as store:
+        store.import_records([measured(60 * b, 80 + b, block=b) for b in (1, 2, 3)])
+    bundle = pack(tmp_path, "b.tar.gz", "--select-by-outcome", "started>=2026-11-21T00:02")
+    assert json.loads(members(bundle)["manifest.json"])["selection"]["by_outcome"] == ["started"]
+    assert _told(bundle, capsys) == []
+
+
 def with_manifest(bundle: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
     """The same bundle with another manifest."""
     files = members(bundle)

@@ -16,8 +16,10 @@ from labconsole.errors import ConfigError
 from labconsole.measure.admission import admit
 from labconsole.measure.design_points import kept_out
 from labconsole.model.claims import CLAIMS
+from labconsole.report.conclusions import conclusions
 from labconsole.report.digest import asked_words
 from labconsole.report.evaluation import Evaluation, evaluate
+from labconsole.report.points import RunFacts
 from labconsole.report.result_tables import results
 from labconsole.report.selection import Selection, outcomes, parse_filter, parse_margin, require_free
 from labconsole.report.tables import bounds_words, loss_words, scientific
@@ -468,7 +470,7 @@ def store_file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "words",
     ["loss<0.001", "verdict=valid", "measured>1", "reason~lost", "note~warm", "run~2026", "attempt=1", "repetition=1",
-     "lost=0", "set_up=x", "late=0", "forwarding>1", "raw", "offered>1"],
+     "block=1,2", "block!=3", "block>1", "block>=2", "block=", "block~1", "lost=0", "set_up=x", "late=0", "forwarding>1", "raw", "offered>1"],
 )  # fmt: skip
 def test_a_filter_on_an_outcome_is_refused_with_what_to_do(
     store_file: Path, words: str, capsys: pytest.CaptureFixture[str]
@@ -479,7 +481,7 @@ def test_a_filter_on_an_outcome_is_refused_with_what_to_do(
 
 
 @pytest.mark.parametrize(
-    "words", ["platform=raw", "size=1000 background=none", "verdict!=invalid", "verdict=valid,suspect", "block<=3",
+    "words", ["platform=raw", "size=1000 background=none", "verdict!=invalid", "verdict=valid,suspect", "block<=3", "block<3",
               "kernel~6.1 duration=1", "plan=made-up point=0", "started>2020", "method=2 role=measured emulated=yes"]
 )  # fmt: skip
 def test_factors_and_conditions_are_free_to_choose_by(store_file: Path, words: str) -> None:
@@ -496,7 +498,24 @@ def test_a_time_that_cuts_a_block_is_an_outcome_and_one_between_blocks_is_not(tm
     assert outcomes(parse_filter(["started<2026-11-21T00:02"]), runs) == ()
     with pytest.raises(ConfigError, match="cuts block 2") as refused:
         require_free(parse_filter(["started<2026-11-21T00:02:01"]), runs, allowed=False)
-    assert "block=1,2" in str(refused.value)
+    assert "block<=2" in str(refused.value)
+
+
+def test_a_time_that_leaves_out_the_first_block_chooses_blocks(tmp_path: Path) -> None:
+    runs = summaries(tmp_path / "r.sqlite", [measured(60 * b, 80, block=b) for b in (1, 2, 3)])
+    with pytest.raises(ConfigError, match="cuts off block 1 of plan 3b1f7a90c4d2e865 and keeps block 2"):
+        require_free(parse_filter(["started>=2026-11-21T00:02"]), runs, allowed=False)
+    assert require_free(parse_filter(["started<2026-11-21T00:03"]), runs, allowed=False) == ()
+    assert require_free(parse_filter(["started>2020"]), runs, allowed=False) == ()
+    assert require_free(parse_filter(["started>2030"]), runs, allowed=False) == ()
+
+
+def test_a_time_beside_select_by_outcome_is_an_outcome_whatever_runs_are_there(tmp_path: Path) -> None:
+    """A bundle holds the runs that were meant: from them nobody can tell what the time cut."""
+    query = parse_filter(["started<2026-11-21T00:02:01"])
+    runs = summaries(tmp_path / "r.sqlite", [measured(60 * b, 80, block=b) for b in (1, 2, 3)])
+    for there in (runs, runs[:1], []):
+        assert require_free(query, there, allowed=True) == ("started",)
 
 
 def test_a_selection_by_outcome_stands_in_head_captions_tables_and_json(
@@ -539,15 +558,33 @@ def test_a_condition_that_is_none_cannot_be_pooled(store_file: Path, capsys: pyt
 def test_a_plans_margin_holds_where_all_its_blocks_declare_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def declared(name: str, last: float) -> Any:
+    def declared(name: str, last: float, *words: str) -> Any:
         runs = settings_of(({"platform": "lxc", "margin": 0.02}, QUIET), ({"platform": "uml", "margin": last}, SAME))
         store = saved(tmp_path / name, [*runs, taken(99, 50, platform="old")])
-        assert cli.main(["report", "--store", str(store), "--json"]) == 0
-        return json.loads(capsys.readouterr().out.splitlines()[0])["claims"]
+        assert cli.main(["report", "--store", str(store), "--json", *words]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        differ = "the plans' margins differ between runs, and none is used, so that nothing is called equivalent"
+        head = json.loads(lines[0])
+        assert (differ in " ".join(head["conclusions"])) == (differ in lines[1].replace("The plans", "the plans"))
+        return {**head["claims"], "differ": differ in lines[0]}
 
     same, other = declared("a.sqlite", 0.02), declared("b.sqlite", 0.05)
     assert (same["margin_ratio"], same["margin_declared"]) == (0.02, "plan")
     assert other["margin_ratio"] is None
+    assert (same["differ"], other["differ"]) == (False, True)
+    given = declared("c.sqlite", 0.05, "--margin", "3%")
+    assert (given["margin_ratio"], given["margin_declared"], given["differ"]) == (0.03, "option", False)
+
+
+def test_a_plan_that_gained_claims_lets_all_tables_claim_and_the_report_says_so(made: Any) -> None:
+    runs = settings_of(({"platform": "lxc"}, QUIET), ({"platform": "lxc", "kind": "heavy"}, LESS),
+                       ({"platform": "uml", "claims": ("ranking",)}, LESS))  # fmt: skip
+    known = {
+        run["run_id"]: RunFacts(claims=tuple(run["plan"]["claims"]) if run["plan"]["claims"] else None) for run in runs
+    }
+    found = made(runs, facts=known)
+    assert (found.claims.tables, found.claims.differ, found.claims.size) == (None, ("claims",), 2)
+    assert "Which tables may claim differs" in " ".join(conclusions(found, (), Selection()))
 
 
 def test_a_margin_chosen_afterwards_is_called_so(store_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
