@@ -245,7 +245,8 @@ def _effects_again(one: _Group, other: _Group, pair: _Pair) -> Iterator[dict[str
     for group in (one, other):
         values = group.values(rate_bps)
         means.append({block: sum(trials) / len(trials) for block, trials in values.items() if block != ALONE})
-        boots.append({block: runs[-1].boot_id for block, runs in group.runs.items()})
+        known = {block: [run.boot_id for run in runs if run.boot_id] for block, runs in group.runs.items()}
+        boots.append({block: ids[0] if ids else None for block, ids in known.items()})
     shared = sorted((b for b in means[0] if b in means[1] and boots[0][b] == boots[1][b]), key=repr)
     if not shared and pair.alternative == "two-sided":
         sides = [_by_boot(means[side], boots[side]) for side in (0, 1)]

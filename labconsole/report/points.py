@@ -192,7 +192,7 @@ def _point(name: str, design: DesignPoint, group: _Group) -> Point:
         missing_ratio=_missing(group.runs, lost, by_sides),
         values_bps=group.bps,
         packets=None if None in arrived else min(count for count in arrived if count is not None),
-        boots={block_of(run): run.boot_id for run in group.runs},
+        boots=_boots(group.runs),
         run_ids=tuple(group.run_ids),
         blocks_of_runs=tuple(group.blocks),
     )
@@ -200,6 +200,15 @@ def _point(name: str, design: DesignPoint, group: _Group) -> Point:
 
 OWN_PACKETS, OWN_RATIO = 20, 1e-4
 """A unit under test sends frames of its own (spanning tree, LLDP, ARP): so many, or this share of what was offered."""
+
+
+def _boots(runs: Sequence[RunLike]) -> dict[Hashable, str | None]:
+    """The boot of each block's set-up, by whichever of its runs knows it."""
+    found: dict[Hashable, str | None] = {}
+    for run in runs:
+        block = block_of(run)
+        found[block] = found.get(block) or run.boot_id
+    return found
 
 
 def lost_packets(run: RunLike, by_sides: bool) -> int | None:
