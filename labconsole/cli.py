@@ -100,12 +100,13 @@ def build_parser() -> argparse.ArgumentParser:
     runs.add_argument("--out", type=Path, metavar="FILE", help="export: where to write (default: stdout)")
     _add_report(commands, [common, stored, machine])
     verify = commands.add_parser(
-        "verify", help="recompute every derived number of the saved runs, or of a bundle",
+        "verify",
+        help="recompute and judge the saved runs again, and hold them against each other; of a bundle its report, too",
         parents=[common, stored, machine],
     )  # fmt: skip
     verify.add_argument(
         "bundle", nargs="?", type=Path, metavar="FILE.tar.gz",
-        help="what report --bundle wrote: check its files, recompute its runs, make its tables again",
+        help="what report --bundle wrote: check its files, verify its runs, make its report again",
     )  # fmt: skip
     schema = commands.add_parser("schema", help="JSON Schema of a file, for editors", parents=[common])
     schema.add_argument("file", choices=("hosts", "plan", "settings"), help="hosts.yaml, a plan, settings.yaml")

@@ -71,12 +71,10 @@ def _contradictory(runs: Iterable[RunLike]) -> list[str]:
     """Runs of set-ups that say to be several, or to hold more trials than they do."""
     found = []
     for held in _by_set_up(runs).values():
-        said = {
-            (run.platform, run.background, run.testbed_fingerprint, run.plan_hash, run.block, run.boot_id)
-            for run in held
-        }
+        said = {(run.platform, run.background, run.testbed_fingerprint, run.plan_hash, run.block) for run in held}
+        boots = {run.boot_id for run in held} - {None}  # of a trial that ended early it may not have been read
         trials = held[0].set_up_trials
-        if len(said) > 1 or (trials is not None and len({place_of(run) for run in held}) > trials):
+        if len(said) > 1 or len(boots) > 1 or (trials is not None and len({place_of(run) for run in held}) > trials):
             found += [run.run_id for run in held]
     return found
 

@@ -39,21 +39,6 @@ class Components:
     repetitions: float
     points: int = 1
 
-    @property
-    def s_w2(self) -> float:
-        """Variance within set-ups."""
-        return self.variance_within
-
-    @property
-    def s_b2(self) -> float:
-        """Variance of the means of set-ups."""
-        return self.variance_of_means
-
-    @property
-    def t2(self) -> float:
-        """Variance between set-ups, freed of what the trials bring; may be negative."""
-        return self.variance_between
-
 
 @dataclass(frozen=True, slots=True)
 class Advice:

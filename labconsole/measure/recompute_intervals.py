@@ -106,10 +106,13 @@ def unpaired_again(
 
 def holm_again(p_values: Sequence[float]) -> list[float]:
     """Holm's adjusted p values: each the largest of (number not smaller) × p over those up to it."""
-    return [
-        min(1.0, max(sum(1 for z in p_values if z >= other) * other for other in p_values if other <= p))
-        for p in p_values
-    ]
+    ranked = sorted(p_values)
+    largest: dict[float, float] = {}
+    reached = 0.0
+    for p in dict.fromkeys(ranked):
+        reached = max(reached, (len(ranked) - bisect_left(ranked, p)) * p)
+        largest[p] = min(1.0, reached)
+    return [largest[p] for p in p_values]
 
 
 def loss_again(

@@ -22,7 +22,11 @@ Told = tuple[str, Discrepancy]
 """(run id, what is wrong)."""
 
 Place = tuple[str, str, int | None, int, int]
-"""(plan hash, testbed fingerprint, block, point, repetition)."""
+"""(plan hash, testbed fingerprint, block, point, repetition).
+
+Stated again on purpose, beside admission.py's: a check that took its notion of a place from what it checks would share
+its errors.
+"""
 
 
 @dataclass(frozen=True, slots=True)

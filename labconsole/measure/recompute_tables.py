@@ -113,14 +113,10 @@ class _Group:
         return {block: values for block, values in found.items() if values}
 
     def losses(self) -> list[list[tuple[int, int]]]:
-        """Packets lost and offered by each trial whose loss is known, by set-up; one sum where they are mixed."""
+        """Packets lost and offered by each trial whose loss is known, by set-up."""
         sides = all((run.method or 1) > 1 for runs in self.runs.values() for run in runs)
         known = [[pair for run in runs if (pair := _lost(run, sides)) is not None] for runs in self.runs.values()]
-        held = [pairs for pairs in known if pairs]
-        if self.mixed and held:
-            every = [pair for pairs in held for pair in pairs]
-            return [[(sum(lost for lost, _ in every), sum(offered for _, offered in every))]]
-        return held
+        return [pairs for pairs in known if pairs]
 
     @property
     def mixed(self) -> bool:
@@ -266,6 +262,9 @@ def _point_again(group: _Group) -> dict[str, float | None]:
     found["loss_trials"] = len(trials)
     if not trials:
         return found
+    if group.mixed:  # what stands beside set-ups is no set-up: one sum, as of one trial
+        trials = [(sum(x for x, _ in trials), sum(n for _, n in trials))]
+        by_set_up = [trials]
     one = len(by_set_up) == 1
     units = trials if one else [(sum(x for x, _ in pairs), sum(n for _, n in pairs)) for pairs in by_set_up]
     lost, sent = sum(x for x, _ in units), sum(n for _, n in units)
@@ -289,7 +288,8 @@ def _effects_again(one: _Group, other: _Group, pair: _Pair, begun: _Begun) -> It
     for group in (one, other):
         values = group.values(rate_bps)
         means.append({block: sum(trials) / len(trials) for block, trials in values.items() if block != ALONE})
-        boots.append({block: runs[-1].boot_id for block, runs in group.runs.items()})
+        known = {block: [run.boot_id for run in runs if run.boot_id] for block, runs in group.runs.items()}
+        boots.append({block: ids[0] if ids else None for block, ids in known.items()})
     of_one_boot = [block for block in means[0] if block in means[1] and boots[0][block] == boots[1][block]]
     shared = sorted((b for b in of_one_boot if begun.in_one_go([*one.runs[b], *other.runs[b]])), key=repr)
     if not of_one_boot and pair.alternative == "two-sided":

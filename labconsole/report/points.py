@@ -196,7 +196,7 @@ def _point(name: str, design: DesignPoint, group: _Group, known: Stretches) -> P
         missing_ratio=_missing(group.runs, lost, by_sides),
         values_bps=group.bps,
         packets=None if None in arrived else min(count for count in arrived if count is not None),
-        boots={block: run.boot_id for run, block in zip(group.runs, group.blocks, strict=True)},
+        boots=_boots(group),
         stretches=_stretches(group, known),
         run_ids=tuple(group.run_ids),
         blocks_of_runs=tuple(group.blocks),
@@ -226,6 +226,14 @@ def _stretches(group: _Group, known: Stretches) -> dict[Hashable, int | None]:
 
 OWN_PACKETS, OWN_RATIO = 20, 1e-4
 """A unit under test sends frames of its own (spanning tree, LLDP, ARP): so many, or this share of what was offered."""
+
+
+def _boots(group: _Group) -> dict[Hashable, str | None]:
+    """The boot of each block's set-up, by whichever of its runs knows it."""
+    found: dict[Hashable, str | None] = {}
+    for run, block in zip(group.runs, group.blocks, strict=True):
+        found[block] = found.get(block) or run.boot_id
+    return found
 
 
 def lost_packets(run: RunLike, by_sides: bool) -> int | None:

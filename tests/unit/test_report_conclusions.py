@@ -348,6 +348,26 @@ def test_two_whole_set_ups_of_one_block_are_listed_both(why: Any) -> None:
     assert why(*runs) == ["doubled_place"] * 2
 
 
+def test_a_boot_that_was_not_read_contradicts_nothing_and_two_boots_do(why: Any) -> None:
+    runs = [measured(n, 80, repetition=n + 1, trials=3, boot=None if n else "boot-1", repetitions=3) for n in range(3)]
+    assert why(*runs) == [None] * 3
+    again = [
+        measured(10 + n, 80, block=2, repetition=n + 1, trials=3, boot=(None, "boot-1", "boot-2")[n], repetitions=3)
+        for n in range(3)
+    ]
+    assert why(*again) == ["set_up_contradicts"] * 3
+
+
+def test_a_set_up_is_paired_by_the_boot_that_any_of_its_runs_knows(made: Any) -> None:
+    runs = [
+        measured(20 * b + 2 * p + r, 80 + b / 10 + r / 100 - p, block=b, point=p, repetition=r + 1, trials=2,
+                 repetitions=2, platform=("lxc", "uml")[p], boot=None if (b + p) % 2 == r else "boot-1")
+        for b in (1, 2, 3) for p in (0, 1) for r in (0, 1)
+    ]  # fmt: skip
+    (pair,) = made(runs).ranking
+    assert pair.claim.effect is not None and pair.claim.effect.blocks == 3
+
+
 def test_runs_beside_blocks_are_no_set_up_of_their_own(why: Any) -> None:
     loose = measured(9, 50)
     loose["plan"], loose["set_up"] = None, None
