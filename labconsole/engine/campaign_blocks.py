@@ -19,7 +19,8 @@ from labconsole.model.record import RunRecord
 
 
 class InBlocks:
-    """Base of Campaign, whose these attributes are."""
+    """Base of Campaign, whose these attributes are. What raises NotImplementedError is Campaign's to define: it is
+    declared here only for the type checker, and nobody makes an InBlocks by itself."""
 
     plan: Plan
     grid: Grid
