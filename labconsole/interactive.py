@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 
 def console(args: argparse.Namespace) -> int:
@@ -23,14 +27,41 @@ def demo(args: argparse.Namespace) -> int:
         raise ConfigError("demo needs a terminal; without one use `labconsole lab up` and `labconsole run`")
     found = lab.status("local")
     was_up = found is not None and found.running
-    sys.stderr.write("building the local testbed: " + ("it is up already\n" if was_up else f"{args.sources} sources\n"))
-    status = found if found is not None and was_up else lab.up(lab.LabSpec(sources=args.sources))
-    try:
-        return _open(Path(status.hosts_file), args.store)
-    finally:
-        if not was_up:
-            sys.stderr.write("removing the local testbed\n")
+    if found is not None and was_up:
+        sys.stderr.write("building the local testbed: it is up already\n")
+        return _open(Path(found.hosts_file), args.store)
+    sys.stderr.write(f"building the local testbed: {args.sources} sources\n")
+    with _ended_by_signals():
+        status = lab.up(lab.LabSpec(sources=args.sources))
+        try:
+            return _open(Path(status.hosts_file), args.store)
+        finally:
+            # A closed terminal says so twice, by its shell and by the kernel: nothing may stop this.
+            for number in (signal.SIGHUP, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+            with contextlib.suppress(OSError):
+                sys.stderr.write("removing the local testbed\n")
             lab.down("local")
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGHUP and SIGTERM raise SystemExit where the console does not take them, so that the lab is taken down."""
+
+    before: dict[int, Any] = {}
+
+    def end(number: int, _frame: Any) -> None:
+        for each in before:  # once: what follows is the taking down
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    for each in (signal.SIGHUP, signal.SIGTERM):
+        before[each] = signal.signal(each, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _open(hosts: Path, store_url: str | None, *, read_only: bool = False) -> int:

@@ -367,9 +367,20 @@ def _start_supervisor(spec: LabSpec, directory: Path, lock: int) -> None:
                     raise LabSetupError(str(message["error"]))
             raise LabSetupError(f"the lab {spec.name} did not come up; its log ends: {_tail(log)}")
         except BaseException:
+            supervisor = supervisor or _announced(starter, ready)
             if supervisor is not None and not supervisor.signal_and_wait(signal.SIGTERM, DOWN_S):
                 supervisor.signal_and_wait(signal.SIGKILL, DOWN_S)
             raise
+
+
+def _announced(starter: subprocess.Popen[bytes], ready: io.FileIO) -> ProcessIdentity | None:
+    """The supervisor of a lab whose building was interrupted before it had said who it is; None when it never does."""
+    starter.wait()
+    with contextlib.suppress(LabSetupError, ProcessLookupError):
+        for message in _lines(ready, time.monotonic() + DOWN_S):
+            if "pid" in message:
+                return ProcessIdentity.of(int(message["pid"]))
+    return None
 
 
 def _lines(ready: io.FileIO, deadline_s: float) -> Iterator[dict[str, Any]]:

@@ -300,6 +300,10 @@ class ConsoleApp(App[int]):
         """The terminal is gone: leave as with q, painting no more and writing to nobody."""
         if not self.hung_up:
             self.hung_up = True
+            # The kernel says it again when the shell ends, perhaps after the event loop, which gives signals back.
+            with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+                asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
             detach()
             self.leave()
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import subprocess
 import sys
+import termios
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,8 +75,8 @@ def shape(value: object, path: str = "") -> set[str]:
     return {path}
 
 
-OF_THE_MOMENT = ("lost_runs", "drops", "counters", "influences", "reasons")
-"""What a record holds only where there was something: counts by name, who else was there, doubts."""
+OF_THE_MOMENT = ("lost_runs", "drops", "counters", "influences", "reasons", "one_way_ns")
+"""What a record holds only where there was something: counts by name, who else was there, doubts, delays long enough."""
 
 
 @pytest.mark.parametrize("size", SIZES, ids=["80x24", "120x40"])
@@ -122,6 +126,27 @@ def test_the_demo_takes_and_saves_a_run_and_removes_its_lab(home: Path, size: tu
         terminal.close()
     assert run["total"]["loss_packets"] == 0
     assert run["emulated"] is True
+
+
+@pytest.mark.parametrize("after_s", [0.2, 0.45, 0.7, 1.0])
+def test_a_terminal_that_closes_while_the_demo_begins_leaves_no_lab(home: Path, after_s: float):
+    """The lab is half built, or up and the console not yet on screen: nobody but the demo knows of it."""
+    terminal, theirs = pty.openpty()
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "labconsole", "demo"], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(theirs)
+    time.sleep(after_s)
+    os.close(terminal)
+    demo.wait(30)
+    wait_until(lambda: not processes_of(home), timeout_s=20, what="the lab outlived its demo")
+    assert lab.status("local") is None
+
+
+def processes_of(home: Path) -> str:
+    """Of the lab whose files are under ``home``."""
+    return subprocess.run(["pgrep", "-f", str(home)], capture_output=True, text=True).stdout
 
 
 def test_the_demo_without_a_terminal_says_what_to_use():

@@ -109,8 +109,15 @@ def test_a_plan_that_searches_is_interrupted_goes_on_and_is_then_finished(narrow
     assert record["frame_loss"][0]["loss_ratio"] > 0.3
     assert {trial["for_test"] for trial in record["trials"]} == {"load", "frame-loss", "back-to-back", "latency"}
     assert len(record["back_to_back"]["bursts"]) == 1
-    # The lab's nodes have one clock.
-    assert record["latency"]["one_way_mean_ns"]["p50"] > 0
+    # The lab's nodes have one clock; its delays may still be too short for stamps in whole microseconds, and are then
+    # not called one-way.
+    latency = record["latency"]
+    assert latency["pdv_mean_ns"]["p99"] > 0
+    if latency["one_way_mean_ns"] is None:
+        assert "too coarse for a median of" in latency["reason"]
+        assert all(each["one_way_ns"] or each["reason"] for each in latency["streams"])
+    else:
+        assert latency["one_way_mean_ns"]["p50"] >= 10_000
     third = labconsole("replay", str(plan), "--json", hosts=hosts, store=store)
     assert third.returncode == 0, third.stderr
     assert not [line for line in third.stdout.splitlines() if json.loads(line)["event"] == "search_trial"]

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import os
 import pty
+import signal
 import struct
 import sys
 import termios
@@ -437,6 +438,7 @@ async def test_a_terminal_that_goes_away_in_mid_trial_ends_it_and_keeps_what_was
         app.hang_up()
         await until(pilot, lambda: session.closed)
         assert len(session.store.records) == 1
+    assert signal.signal(signal.SIGHUP, signal.SIG_DFL) is signal.SIG_IGN
 
 
 async def test_the_process_ends_when_its_terminal_is_closed() -> None:
