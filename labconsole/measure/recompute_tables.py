@@ -113,10 +113,12 @@ class _Group:
         return {block: values for block, values in found.items() if values}
 
     def losses(self) -> list[list[tuple[int, int]]]:
-        """Packets lost and offered by each trial whose loss is known, by set-up."""
+        """Packets lost and offered by each trial whose counters were read, by set-up; of none where one cannot be."""
         sides = all((run.method or 1) > 1 for runs in self.runs.values() for run in runs)
-        known = [[pair for run in runs if (pair := _lost(run, sides)) is not None] for runs in self.runs.values()]
-        return [pairs for pairs in known if pairs]
+        known = [[pair for run in runs if (pair := _counted(run, sides)) is not None] for runs in self.runs.values()]
+        if not all(_possible(*pair) for pairs in known for pair in pairs):
+            return []
+        return [[(max(lost, 0), offered) for lost, offered in pairs] for pairs in known if pairs]
 
     @property
     def mixed(self) -> bool:
@@ -234,14 +236,15 @@ def rate_bps(run: RunLike) -> float | None:
     return run.measured_bps if arrived is not None and arrived <= run.sources else None
 
 
-def _lost(run: RunLike, sides: bool) -> tuple[int, int] | None:
-    """Packets lost and offered. The unit under test may send a few of its own: so few more than came in are no loss."""
+def _counted(run: RunLike, sides: bool) -> tuple[int, int] | None:
+    """Packets lost and offered as counters say; None where one was not read."""
     lost, offered = run.uut_lost_packets if sides else run.loss_packets, run.offered_packets
-    if lost is None or offered is None or lost > offered:
-        return None
-    if lost >= 0:
-        return lost, offered
-    return (0, offered) if -lost <= max(OWN_PACKETS, offered * OWN_RATIO) else None
+    return None if lost is None or offered is None else (lost, offered)
+
+
+def _possible(lost: int, offered: int) -> bool:
+    """Whether so many were lost, or so few more came out that the unit under test sent them itself."""
+    return -max(OWN_PACKETS, offered * OWN_RATIO) <= lost <= offered
 
 
 def _point_again(group: _Group) -> dict[str, float | None]:

@@ -144,7 +144,8 @@ def _quantities(digest: Digest, points: Sequence[Point]) -> list[Words]:
                 "Loss",
                 "the unit under test's: frames that left the source and did not leave its port. A trial in which up to "
                 "20 frames, or 10⁻⁴ of those offered, more left it than came in, by frames of its own (spanning tree, "
-                "LLDP, ARP), lost none; with more the trial's loss is unknown, and the trial is left out of the loss. "
+                "LLDP, ARP), lost none; more in any trial make the loss of its whole point unknown. A trial of which a "
+                "counter was not read is left out of the loss. "
                 "Runs that lost at source or sink beyond tolerance, or went beyond the calibration, enter no mean and "
                 "are listed",
             ),

@@ -182,7 +182,7 @@ def make_points(runs: Iterable[RunLike], pool: Collection[str] = (), taken: Stre
 def _point(name: str, design: DesignPoint, group: _Group, known: Stretches) -> Point:
     by_sides = all((run.method or 1) > 1 for run in group.runs)
     arrived = [arrived_packets(run) for run in group.runs]
-    lost = [lost_packets(run, by_sides) for run in group.runs]
+    lost = _lost_packets(group.runs, by_sides)
     return Point(
         platform=name,
         design=design,
@@ -236,20 +236,26 @@ def _boots(group: _Group) -> dict[Hashable, str | None]:
     return found
 
 
-def lost_packets(run: RunLike, by_sides: bool) -> int | None:
+def _lost_packets(runs: Sequence[RunLike], by_sides: bool) -> list[int | None]:
     """Lost by the unit under test, or by everything between the generator and the sink; None where not known.
 
-    Where a few frames more came out than went in, it sent them itself, and lost nothing that shows. More than a few
-    cannot be told from the stream: the loss is not known.
+    A few frames more that came out of a trial than went in are the unit under test's own, and no loss shows. More in
+    any trial make the loss of all unknown: what lost more than it sent would else be left, and speak for the rest.
     """
-    some, of = (run.uut_lost_packets if by_sides else run.loss_packets), run.offered_packets
-    if some is None or of is None or some > of or -some > max(OWN_PACKETS, OWN_RATIO * of):
-        return None
-    return max(some, 0)
+    found: list[int | None] = []
+    for run in runs:
+        some, of = (run.uut_lost_packets if by_sides else run.loss_packets), run.offered_packets
+        if some is None or of is None:
+            found.append(None)
+        elif some > of or -some > max(OWN_PACKETS, OWN_RATIO * of):
+            return [None] * len(runs)
+        else:
+            found.append(max(some, 0))
+    return found
 
 
 def _loss(group: _Group, lost: Sequence[int | None]) -> LossEstimate | None:
-    """Over the trials whose loss is known; None where none is."""
+    """Over the trials whose counters were read; None where none is known."""
     trials: dict[Hashable, list[tuple[int, int]]] = {}
     for run, block, some in zip(group.runs, group.blocks, lost, strict=True):
         if some is not None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -144,12 +144,7 @@ def _note(points: Sequence[Point], delays: Sequence[DelayAt | None]) -> str:
         )
     if any(p.loss_of == "uut" for p in points):
         words.append("Loss is the unit under test's, of what was offered on the wire.")
-    if any(p.loss_trials < p.n for p in points):
-        words.append(
-            "A trial has an unknown loss where a counter was not read, or where more came out of the unit under test "
-            "than went in, beyond a few frames of its own; left out of the loss: "
-            f"{sum(p.n - p.loss_trials for p in points)}."
-        )
+    words += _unknown_losses(points)
     of_trials = sorted(
         {p.loss_trials: p.loss.upper_share_of_lossy_trials for p in points
          if p.loss is not None and p.loss.upper_share_of_lossy_trials is not None}.items()
@@ -162,6 +157,18 @@ def _note(points: Sequence[Point], delays: Sequence[DelayAt | None]) -> str:
         told = " and ".join(sorted(kinds))
         words.append(f"Delay ({told}) is that of packets that arrived, and says nothing of those that were lost.")
     return " ".join(words)
+
+
+def _unknown_losses(points: Sequence[Point]) -> Iterator[str]:
+    """Why a loss is not told, and how many trials are not in those that are."""
+    if any(p.loss_trials == 0 for p in points):
+        yield (
+            "A point's loss is unknown where in one of its trials more came out of the unit under test than went in, "
+            "beyond a few frames of its own, or where no trial's counters were read."
+        )
+    left_out = sum(p.n - p.loss_trials for p in points if p.loss_trials)
+    if left_out:
+        yield f"Left out of the loss, since a counter was not read: {left_out} of {sum(p.n for p in points)} trials."
 
 
 def runs_by_point(found: Sequence[Coverage]) -> Table:
