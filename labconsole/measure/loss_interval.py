@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from labconsole.errors import MeasurementError
@@ -43,7 +43,7 @@ MINIMUM_FOR_INTERVAL = 3
 FEW_LOST_EACH = 5
 """Packets a set-up below which less scatter than chance brings is no evidence."""
 
-Method = Literal["over set-ups", "this set-up only", "of this run", "nothing offered"]
+Method = Literal["over set-ups", "this set-up only", "of this run", "set-ups unknown", "nothing offered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class LossEstimate:
 
     ``method``: what the interval is about: "over set-ups", "this set-up only" (over its trials), "of this run"
     (binomial: the packets that were counted, nothing beyond them). Of two set-ups there is no interval, as there is
-    none of their mean. ``design_effect``: how many times less the packets weigh than independent ones; None where
-    that is not known. With none lost: ``upper_if_none_lost``, the ratio that
-    would have lost something in 95 of 100 such measurements, and ``upper_share_of_lossy_trials``, likewise the share
-    of trials that lose anything.
+    none of their mean, and of "set-ups unknown", where ``set_ups`` is None. ``design_effect``: how many times less the
+    packets weigh than independent ones; None where that is not known. With none lost: ``upper_if_none_lost``, the ratio
+    that would have lost something in 95 of 100 such measurements, and ``upper_share_of_lossy_trials``, likewise the
+    share of trials that lose anything.
     """
 
     ratio: float | None
@@ -63,7 +63,7 @@ class LossEstimate:
     high: float | None
     lost_packets: int
     offered_packets: int
-    set_ups: int
+    set_ups: int | None
     design_effect: float | None
     method: Method
     upper_if_none_lost: float | None = None
@@ -80,6 +80,14 @@ def loss_of_trials(trials: Mapping[Key, Sequence[tuple[int, int]]]) -> LossEstim
     lost = [sum(pair[0] for pair in group) for group in known]
     offered = [sum(pair[1] for pair in group) for group in known]
     return loss_over_set_ups(lost, offered, lossy)
+
+
+def loss_of_counts(*trials: Sequence[tuple[int, int]]) -> LossEstimate:
+    """Loss from (lost, offered) packets of trials that stand for an unknown number of set-ups: without bounds."""
+    found = loss_of_trials({"unknown": [pair for group in trials for pair in group]})
+    if found.ratio is None:
+        return found
+    return replace(found, low=None, high=None, set_ups=None, design_effect=None, method="set-ups unknown")
 
 
 def loss_over_set_ups(

@@ -265,13 +265,12 @@ def _point_again(group: _Group) -> dict[str, float | None]:
     found["loss_trials"] = len(trials)
     if not trials:
         return found
-    if group.mixed:  # what stands beside set-ups is no set-up: one sum, as of one trial
-        trials = [(sum(x for x, _ in trials), sum(n for _, n in trials))]
-        by_set_up = [trials]
-    one = len(by_set_up) == 1
+    one = len(by_set_up) == 1 or group.mixed
     units = trials if one else [(sum(x for x, _ in pairs), sum(n for _, n in pairs)) for pairs in by_set_up]
     lost, sent = sum(x for x, _ in units), sum(n for _, n in units)
     ratio, low, high = loss_again([x for x, _ in units], [n for _, n in units], of_trials=one)
+    if group.mixed:
+        low = high = None
     found |= {"lost_packets": lost, "offered_packets": sent, "loss_ratio": ratio}
     found |= {"loss_ci_low_ratio": low, "loss_ci_high_ratio": high}
     if sent and not lost:

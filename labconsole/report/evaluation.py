@@ -56,6 +56,7 @@ from labconsole.report.points import (
     SettingPoints,
     make_points,
     make_settings,
+    mixed,
     platform_order,
 )
 
@@ -172,10 +173,13 @@ def _declared(entered: Sequence[RunLike], facts: Mapping[str, RunFacts]) -> _Dec
 
 
 def _spread(points: Sequence[Point]) -> dict[str, Components]:
-    """Where the spread comes from, by platform: over those of its points that have blocks and repetitions enough."""
+    """Where the spread comes from, by platform: over those of its points that have blocks and repetitions enough.
+
+    Runs without a set-up that are pooled with set-ups are none of them: their point says nothing here.
+    """
     parts: dict[str, list[Components]] = {}
     for point in points:
-        if point.set_ups < 3 or point.n < 2 * point.set_ups:
+        if point.set_ups < 3 or point.n < 2 * point.set_ups or mixed(point.values_bps):
             continue
         try:
             parts.setdefault(point.platform, []).append(components(point.values_bps))

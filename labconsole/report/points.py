@@ -22,7 +22,7 @@ from labconsole.measure.design_points import (
     rate_of,
     told_apart,
 )
-from labconsole.measure.loss_interval import LossEstimate, loss_of_trials
+from labconsole.measure.loss_interval import LossEstimate, loss_of_counts, loss_of_trials
 from labconsole.measure.maximum import REACHED_LOSS_RATIO, MaximumChoice, choose_maximum, is_at_least
 from labconsole.measure.setups import SetUpMean, mean_over_set_ups, set_up_means
 from labconsole.measure.stretches import Stretches
@@ -209,11 +209,11 @@ def mixed(blocks: Collection[Hashable]) -> bool:
 
 
 def mean_of_point(values: Mapping[Hashable, Sequence[float]]) -> SetUpMean:
-    """Over set-ups; where runs without one are pooled with them, the mean without an interval."""
+    """Over set-ups; where runs without one are pooled with them, the mean without interval and deviation."""
     found = mean_over_set_ups(values)
     if not mixed(values.keys()):
         return found
-    return replace(found, ci_low=None, ci_high=None, scope="too few", set_ups=found.set_ups - 1)
+    return replace(found, ci_low=None, ci_high=None, sd=None, scope="too few", set_ups=found.set_ups - 1)
 
 
 def _stretches(group: _Group, known: Stretches) -> dict[Hashable, int | None]:
@@ -255,15 +255,14 @@ def _lost_packets(runs: Sequence[RunLike], by_sides: bool) -> list[int | None]:
 
 
 def _loss(group: _Group, lost: Sequence[int | None]) -> LossEstimate | None:
-    """Over the trials whose counters were read; None where none is known."""
+    """Over the trials whose counters were read; None where none is known. Without bounds where runs are mixed."""
     trials: dict[Hashable, list[tuple[int, int]]] = {}
     for run, block, some in zip(group.runs, group.blocks, lost, strict=True):
         if some is not None:
             trials.setdefault(block, []).append((some, run.offered_packets or 0))
-    if mixed(trials):
-        every = [pair for pairs in trials.values() for pair in pairs]
-        return loss_of_trials({ONE_SET_UP: [(sum(lost for lost, _ in every), sum(of for _, of in every))]})
-    return loss_of_trials(trials) if trials else None
+    if not trials:
+        return None
+    return loss_of_counts(*trials.values()) if mixed(group.bps) else loss_of_trials(trials)
 
 
 def _missing(runs: Sequence[RunLike], lost: Sequence[int | None], by_sides: bool) -> float | None:

@@ -146,8 +146,8 @@ def _note(points: Sequence[Point], delays: Sequence[DelayAt | None]) -> str:
         words.append("Loss is the unit under test's, of what was offered on the wire.")
     words += _unknown_losses(points)
     of_trials = sorted(
-        {p.loss_trials: p.loss.upper_share_of_lossy_trials for p in points
-         if p.loss is not None and p.loss.upper_share_of_lossy_trials is not None}.items()
+        {(p.loss_trials, p.loss.upper_share_of_lossy_trials) for p in points
+         if p.loss is not None and p.loss.upper_share_of_lossy_trials is not None}
     )  # fmt: skip
     if of_trials:
         told = ", ".join(f"{100 * share:.0f} % after {n}" for n, share in of_trials if share is not None)

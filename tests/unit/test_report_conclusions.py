@@ -384,14 +384,44 @@ def test_a_run_without_its_forwarding_rate_has_no_rate_but_of_none_that_arrived_
 
 
 def test_runs_without_a_set_up_pooled_with_set_ups_are_no_set_up_and_there_is_no_interval(made: Any) -> None:
-    blocks = [measured(n, 80 + n / 10, block=n + 1, point=0) for n in range(3)]
-    bare = [measured(50 + n, 81, block=1, point=9, duration_s=2.0) for n in range(2)]
-    for run in bare:
-        run |= {"set_up": None, "plan": None}
-    (point,) = made(blocks + bare, pool=("duration",)).points
+    (point,) = made(_mixed([80, 80.1, 80.2], [81] * 2), pool=("duration",)).points
     assert (point.n, point.set_ups, point.rate_bps.scope) == (5, 3, "too few")
-    assert (point.rate_bps.ci_low, point.rate_bps.ci_high) == (None, None)
-    assert point.loss is not None and point.loss.method == "of this run"
+    assert (point.rate_bps.ci_low, point.rate_bps.ci_high, point.rate_bps.sd) == (None, None, None)
+
+
+def _mixed(in_blocks: list[float], bare: list[float], trials: int = 1) -> list[dict[str, Any]]:
+    """Set-ups of as many trials each, and runs without one, of another duration."""
+    runs = [
+        measured(10 * n + r, mbps + r / 100, block=n + 1, repetition=r + 1, trials=trials, repetitions=trials)
+        for n, mbps in enumerate(in_blocks) for r in range(trials)
+    ]  # fmt: skip
+    return runs + [
+        measured(90 + n, mbps, duration_s=2.0) | {"set_up": None, "plan": None} for n, mbps in enumerate(bare)
+    ]
+
+
+def test_runs_without_a_set_up_bring_no_bounds_of_packets_into_a_loss(made: Any) -> None:
+    """Set-ups 300-fold apart: bounds of the packets would be 0.25 to 0.27 %."""
+    runs = _mixed([100.0] * 3, [100.0])
+    for run, lost in zip(runs, (10, 3000, 100, 0), strict=True):
+        _counts(run, 300_000, lost)
+    (point,) = made(runs, pool=("duration",)).points
+    assert (point.loss.ratio, point.loss.low, point.loss.high) == (3110 / 1_200_000, None, None)
+    assert loss_words(point.loss) == "0.26 %"
+
+
+def test_where_none_lost_runs_without_a_set_up_count_as_so_many_trials(made: Any) -> None:
+    evaluation = made(_mixed([100.0] * 3, [100.0] * 3, trials=3), pool=("duration",))
+    (point,) = evaluation.points
+    assert point.loss.upper_share_of_lossy_trials == pytest.approx(0.2209, abs=1e-4)
+    assert (point.loss.low, point.loss.high) == (None, None)
+    assert "22 % after 12" in results(evaluation.points, {}).note
+
+
+def test_runs_without_a_set_up_are_none_in_the_spread_of_set_ups(made: Any, tmp_path: Path) -> None:
+    assert made(_mixed([80.0, 80.1, 80.2], [70.0, 90.0], trials=2), pool=("duration",)).spread == {}
+    runs = summaries(tmp_path / "other.sqlite", _mixed([80.0, 80.1, 80.2], [], trials=2))
+    assert evaluate(runs).spread["raw"].set_ups == 3
 
 
 def test_frames_of_several_sizes_are_a_reason_of_their_own() -> None:

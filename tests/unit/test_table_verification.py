@@ -159,8 +159,13 @@ def test_the_block_that_chose_the_load_stays_out_of_boots_by_either_path(tmp_pat
     assert said(report, runs) == []
 
 
-def test_runs_without_a_set_up_pooled_with_set_ups_have_no_interval_by_either_path(tmp_path: Path) -> None:
+@pytest.mark.parametrize("read", [True, False])
+def test_runs_without_a_set_up_pooled_with_set_ups_have_no_interval_by_either_path(tmp_path: Path, read: bool) -> None:
     bare = [measured(50 + n, 81, duration_s=2.0) | {"set_up": None, "plan": None} for n in range(2)]
+    for run in bare if not read else ():
+        for each in (run["streams"][0], run["total"]):
+            each |= {"uut_lost_packets": None, "sink_lost_packets": None}
+        run["total"]["uut_loss_ratio"] = None
     with open_store(str(tmp_path / "runs.sqlite")) as store:
         store.import_records([*(measured(n, 80 + n / 10, block=n + 1) for n in range(3)), *bare])
         runs = store.list()
@@ -168,6 +173,7 @@ def test_runs_without_a_set_up_pooled_with_set_ups_have_no_interval_by_either_pa
     assert main(["report", "--store", str(tmp_path / "runs.sqlite"), "--out", str(report), *words]) == 0
     (row,) = csv.DictReader((report / "results.csv").read_text(encoding="utf-8").splitlines())
     assert (row["set_ups"], row["trials"], row["forwarding_ci_low_bps"]) == ("3", "5", "")
+    assert (row["loss_trials"], row["loss_ci_low_ratio"]) == ("5" if read else "3", "") and row["loss_ratio"]
     assert list(wrong_tables(report, runs, {"selection": {"pool": ["duration"]}})) == []
 
 
