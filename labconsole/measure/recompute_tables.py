@@ -282,7 +282,8 @@ def _point_again(group: _Group) -> dict[str, float | None]:
 def _effects_again(one: _Group, other: _Group, pair: _Pair, begun: _Begun) -> Iterator[dict[str, float | None]]:
     """Cells of a claim: over all blocks, and without the first, on which a load may have been chosen.
 
-    Two set-ups of a block are a pair where they share a boot and were taken in one go.
+    Two set-ups of a block are a pair where they are known to share a boot and were taken in one go. Of a collapse both
+    sides are one set-up.
     """
     counts = [group.packets for group in (one, other)]
     packets = None if None in counts else min(count for count in counts if count is not None) or None
@@ -292,9 +293,10 @@ def _effects_again(one: _Group, other: _Group, pair: _Pair, begun: _Begun) -> It
         means.append({block: sum(trials) / len(trials) for block, trials in values.items() if block != ALONE})
         known = {block: [run.boot_id for run in runs if run.boot_id] for block, runs in group.runs.items()}
         boots.append({block: ids[0] if ids else None for block, ids in known.items()})
-    of_one_boot = [block for block in means[0] if block in means[1] and boots[0][block] == boots[1][block]]
-    shared = sorted((b for b in of_one_boot if begun.in_one_go([*one.runs[b], *other.runs[b]])), key=repr)
-    if not of_one_boot and pair.alternative == "two-sided":
+    common, within = sorted(means[0].keys() & means[1].keys(), key=repr), pair.alternative == "less"
+    of_one_boot = [b for b in common if within or (boots[0][b] is not None and boots[0][b] == boots[1][b])]
+    shared = [b for b in of_one_boot if within or begun.in_one_go([*one.runs[b], *other.runs[b]])]
+    if not of_one_boot and not within:
         for ours, theirs in product(*(_with_and_without_first(held) for held in means)):
             sides = [_by_boot(ours, boots[0]), _by_boot(theirs, boots[1])]
             if min(len(side) for side in sides) >= FEWEST_BOOTS:

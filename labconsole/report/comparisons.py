@@ -41,6 +41,7 @@ ONE_SET_UP_WHY = "one set-up"
 NOT_REACHED = "a maximum was not reached"
 NO_LOAD_CHOSEN = "too few set-ups to choose the load by"
 TAKEN_APART = "set-ups of one block were taken at different times"
+UNKNOWN_BOOTS = "which boots of the machine the set-ups belong to is not known"
 UNKNOWN_REACHED = "whether the maximum was reached is not known"
 
 
@@ -187,6 +188,8 @@ def effect_of(subject: Reading, baseline: Reading) -> tuple[Effect | None, str |
     if ours.keys() & theirs.keys():
         return None, "set-ups of one boot that share no block"
     if min(len(ours), len(theirs)) < 3:
+        if any(None in reading.point.boots.values() for reading in (subject, baseline)):
+            return None, UNKNOWN_BOOTS
         return None, "no blocks in common, and fewer than 3 boots a side"
     effect = unpaired_effect(list(ours.values()), list(theirs.values()), packets=packets or None)
     return effect, effect.absent
@@ -199,8 +202,10 @@ def pairs_of(subject: Reading, baseline: Reading) -> list[Hashable]:
 
 
 def _of_one_boot(subject: Reading, baseline: Reading) -> list[Hashable]:
+    """Blocks whose two set-ups are known to share a boot: two that are not known are not shown to be the same."""
     boots, others = subject.point.boots, baseline.point.boots
-    return [block for block in subject.means_bps if block in baseline.means_bps and boots[block] == others[block]]
+    common = [block for block in subject.means_bps if block in baseline.means_bps]
+    return [block for block in common if boots[block] is not None and boots[block] == others[block]]
 
 
 def _in_one_go(one: Point, other: Point, block: Hashable) -> bool:

@@ -368,6 +368,15 @@ def test_a_set_up_is_paired_by_the_boot_that_any_of_its_runs_knows(made: Any) ->
     assert pair.claim.effect is not None and pair.claim.effect.blocks == 3
 
 
+def test_set_ups_of_unknown_boots_are_no_pair_and_no_replicates(made: Any) -> None:
+    """One platform a boot, and the boots a day apart: nobody read which boot it was."""
+    runs = settings_of(({"boot": None}, QUIET), ({"platform": "lxc", "boot": None}, LESS))
+    (pair,) = made(runs).ranking
+    assert (pair.claim.word, pair.claim.why) == (
+        "no claim", "which boots of the machine the set-ups belong to is not known",
+    )  # fmt: skip
+
+
 def test_runs_beside_blocks_are_no_set_up_of_their_own(why: Any) -> None:
     loose = measured(9, 50)
     loose["plan"], loose["set_up"] = None, None

@@ -159,6 +159,24 @@ def test_the_block_that_chose_the_load_stays_out_of_boots_by_either_path(tmp_pat
     assert said(report, runs) == []
 
 
+def test_a_collapse_is_within_set_ups_whose_boot_nobody_read_by_either_path(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "runs.sqlite")) as store:
+        store.import_records(
+            measured(
+                10 * n + point, base + n * n % 3 / 10, block=n, point=point, target=target, boot=None, trials=2,
+                fixed=10**8,
+            )
+            for n in range(1, 4)
+            for point, target, base in ((0, 10**8, 90), (1, 2 * 10**8, 60))
+        )  # fmt: skip
+        runs = store.list()
+    report = tmp_path / "report"
+    assert main(["report", "--store", str(tmp_path / "runs.sqlite"), "--out", str(report), "--formats", "csv"]) == 0
+    (row,) = csv.DictReader((report / "collapse.csv").read_text(encoding="utf-8").splitlines())
+    assert (row["blocks"], row["word"]) == ("3", "different")
+    assert said(report, runs) == []
+
+
 @pytest.mark.parametrize("read", [True, False])
 def test_runs_without_a_set_up_pooled_with_set_ups_have_no_interval_by_either_path(tmp_path: Path, read: bool) -> None:
     bare = [measured(50 + n, 81, duration_s=2.0) | {"set_up": None, "plan": None} for n in range(2)]
