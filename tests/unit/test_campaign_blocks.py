@@ -257,6 +257,73 @@ def test_a_reference_that_the_pilot_did_not_find_refuses_what_is_a_share_of_it_a
     run(body)
 
 
+@pytest.mark.parametrize("code", ["lost_at_source", "lost_at_sink", "instrument_limited"])
+def test_the_pilot_reads_no_maximum_from_a_run_that_says_nothing_of_its_platform(tmp_path, code):
+    async def body():
+        text = PAIR.replace("[10Mbit]", "[10Mbit, 20Mbit, max]")
+        script, plan = Script(valid), plan_of(text, tmp_path)
+        script.rates = {0: 900.0, 1: 2000.0, 2: 7000.0, 3: 900.0, 4: 2000.0, 5: 7000.0}
+        script.doubts = {(0, 2): code, (0, 4): "clock_stepped"}
+        outcome = await Campaign(plan, script).run()
+        assert outcome.complete
+        assert {(r.point < 3, r.fixed.maximum_target_bps) for r in script.refs if r.block} == {
+            (True, 20_000_000), (False, "max"),
+        }  # fmt: skip
+        behind = {run for r in script.refs if r.block and r.point < 3 for run in r.fixed.run_ids}
+        assert {t.point for t in script.held if t.run_id in behind} == {0, 1}
+        assert left_to_take(plan, script.held) == []
+
+    run(body)
+
+
+def test_a_setting_of_which_no_pilot_run_says_anything_is_measured_without_a_fixed_load(tmp_path):
+    async def body():
+        script, plan = Script(valid), plan_of(PAIR.replace("[10Mbit]", "[10Mbit, max]"), tmp_path)
+        script.doubts = {(0, 0): "instrument_limited", (0, 1): "instrument_limited"}
+        assert (await Campaign(plan, script).run()).complete
+        assert {r.fixed.maximum_target_bps for r in script.refs if r.block and r.point < 2} == {None}
+
+    run(body)
+
+
+def test_a_reference_beyond_the_instrument_is_none(tmp_path):
+    async def body():
+        script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
+        script.rates, script.doubts = {3: 1500.0, 4: 2500.0, 5: 4000.0}, {(0, 5): "lost_at_sink"}
+        outcome = await Campaign(plan, script).run()
+        assert "a share of; at max packets were lost at the sink" in " ".join(why for why, _ in outcome.refused)
+
+    run(body)
+
+
+def test_what_the_sink_loses_leaves_no_load_of_the_platform_out(tmp_path):
+    async def body():
+        loads = PAIR.replace("[raw, container]", "[raw]").replace("[10Mbit]", "[10Mbit, 20Mbit, 30Mbit]")
+        script, plan = Script(valid), plan_of(loads + "stop: {raising: {loss_ratio: 0.1}}\n", tmp_path)
+        script.losses, script.uut_losses = {(0, 1): 0.4, (1, 1): 0.4}, {(0, 1): 0.01, (1, 1): 0.39}
+        await Campaign(plan, script).run()
+        assert {point for block, point, _ in script.asked if block} == {0, 1}
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("loss", "at_uut", "codes", "lost"),
+    [
+        (0.3, 0.1, (), 0.1),
+        (0.3, None, (), 0.3),
+        (0.3, None, ("lost_at_sink",), None),
+        (0.3, 0.1, ("lost_at_sink",), 0.1),
+        (0.0, 0.1, (), 0.0),  # its port's counter lags; all arrived
+        (None, 0.1, (), 0.1),
+        (None, None, (), None),
+    ],
+)
+def test_what_a_platform_lost_is_what_neither_source_nor_sink_did(loss, at_uut, codes, lost):
+    trial = StoredTrial(0, 1, "a", "suspect", loss, uut_loss_ratio=at_uut, reason_codes=codes)
+    assert trial.lost_ratio == lost
+
+
 def test_what_the_pilot_leaves_out_no_block_takes_and_set_ups_know_their_size(tmp_path):
     async def body():
         text = (
