@@ -13,7 +13,7 @@ from labconsole.engine.plan_limits import TargetLimits, rate
 from labconsole.engine.ports import Reference, StoredTrial
 from labconsole.measure.design_points import WHY
 from labconsole.model.plan import Plan
-from labconsole.model.plan_blocks import reference_key, references, setting, settings
+from labconsole.model.plan_blocks import PILOT, reference_key, references, setting, settings
 from labconsole.model.plan_order import Configuration, configuration, forwards
 from labconsole.model.record import Fixed, RunRecord
 from labconsole.model.request import Target, TrialRequest
@@ -64,14 +64,21 @@ class Pilot:
 
     def done(self, point: int) -> bool:
         """Whether the pilot needs no further trial of this point."""
+        if self._awaited(point):
+            return False
         if point in self._kept:
             return True
         # One that stays invalid is done without, where another run of its setting stands.
         return point in self._given_up and any(other in self._kept for other in self._beside(point))
 
+    def _awaited(self, point: int) -> bool:
+        """Whether a reference is missing for want of this point at max, without which nothing can be a share of it."""
+        key = self._at_max.get(point)
+        return key is not None and self._reference(key) is None
+
     def kept(self) -> list[StoredTrial]:
         """The trials that count, by point."""
-        return [self._kept[point] for point in sorted(self._kept)]
+        return [self._kept[point] for point in sorted(self._kept) if self.done(point)]
 
     def _beside(self, point: int) -> list[int]:
         if point >= len(self._plan.points):
@@ -116,9 +123,13 @@ class Pilot:
         return Reference(measured_pps=best.rate_pps, runs=1, run_id=best.run_id, target_bps=self._target(best.point))
 
     def _given(self, key: tuple[str, bool]) -> list[StoredTrial]:
-        """What a reference is the highest of."""
+        """What a reference is the highest of. The trial at max always; others unless they are left out: whether the
+        pilot took those is a matter of its order."""
         held = [self._telling[point] for point in self._references.get(key, ()) if point in self._telling]
-        return [trial for trial in held if trial.rate_pps is not None]
+        return [
+            trial for trial in held if trial.rate_pps is not None
+            and (trial.point in self._at_max or self.left_out((trial.point, 1)) is None)
+        ]  # fmt: skip
 
     def _behind(self, key: tuple[str, bool]) -> list[str]:
         """The runs behind a reference."""
@@ -162,9 +173,14 @@ class Pilot:
         )
 
     def left_out(self, trial: tuple[int, int]) -> str | None:
-        """Why a trial of the pilot or of a block is not worth taking, in view of what the pilot lost."""
-        point, _ = trial
-        return self.limits.left_out(point, 1) if point < len(self._plan.points) else None
+        """Why a trial of the pilot or of a block is not worth taking, in view of what the pilot lost.
+
+        The pilot itself takes what a forwarding load is a share of at max, whatever was lost below.
+        """
+        point, number = trial
+        if point >= len(self._plan.points) or (number == PILOT and self._awaited(point)):
+            return None
+        return self.limits.left_out(point, 1)
 
     def _maximum(self, points: list[int]) -> tuple[Target | None, list[str]]:
         """The load of the highest rate among those that blocks take, and the runs that were compared."""

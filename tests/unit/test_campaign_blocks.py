@@ -257,6 +257,59 @@ def test_a_reference_that_the_pilot_did_not_find_refuses_what_is_a_share_of_it_a
     run(body)
 
 
+def pilots_of(script: Script) -> list[int]:
+    """The points that the pilot took, an attempt each; from here on anew."""
+    found = [point for block, point, _ in script.asked if block == 0]
+    script.asked.clear()
+    return found
+
+
+def test_the_next_replay_tries_a_reference_again_that_was_given_up_at_max_beside_loads_that_stand(tmp_path):
+    """Point 5 is raw beside idle at max, 6 to 8 forward a share of what it gives."""
+
+    async def body():
+        cable = "out"
+        script = Script(lambda trial, request: "invalid" if trial[:2] == (0, 5) and cable == "out" else "valid")
+        script.rates, plan = {3: 1500.0, 4: 2500.0, 5: 4000.0}, plan_of(FORWARDING, tmp_path)
+        outcome = await Campaign(plan, script).run()
+        assert "no maximum of raw beside an idle guest" in " ".join(why for why, _ in outcome.refused)
+        assert pilots_of(script).count(5) == 2, "as often as max_redo says, and not for ever"
+        outcome = await Campaign(plan, script).run()
+        assert (pilots_of(script), outcome.taken, outcome.complete) == ([5, 5], 1, False)
+        cable = "in"
+        outcome = await Campaign(plan, script).run()
+        assert (sorted(pilots_of(script)), outcome.complete, outcome.taken) == ([5, 6, 7, 8], True, 4 + 2 * 3)
+        assert {(r.point, r.fixed.reference_pps) for r in script.refs if r.block and r.point in (6, 7, 8)} == {
+            (point, 4000.0) for point in (6, 7, 8)
+        }
+        assert {r.fixed.maximum_target_bps for r in script.refs if r.block and r.point in (3, 4, 5)} == {20_000_000}
+        assert left_to_take(plan, script.held) == []
+
+    run(body)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_reference_is_measured_at_max_whatever_a_lower_load_loses_before(tmp_path, seed):
+    """Whether 20 Mbit/s (point 4), which no block takes, is in the pilot depends on the seed, and moves nothing."""
+
+    async def body():
+        text = FORWARDING + f"seed: {seed}\nstop: {{raising: {{loss_ratio: 0.5}}}}\n"
+        script, plan = Script(valid), plan_of(text, tmp_path)
+        script.losses, script.rates = {(3, 1): 0.9}, {3: 100.0, 4: 9000.0, 5: 5000.0}
+        campaign = Campaign(plan, script)
+        outcome = await campaign.run()
+        assert (outcome.complete, outcome.refused) == (True, [])
+        assert outcome.taken + outcome.left_out == campaign.total
+        assert {point for block, point, _ in script.asked if block} == set(range(18)) - {4, 5}
+        assert pilots_of(script).count(5) == 1
+        assert {r.fixed.reference_pps for r in script.refs if r.block and r.point in (6, 7, 8)} == {5000.0}
+        behind = {run for r in script.refs if r.block and r.point in (6, 7, 8) for run in r.fixed.run_ids}
+        assert {t.point for t in script.held if t.run_id in behind} == {3, 5, 6, 7, 8}
+        assert left_to_take(plan, script.held) == []
+
+    run(body)
+
+
 @pytest.mark.parametrize("code", ["lost_at_source", "lost_at_sink", "instrument_limited"])
 def test_the_pilot_reads_no_maximum_from_a_run_that_says_nothing_of_its_platform(tmp_path, code):
     async def body():
@@ -286,12 +339,21 @@ def test_a_setting_of_which_no_pilot_run_says_anything_is_measured_without_a_fix
     run(body)
 
 
-def test_a_reference_beyond_the_instrument_is_none(tmp_path):
+def test_a_reference_beyond_the_instrument_is_none_and_tried_again(tmp_path):
     async def body():
         script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
         script.rates, script.doubts = {3: 1500.0, 4: 2500.0, 5: 4000.0}, {(0, 5): "lost_at_sink"}
-        outcome = await Campaign(plan, script).run()
+        campaign = Campaign(plan, script)
+        outcome = await campaign.run()
         assert "a share of; at max packets were lost at the sink" in " ".join(why for why, _ in outcome.refused)
+        assert pilots_of(script).count(5) == 1
+        script.doubts = {}
+        again = Campaign(plan, script)
+        outcome = await again.run()
+        assert (sorted(pilots_of(script)), outcome.complete, outcome.left_out) == ([5, 6, 7, 8], True, 0)
+        assert outcome.skipped + outcome.taken == again.total
+        assert {r.fixed.reference_pps for r in script.refs if r.block and r.point in (6, 7, 8)} == {4000.0}
+        assert left_to_take(plan, script.held) == []
 
     run(body)
 
@@ -595,6 +657,7 @@ BLOCKED = [
     FORWARDING,
     PAIR.replace("[10Mbit]", "[30Mbit, 20Mbit, 10Mbit]") + "stop: {lowering: {lossless: 2}}\n",
     FORWARDING.replace("[10Mbit, 20Mbit, max]", "[10Mbit, 20Mbit]") + "stop: {raising: {loss_ratio: 0.4}}\n",
+    FORWARDING + "stop: {raising: {loss_ratio: 0.4}, lowering: {lossless: 1}}\n",
 ]
 
 
