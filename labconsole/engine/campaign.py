@@ -17,7 +17,7 @@ from labconsole.engine.attempts import ENDS_ALL, Attempts
 from labconsole.engine.campaign_blocks import InBlocks
 from labconsole.engine.campaign_state import ENDED, CampaignStatus, Outcome, Progress
 from labconsole.engine.grid import Grid, TrialState
-from labconsole.engine.pilot import Pilot, pilot_trial
+from labconsole.engine.pilot import Pilot, stored_trial
 from labconsole.engine.plan_commands import run_command
 from labconsole.engine.plan_limits import TargetLimits
 from labconsole.engine.plan_session import (
@@ -169,7 +169,7 @@ class Campaign(InBlocks):
         state, self.dependencies = await asyncio.to_thread(self._look)
         self.grid.stored(state.done)
         for trial in state.done:
-            self._limits.note(trial.point, trial.repetition, trial.loss_ratio)
+            self._limits.note(trial.point, trial.repetition, trial.lost_ratio)
         chosen = [trial for trial in state.done if is_asked_for(self.plan, trial, self.only)]
         self._total = asked_for(self.plan, self.only)
         self.pilot, self._todo.trials = state.pilot, state.left
@@ -345,9 +345,9 @@ class Campaign(InBlocks):
             self._in_a_row += 1
         else:
             self._in_a_row = 0
-            self._limits.note(*trial, record.total.loss_ratio)
+            self._limits.note(*trial, stored_trial(record).lost_ratio)
         if trial[1] == PILOT:
-            self.pilot.note(pilot_trial(trial, record))
+            self.pilot.note(stored_trial(record))
         self.tell(trial, record, attempt=self._attempts.attempt)
         if self.course.key is not None and breaks(record) and not self._whole():
             await self._set_up_again(SetUpBroke("; ".join(reason.detail for reason in record.verdict.reasons)))

@@ -1,7 +1,8 @@
 """What a plan's pilot found, and what it thereby fixes for every block. Decided by the stored runs of the pilot alone.
 
 Of several runs of one trial the first counts, so that nothing that is added later moves what was fixed; and what stored
-blocks say was fixed for them stays fixed, whatever pilot another store brings.
+blocks say was fixed for them stays fixed, whatever pilot another store brings. A run that enters no mean of its
+platform, for what was lost beside it or asked beyond the instrument, fixes no load and no reference either.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from collections.abc import Mapping
 
 from labconsole.engine.plan_limits import TargetLimits, rate
 from labconsole.engine.ports import Reference, StoredTrial
+from labconsole.measure.design_points import WHY
 from labconsole.model.plan import Plan
 from labconsole.model.plan_blocks import PILOT, reference_key, references, setting, settings
-from labconsole.model.plan_order import Configuration, Trial, configuration, forwards
+from labconsole.model.plan_order import Configuration, configuration, forwards
 from labconsole.model.record import Fixed, RunRecord
 from labconsole.model.request import Target, TrialRequest
 
@@ -36,9 +38,13 @@ class Pilot:
             if fixed.reference_pps is not None and fixed.run_ids:
                 self._stored_references.setdefault(reference_key(requests[point]), fixed)
         self._kept: dict[int, StoredTrial] = {}
+        self._telling: dict[int, StoredTrial] = {}  # of the platform
         self._given_up: set[int] = set()
         self._settings = settings(requests) if plan.pilot else {}
         self._references = references(requests)[0] if plan.pilot else {}
+        self._at_max = {
+            point: key for key, points in self._references.items() for point in points if self._target(point) == "max"
+        }
 
     def note(self, trial: StoredTrial) -> None:
         """A trial of the pilot ended, or is stored. One that may be tried again says nothing."""
@@ -46,23 +52,33 @@ class Pilot:
             if trial.final:
                 self._given_up.add(trial.point)
         elif trial.point in self._plan.pilot:
-            held = self._kept.get(trial.point, trial)
-            first = min(held, trial, key=lambda each: (each.run_id not in self._named, each.run_id))
-            self._kept[trial.point] = first
-            self.limits.note(trial.point, 1, first.loss_ratio)
+            self._first_of(self._kept, trial)
+            self.limits.note(trial.point, 1, self._kept[trial.point].lost_ratio)
+            if trial.says_nothing is None:
+                self._first_of(self._telling, trial)
+
+    def _first_of(self, held: dict[int, StoredTrial], trial: StoredTrial) -> None:
+        held[trial.point] = min(
+            held.get(trial.point, trial), trial, key=lambda each: (each.run_id not in self._named, each.run_id)
+        )
 
     def done(self, point: int) -> bool:
         """Whether the pilot needs no further trial of this point."""
+        if self._awaited(point):
+            return False
         if point in self._kept:
             return True
-        if point not in self._given_up:
-            return False
         # One that stays invalid is done without, where another run of its setting stands.
-        return any(other in self._kept for other in self._beside(point))
+        return point in self._given_up and any(other in self._kept for other in self._beside(point))
+
+    def _awaited(self, point: int) -> bool:
+        """Whether a reference is missing for want of this point at max, without which nothing can be a share of it."""
+        key = self._at_max.get(point)
+        return key is not None and self._reference(key) is None
 
     def kept(self) -> list[StoredTrial]:
         """The trials that count, by point."""
-        return [self._kept[point] for point in sorted(self._kept)]
+        return [self._kept[point] for point in sorted(self._kept) if self.done(point)]
 
     def _beside(self, point: int) -> list[int]:
         if point >= len(self._plan.points):
@@ -82,7 +98,7 @@ class Pilot:
         load, runs = self._maximum(self._beside(point)) if over else (None, [])
         reference = self.reference(point) if forwards(request.background) else None
         if reference is not None:
-            runs += [run for run in self._runs(self._references[reference_key(request)]) if run not in runs]
+            runs += [run for run in self._behind(reference_key(request)) if run not in runs]
         return Fixed(
             maximum_target_bps=load,
             reference_pps=None if reference is None else reference.measured_pps,
@@ -91,22 +107,41 @@ class Pilot:
 
     def reference(self, point: int) -> Reference | None:
         """The maximum that this point's second guest forwards a share of, where it does."""
-        request = self._plan.every_point[point].request
-        said = self._stored_references.get(reference_key(request))
+        return self._reference(reference_key(self._plan.every_point[point].request))
+
+    def _reference(self, key: tuple[str, bool]) -> Reference | None:
+        """None without a trial at max: then nobody knows whether any of the others forwarded the maximum."""
+        said = self._stored_references.get(key)
         if said is not None and said.reference_pps is not None:
             return self._said_reference(said, said.reference_pps)
-        given = [self._kept[each] for each in self._references.get(reference_key(request), ()) if each in self._kept]
-        known = [trial for trial in given if trial.rate_pps]
-        if not known or not any(self._target(trial.point) == "max" for trial in given):
+        given = self._given(key)
+        if not any(trial.point in self._at_max for trial in given):
             return None
-        best = min(known, key=lambda trial: (-(trial.rate_pps or 0.0), rate(self._target(trial.point))))
-        return Reference(
-            measured_pps=best.rate_pps or 0.0, runs=1, run_id=best.run_id, target_bps=self._target(best.point)
-        )
+        best = min(given, key=lambda trial: (-(trial.rate_pps or 0.0), rate(self._target(trial.point))))
+        if not best.rate_pps:
+            return None
+        return Reference(measured_pps=best.rate_pps, runs=1, run_id=best.run_id, target_bps=self._target(best.point))
+
+    def _given(self, key: tuple[str, bool]) -> list[StoredTrial]:
+        """What a reference is the highest of. The trial at max always; others unless they are left out: whether the
+        pilot took those is a matter of its order."""
+        held = [self._telling[point] for point in self._references.get(key, ()) if point in self._telling]
+        return [
+            trial for trial in held if trial.rate_pps is not None
+            and (trial.point in self._at_max or self.left_out((trial.point, 1)) is None)
+        ]  # fmt: skip
+
+    def _behind(self, key: tuple[str, bool]) -> list[str]:
+        """The runs behind a reference."""
+        if (said := self._stored_references.get(key)) is not None:
+            others = {trial.run_id for point, trial in self._kept.items() if point not in self._references[key]}
+            return [run_id for run_id in said.run_ids if run_id not in others]
+        return [trial.run_id for trial in self._given(key)]
 
     def _said_reference(self, said: Fixed, reference_pps: float) -> Reference:
         """As the blocks have it; its target by the run of that rate, where the pilot's runs are stored."""
-        of_it = [t for t in self._kept.values() if t.run_id in said.run_ids and t.rate_pps == reference_pps]
+        known = [*self._telling.values(), *self._kept.values()]
+        of_it = [t for t in known if t.run_id in said.run_ids and t.rate_pps == reference_pps]
         run_id, target = (of_it[0].run_id, self._target(of_it[0].point)) if of_it else (said.run_ids[0], "max")
         return Reference(measured_pps=reference_pps, runs=1, run_id=run_id, target_bps=target)
 
@@ -129,42 +164,49 @@ class Pilot:
         request = self._plan.every_point[point].request
         if not forwards(request.background) or self.reference(point) is not None:
             return None
+        found = self._references.get(reference_key(request), ())
+        at_max = (self._kept.get(each) for each in found if each in self._at_max)
+        why = next((f"; at max {WHY[each.says_nothing]}" for each in at_max if each and each.says_nothing), "")
         return (
             f"the pilot found no maximum of {request.platform} beside an idle guest, which {request.background} is a "
-            "share of"
+            f"share of{why}"
         )
 
     def left_out(self, trial: tuple[int, int]) -> str | None:
-        """Why a trial of the pilot or of a block is not worth taking, in view of what the pilot lost."""
-        point, _ = trial
-        return self.limits.left_out(point, 1) if point < len(self._plan.points) else None
+        """Why a trial of the pilot or of a block is not worth taking, in view of what the pilot lost.
+
+        The pilot itself takes what a forwarding load is a share of at max, whatever was lost below.
+        """
+        point, number = trial
+        if point >= len(self._plan.points) or (number == PILOT and self._awaited(point)):
+            return None
+        return self.limits.left_out(point, 1)
 
     def _maximum(self, points: list[int]) -> tuple[Target | None, list[str]]:
         """The load of the highest rate among those that blocks take, and the runs that were compared."""
         if len(points) < 2:
             return None, []
         known = [
-            self._kept[index] for index in points
-            if index in self._kept and self._kept[index].rate_pps is not None and self.left_out((index, 1)) is None
+            self._telling[index] for index in points
+            if index in self._telling and self._telling[index].rate_pps is not None
+            and self.left_out((index, 1)) is None
         ]  # fmt: skip
         if not known:
             return None, []
         best = min(known, key=lambda trial: (-(trial.rate_pps or 0.0), rate(self._target(trial.point))))
         return self._target(best.point), [trial.run_id for trial in known]
 
-    def _runs(self, points: tuple[int, ...]) -> list[str]:
-        return [self._kept[index].run_id for index in points if index in self._kept]
-
     def _target(self, point: int) -> Target:
         return self._plan.every_point[point].request.target_bps
 
 
-def pilot_trial(trial: Trial, record: RunRecord) -> StoredTrial:
-    """A run that the pilot just gave, as the store will tell it."""
-    total, place = record.total, record.plan
+def stored_trial(record: RunRecord) -> StoredTrial:
+    """A run of a plan that was just taken, as the store will tell it."""
+    total, place, verdict = record.total, record.plan, record.verdict
     assert place is not None
     return StoredTrial(
-        trial[0], 1, record.run_id, record.verdict.status, total.loss_ratio, block=PILOT, attempt=place.attempt,
-        attempts=place.attempts,
+        place.point, place.repetition, record.run_id, verdict.status, total.loss_ratio, block=place.block,
+        attempt=place.attempt, attempts=place.attempts,
         rate_pps=total.measured_pps if total.forwarding_pps is None else total.forwarding_pps,
+        uut_loss_ratio=total.uut_loss_ratio, reason_codes=tuple(reason.code for reason in verdict.reasons),
     )  # fmt: skip

@@ -43,7 +43,7 @@ class TargetLimits:
                 indexes.sort(key=lambda index: rate(plan.points[index].request.target_bps))
 
     def note(self, point: int, repetition: int, loss_ratio: float | None) -> None:
-        """A trial stands. One whose loss is not known says nothing."""
+        """A trial stands; ``loss_ratio`` is what its platform lost. One of which that is not known says nothing."""
         if self._active and loss_ratio is not None:
             self._losses[point, repetition] = loss_ratio
 
@@ -75,7 +75,9 @@ class TargetLimits:
             return None
         in_a_row = 0
         for index in higher:
-            in_a_row = in_a_row + 1 if self._losses.get((index, repetition)) == 0 else 0
+            lost = self._losses.get((index, repetition))
+            # Below 0: frames of others left the unit under test by the same port.
+            in_a_row = in_a_row + 1 if lost is not None and lost <= 0 else 0
             if in_a_row >= rule.lossless:
                 return f"left out: {rule.lossless} higher targets in a row lost nothing"
         return None

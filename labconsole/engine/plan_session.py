@@ -95,7 +95,7 @@ def standing_of(
         and 1 <= trial.repetition <= plan.repetitions_of(trial.point)
     ]  # fmt: skip
     for trial in done:
-        limits.note(trial.point, trial.repetition, trial.loss_ratio)
+        limits.note(trial.point, trial.repetition, trial.lost_ratio)
     completed = {(trial.point, trial.repetition) for trial in done}
     left = [
         trial for trial in plan.schedule()

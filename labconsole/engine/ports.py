@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from labconsole.measure.design_points import SIDES
 from labconsole.model.inventory import Inventory
 from labconsole.model.record import Fixed, RunRecord
 
@@ -64,10 +65,11 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class StoredTrial:
-    """A stored trial of a plan: its place in the plan, the run, that run's verdict and loss.
+    """A stored trial of a plan: its place in the plan, the run, that run's verdict with its reasons, and its losses.
 
     ``block`` None: of a plan without blocks, where it counts as done. ``set_up``: the setting-up it was taken in, which
     holds ``set_up_trials``. ``attempt`` of at most ``attempts``. ``rate_pps``: that it was forwarded at, else measured.
+    ``loss_ratio``: of what was offered, wherever it was lost; ``uut_loss_ratio``: by the unit under test.
     """
 
     point: int
@@ -81,6 +83,24 @@ class StoredTrial:
     attempt: int | None = None
     attempts: int | None = None
     rate_pps: float | None = None
+    uut_loss_ratio: float | None = None
+    reason_codes: tuple[str, ...] = ()
+
+    @property
+    def says_nothing(self) -> str | None:
+        """The reason by which it says nothing of its platform and enters no mean; None: it does."""
+        return next((code for code in SIDES if code in self.reason_codes), None)
+
+    @property
+    def lost_ratio(self) -> float | None:
+        """What the platform lost of what was offered: not more than came to nobody, nor than did not leave it.
+
+        None where it is not known, as of a run that lost packets elsewhere and at a port that was not read.
+        """
+        known = [ratio for ratio in (self.loss_ratio, self.uut_loss_ratio) if ratio is not None]
+        if self.uut_loss_ratio is None and self.says_nothing is not None:
+            return None
+        return min(known, default=None)
 
     @property
     def final(self) -> bool:

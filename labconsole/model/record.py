@@ -68,8 +68,9 @@ class Fixed(_Part):
     """What a plan's pilot fixed for every block, as far as it bears on this run.
 
     ``maximum_target_bps``: the load at which the maximum of this run's setting is read, None: it has a rate and no
-    maximum. ``reference_pps``: the platform's maximum that a forwarding second guest's load is a share of.
-    ``run_ids``: the runs behind both. ``source``: the pilot's own trials, or what was stored under equal conditions.
+    maximum, or no run of the pilot says anything of it. ``reference_pps``: the platform's maximum that a forwarding
+    second guest's load is a share of. ``run_ids``: the runs behind both. ``source``: the pilot's own trials; what was
+    stored under equal conditions is read, and not written by this version.
     """
 
     maximum_target_bps: int | Literal["max"] | None = None

@@ -40,6 +40,7 @@ NETWORK_BASELINES = (DEDICATED, IDLE)
 ONE_SET_UP_WHY = "one set-up"
 NOT_REACHED = "a maximum was not reached"
 NO_LOAD_CHOSEN = "too few set-ups to choose the load by"
+PILOTS_LOAD_MISSING = "no run entered at the load that the pilot chose"
 TAKEN_APART = "set-ups of one block were taken at different times"
 UNKNOWN_BOOTS = "which boots of the machine the set-ups belong to is not known"
 UNKNOWN_REACHED = "whether the maximum was reached is not known"
@@ -168,7 +169,8 @@ def effect_of(subject: Reading, baseline: Reading) -> tuple[Effect | None, str |
     if ONE_SET_UP in subject.means_bps or ONE_SET_UP in baseline.means_bps:
         return None, ONE_SET_UP_WHY
     if not (subject.can_claim and baseline.can_claim):
-        return None, NO_LOAD_CHOSEN
+        missing = "the pilot's load was not measured" in (subject.choice.method, baseline.choice.method)
+        return None, PILOTS_LOAD_MISSING if missing else NO_LOAD_CHOSEN
     if subject.at_least is None or baseline.at_least is None:
         return None, UNKNOWN_REACHED
     counts = (subject.point.packets, baseline.point.packets)

@@ -305,9 +305,10 @@ class Reading:
     """What a setting forwards at most, as far as that can be said.
 
     ``point``: at the load where it is read; ``rate``: over the blocks that it may be read from. ``is_maximum``: False
-    where there is one load. ``can_claim``: False where the load was chosen for having the highest mean among too few
-    set-ups: the value is then too high on average, and nothing is concluded from it. ``at_least``: the highest load was
-    still carried, so that the maximum lies there or beyond, wherever it is read; None: not known.
+    where there is one load. ``can_claim``: False where the load was chosen for having the highest mean, because there
+    are too few set-ups or no run at the pilot's load entered: the value is then too high on average, and nothing is
+    concluded from it. ``at_least``: the highest load was still carried, so that the maximum lies there or beyond,
+    wherever it is read; None: not known.
     """
 
     setting: Setting
@@ -346,7 +347,8 @@ class SettingPoints:
 
     def _read(self, loads: frozenset[float]) -> Reading:
         points = {load: point for load, point in self.by_load.items() if load in loads}
-        pilot = self._pilot_load if self._pilot_load in points else None
+        # Loads that another setting shares may lack the pilot's; that it was measured nowhere is said.
+        pilot = None if self._pilot_load in self.loads - loads else self._pilot_load
         blocks: set[Any] = {block for point in points.values() for block in point.values_bps if block != ONE_SET_UP}
         first: Hashable = min(blocks, default=None)  # by number, then plan and testbed
         choice = choose_maximum({load: point.values_bps for load, point in points.items()}, pilot, first)

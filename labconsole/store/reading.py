@@ -14,6 +14,7 @@ from sqlalchemy import Row, Select, and_, func, null, or_, select, tuple_
 from labconsole.engine.ports import Reference, Series, StoredTrial
 from labconsole.errors import StoreError
 from labconsole.measure.design_points import STANDING
+from labconsole.measure.loss import loss_ratio
 from labconsole.model.note import RunNote
 from labconsole.model.record import Fixed, RunRecord
 from labconsole.model.run_id import RUN_ID
@@ -26,6 +27,7 @@ from labconsole.store.schema import (
     SUMMARY_COLUMNS,
     notes,
     runs,
+    split_codes,
     summary_before_4,
     summary_columns_before_4,
     summary_of,
@@ -181,13 +183,22 @@ class StoredRuns(StoredSearches):
         """As engine.ports.RunSink."""
         place = (runs.c.plan_point.label("point"), runs.c.repetition)
         # A store of an older version that is only read has no blocks.
-        since_4 = (runs.c.block, runs.c.set_up, runs.c.set_up_trials, runs.c.attempt, runs.c.attempts)
+        since_4 = (
+            runs.c.block, runs.c.set_up, runs.c.set_up_trials, runs.c.attempt, runs.c.attempts, runs.c.offered_packets,
+            runs.c.uut_lost_packets,
+        )  # fmt: skip
         known = since_4 if self.version >= 4 else tuple(null().label(column.name) for column in since_4)
         rate = func.coalesce(runs.c.forwarding_pps, runs.c.measured_pps) if self.version >= 4 else runs.c.measured_pps
         stands = runs.c.verdict.in_(STANDING)
         statement = (
             select(
-                *place, runs.c.run_id, runs.c.verdict.label("status"), runs.c.loss_ratio, *known, rate.label("rate_pps")
+                *place,
+                runs.c.run_id,
+                runs.c.verdict.label("status"),
+                runs.c.loss_ratio,
+                *known,
+                rate.label("rate_pps"),
+                runs.c.reason_codes,
             )
             .where(
                 runs.c.plan_hash == plan_hash,
@@ -196,7 +207,7 @@ class StoredRuns(StoredSearches):
             )
             .order_by(*place, runs.c.started_at, runs.c.run_id)
         )
-        found = [StoredTrial(**row._mapping) for row in self.rows(statement, "read the runs of a plan")]
+        found = [_trial(row) for row in self.rows(statement, "read the runs of a plan")]
         newest = {(trial.point, trial.repetition): trial.run_id for trial in found if trial.block is None}
         return [t for t in found if t.block is not None or newest[t.point, t.repetition] == t.run_id]
 
@@ -271,3 +282,10 @@ class StoredRuns(StoredSearches):
         if record.run_id != run_id:
             raise StoreError(f"{self.name}: run {run_id}: its record says that it is run {record.run_id}")
         return record
+
+
+def _trial(row: Row[Any]) -> StoredTrial:
+    values = dict(row._mapping)
+    offered, lost = values.pop("offered_packets"), values.pop("uut_lost_packets")
+    values["reason_codes"] = split_codes(values["reason_codes"])
+    return StoredTrial(**values, uut_loss_ratio=loss_ratio(offered, lost))

@@ -298,7 +298,8 @@ def row_of(record: RunRecord, text: str, *, has_series: bool) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4096)
-def _codes(text: str) -> tuple[str, ...]:
+def split_codes(text: str) -> tuple[str, ...]:
+    """The column ``reason_codes`` as the codes that it holds."""
     return tuple(code for code in text.split(",") if code)
 
 
@@ -327,5 +328,5 @@ def _summary(row: Row[Any], known: dict[str, Any]) -> RunSummary:
         if type(value) is str:
             values[name] = sys.intern(value)
     values["target_bps"] = "max" if values["target_bps"] is None else values["target_bps"]
-    values["reason_codes"] = _codes(values["reason_codes"])
+    values["reason_codes"] = split_codes(values["reason_codes"])
     return RunSummary(**values)

@@ -33,7 +33,7 @@ EVERY = [(point, repetition) for point in (0, 1) for repetition in (1, 2, 3)]
 class Script:
     """``ends`` says how trials end, in order: a verdict, "broken" (invalid so that the platform is not trusted), or an
     error. ``answer``, where there is one, says it instead. Trials are (point, repetition), in blocks (block, point,
-    repetition); ``rates`` are packets/s by point.
+    repetition); ``rates`` are packets/s by point, ``doubts`` codes of suspect runs by (block, point).
     """
 
     def __init__(self, answer: Callable[[tuple[int, int], TrialRequest], str | Exception] | None = None) -> None:
@@ -49,7 +49,9 @@ class Script:
         self.batches = 0
         self.leased = self.aborted = False
         self.losses: dict[tuple[int, int], float] = {}
+        self.uut_losses: dict[tuple[int, int], float] = {}
         self.rates: dict[int, float] = {}
+        self.doubts: dict[tuple[int | None, int], str] = {}
         self.said: dict[str, Fixed] = {}
         self.refs: list[PlanRef] = []
         self.roles: list[str] = []
@@ -118,12 +120,16 @@ class Script:
             self.stands = None
             raise end
         broken, end = end == "broken", "invalid" if end == "broken" else end
+        doubt = self.doubts.get((ref.block, ref.point)) if end == "valid" else None
+        end = "suspect" if doubt else end
         record = self._in_set_up(make_record(request, f"run{len(self.asked):05d}", status=end), ref)
-        if broken:
-            reasons = (Reason(code="link_lost", detail="the cable"),)
+        codes = ("link_lost",) if broken else (doubt,) if doubt else ()
+        if codes:
+            reasons = (Reason(code=codes[0], detail="the cable"),)
             record = record.model_copy(update={"verdict": record.verdict.model_copy(update={"reasons": reasons})})
         loss, pps = self.losses.get(trial[-2:], 0.0), self.rates.get(trial[-2], 1000.0)
-        total = record.total.model_copy(update={"loss_ratio": loss, "forwarding_pps": pps})
+        at_uut = self.uut_losses.get(trial[-2:])
+        total = record.total.model_copy(update={"loss_ratio": loss, "forwarding_pps": pps, "uut_loss_ratio": at_uut})
         record = record.model_copy(update={"total": total})
         if end == "invalid" and (broken or not ref.block):
             self.stands = None
@@ -133,7 +139,7 @@ class Script:
             self.held.append(
                 StoredTrial(
                     ref.point, ref.repetition, record.run_id, end, loss, ref.block, record.set_up.id, ref.set_up_trials,
-                    ref.attempt, ref.attempts, pps,
+                    ref.attempt, ref.attempts, pps, at_uut, codes,
                 )
             )  # fmt: skip
         return record

@@ -257,6 +257,135 @@ def test_a_reference_that_the_pilot_did_not_find_refuses_what_is_a_share_of_it_a
     run(body)
 
 
+def pilots_of(script: Script) -> list[int]:
+    """The points that the pilot took, an attempt each; from here on anew."""
+    found = [point for block, point, _ in script.asked if block == 0]
+    script.asked.clear()
+    return found
+
+
+def test_the_next_replay_tries_a_reference_again_that_was_given_up_at_max_beside_loads_that_stand(tmp_path):
+    """Point 5 is raw beside idle at max, 6 to 8 forward a share of what it gives."""
+
+    async def body():
+        cable = "out"
+        script = Script(lambda trial, request: "invalid" if trial[:2] == (0, 5) and cable == "out" else "valid")
+        script.rates, plan = {3: 1500.0, 4: 2500.0, 5: 4000.0}, plan_of(FORWARDING, tmp_path)
+        outcome = await Campaign(plan, script).run()
+        assert "no maximum of raw beside an idle guest" in " ".join(why for why, _ in outcome.refused)
+        assert pilots_of(script).count(5) == 2, "as often as max_redo says, and not for ever"
+        outcome = await Campaign(plan, script).run()
+        assert (pilots_of(script), outcome.taken, outcome.complete) == ([5, 5], 1, False)
+        cable = "in"
+        outcome = await Campaign(plan, script).run()
+        assert (sorted(pilots_of(script)), outcome.complete, outcome.taken) == ([5, 6, 7, 8], True, 4 + 2 * 3)
+        assert {(r.point, r.fixed.reference_pps) for r in script.refs if r.block and r.point in (6, 7, 8)} == {
+            (point, 4000.0) for point in (6, 7, 8)
+        }
+        assert {r.fixed.maximum_target_bps for r in script.refs if r.block and r.point in (3, 4, 5)} == {20_000_000}
+        assert left_to_take(plan, script.held) == []
+
+    run(body)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_reference_is_measured_at_max_whatever_a_lower_load_loses_before(tmp_path, seed):
+    """Whether 20 Mbit/s (point 4), which no block takes, is in the pilot depends on the seed, and moves nothing."""
+
+    async def body():
+        text = FORWARDING + f"seed: {seed}\nstop: {{raising: {{loss_ratio: 0.5}}}}\n"
+        script, plan = Script(valid), plan_of(text, tmp_path)
+        script.losses, script.rates = {(3, 1): 0.9}, {3: 100.0, 4: 9000.0, 5: 5000.0}
+        campaign = Campaign(plan, script)
+        outcome = await campaign.run()
+        assert (outcome.complete, outcome.refused) == (True, [])
+        assert outcome.taken + outcome.left_out == campaign.total
+        assert {point for block, point, _ in script.asked if block} == set(range(18)) - {4, 5}
+        assert pilots_of(script).count(5) == 1
+        assert {r.fixed.reference_pps for r in script.refs if r.block and r.point in (6, 7, 8)} == {5000.0}
+        behind = {run for r in script.refs if r.block and r.point in (6, 7, 8) for run in r.fixed.run_ids}
+        assert {t.point for t in script.held if t.run_id in behind} == {3, 5, 6, 7, 8}
+        assert left_to_take(plan, script.held) == []
+
+    run(body)
+
+
+@pytest.mark.parametrize("code", ["lost_at_source", "lost_at_sink", "instrument_limited"])
+def test_the_pilot_reads_no_maximum_from_a_run_that_says_nothing_of_its_platform(tmp_path, code):
+    async def body():
+        text = PAIR.replace("[10Mbit]", "[10Mbit, 20Mbit, max]")
+        script, plan = Script(valid), plan_of(text, tmp_path)
+        script.rates = {0: 900.0, 1: 2000.0, 2: 7000.0, 3: 900.0, 4: 2000.0, 5: 7000.0}
+        script.doubts = {(0, 2): code, (0, 4): "clock_stepped"}
+        outcome = await Campaign(plan, script).run()
+        assert outcome.complete
+        assert {(r.point < 3, r.fixed.maximum_target_bps) for r in script.refs if r.block} == {
+            (True, 20_000_000), (False, "max"),
+        }  # fmt: skip
+        behind = {run for r in script.refs if r.block and r.point < 3 for run in r.fixed.run_ids}
+        assert {t.point for t in script.held if t.run_id in behind} == {0, 1}
+        assert left_to_take(plan, script.held) == []
+
+    run(body)
+
+
+def test_a_setting_of_which_no_pilot_run_says_anything_is_measured_without_a_fixed_load(tmp_path):
+    async def body():
+        script, plan = Script(valid), plan_of(PAIR.replace("[10Mbit]", "[10Mbit, max]"), tmp_path)
+        script.doubts = {(0, 0): "instrument_limited", (0, 1): "instrument_limited"}
+        assert (await Campaign(plan, script).run()).complete
+        assert {r.fixed.maximum_target_bps for r in script.refs if r.block and r.point < 2} == {None}
+
+    run(body)
+
+
+def test_a_reference_beyond_the_instrument_is_none_and_tried_again(tmp_path):
+    async def body():
+        script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
+        script.rates, script.doubts = {3: 1500.0, 4: 2500.0, 5: 4000.0}, {(0, 5): "lost_at_sink"}
+        campaign = Campaign(plan, script)
+        outcome = await campaign.run()
+        assert "a share of; at max packets were lost at the sink" in " ".join(why for why, _ in outcome.refused)
+        assert pilots_of(script).count(5) == 1
+        script.doubts = {}
+        again = Campaign(plan, script)
+        outcome = await again.run()
+        assert (sorted(pilots_of(script)), outcome.complete, outcome.left_out) == ([5, 6, 7, 8], True, 0)
+        assert outcome.skipped + outcome.taken == again.total
+        assert {r.fixed.reference_pps for r in script.refs if r.block and r.point in (6, 7, 8)} == {4000.0}
+        assert left_to_take(plan, script.held) == []
+
+    run(body)
+
+
+def test_what_the_sink_loses_leaves_no_load_of_the_platform_out(tmp_path):
+    async def body():
+        loads = PAIR.replace("[raw, container]", "[raw]").replace("[10Mbit]", "[10Mbit, 20Mbit, 30Mbit]")
+        script, plan = Script(valid), plan_of(loads + "stop: {raising: {loss_ratio: 0.1}}\n", tmp_path)
+        script.losses, script.uut_losses = {(0, 1): 0.4, (1, 1): 0.4}, {(0, 1): 0.01, (1, 1): 0.39}
+        await Campaign(plan, script).run()
+        assert {point for block, point, _ in script.asked if block} == {0, 1}
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("loss", "at_uut", "codes", "lost"),
+    [
+        (0.3, 0.1, (), 0.1),
+        (0.3, None, (), 0.3),
+        (0.3, None, ("lost_at_sink",), None),
+        (0.3, 0.1, ("lost_at_sink",), 0.1),
+        (0.0, 0.1, (), 0.0),  # its port's counter lags; all arrived
+        (None, 0.1, (), 0.1),
+        (None, None, (), None),
+    ],
+)
+def test_what_a_platform_lost_is_what_neither_source_nor_sink_did(loss, at_uut, codes, lost):
+    trial = StoredTrial(0, 1, "a", "suspect", loss, uut_loss_ratio=at_uut, reason_codes=codes)
+    assert trial.lost_ratio == lost
+
+
 def test_what_the_pilot_leaves_out_no_block_takes_and_set_ups_know_their_size(tmp_path):
     async def body():
         text = (
@@ -528,6 +657,7 @@ BLOCKED = [
     FORWARDING,
     PAIR.replace("[10Mbit]", "[30Mbit, 20Mbit, 10Mbit]") + "stop: {lowering: {lossless: 2}}\n",
     FORWARDING.replace("[10Mbit, 20Mbit, max]", "[10Mbit, 20Mbit]") + "stop: {raising: {loss_ratio: 0.4}}\n",
+    FORWARDING + "stop: {raising: {loss_ratio: 0.4}, lowering: {lossless: 1}}\n",
 ]
 
 

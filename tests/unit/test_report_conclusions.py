@@ -19,7 +19,7 @@ from labconsole.model.claims import CLAIMS
 from labconsole.report.conclusions import conclusions
 from labconsole.report.digest import asked_words
 from labconsole.report.evaluation import Evaluation, evaluate
-from labconsole.report.points import RunFacts
+from labconsole.report.points import RunFacts, SettingPoints
 from labconsole.report.result_tables import results
 from labconsole.report.selection import Selection, outcomes, parse_filter, parse_margin, require_free
 from labconsole.report.tables import bounds_words, loss_words, scientific
@@ -248,6 +248,29 @@ def test_a_maximum_is_read_at_the_pilots_load_and_a_collapse_is_a_contrast_with_
     assert (reading.choice.method, reading.point.target_bps, reading.at_least) == ("pilot's load", 200_000_000, False)
     (fallen,) = report.collapses
     assert fallen.claim.different and fallen.claim.effect.change == pytest.approx(-0.5, abs=0.01)
+
+
+def test_a_pilots_load_at_which_no_run_entered_is_said_and_no_other_is_chosen_for_it(made: Any) -> None:
+    beyond: dict[str, Any] = {"status": "suspect", "reasons": [{"code": "lost_at_sink", "detail": "ring"}]}
+    runs = settings_of(
+        *(({"platform": platform, "target": target, "offered_mbps": offered, "fixed": "max", "trials": 3, **more}, values)
+          for platform, values in (("lxc", QUIET), ("raw", LESS))
+          for target, offered, more in ((100_000_000, 100, {}), (200_000_000, 200, {}), ("max", 400, beyond)))
+    )  # fmt: skip
+    report = made(runs, fixed={(platform, 1000, 1, "none"): "max" for platform in ("lxc", "raw")})
+    assert {(r.choice.method, r.can_claim, r.is_maximum) for r in report.maxima} == {
+        ("the pilot's load was not measured", False, False)
+    }
+    (row,) = report.ranking
+    assert (row.claim.effect, row.claim.why) == (None, "no run entered at the load that the pilot chose")
+
+
+def test_loads_that_two_settings_share_without_the_pilots_are_chosen_among_on_block_1(made: Any) -> None:
+    runs = settings_of(*(({"target": n * 100_000_000, "offered_mbps": 100 * n, "trials": 3}, QUIET) for n in (1, 2, 3)))
+    points = made(runs).points
+    setting = SettingPoints(points[0].key, points, 3e8)
+    assert setting.read().choice.method == "pilot's load"
+    assert setting.read(frozenset({1e8, 2e8})).choice.method == "chosen on block 1, read from the others"
 
 
 def test_without_a_pilot_block_1_chooses_and_the_others_say_and_three_set_ups_are_too_few(made: Any) -> None:

@@ -267,6 +267,23 @@ def test_the_done_trials_of_a_plan_are_those_with_a_run_that_stands(store):
     assert store.plan_runs("a" * 16, "another testbed") == []
 
 
+def test_a_plans_runs_tell_what_the_unit_under_test_lost_and_what_speaks_against_them(store):
+    run = planned(1, 0, 1)
+    reasons = tuple(Reason(code=code, detail="d") for code in ("lost_at_sink", "other_cpu", "lost_at_sink"))
+    run = run.model_copy(
+        update={
+            "total": run.total.model_copy(update={"loss_ratio": 0.25, "offered_packets": 1000, "uut_lost_packets": 50}),
+            "verdict": Verdict(status="suspect", reasons=reasons),
+        }
+    )
+    store.save(run, None)
+    store.save(planned(2, 1, 1), None)
+    told, other = store.plan_runs("a" * 16, "7d3f9a11c0de4b52")
+    assert (told.loss_ratio, told.uut_loss_ratio, told.lost_ratio) == (0.25, 0.05, 0.05)
+    assert (told.reason_codes, told.says_nothing) == (("lost_at_sink", "other_cpu"), "lost_at_sink")
+    assert (other.uut_loss_ratio, other.lost_ratio, other.reason_codes, other.says_nothing) == (None, 0.0, (), None)
+
+
 def test_exported_lines_can_be_imported_and_imported_again(store, tmp_path):
     file = tmp_path / "runs.jsonl"
     file.write_text("".join(json.dumps(sample_record(n).to_json()) + "\n" for n in range(3)) + "\n")
