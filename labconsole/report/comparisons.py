@@ -40,7 +40,7 @@ NETWORK_BASELINES = (DEDICATED, IDLE)
 ONE_SET_UP_WHY = "one set-up"
 NOT_REACHED = "a maximum was not reached"
 NO_LOAD_CHOSEN = "too few set-ups to choose the load by"
-TAKEN_APART = "set-ups of one block were taken at different times"
+TAKEN_APART = "set-ups of one block were taken at different times: raise set_ups and replay the whole plan"
 UNKNOWN_REACHED = "whether the maximum was reached is not known"
 
 

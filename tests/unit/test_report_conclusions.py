@@ -16,6 +16,7 @@ from labconsole.errors import ConfigError
 from labconsole.measure.admission import admit
 from labconsole.measure.design_points import kept_out
 from labconsole.model.claims import CLAIMS
+from labconsole.report.comparisons import TAKEN_APART
 from labconsole.report.conclusions import conclusions
 from labconsole.report.digest import asked_words
 from labconsole.report.evaluation import Evaluation, evaluate
@@ -166,7 +167,8 @@ def test_set_ups_of_a_block_that_were_taken_days_apart_are_no_pair(made: Any) ->
     runs += [_taken_at("lxc", n, f"2026-11-22T00:{n:02d}:00", 78) for n in range(1, 6)]
     report = made(runs)
     (pair,) = report.ranking
-    assert (pair.claim.word, pair.claim.why) == ("no claim", "set-ups of one block were taken at different times")
+    assert (pair.claim.word, pair.claim.why) == ("no claim", TAKEN_APART)
+    assert TAKEN_APART.startswith("set-ups of one block were taken at different times: raise set_ups and replay")
     assert report.claims.size == 0
 
 
@@ -187,7 +189,7 @@ def test_a_set_up_that_broke_off_and_was_taken_again_after_other_blocks_is_no_pa
     ]
     (pair,) = made(runs).ranking
     if blocks == 3:
-        assert pair.claim.why == "set-ups of one block were taken at different times"
+        assert pair.claim.why == TAKEN_APART
     else:
         assert pair.claim.effect.blocks == blocks - 1
 
@@ -205,7 +207,7 @@ def test_runs_that_enter_nothing_part_a_block_too(made: Any, tmp_path: Path) -> 
     ]  # fmt: skip
     assert made(runs).ranking[0].claim.word == "different"
     (pair,) = evaluate(summaries(tmp_path / "other.sqlite", runs + broken)).ranking
-    assert pair.claim.why == "set-ups of one block were taken at different times"
+    assert pair.claim.why == TAKEN_APART
 
 
 def test_two_boots_a_side_claim_nothing(made: Any) -> None:
