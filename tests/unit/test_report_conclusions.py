@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -521,6 +522,24 @@ def test_a_time_that_cuts_a_block_is_an_outcome_and_one_between_blocks_is_not(tm
     with pytest.raises(ConfigError, match="cuts block 2") as refused:
         require_free(parse_filter(["started<2026-11-21T00:02:01"]), runs, allowed=False)
     assert "block<=2" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("block", "role", "cut"),
+    [
+        (0, "pilot", "the pilot (block 0) of plan 3b1f7a90c4d2e865:"),
+        (None, "measured", "plan 3b1f7a90c4d2e865 (one set-up):"),
+    ],
+)
+def test_a_time_that_cuts_a_pilot_or_a_plan_without_blocks_says_which(
+    tmp_path: Path, block: int | None, role: str, cut: str
+) -> None:
+    runs = summaries(
+        tmp_path / "r.sqlite",
+        [measured(p, 80, block=block, point=p, role=role, started=f"2026-11-21T00:00:0{p}") for p in (0, 1)],
+    )
+    with pytest.raises(ConfigError, match=re.escape(f"this time cuts {cut}")):
+        require_free(parse_filter(["started<2026-11-21T00:00:01"]), runs, allowed=False)
 
 
 def test_a_time_that_leaves_out_the_first_block_chooses_blocks(tmp_path: Path) -> None:
