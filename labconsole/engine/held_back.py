@@ -13,7 +13,7 @@ LATE_RATIO = 0.01
 """Of the arrivals: as many may come late without a word."""
 
 COARSE_RATIO = 0.01
-"""Of the sending time: samples that far apart tell the forwarding rate too coarsely, where it depends on them."""
+"""Of the forwarding rate: where samples leave more of it open, they tell it too coarsely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,9 @@ class Coarse:
 
 def coarse(record: StreamRecord) -> Coarse | None:
     """How coarsely the forwarding rate is known; None where it is known well, or not at all."""
-    arrivals, sending_s = record.arrivals, record.offered_duration_s
-    error_ratio = rate_error_ratio(arrivals, sending_s)
-    if arrivals is None or sending_s is None or error_ratio is None:
-        return None
-    if arrivals.resolution_s <= COARSE_RATIO * sending_s:
+    arrivals = record.arrivals
+    error_ratio = rate_error_ratio(arrivals, record.offered_duration_s)
+    if arrivals is None or error_ratio is None or error_ratio <= COARSE_RATIO:
         return None
     return Coarse(error_ratio, arrivals.resolution_s)
 

@@ -18,16 +18,19 @@ UNKNOWN = "not_calibrated"
 MARGIN_RATIO = 0.01
 """A rate beyond a bound by less than this is not beyond it: bounds are as repeatable as short trials are."""
 
+Doubt = tuple[str, str, dict[str, Any]]
+"""(code, what people read, evidence)."""
+
 
 def instrument_reasons(
     envelope: Envelope | None, request: TrialRequest, streams: Sequence[StreamRecord]
 ) -> tuple[Reason, ...]:
     """One reason per stream that was asked for more than its generator, its sink or its capture was calibrated for.
 
-    No envelope, no reasons. At target max a generator does what it can, which is no fault of the run: then what it
-    offered is held against the bounds of the sink. These runs enter no mean, so the load alone decides, which all
-    repetitions share. What a run lost, what came to its sink, and whether that sink missed nothing follow from what
-    the unit under test let through: they would choose among repetitions by its outcome.
+    No envelope, no reasons. At target max a generator does what it can, which is no fault of the run: then the most
+    that it offered while it was calibrated is held against the bounds of the sink. Runs beyond them enter no mean, so
+    request and calibration alone decide, which all repetitions share. What a run offered, what it lost and what came to
+    its sink would choose among repetitions by their outcome.
     """
     if envelope is None:
         return ()
@@ -45,13 +48,13 @@ def instrument_reasons(
     return tuple(
         Reason(code=code, detail=detail, evidence={"calibration": envelope.calibration_id, **evidence})
         for stream in streams
-        for code, detail, evidence in _doubts(stream, known.get(stream.name), point)
+        for code, detail, evidence in _doubts(stream, known.get(stream.name), point, request)
     )
 
 
 def _doubts(
-    stream: StreamRecord, known: StreamEnvelope | None, point: EnvelopePoint
-) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    stream: StreamRecord, known: StreamEnvelope | None, point: EnvelopePoint, request: TrialRequest
+) -> Iterator[Doubt]:
     if known is None or known.generator != stream.generator:
         what = "was not calibrated" if known is None else f"was calibrated with {known.generator}"
         yield (
@@ -60,24 +63,59 @@ def _doubts(
             {"stream": stream.name, "generator": stream.generator, "calibrated": known.generator if known else None},
         )
         return
-    asked_pps = stream.intended_pps
-    rate_pps = asked_pps if asked_pps is not None else stream.offered_pps
-    if rate_pps is None:
+    bounds = _sink_bounds(known)
+    if stream.intended_pps is None:
+        yield from _doubts_flat_out(known, point, request, bounds)
         return
-    bounds: dict[str, float | None] = {}
-    if asked_pps is not None:
-        bounds[f"the generator of {known.source}"] = known.maximum_pps
-    for what, found in (("the counters of", known.counters), ("the capture at", known.capture)):
-        bounds[f"{what} {known.sink}"] = sink_bound_pps(found)
+    if known.maximum_pps is not None:
+        bounds = {f"the generator of {known.source}": known.maximum_pps, **bounds}
+    yield from _beyond(known, point, stream.intended_pps, "asked for", bounds)
+
+
+def _sink_bounds(known: StreamEnvelope) -> dict[str, float]:
+    """What of a sink has a bound, in words, and up to which rate it missed nothing."""
+    found = {
+        f"the counters of {known.sink}": sink_bound_pps(known.counters),
+        f"the capture at {known.sink}": sink_bound_pps(known.capture),
+    }
+    return {what: bound_pps for what, bound_pps in found.items() if bound_pps is not None}
+
+
+def _doubts_flat_out(
+    known: StreamEnvelope, point: EnvelopePoint, request: TrialRequest, bounds: Mapping[str, float]
+) -> Iterator[Doubt]:
+    """At target max the generator's calibrated maximum is held against the sink's bounds.
+
+    A larger frame, and more sources at once, offer fewer packets: a point that covers the request and is another one
+    tells that the sink is too slow, and not that it is fast enough.
+    """
+    most_pps = point.most_offered_pps(known.stream)
+    beyond = []
+    if most_pps is not None:
+        beyond = list(_beyond(known, point, most_pps, "at target max its generator offers up to", bounds))
+    yield from beyond
+    exact = (point.pkt_size_bytes, point.sources) == (request.pkt_size_bytes, request.sources)
+    if bounds and not beyond and (most_pps is None or not exact):
+        size = _size(request.pkt_size_bytes, request.sources)
+        yield (
+            UNKNOWN,
+            f"{known.stream}: how much its generator offers at target max was not calibrated ({size}), and "
+            f"{' and '.join(bounds)} missed packets while calibrated",
+            {"stream": known.stream, "pkt_size_bytes": request.pkt_size_bytes, "sources": request.sources},
+        )
+
+
+def _beyond(
+    known: StreamEnvelope, point: EnvelopePoint, rate_pps: float, says: str, bounds: Mapping[str, float]
+) -> Iterator[Doubt]:
+    size = _size(point.pkt_size_bytes, point.sources)
     for what, bound_pps in bounds.items():
-        if bound_pps is not None and rate_pps > bound_pps * (1 + MARGIN_RATIO):
-            word = "asked for" if asked_pps is not None else "offered"
-            size = f"{point.pkt_size_bytes} B and {point.sources} source{'s' if point.sources > 1 else ''} at once"
+        if rate_pps > bound_pps * (1 + MARGIN_RATIO):
             yield (
                 CODE,
-                f"{stream.name}: {word} {rate_pps:.0f} packets/s, {what} is calibrated up to {bound_pps:.0f} ({size})",
+                f"{known.stream}: {says} {rate_pps:.0f} packets/s, {what} is calibrated up to {bound_pps:.0f} ({size})",
                 {
-                    "stream": stream.name,
+                    "stream": known.stream,
                     "part": what,
                     "rate_pps": rate_pps,
                     "calibrated_pps": bound_pps,
@@ -85,6 +123,10 @@ def _doubts(
                     "sources": point.sources,
                 },
             )
+
+
+def _size(pkt_size_bytes: int, sources: int) -> str:
+    return f"{pkt_size_bytes} B and {sources} source{'s' if sources > 1 else ''} at once"
 
 
 def sink_bound_pps(found: Bounds) -> float | None:

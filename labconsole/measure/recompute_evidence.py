@@ -79,6 +79,8 @@ def _held(code: str, stream: StreamRecord) -> dict[str, Any]:
         found |= {"late_packets": arrivals.late_packets, "packets": arrivals.packets}
     elif code == "rate_uncertain" and arrivals is not None:
         found |= {"resolution_s": arrivals.resolution_s, "rate_error_ratio": rate_left_open(stream)}
+    elif code == "instrument_limited" and stream.intended_pps is not None:
+        found["rate_pps"] = stream.intended_pps  # at target max it is the calibration's, which no record holds
     return found
 
 
@@ -97,6 +99,10 @@ def _within(record: RunRecord, code: str, evidence: Mapping[str, Any]) -> Iterat
         value, limit = evidence.get(figure), limit_of(record, tolerance)
         if value is not None and limit is not None and abs(number(value)) * unit <= limit:
             yield f"{figure} {value} is within the tolerance, {limit:g}"
+    if code == "instrument_limited":
+        rate_pps, bound_pps = (evidence.get(name) for name in ("rate_pps", "calibrated_pps"))
+        if bound_pps is not None and number(rate_pps) <= number(bound_pps):
+            yield f"rate_pps {rate_pps} is within calibrated_pps {bound_pps}"
     if code == "samples_missed":
         missed, due = (number(evidence.get(name)) for name in ("missed_samples", "due_samples"))
         limit = limit_of(record, "missed_samples_ratio")

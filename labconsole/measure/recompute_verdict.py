@@ -27,7 +27,7 @@ LATE_RATIO, LATE_S = 0.01, 0.01
 """More than this share of late packets over more than this time is a buffer that was measured with the rest."""
 
 COARSE_RATIO = 0.01
-"""Of the sending time: counter samples further apart leave a rate open that rests on them."""
+"""Of the forwarding rate: where counter samples leave more of it open, the run says so."""
 
 OTHERS = ("other", "labconsole", "guest")
 """Whose processes are not ours."""
@@ -210,15 +210,13 @@ def _buffered(streams: list[StreamRecord]) -> Iterator[Due]:
         if seen.late_packets > LATE_RATIO * seen.packets and seen.window_s - sending_s > LATE_S:
             found.append(f"{seen.late_packets} of {seen.packets} packets of {stream.name} came late, by samples")
     yield _any("buffered", found, "no stream's counter samples show that a buffer was measured with the rest")
+    left_open = [(stream.name, rate_left_open(stream)) for stream in streams]
     coarse = [
-        f"samples {stream.arrivals.resolution_s:.3g} s apart leave the forwarding rate of {stream.name} open"
-        for stream in streams
-        if rate_left_open(stream) is not None
-        and stream.arrivals is not None
-        and stream.offered_duration_s is not None
-        and stream.arrivals.resolution_s > COARSE_RATIO * stream.offered_duration_s
+        f"samples leave {ratio:.2%} of the forwarding rate of {name} open"
+        for name, ratio in left_open
+        if ratio is not None and ratio > COARSE_RATIO
     ]
-    yield _any("rate_uncertain", coarse, "no stream's forwarding rate rests on samples that are far apart")
+    yield _any("rate_uncertain", coarse, f"no stream's samples leave more than {COARSE_RATIO:.0%} of its rate open")
 
 
 def _surroundings(record: RunRecord) -> Iterator[Due]:

@@ -131,6 +131,20 @@ class EnvelopePoint(_Part):
         """Frame size without the frame check sequence, by which points are compared."""
         return pkt_size_bytes(self.frame_size_bytes, includes_fcs=self.frame_size_includes_fcs)
 
+    def most_offered_pps(self, stream: str) -> float | None:
+        """The most that a stream's source offered at target max, counted as the offered rate of the sink's bounds is.
+
+        ``maximum_pps`` is lower where the sink's NIC missed packets. None: no such trial counted any.
+        """
+        offered = [
+            counts.offered_pps
+            for trial in self.trials
+            if trial.target_bps == "max" and trial.failure is None
+            for counts in trial.streams
+            if counts.stream == stream and counts.offered_pps is not None
+        ]
+        return max(offered, default=None)
+
 
 class NodeVersions(_Part):
     """What a node ran when it was calibrated; another kernel or driver voids the calibration."""

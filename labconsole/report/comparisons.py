@@ -41,7 +41,7 @@ ONE_SET_UP_WHY = "one set-up"
 NOT_REACHED = "a maximum was not reached"
 NO_LOAD_CHOSEN = "too few set-ups to choose the load by"
 PILOTS_LOAD_MISSING = "no run entered at the load that the pilot chose"
-TAKEN_APART = "set-ups of one block were taken at different times"
+TAKEN_APART = "set-ups of one block were taken at different times: raise set_ups and replay the whole plan"
 UNKNOWN_BOOTS = "which boots of the machine the set-ups belong to is not known"
 UNKNOWN_REACHED = "whether the maximum was reached is not known"
 

@@ -144,13 +144,19 @@ def _cut(test: Callable[[Any], bool], runs: Sequence[RunLike]) -> str | None:
         if said.setdefault(unit, test(run)) != test(run):
             if not run.plan_hash:
                 return f"the repetitions of {run.platform} beside {run.background}"
-            return f"block {run.block} of plan {run.plan_hash}" if run.block else f"plan {run.plan_hash} (one set-up)"
+            return _part_of_plan(run.plan_hash, run.block)
     left_out: dict[Hashable, int] = {}
     for plan, bed, block, kept in sorted((*unit, kept) for unit, kept in blocks.items()):
         first = left_out.setdefault((plan, bed), block) if not kept else left_out.get((plan, bed))
         if kept and first is not None:
             return f"off block {first} of plan {plan} and keeps block {block}"
     return None
+
+
+def _part_of_plan(plan_hash: str, block: int | None) -> str:
+    if block is None:
+        return f"plan {plan_hash} (one set-up)"
+    return f"block {block} of plan {plan_hash}" if block else f"the pilot (block 0) of plan {plan_hash}"
 
 
 def factors_match(query: Query, point: RunLike) -> bool:

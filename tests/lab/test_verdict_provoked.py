@@ -15,6 +15,7 @@ from session_support import BUSY, connected, take_while
 
 from labconsole import lab
 from labconsole.engine.codes import each_place
+from labconsole.measure.arrivals import rate_error_ratio
 from labconsole.model.record import Reason, RunRecord
 from labconsole.model.request import TrialRequest
 from labconsole.model.tolerances import Tolerances
@@ -225,8 +226,10 @@ def test_a_source_that_is_held_back_by_a_shaper_says_so(runs):
 def test_what_a_stopped_capture_missed_is_its_own_loss_and_nobody_elses(runs):
     run = runs["capture"]
     (stream,) = run.streams
-    assert codes(run) == {"capture_incomplete", "rate_uncertain"}  # samples of a counter leave the rate open
-    assert {each.code: each.follows for each in run.verdict.reasons}["rate_uncertain"] == "capture_incomplete"
+    # Samples of a counter, 0.1 s apart in 1.2 s, leave the rate open, unless they happen to show that nothing was late.
+    left_open = {"rate_uncertain"} if rate_error_ratio(stream.arrivals, stream.offered_duration_s) > 0.01 else set()
+    assert codes(run) == {"capture_incomplete", *left_open}
+    assert {each.follows for each in run.verdict.reasons if each.code in left_open} <= {"capture_incomplete"}
     assert (stream.measured_from, stream.loss_packets, stream.unplaced_packets) == ("counters", 0, 0)
     hop = stream.ledger[-1]
     missed = stream.measured_packets - stream.capture.captured_packets

@@ -20,6 +20,7 @@ from labconsole.measure.design_points import SIDES
 from labconsole.measure.rates import CounterSample
 from labconsole.model.envelope import (
     Bounds,
+    CalibrationTrial,
     Envelope,
     EnvelopePoint,
     Gaps,
@@ -27,6 +28,7 @@ from labconsole.model.envelope import (
     RatePoint,
     Spacing,
     StreamEnvelope,
+    TrialCounts,
     parse_envelope,
 )
 from labconsole.model.record import Reason, Verdict
@@ -112,9 +114,20 @@ def stream(name="s1", *, maximum=100_000.0, generator="afpacket", capture=(None,
     )  # fmt: skip
 
 
-def point(size=64, sources=1, **options) -> EnvelopePoint:
+def flat_out(offered_pps: float | None, failure: str | None = None) -> CalibrationTrial:
+    counts = dict.fromkeys(TrialCounts.model_fields) | {"stream": "s1", "offered_pps": offered_pps}
+    return CalibrationTrial(target_bps="max", purpose="maximum", streams=(TrialCounts(**counts),), failure=failure)
+
+
+def point(size=64, sources=1, most_pps=None, **options) -> EnvelopePoint:
+    """``most_pps``: what the better of two trials at target max offered."""
+    taken = () if most_pps is None else (flat_out(most_pps), flat_out(0.9 * most_pps), flat_out(2 * most_pps, "failed"))
     return EnvelopePoint(
-        frame_size_bytes=size, frame_size_includes_fcs=False, sources=sources, streams=(stream(**options),), trials=()
+        frame_size_bytes=size,
+        frame_size_includes_fcs=False,
+        sources=sources,
+        streams=(stream(**options),),
+        trials=taken,
     )
 
 
@@ -195,7 +208,7 @@ def test_a_rate_above_the_captures_bound_is_doubted_and_a_bound_not_reached_is_n
 @pytest.mark.parametrize("clean_pps", [50_000.0, 500_000.0])
 def test_what_the_unit_under_test_lost_does_not_choose_among_repetitions(target_bps, clean_pps):
     """Nine trials of one load of which five lose 1 %: beyond the sink's bound all are marked, below it none is."""
-    bounded = envelope(point(maximum=1e6, counters=(clean_pps, 1.2 * clean_pps)))
+    bounded = envelope(point(maximum=1e6, most_pps=140_000.0, counters=(clean_pps, 1.2 * clean_pps)))
     lost_packets = [0, 7000, 7000, 0, 7000, 0, 7000, 7000, 0]
     marked = [
         [
@@ -211,11 +224,41 @@ def test_what_the_unit_under_test_lost_does_not_choose_among_repetitions(target_
     assert marked == [["instrument_limited"] if clean_pps < 140_000 else []] * 9
 
 
-def test_at_target_max_what_was_offered_is_held_against_the_sink_not_against_the_generator():
-    flat_out = replace(REQUEST, target_bps="max")
-    assert reasons(envelope(point(maximum=1.0)), flat_out, offered_pps=90_000.0) == ()
-    (reason,) = reasons(envelope(point(maximum=1.0, capture=(50_000.0, 60_000.0))), flat_out, offered_pps=90_000.0)
-    assert "offered 90000" in reason.detail
+FLAT_OUT = replace(REQUEST, target_bps="max")
+
+
+@pytest.mark.parametrize(("most_pps", "marked"), [(105_000.0, True), (100_900.0, False)])
+def test_at_target_max_the_calibrated_generator_decides_and_not_what_this_run_offered(most_pps: float, marked: bool):
+    """A sink that missed nothing up to 100 000 packets/s; nine trials offer from 92 000 to 110 000."""
+    known = envelope(point(maximum=90_000.0, most_pps=most_pps, counters=(100_000.0, 104_000.0)))
+    offered = (92e3, 95e3, 99e3, 1e5, 101e3, 101.5e3, 103e3, 11e4, None)
+    found, *others = (reasons(known, FLAT_OUT, offered_pps=offered_pps) for offered_pps in offered)
+    assert others == [found] * 8
+    assert [each.code for each in found] == (["instrument_limited"] if marked else [])
+    if marked:
+        assert (found[0].evidence["rate_pps"], found[0].evidence["calibrated_pps"]) == (105_000.0, 100_000.0)
+        assert "at target max its generator offers up to 105000 packets/s" in found[0].detail
+
+
+def test_at_target_max_a_sink_that_missed_nothing_has_no_bound_and_the_generator_is_no_limit():
+    assert reasons(envelope(point(maximum=1.0, most_pps=2.0)), FLAT_OUT, offered_pps=90_000.0) == ()
+    assert reasons(envelope(point(maximum=1.0)), FLAT_OUT, offered_pps=90_000.0) == ()
+
+
+@pytest.mark.parametrize(
+    ("calibrated", "codes"),
+    [
+        ({}, ["not_calibrated"]),  # no trial at target max counted anything
+        ({"size": 128, "most_pps": 45_000.0}, ["not_calibrated"]),  # 64 B: more packets than that
+        ({"sources": 3, "most_pps": 45_000.0}, ["not_calibrated"]),  # alone: more than beside two others
+        ({"size": 128, "most_pps": 60_000.0}, ["instrument_limited"]),
+        ({"most_pps": 45_000.0}, []),
+    ],
+)
+def test_at_target_max_what_cannot_be_told_from_the_calibration_is_said_whatever_the_run_offered(calibrated, codes):
+    known = envelope(point(maximum=1e6, capture=(50_000.0, 60_000.0), **calibrated))
+    for offered_pps in (40_000.0, 90_000.0):
+        assert [each.code for each in reasons(known, FLAT_OUT, offered_pps=offered_pps)] == codes
 
 
 def test_what_was_not_calibrated_at_all_is_doubted_by_a_code_of_its_own_and_enters_means():

@@ -90,7 +90,15 @@ def wire_lost(data: dict[str, Any]) -> None:
     data["total"]["generator_packets"] += 500
 
 
+def beyond_calibration(**figures: float) -> Callable[[dict[str, Any]], None]:
+    limited = judged("suspect", "instrument_limited", evidence={"stream": "s1", **figures})
+    return several(set_to("environment.calibration", {"id": "c"}), set_to("verdict", limited))
+
+
 ONE = "block-1-raw"
+PPS = 1e9 / 7040
+"""What it was asked for."""
+
 RECORD: list[tuple[str, str, Callable[[dict[str, Any]], None], str]] = [
     # what referee.md's M4 saw pass
     ("a lost node in a valid run", "lost-node", set_to("verdict", judged("valid")), "verdict"),
@@ -133,6 +141,10 @@ RECORD: list[tuple[str, str, Callable[[dict[str, Any]], None], str]] = [
      "verdict.reasons"),
     ("beyond a calibration that there was not", ONE, set_to("verdict", judged("suspect", "instrument_limited")),
      "verdict.reasons"),
+    ("beyond a calibration that it is within", ONE, beyond_calibration(rate_pps=PPS, calibrated_pps=2 * PPS),
+     "verdict.reasons[0].evidence"),
+    ("beyond a calibration by more than was asked for", ONE, beyond_calibration(rate_pps=2 * PPS, calibrated_pps=1.9 * PPS),
+     "verdict.reasons[0].evidence"),
     ("not in a calibration that there was not", ONE, set_to("verdict", judged("suspect", "not_calibrated")),
      "verdict.reasons"),
     ("a figure within its tolerance", ONE, set_to(
@@ -304,6 +316,21 @@ def test_the_consistent_store_gives_none(tmp_path: Path, capsys: pytest.CaptureF
     assert verified(tmp_path, consistent(), capsys) == [
         {"runs": len(consistent()), "searches": 0, "differences": 0, "unreadable": 0}
     ]
+
+
+@pytest.mark.parametrize("rate_pps", [PPS, 300_000.0])
+def test_a_run_beyond_its_calibration_is_no_contradiction(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rate_pps: float
+) -> None:
+    """By what was asked for; at target max, for which nobody asks a rate, by what the calibration found."""
+    runs = by_id(consistent())
+    beyond_calibration(rate_pps=rate_pps, calibrated_pps=0.9 * PPS)(runs[ONE])
+    if rate_pps != PPS:
+        set_to("requested.target_bps", "max")(runs[ONE])
+        unasked = {"intended_pps": None, "intended_packets": None, "delay_ns": 0}
+        set_to("streams.0", lambda sent: sent | unasked)(runs[ONE])
+    found = verified(tmp_path, list(runs.values()), capsys)[:-1]
+    assert [line for line in found if line["where"].startswith("verdict")] == []
 
 
 def test_a_set_up_that_broke_off_and_was_taken_again_is_no_contradiction(

@@ -285,17 +285,22 @@ def test_a_rate_beyond_what_the_instrument_showed_is_told_with_the_part_that_lim
     def stream(maximum_pps: float | None, counters: float | None, capture: float | None) -> Any:
         return SimpleNamespace(stream="s1", maximum_pps=maximum_pps, counters=bounds(counters), capture=bounds(capture))
 
-    request = SimpleNamespace(intended_pps=100_000.0, pkt_size_bytes=64)
-    point = SimpleNamespace(request=request)
-    assert feasibility._beyond(point, [stream(200_000, None, 150_000)]) == []
-    assert feasibility._beyond(point, [stream(None, None, None)]) == []
-    assert feasibility._beyond(point, [stream(99_500, None, None)]) == []  # within the margin of a run's verdict
-    (slow,) = feasibility._beyond(point, [stream(90_000, 95_000, None)])
+    def beyond(intended_pps: float | None, *limits: float | None, flat_out_pps: float | None = None) -> list[str]:
+        point = SimpleNamespace(request=SimpleNamespace(intended_pps=intended_pps, pkt_size_bytes=64))
+        covering = SimpleNamespace(streams=[stream(*limits)], most_offered_pps=lambda name: flat_out_pps)
+        return feasibility._beyond(point, covering)
+
+    assert beyond(100_000, 200_000, None, 150_000) == []
+    assert beyond(100_000, None, None, None) == []
+    assert beyond(100_000, 99_500, None, None) == []  # within the margin of a run's verdict
+    (slow,) = beyond(100_000, 90_000, 95_000, None)
     assert "s1's generator (90" in slow
-    (deaf,) = feasibility._beyond(point, [stream(200_000, None, 80_000)])
+    (deaf,) = beyond(100_000, 200_000, None, 80_000)
     assert "s1's sink's capture" in deaf
-    flat_out = SimpleNamespace(request=SimpleNamespace(intended_pps=None, pkt_size_bytes=64))
-    assert feasibility._beyond(flat_out, [stream(1, 1, 1)]) == []
+    assert beyond(None, 1, None, None, flat_out_pps=100_000) == []
+    assert beyond(None, 1, 80_000, None) == []
+    (flooded,) = beyond(None, 1, None, 80_000, flat_out_pps=100_000)
+    assert "(target max) is above s1's sink's capture" in flooded
 
 
 def result(**changes: Any) -> CheckResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from labconsole.errors import ConfigError
 from labconsole.measure.admission import admit
 from labconsole.measure.design_points import kept_out
 from labconsole.model.claims import CLAIMS
+from labconsole.report.comparisons import TAKEN_APART
 from labconsole.report.conclusions import conclusions
 from labconsole.report.digest import asked_words
 from labconsole.report.evaluation import Evaluation, evaluate
@@ -166,7 +168,8 @@ def test_set_ups_of_a_block_that_were_taken_days_apart_are_no_pair(made: Any) ->
     runs += [_taken_at("lxc", n, f"2026-11-22T00:{n:02d}:00", 78) for n in range(1, 6)]
     report = made(runs)
     (pair,) = report.ranking
-    assert (pair.claim.word, pair.claim.why) == ("no claim", "set-ups of one block were taken at different times")
+    assert (pair.claim.word, pair.claim.why) == ("no claim", TAKEN_APART)
+    assert TAKEN_APART.startswith("set-ups of one block were taken at different times: raise set_ups and replay")
     assert report.claims.size == 0
 
 
@@ -187,7 +190,7 @@ def test_a_set_up_that_broke_off_and_was_taken_again_after_other_blocks_is_no_pa
     ]
     (pair,) = made(runs).ranking
     if blocks == 3:
-        assert pair.claim.why == "set-ups of one block were taken at different times"
+        assert pair.claim.why == TAKEN_APART
     else:
         assert pair.claim.effect.blocks == blocks - 1
 
@@ -205,7 +208,7 @@ def test_runs_that_enter_nothing_part_a_block_too(made: Any, tmp_path: Path) -> 
     ]  # fmt: skip
     assert made(runs).ranking[0].claim.word == "different"
     (pair,) = evaluate(summaries(tmp_path / "other.sqlite", runs + broken)).ranking
-    assert pair.claim.why == "set-ups of one block were taken at different times"
+    assert pair.claim.why == TAKEN_APART
 
 
 def test_two_boots_a_side_claim_nothing(made: Any) -> None:
@@ -604,6 +607,24 @@ def test_a_time_that_cuts_a_block_is_an_outcome_and_one_between_blocks_is_not(tm
     with pytest.raises(ConfigError, match="cuts block 2") as refused:
         require_free(parse_filter(["started<2026-11-21T00:02:01"]), runs, allowed=False)
     assert "block<=2" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("block", "role", "cut"),
+    [
+        (0, "pilot", "the pilot (block 0) of plan 3b1f7a90c4d2e865:"),
+        (None, "measured", "plan 3b1f7a90c4d2e865 (one set-up):"),
+    ],
+)
+def test_a_time_that_cuts_a_pilot_or_a_plan_without_blocks_says_which(
+    tmp_path: Path, block: int | None, role: str, cut: str
+) -> None:
+    runs = summaries(
+        tmp_path / "r.sqlite",
+        [measured(p, 80, block=block, point=p, role=role, started=f"2026-11-21T00:00:0{p}") for p in (0, 1)],
+    )
+    with pytest.raises(ConfigError, match=re.escape(f"this time cuts {cut}")):
+        require_free(parse_filter(["started<2026-11-21T00:00:01"]), runs, allowed=False)
 
 
 def test_a_time_that_leaves_out_the_first_block_chooses_blocks(tmp_path: Path) -> None:

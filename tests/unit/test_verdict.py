@@ -8,13 +8,15 @@ import pytest
 from test_inventory import GOOD
 
 from labconsole.engine.assemble import build_record
+from labconsole.engine.codes import WEIGHT
 from labconsole.engine.driver import PathPoint, StreamPath
 from labconsole.engine.influences import influences
 from labconsole.engine.observations import StreamSeen, TrialSeen
 from labconsole.engine.verdict import judge
 from labconsole.measure.rates import CounterSample
+from labconsole.measure.recompute_verdict import rejudge
 from labconsole.model.inventory import load_inventory
-from labconsole.model.record import Arrivals, Failure, RunRecord
+from labconsole.model.record import Arrivals, Failure, RunRecord, Verdict
 from labconsole.model.request import TrialRequest
 from labconsole.model.tolerances import Tolerances
 
@@ -218,7 +220,7 @@ def with_arrivals(
     )
     verdict = judge(seen, (stream,), REQUEST, Tolerances(), inventory=inventory, stood_still={})
     notes = [entry for entry in influences(seen, (stream,), inventory.uut) if entry["kind"] == "buffered"]
-    return run.model_copy(update={"verdict": verdict, "influences": tuple(notes)})
+    return run.model_copy(update={"streams": (stream,), "verdict": verdict, "influences": tuple(notes)})
 
 
 @pytest.mark.parametrize(
@@ -248,6 +250,9 @@ def test_packets_that_a_buffer_held_are_a_note_and_a_doubt_where_samples_alone_t
         (0, 0.9, 0.2, None),  # nothing came late: the sending time of 1 s holds
         (None, 0.9, 0.2, 1 - 1 / 1.1),
         (None, 0.9, 0.009, None),
+        (None, 1.0, 0.01, None),  # as it was sent, by a hundred samples: at most 0.99 % of the rate is open
+        (None, 1.009, 0.01, 1 - (SENT - 1) / SENT / 1.019),  # no further apart, and nearly twice that is open
+        (None, 1.009, 0.0001, None),
         (100, 1.1, 0.2, 1 - 1 / 1.3),  # a capture that missed others saw these come late
         (100, 1.5, 0.2, 0.2 / 1.3),
     ],
@@ -258,6 +263,9 @@ def test_a_rate_that_distant_samples_leave_open_is_doubted_with_how_far(
     told = {"late": late, "window_s": window_s, "resolution_s": resolution_s}
     run = with_arrivals(inventory, window_from="counters", **told)
     assert codes(run) == (set() if error_ratio is None else {"rate_uncertain"})
+    assert [each for each in rejudge(run, WEIGHT) if "rate_uncertain" in each.sentence] == []
+    untold = run.model_copy(update={"verdict": Verdict(status="valid")})
+    assert any("rate_uncertain" in each.sentence for each in rejudge(untold, WEIGHT)) == (error_ratio is not None)
     if error_ratio is not None:
         (doubt,) = run.verdict.reasons
         assert doubt.evidence == {

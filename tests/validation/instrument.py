@@ -22,6 +22,8 @@ BUFFER_BYTES = 2_000_000
 BURST_BYTES = 6_000
 NARROWED_TRIALS_S = (0.5, 1.0, 5.0)
 NARROWED_RATIO = 0.01
+MARKS = {"buffered", "rate_uncertain"}
+"""By them a reader knows that a forwarding rate may be further off."""
 SEARCH_S = 4.0
 CAP_BPS = 20_000_000
 CAP_RATIO = 0.06
@@ -160,7 +162,7 @@ def _narrowed(table: Table) -> None:
 def _forwarded(table: Table, run: dict[str, Any], trial_s: float, own_pps: float, what: str) -> None:
     """One trial's forwarding rate against the link's own, or the mark by which a reader knows that it is not that."""
     found_pps, codes = run["total"]["forwarding_pps"], [reason["code"] for reason in run["verdict"]["reasons"]]
-    marked = run["verdict"]["status"] == "invalid" or "buffered" in codes
+    marked = run["verdict"]["status"] == "invalid" or not MARKS.isdisjoint(codes)
     near = found_pps is not None and abs(found_pps / own_pps - 1) <= NARROWED_RATIO
     rate = "no rate" if found_pps is None else f"{found_pps:.0f} pps ({found_pps / own_pps - 1:+.2%})"
     table.add(

@@ -12,7 +12,7 @@ from labconsole.engine.plan_session import remaining
 from labconsole.engine.preflight.bench import Bench
 from labconsole.engine.preflight.result import Finding, failed, passed, skipped, warned
 from labconsole.errors import ConfigError, OtherTestbed, StoreError
-from labconsole.model.envelope import Envelope, node_versions, parse_envelope
+from labconsole.model.envelope import Envelope, EnvelopePoint, node_versions, parse_envelope
 from labconsole.model.plan import Point
 from labconsole.model.plan_estimate import estimate
 from labconsole.model.plan_load import lacks
@@ -142,7 +142,7 @@ async def envelope(bench: Bench) -> Finding:
         if covering is None:
             unknown.append(f"{point.request.pkt_size_bytes} B from {point.request.sources} sources")
             continue
-        beyond += _beyond(point, covering.streams)
+        beyond += _beyond(point, covering)
     total = len(bench.plan.points)
     if beyond:
         return warned(
@@ -156,21 +156,22 @@ async def envelope(bench: Bench) -> Finding:
     return passed(f"all {total} points are within calibration {found.calibration_id}", points=total)
 
 
-def _beyond(point: Point, streams: Any) -> list[str]:
-    """What of a point is beyond the envelope of each stream."""
+def _beyond(point: Point, covering: EnvelopePoint) -> list[str]:
+    """What of a point is beyond the envelope of each stream, by the rule of a run's verdict."""
     asked = point.request.intended_pps
-    if asked is None:
-        return []  # target max asks for what there is
     words = []
-    for stream in streams:
+    for stream in covering.streams:
+        # Target max asks for what there is, and its sink has to bear that.
+        rate_pps = asked if asked is not None else covering.most_offered_pps(stream.stream)
         for limit, what in (
-            (stream.maximum_pps, "generator"),
+            (stream.maximum_pps if asked is not None else None, "generator"),
             (sink_bound_pps(stream.counters), "sink's counters"),
             (sink_bound_pps(stream.capture), "sink's capture"),
         ):
-            if limit is not None and asked > limit * (1 + MARGIN_RATIO):
+            if rate_pps is not None and limit is not None and rate_pps > limit * (1 + MARGIN_RATIO):
                 words.append(
-                    f"{point.request.pkt_size_bytes} B at {format_count(round(asked))} packets/s is above "
+                    f"{point.request.pkt_size_bytes} B at {format_count(round(rate_pps))} packets/s"
+                    f"{' (target max)' if asked is None else ''} is above "
                     f"{stream.stream}'s {what} ({format_count(round(limit))})"
                 )
                 break
