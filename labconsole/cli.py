@@ -283,7 +283,8 @@ def _add_report(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
         "report", help="figures, tables and a page for a reviewer, from the saved runs", parents=parents,
         description="Figures, tables and findings from the saved runs: in the terminal, or with --out in files. "
         "FILTER: words as in the console's list of runs, of the factors of the design and the conditions, such as "
-        "size=64 background=none; what chooses by the outcome (loss, rates, verdict) needs --select-by-outcome.",
+        "size=64 background=none; what can choose by the outcome (loss, rates, verdict, block) needs "
+        "--select-by-outcome.",
     )  # fmt: skip
     report.add_argument("filter", nargs="*", metavar="FILTER", help="only runs for which all of these words hold")
     report.add_argument("--out", type=Path, metavar="DIR", help="write files there (default: show in the terminal)")

@@ -196,9 +196,13 @@ class Digest:
         self._say("target", target if target == "max" else format_rate_bps(target))
         if plan is not None:
             self.plans.setdefault(plan["hash"], (plan["name"], Counter()))[1][plan["seed"]] += 1
-            self.planned[plan["hash"], record["testbed_fingerprint"]] = PlanFacts(
-                name=plan["name"], set_ups=plan.get("set_ups"), repetitions=plan.get("repetitions")
-            )
+            key, set_ups = (plan["hash"], record["testbed_fingerprint"]), plan.get("set_ups")
+            before = self.planned.get(key)
+            first = None if before is None else before.first_set_ups
+            self.planned[key] = PlanFacts(
+                name=plan["name"], set_ups=set_ups, repetitions=plan.get("repetitions"),
+                first_set_ups=set_ups if first is None else first,
+            )  # fmt: skip
         else:
             self._say("without a plan", "runs")
         for stream in record["streams"]:

@@ -490,7 +490,7 @@ def store_file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "words",
     ["loss<0.001", "verdict=valid", "measured>1", "reason~lost", "note~warm", "run~2026", "attempt=1", "repetition=1",
-     "block=1,2", "block!=3", "block>1", "block>=2", "block=", "block~1", "lost=0", "set_up=x", "late=0", "forwarding>1", "raw", "offered>1"],
+     "block<=3", "block<2", "block=1,2", "block!=3", "block>1", "block>=2", "block=", "block~1", "lost=0", "set_up=x", "late=0", "forwarding>1", "raw", "offered>1"],
 )  # fmt: skip
 def test_a_filter_on_an_outcome_is_refused_with_what_to_do(
     store_file: Path, words: str, capsys: pytest.CaptureFixture[str]
@@ -501,7 +501,7 @@ def test_a_filter_on_an_outcome_is_refused_with_what_to_do(
 
 
 @pytest.mark.parametrize(
-    "words", ["platform=raw", "size=1000 background=none", "verdict!=invalid", "verdict=valid,suspect", "block<=3", "block<3",
+    "words", ["platform=raw", "size=1000 background=none", "verdict!=invalid", "verdict=valid,suspect",
               "kernel~6.1 duration=1", "plan=made-up point=0", "started>2020", "method=2 role=measured emulated=yes"]
 )  # fmt: skip
 def test_factors_and_conditions_are_free_to_choose_by(store_file: Path, words: str) -> None:
@@ -509,25 +509,37 @@ def test_factors_and_conditions_are_free_to_choose_by(store_file: Path, words: s
         assert outcomes(parse_filter(words.split()), store.list()) == ()
 
 
-def test_a_time_that_cuts_a_block_is_an_outcome_and_one_between_blocks_is_not(tmp_path: Path) -> None:
+def test_a_time_that_cuts_a_plan_is_an_outcome_within_a_block_and_between_two(tmp_path: Path) -> None:
     runs = summaries(
         tmp_path / "r.sqlite",
         [measured(60 * b + p, 80, block=b, point=p, trials=2, started=f"2026-11-21T00:0{b}:0{p}")
          for b in (1, 2) for p in (0, 1)],
     )  # fmt: skip
-    assert outcomes(parse_filter(["started<2026-11-21T00:02"]), runs) == ()
-    with pytest.raises(ConfigError, match="cuts block 2") as refused:
-        require_free(parse_filter(["started<2026-11-21T00:02:01"]), runs, allowed=False)
-    assert "block<=2" in str(refused.value)
+    for time in ("started<2026-11-21T00:02:01", "started<2026-11-21T00:02", "started>=2026-11-21T00:02"):
+        with pytest.raises(ConfigError, match="cuts plan 3b1f7a90c4d2e865") as refused:
+            require_free(parse_filter([time]), runs, allowed=False)
+        assert "block<=" not in str(refused.value) and "--select-by-outcome" in str(refused.value)
 
 
-def test_a_time_that_leaves_out_the_first_block_chooses_blocks(tmp_path: Path) -> None:
-    runs = summaries(tmp_path / "r.sqlite", [measured(60 * b, 80, block=b) for b in (1, 2, 3)])
-    with pytest.raises(ConfigError, match="cuts off block 1 of plan 3b1f7a90c4d2e865 and keeps block 2"):
-        require_free(parse_filter(["started>=2026-11-21T00:02"]), runs, allowed=False)
-    assert require_free(parse_filter(["started<2026-11-21T00:03"]), runs, allowed=False) == ()
-    assert require_free(parse_filter(["started>2020"]), runs, allowed=False) == ()
-    assert require_free(parse_filter(["started>2030"]), runs, allowed=False) == ()
+def test_a_time_that_cuts_no_plan_is_free(tmp_path: Path) -> None:
+    """Not one between two plans, nor one between a pilot and its blocks: the pilot enters nothing."""
+    runs = summaries(
+        tmp_path / "r.sqlite",
+        [measured(1, 80, block=0, role="pilot", started="2026-11-20T23:00:00"),
+         *(measured(60 * b, 80, block=b, started=f"2026-11-21T00:0{b}:00") for b in (1, 2, 3)),
+         *(measured(600 + b, 80, block=b, plan_hash="0" * 16, started=f"2026-11-22T00:0{b}:00") for b in (1, 2, 3))],
+    )  # fmt: skip
+    for time in ("started>2020", "started>2030", "started>=2026-11-21", "started<2026-11-22"):
+        assert require_free(parse_filter([time]), runs, allowed=False) == ()
+
+
+def test_a_search_for_the_block_to_stop_at_is_told_in_every_caption(store_file: Path, tmp_path: Path) -> None:
+    """Of nine blocks there are seven first ones to choose from, and the report that pleases can be among them."""
+    out = tmp_path / "out"
+    words = ["block<=3", "--select-by-outcome", "--out", str(out)]
+    assert cli.main(["report", "--store", str(store_file), *words]) == 0
+    told = "Runs were chosen by their outcome (block; filter: block&lt;=3)."
+    assert (out / "report.html").read_text().count(told) >= 4
 
 
 def test_a_time_beside_select_by_outcome_is_an_outcome_whatever_runs_are_there(tmp_path: Path) -> None:
@@ -551,6 +563,15 @@ def test_a_selection_by_outcome_stands_in_head_captions_tables_and_json(
     assert page.count(told) >= 4 and "<b>)" not in page
     assert "Pooled although they may differ: duration." in (out / "results.md").read_text()
     assert "chosen by their outcome" in (out / "results.md").read_text()
+
+
+def test_the_page_tells_how_many_set_ups_the_plan_asked_for_first_and_last(tmp_path: Path) -> None:
+    runs = [measured(60 * b, 80 + b / 10, block=b, set_ups=3 if b < 4 else 5) for b in (1, 2, 3, 4, 5)]
+    store, out = saved(tmp_path / "r.sqlite", runs), tmp_path / "out"
+    assert cli.main(["report", "--store", str(store), "--out", str(out), "--formats", "html"]) == 0
+    page = (out / "report.html").read_text()
+    assert "plan made-up: 3 by the oldest of these runs, 5 by the newest" in page
+    assert "more frequent than is told here" in page
 
 
 def test_the_filter_stands_in_the_page_also_where_it_is_free(store_file: Path, tmp_path: Path) -> None:
