@@ -255,7 +255,8 @@ def _add_replay(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     )
     replay.add_argument(
         "--platforms", type=_names, metavar="A,B",
-        help="of the plans' points only these platforms'; what another replay measures later is not compared with them",
+        help="of the plans' points only these platforms'; the report compares platforms by blocks that are taken in "
+        "one go and in the order that the plan draws",
     )  # fmt: skip
     replay.add_argument("--points", metavar="N,N-M", help="of one plan only these points, by number")
     replay.add_argument(

@@ -295,7 +295,13 @@ def facts_of(record: Json) -> RunFacts:
         one_way_ns=_delays(streams, "one_way_ns"),
         pdv_ns=_delays(streams, "pdv_ns"),
         witnesses=tuple(sorted({stream["measured_from"] or "neither" for stream in streams})),
+        place=_place(plan),
     )
+
+
+def _place(plan: Json) -> tuple[int, str | None, int] | None:
+    position = plan.get("position") if plan.get("block") else None
+    return None if position is None else (plan["seed"], plan.get("order"), position)
 
 
 def _shares(streams: list[Json]) -> dict[str, float] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,95 @@ def test_a_set_up_that_broke_off_and_was_taken_again_after_other_blocks_is_no_pa
         assert pair.claim.why == "set-ups of one block were taken at different times"
     else:
         assert pair.claim.effect.blocks == blocks - 1
+
+
+DRAWN_PLAN = """\
+plan: made-up
+platforms: [raw, lxc]
+frame_sizes: [1000]
+targets: [100Mbit]
+duration_s: 1
+set_ups: {set_ups}
+seed: {seed}
+order: {order}
+"""
+
+
+def _a_day_each(
+    tmp_path: Path, set_ups: int, late: Callable[[int], Sequence[str]], seed: int = 1, order: str = "blocked-random"
+) -> list[dict[str, Any]]:
+    """Two equal platforms on a machine that is 2 % slower every day, block after block, a day for each set-up.
+
+    ``late``: in which order a block's are taken by hand, () for the plan's.
+    """
+    from labconsole.model.plan_load import load_plan
+
+    file = tmp_path / "plan.yaml"
+    file.write_text(DRAWN_PLAN.format(set_ups=set_ups, seed=seed, order=order))
+    plan = load_plan(file)
+    runs, day = [], 0
+    blocks: dict[int, list[tuple[str, Any]]] = {}
+    for held in plan.planned_set_ups():
+        blocks.setdefault(held.block, []).append((held.configuration[0], plan.ref(*held.trials[0])))
+    for block in range(1, set_ups + 1):
+        held = sorted(blocks[block], key=lambda each: late(block).index(each[0]) if late(block) else 0)
+        for platform, ref in held:
+            day += 1
+            run = measured(60 * day, 80 * 0.98**day, block=block, platform=platform,
+                           point=ref.point, plan_hash=ref.hash, started=f"2026-11-{day:02d}T12:00:00")  # fmt: skip
+            run["plan"] |= {"position": ref.position, "seed": ref.seed, "order": ref.order, "set_ups": set_ups}
+            runs.append(run)
+    return runs
+
+
+def _concluded(store: Path, runs: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The one row of the ranking that the real command prints."""
+    assert cli.main(["report", "--store", str(saved(store, runs)), "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (row,) = next(line["rows"] for line in lines if line.get("table") == "ranking")
+    return dict(row)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize("set_ups", [3, 4, 5, 9])
+def test_platforms_taken_one_after_the_other_in_each_block_are_not_compared(
+    tmp_path: Path, set_ups: int, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--set-ups 1 --platforms raw`, next day `lxc`, then `--set-ups 2`, …: drift is on one side in every block."""
+    runs = _a_day_each(tmp_path, set_ups, lambda block: ("raw", "lxc"), seed)
+    told = _concluded(tmp_path / "r.sqlite", runs, capsys)
+    assert told["word"] == "no claim"
+    assert told["why"] == "set-ups of one block were not taken in the order that the plan drew"
+    runs = _a_day_each(tmp_path, set_ups, lambda block: (), seed)
+    told = _concluded(tmp_path / "drawn.sqlite", runs, capsys)
+    assert (told["word"], told["blocks"]) == ("inconclusive", set_ups)
+
+
+def test_an_order_that_nobody_drew_is_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = _a_day_each(tmp_path, 4, lambda block: (), order="as-listed")
+    told = _concluded(tmp_path / "r.sqlite", runs, capsys)
+    assert told["why"] == "set-ups of one block were not taken in the order that the plan drew"
+
+
+def test_a_guest_that_did_not_boot_at_its_turn_of_one_block_in_four_spoils_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = _a_day_each(tmp_path, 4, lambda block: ())
+    first, last = runs[-2:]
+    first["started_at"] = "2026-11-09T00:00:00.000000Z"
+    assert first["plan"]["position"] < last["plan"]["position"] and first["started_at"] > last["started_at"]
+    assert _concluded(tmp_path / "r.sqlite", runs, capsys)["blocks"] == 4
+
+
+def test_a_set_up_that_broke_off_stands_where_it_was_begun_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = _a_day_each(tmp_path, 3, lambda block: ())
+    first = runs[-2]
+    broken = {**first, "run_id": "20261121T000000Z-ffffff", "set_up": {**first["set_up"], "id": "broken"}}
+    broken["plan"] = {**first["plan"], "set_up_trials": 2}
+    first["started_at"] = "2026-11-09T00:00:00.000000Z"
+    assert _concluded(tmp_path / "r.sqlite", [*runs, broken], capsys)["blocks"] == 3
 
 
 def test_runs_that_enter_nothing_part_a_block_too(made: Any, tmp_path: Path) -> None:
