@@ -255,7 +255,8 @@ def _add_replay(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
     )
     replay.add_argument(
         "--platforms", type=_names, metavar="A,B",
-        help="of the plans' points only these platforms'; what another replay measures later is not compared with them",
+        help="of the plans' points only these platforms'; the report compares platforms by blocks that are taken in "
+        "one go and in the order that the plan draws",
     )  # fmt: skip
     replay.add_argument("--points", metavar="N,N-M", help="of one plan only these points, by number")
     replay.add_argument(
@@ -283,7 +284,8 @@ def _add_report(commands: Any, parents: list[argparse.ArgumentParser]) -> None:
         "report", help="figures, tables and a page for a reviewer, from the saved runs", parents=parents,
         description="Figures, tables and findings from the saved runs: in the terminal, or with --out in files. "
         "FILTER: words as in the console's list of runs, of the factors of the design and the conditions, such as "
-        "size=64 background=none; what chooses by the outcome (loss, rates, verdict) needs --select-by-outcome.",
+        "size=64 background=none; what can choose by the outcome (loss, rates, verdict, block) needs "
+        "--select-by-outcome.",
     )  # fmt: skip
     report.add_argument("filter", nargs="*", metavar="FILTER", help="only runs for which all of these words hold")
     report.add_argument("--out", type=Path, metavar="DIR", help="write files there (default: show in the terminal)")

@@ -55,7 +55,10 @@ def replay(args: argparse.Namespace) -> int:
             searches_dry_run(plan, only, session, as_json=args.json)
         return 0
     if args.platforms and not args.json and any(plan.set_ups is not None for plan in plans):
-        print(f"only {', '.join(args.platforms)}: what is measured at other times is not compared with these")
+        print(
+            f"only {', '.join(args.platforms)}: the report compares these with other platforms by blocks that are "
+            "taken in one go, and in the order that the plan draws"
+        )
     # The lease keeps operators apart while one measures. This is for the rest: reading the store, commands, waiting.
     since = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     holder = f"{operator_name()} since {since} (process {os.getpid()}), {', '.join(plan.name for plan in plans)}"

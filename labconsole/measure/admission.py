@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from labconsole.measure.design_points import STANDING, RunLike, design_of, is_search_trial, kept_out
-from labconsole.measure.stretches import Stretches, stretches
+from labconsole.measure.stretches import Begun, Stretches, first_begun, stretches
 
 Place = tuple[str, str, int | None, int, int]
 """Plan, testbed, block, point, repetition."""
@@ -21,12 +21,13 @@ Place = tuple[str, str, int | None, int, int]
 class Admission:
     """``entered``: runs that enter, in their order; ``left_out``: why the others do not, a key of WHY by run id.
 
-    ``stretches``: which set-ups were taken in one go, by all that is stored.
+    ``stretches``: which set-ups were taken in one go, ``begun``: when each was first tried, by all that is stored.
     """
 
     entered: tuple[RunLike, ...]
     left_out: dict[str, str]
     stretches: Stretches = field(default_factory=dict)
+    begun: Begun = field(default_factory=dict)
 
 
 def place_of(run: RunLike) -> Place | None:
@@ -56,7 +57,8 @@ def admit(runs: Sequence[RunLike], meant: Collection[str] | None = None) -> Admi
     standing = [run for run in runs if run.run_id not in left_out and (meant is None or run.run_id in meant)]
     for run_id in _outside_blocks(standing):
         left_out[run_id] = "outside_blocks"
-    return Admission(tuple(run for run in runs if run.run_id not in left_out), left_out, stretches(runs))
+    entered = tuple(run for run in runs if run.run_id not in left_out)
+    return Admission(entered, left_out, stretches(runs), first_begun(runs))
 
 
 def _by_set_up(runs: Iterable[RunLike]) -> dict[str, list[RunLike]]:

@@ -15,8 +15,22 @@ from labconsole.measure.design_points import RunLike, block_of
 Stretches = Mapping[tuple[Hashable, str], int]
 """The number of a set-up's stretch, by block (``block_of``) and set-up."""
 
+Begun = Mapping[tuple[Hashable, str, str], str]
+"""When the first try at a set-up began, by block, platform and background."""
+
 LAST = "~"
 """Beyond every time stamp."""
+
+
+def first_begun(runs: Iterable[RunLike]) -> Begun:
+    """Of all set-ups in ``runs``: one that broke off counts where it was begun, not where it was taken again."""
+    begun: dict[tuple[Hashable, str, str], str] = {}
+    for run in runs:
+        if run.set_up is None or not run.block or run.plan_hash is None:
+            continue
+        key = (block_of(run), run.platform, run.background)
+        begun[key] = min(run.started_at, begun.get(key, LAST))
+    return begun
 
 
 def stretches(runs: Iterable[RunLike]) -> Stretches:

@@ -38,14 +38,12 @@ class QueryError(ValueError):
 class Query:
     """A parsed text. ``matches`` is True for a run for which every word holds.
 
-    ``fields``: which field each of the tests asks for, ``signs``: by which sign, "" where a word is looked for in
-    everything.
+    ``fields``: which field each of the tests asks for, "" where a word is looked for in everything.
     """
 
     text: str
     tests: tuple[Test, ...]
     fields: tuple[str, ...] = ()
-    signs: tuple[str, ...] = ()
 
     def matches(self, run: Any) -> bool:
         """Whether a run summary is meant."""
@@ -121,9 +119,7 @@ FIELDS: dict[str, _Field] = {
 def parse_query(text: str) -> Query:
     """Understand a typed text. Raises QueryError about the first word that makes no sense."""
     tokens = _TOKEN.findall(text)
-    tests = tuple(_term(token) for token in tokens)
-    names = [_name_of(token) for token in tokens]
-    return Query(text, tests, tuple(field for field, _ in names), tuple(sign for _, sign in names))
+    return Query(text, tuple(_term(token) for token in tokens), tuple(_field_of(token) for token in tokens))
 
 
 def parse_typing(text: str) -> tuple[Query, str]:
@@ -135,22 +131,20 @@ def parse_typing(text: str) -> tuple[Query, str]:
     if tokens and not text[-1:].isspace() and any(name.startswith(tokens[-1].lower()) for name in FIELDS):
         tokens.pop()
     tests: list[Test] = []
-    names: list[tuple[str, str]] = []
+    names: list[str] = []
     problem = ""
     for token in tokens:
         try:
             tests.append(_term(token))
-            names.append(_name_of(token))
+            names.append(_field_of(token))
         except QueryError as exc:
             problem = problem or str(exc)
-    query = Query(text, tuple(tests), tuple(field for field, _ in names), tuple(sign for _, sign in names))
-    return query, problem
+    return Query(text, tuple(tests), tuple(names)), problem
 
 
-def _name_of(token: str) -> tuple[str, str]:
-    """Field and sign."""
+def _field_of(token: str) -> str:
     match = _TERM.fullmatch(token)
-    return ("", "") if match is None else (match[1].lower(), match[2])
+    return "" if match is None else match[1].lower()
 
 
 def _term(token: str) -> Test:

@@ -2,8 +2,8 @@
 streams. Pure.
 
 A comparison is made over the loads at which both settings were measured, and paired by block where the set-ups of a
-block shared one boot of the machine and were taken in one go. Where something forbids a claim, the question carries the
-reason.
+block shared one boot of the machine and were taken in one go and in the order that the plan drew. Where something
+forbids a claim, the question carries the reason.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from labconsole.measure.effects import MINIMUM_BLOCKS, Effect, paired_effect, sh
 from labconsole.measure.maximum import collapse, second_guest_loses
 from labconsole.measure.setups import SetUpMean, mean_of, set_up_means
 from labconsole.report.claims import Claim, Question
+from labconsole.report.drawn_order import Drawn, as_drawn
 from labconsole.report.points import (
     DEDICATED,
     FORWARDING,
@@ -43,6 +44,7 @@ NO_LOAD_CHOSEN = "too few set-ups to choose the load by"
 PILOTS_LOAD_MISSING = "no run entered at the load that the pilot chose"
 TAKEN_APART = "set-ups of one block were taken at different times: raise set_ups and replay the whole plan"
 UNKNOWN_BOOTS = "which boots of the machine the set-ups belong to is not known"
+NOT_AS_DRAWN = "set-ups of one block were not taken in the order that the plan drew"
 UNKNOWN_REACHED = "whether the maximum was reached is not known"
 
 
@@ -98,9 +100,10 @@ class StreamShare:
 
 
 class Asked:
-    """The questions of a report in the order of its tables."""
+    """The questions of a report in the order of its tables. ``drawn``: in which order set-ups were taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, drawn: Drawn) -> None:
+        self.drawn = drawn
         self.questions: list[Question] = []
 
     def ask(self, **question: Any) -> None:
@@ -155,14 +158,14 @@ def pairs(settings: Mapping[Setting, SettingPoints], asked: Asked) -> list[Compa
 def _compare(one: SettingPoints, other: SettingPoints, common: frozenset[float], table: str, asked: Asked) -> Compared:
     subject = one.read(None if common == one.loads else common)
     baseline = other.read(None if common == other.loads else common)
-    effect, why = effect_of(subject, baseline)
+    effect, why = effect_of(subject, baseline, asked.drawn)
     ids = (*baseline.point.run_ids, *subject.point.run_ids)
     kind = "pair" if table == "ranking" else "background"
     asked.ask(table=table, kind=kind, effect=effect, why=why, run_ids=ids)
     return subject, baseline, len(common)
 
 
-def effect_of(subject: Reading, baseline: Reading) -> tuple[Effect | None, str | None]:
+def effect_of(subject: Reading, baseline: Reading, drawn: Drawn) -> tuple[Effect | None, str | None]:
     """The effect and why it may not be claimed: paired by block where set-ups belong together, else over boots."""
     if subject.at_least or baseline.at_least:
         return None, NOT_REACHED
@@ -179,6 +182,8 @@ def effect_of(subject: Reading, baseline: Reading) -> tuple[Effect | None, str |
     shared = pairs_of(subject, baseline)
     if len(shared) < min(len(of_one_boot), MINIMUM_BLOCKS):
         return None, TAKEN_APART
+    if not as_drawn(subject.point, baseline.point, _paired(subject.point, baseline.point), drawn):
+        return None, NOT_AS_DRAWN
     if shared:
         effect = paired_effect(
             {block: subject.means_bps[block] for block in shared},
@@ -199,8 +204,7 @@ def effect_of(subject: Reading, baseline: Reading) -> tuple[Effect | None, str |
 
 def pairs_of(subject: Reading, baseline: Reading) -> list[Hashable]:
     """The blocks whose two set-ups may be held against each other: of one boot, and taken in one go."""
-    blocks = _of_one_boot(subject, baseline)
-    return [block for block in blocks if _in_one_go(subject.point, baseline.point, block)]
+    return [block for block in _of_one_boot(subject, baseline) if _in_one_go(subject.point, baseline.point, block)]
 
 
 def _of_one_boot(subject: Reading, baseline: Reading) -> list[Hashable]:
@@ -208,6 +212,13 @@ def _of_one_boot(subject: Reading, baseline: Reading) -> list[Hashable]:
     boots, others = subject.point.boots, baseline.point.boots
     common = [block for block in subject.means_bps if block in baseline.means_bps]
     return [block for block in common if boots[block] is not None and boots[block] == others[block]]
+
+
+def _paired(one: Point, other: Point) -> list[Hashable]:
+    """The same over all blocks of two points, also one that a load was chosen on: its order was drawn as well."""
+    common = [block for block in one.boots if block in other.boots]
+    of_one_boot = [block for block in common if one.boots[block] is not None and one.boots[block] == other.boots[block]]
+    return [block for block in of_one_boot if _in_one_go(one, other, block)]
 
 
 def _in_one_go(one: Point, other: Point, block: Hashable) -> bool:

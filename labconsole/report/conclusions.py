@@ -100,7 +100,8 @@ def _family(family: Family, blocks: int) -> list[str]:
         words.append(
             f"The price of {count(family.size, 'claim')}: with {blocks} blocks the smallest p has to come from |t| > "
             f"{number(price[0])}, an effect of {number(price[1])} standard deviations between blocks. Fewer claims "
-            "(claims: in the plan) or more set-ups lower it."
+            "(claims: in the plan) or more set-ups lower it, fixed before the next plan is measured: added to this one "
+            "after a look at it they make false findings more frequent."
         )
     words.append(
         "Blocks are taken for independent. Noise that lasts longer than a block, or a drift that is not the same over "

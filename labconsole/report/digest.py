@@ -196,9 +196,13 @@ class Digest:
         self._say("target", target if target == "max" else format_rate_bps(target))
         if plan is not None:
             self.plans.setdefault(plan["hash"], (plan["name"], Counter()))[1][plan["seed"]] += 1
-            self.planned[plan["hash"], record["testbed_fingerprint"]] = PlanFacts(
-                name=plan["name"], set_ups=plan.get("set_ups"), repetitions=plan.get("repetitions")
-            )
+            key, set_ups = (plan["hash"], record["testbed_fingerprint"]), plan.get("set_ups")
+            before = self.planned.get(key)
+            first = None if before is None else before.first_set_ups
+            self.planned[key] = PlanFacts(
+                name=plan["name"], set_ups=set_ups, repetitions=plan.get("repetitions"),
+                first_set_ups=set_ups if first is None else first,
+            )  # fmt: skip
         else:
             self._say("without a plan", "runs")
         for stream in record["streams"]:
@@ -291,7 +295,13 @@ def facts_of(record: Json) -> RunFacts:
         one_way_ns=_delays(streams, "one_way_ns"),
         pdv_ns=_delays(streams, "pdv_ns"),
         witnesses=tuple(sorted({stream["measured_from"] or "neither" for stream in streams})),
+        place=_place(plan),
     )
+
+
+def _place(plan: Json) -> tuple[int, str | None, int] | None:
+    position = plan.get("position") if plan.get("block") else None
+    return None if position is None else (plan["seed"], plan.get("order"), position)
 
 
 def _shares(streams: list[Json]) -> dict[str, float] | None:

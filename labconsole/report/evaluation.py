@@ -44,6 +44,7 @@ from labconsole.report.comparisons import (
     streams,
     with_claim,
 )
+from labconsole.report.drawn_order import drawn
 from labconsole.report.points import (
     CPU_LOADS,
     DEDICATED,
@@ -106,7 +107,7 @@ def evaluate(
     entered = [run for run in held if run.run_id not in judged.left_out]
     points = make_points(entered, pool, judged.stretches)
     settings = make_settings(points, known, fixed)
-    asked = Asked()
+    asked = Asked(drawn(entered, judged.begun, known))
     cpu = against(settings, CPU_LOADS, CPU_BASELINES, "table-1", asked)
     idle = against(settings, (IDLE,), (DEDICATED,), "table-1", asked)
     network = against(settings, FORWARDING, NETWORK_BASELINES, "figure-5-numbers", asked)

@@ -95,6 +95,7 @@ def _trials(digest: Digest, points: Sequence[Point]) -> list[Words]:
     return [
         ("Duration", one_of(digest.said.get("duration"))),
         ("Set-ups of a point", _span([point.set_ups for point in points])),
+        *_asked_for(digest),
         ("Trials of a point", _span([point.n for point in points])),
         (
             "Set-up and block",
@@ -116,6 +117,22 @@ def _trials(digest: Digest, points: Sequence[Point]) -> list[Words]:
             "mean, suspect ones do; both are counted below with their reasons",
         ),
     ]
+
+
+def _asked_for(digest: Digest) -> list[Words]:
+    """How many set-ups plans asked for, then and now: what is added after a look is no longer a test at 5 %."""
+    told = [
+        f"plan {each.name}: {each.first_set_ups} by the oldest of these runs, {each.set_ups} by the newest"
+        for each in digest.planned.values()
+        if each.first_set_ups is not None and each.set_ups is not None
+    ]
+    if not told:
+        return []
+    told.append(
+        "whether set-ups were added, or no more taken, because of what came out shows in no run, and would make false "
+        "findings more frequent than is told here"
+    )
+    return [("Set-ups asked for", "; ".join(told))]
 
 
 def _span(counts: Sequence[int]) -> str:

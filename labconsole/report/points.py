@@ -47,7 +47,8 @@ class RunFacts:
     ``maximum_target_bps``: the load at which the pilot fixed the maximum of this run's setting, ``fixed`` whether there
     was a pilot. ``shares``: of each stream in what was forwarded, where all were offered the same. ``second_bps``: what
     a forwarding second guest was offered, and what it gave on, ``second_packets`` how many packets. ``one_way_ns``,
-    ``pdv_ns``: p50 and p99 of the delay, one way and over the shortest, each the mean of the streams.
+    ``pdv_ns``: p50 and p99 of the delay, one way and over the shortest, each the mean of the streams. ``place``: seed,
+    order and position in the whole plan, where it has blocks.
     """
 
     fixed: bool = False
@@ -60,6 +61,7 @@ class RunFacts:
     one_way_ns: tuple[float, float] | None = None
     pdv_ns: tuple[float, float] | None = None
     witnesses: tuple[str, ...] = ()
+    place: tuple[int, str | None, int] | None = None
 
 
 class Setting(NamedTuple):

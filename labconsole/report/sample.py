@@ -55,11 +55,12 @@ def sample(meant: Iterable[RunLike], admission: Admission) -> Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFacts:
-    """A plan as the newest of its records tells it. ``set_ups`` None: a plan without blocks."""
+    """A plan as the newest of its records tells it, ``first_set_ups`` as the oldest. None: a plan without blocks."""
 
     name: str
     set_ups: int | None
     repetitions: int | None
+    first_set_ups: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

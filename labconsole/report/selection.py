@@ -1,9 +1,9 @@
 """Which runs a report is about, and whether they were chosen by how they came out. Pure.
 
-Free to choose by are the factors of the design, the conditions, and the first blocks of a plan up to one of them: which
-blocks beyond that are kept could be seen from what they gave. Everything else (a rate, a loss, a verdict, a note,
-an attempt, a time that cuts a block) can be chosen by its outcome: then a report shows what was looked for. That is
-refused, or, when it is asked for, stands in the page's head, in every caption and in the manifest.
+Free to choose by are the factors of the design and the conditions. Everything else (a rate, a loss, a verdict, a note,
+an attempt, blocks, a time that cuts a plan) can be chosen by its outcome: then a report shows what was looked for. So
+can the first blocks: who looks after each of them stops at the one that pleases. That is refused, or, when it is asked
+for, stands in the page's head, in every caption and in the manifest.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ FREE = (
     *FACTORS, "generator", "testbed", "fingerprint", "emulated", "kernel", "hypervisor", "method", "format", "role",
 )  # fmt: skip
 """Fields of a filter that choose by design or conditions."""
-
-FIRST_BLOCKS = ("<", "<=")
-"""Signs by which the first blocks are meant."""
 
 BY_OUTCOME = "--select-by-outcome"
 
@@ -83,8 +80,8 @@ def outcomes(query: Query, runs: Sequence[RunLike] | None) -> tuple[str, ...]:
     ``runs``: all that it chooses from; None: any, so that every time counts as an outcome.
     """
     found = []
-    for name, sign, test in zip(query.fields, query.signs, query.tests, strict=True):
-        if name in FREE or (name == "block" and sign in FIRST_BLOCKS):
+    for name, test in zip(query.fields, query.tests, strict=True):
+        if name in FREE:
             continue
         if name == "verdict" and _keeps_what_stands(test):
             continue
@@ -110,16 +107,16 @@ def require_free(query: Query, runs: Sequence[RunLike], *, allowed: bool) -> tup
             cut for name, test in zip(query.fields, query.tests, strict=True)
             if name == "started" and (cut := _cut(test, runs)) is not None
         )  # fmt: skip
-        problem = f"this time cuts {cuts}: what is left depends on how it went; choose first blocks (block<=2)"
+        problem = f"this time cuts {cuts}: when it was cut may depend on how it went; choose whole plans"
     else:
         problem = (
             f"chooses runs by how they came out ({', '.join(found)}), so that the report would show what was looked "
-            "for; choose by factors, conditions and the first blocks of a plan (block<=2)"
+            "for; choose by factors and conditions"
         )
     raise ConfigError(
         f"{problem}, or give {BY_OUTCOME}: page, captions and manifest then say so",
         key="FILTER", value=query.text,
-        allowed=", ".join((*FREE, "block<=N", "block<N", "started where it leaves out nothing but last blocks")),
+        allowed=", ".join((*FREE, "started where it cuts no plan")),
     )  # fmt: skip
 
 
@@ -129,34 +126,22 @@ def _keeps_what_stands(test: Callable[[Any], bool]) -> bool:
 
 
 def _cut(test: Callable[[Any], bool], runs: Sequence[RunLike]) -> str | None:
-    """What a time takes a part of: a block, a plan without blocks, or repetitions outside of plans; None: nothing.
+    """What a time takes a part of: a plan, or repetitions outside of plans; None: nothing.
 
-    Of a plan it may leave out the last blocks, as ``block<=N`` does, and no others.
+    It may part a plan's pilot, which enters nothing, from the blocks.
     """
     said: dict[Hashable, bool] = {}
-    blocks: dict[tuple[str, str, int], bool] = {}
     for run in runs:
         if is_search_trial(run):
             continue
-        unit: Hashable = (run.plan_hash, run.testbed_fingerprint, run.block) if run.plan_hash else design_of(run)
-        if run.plan_hash and run.block:
-            blocks[run.plan_hash, run.testbed_fingerprint, run.block] = test(run)
-        if said.setdefault(unit, test(run)) != test(run):
-            if not run.plan_hash:
-                return f"the repetitions of {run.platform} beside {run.background}"
-            return _part_of_plan(run.plan_hash, run.block)
-    left_out: dict[Hashable, int] = {}
-    for plan, bed, block, kept in sorted((*unit, kept) for unit, kept in blocks.items()):
-        first = left_out.setdefault((plan, bed), block) if not kept else left_out.get((plan, bed))
-        if kept and first is not None:
-            return f"off block {first} of plan {plan} and keeps block {block}"
+        piloted = run.role == "pilot"
+        unit: Hashable = (run.plan_hash, run.testbed_fingerprint, piloted) if run.plan_hash else design_of(run)
+        if said.setdefault(unit, test(run)) == test(run):
+            continue
+        if not run.plan_hash:
+            return f"the repetitions of {run.platform} beside {run.background}"
+        return f"{'the pilot (block 0) of ' if piloted else ''}plan {run.plan_hash}"
     return None
-
-
-def _part_of_plan(plan_hash: str, block: int | None) -> str:
-    if block is None:
-        return f"plan {plan_hash} (one set-up)"
-    return f"block {block} of plan {plan_hash}" if block else f"the pilot (block 0) of plan {plan_hash}"
 
 
 def factors_match(query: Query, point: RunLike) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import beta, nct, t
+from scipy.stats import beta, chi2, nct, t
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "validation"))
 
@@ -49,6 +49,29 @@ def test_trials_of_one_set_up_are_no_replicates():
     found = one_set_up.concluded(rng(), 3, SET_UPS_DIFFER, "blocked-random", 9)
     assert found["detectable"] / found["comparisons"] > 0.6, "the runs are as those that misled before"
     assert found["claims"] == 0
+
+
+@pytest.mark.parametrize(("most", "share"), [(3, 0.05), (5, 0.10), (9, 0.16)])
+def test_stopping_at_the_first_block_that_says_different_misleads_as_often_as_the_documentation_says(most, share):
+    d = rng().standard_normal((20_000, most))
+    looks = [
+        np.abs(d[:, :n].mean(1)) / d[:, :n].std(1, ddof=1) * np.sqrt(n) > t.ppf(0.975, n - 1)
+        for n in range(3, most + 1)
+    ]  # fmt: skip
+    assert np.any(looks, axis=0).mean() == pytest.approx(share, abs=0.008)
+
+
+def test_blocks_that_advise_how_many_follow_mislead_where_they_enter():
+    """S from the upper 80 % bound of what three blocks vary by, for a mean known to 1.5 of their deviations."""
+    d, counts = rng().standard_normal((20_000, 60)), np.arange(3, 61)
+    spread = d[:, :3].std(1, ddof=1) * np.sqrt(2 / chi2.ppf(0.2, 2))
+    enough = t.ppf(0.975, counts - 1) * spread[:, None] / np.sqrt(counts) <= 1.5
+    taken = np.where(enough.any(1), counts[enough.argmax(1)], 60)
+    false = 0
+    for n in counts:
+        held = d[taken == n, :n]
+        false += np.sum(np.abs(held.mean(1)) / held.std(1, ddof=1) * np.sqrt(n) > t.ppf(0.975, n - 1))
+    assert 0.075 < false / len(d) < 0.1
 
 
 def test_an_effect_is_seen_as_often_as_the_noncentral_t_says():

@@ -6,6 +6,7 @@ import csv
 import json
 import random
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,95 @@ def test_a_set_up_that_broke_off_and_was_taken_again_after_other_blocks_is_no_pa
         assert pair.claim.why == TAKEN_APART
     else:
         assert pair.claim.effect.blocks == blocks - 1
+
+
+DRAWN_PLAN = """\
+plan: made-up
+platforms: [raw, lxc]
+frame_sizes: [1000]
+targets: [100Mbit]
+duration_s: 1
+set_ups: {set_ups}
+seed: {seed}
+order: {order}
+"""
+
+
+def _a_day_each(
+    tmp_path: Path, set_ups: int, late: Callable[[int], Sequence[str]], seed: int = 1, order: str = "blocked-random"
+) -> list[dict[str, Any]]:
+    """Two equal platforms on a machine that is 2 % slower every day, block after block, a day for each set-up.
+
+    ``late``: in which order a block's are taken by hand, () for the plan's.
+    """
+    from labconsole.model.plan_load import load_plan
+
+    file = tmp_path / "plan.yaml"
+    file.write_text(DRAWN_PLAN.format(set_ups=set_ups, seed=seed, order=order))
+    plan = load_plan(file)
+    runs, day = [], 0
+    blocks: dict[int, list[tuple[str, Any]]] = {}
+    for held in plan.planned_set_ups():
+        blocks.setdefault(held.block, []).append((held.configuration[0], plan.ref(*held.trials[0])))
+    for block in range(1, set_ups + 1):
+        held = sorted(blocks[block], key=lambda each: late(block).index(each[0]) if late(block) else 0)
+        for platform, ref in held:
+            day += 1
+            run = measured(60 * day, 80 * 0.98**day, block=block, platform=platform,
+                           point=ref.point, plan_hash=ref.hash, started=f"2026-11-{day:02d}T12:00:00")  # fmt: skip
+            run["plan"] |= {"position": ref.position, "seed": ref.seed, "order": ref.order, "set_ups": set_ups}
+            runs.append(run)
+    return runs
+
+
+def _concluded(store: Path, runs: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The one row of the ranking that the real command prints."""
+    assert cli.main(["report", "--store", str(saved(store, runs)), "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (row,) = next(line["rows"] for line in lines if line.get("table") == "ranking")
+    return dict(row)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize("set_ups", [3, 4, 5, 9])
+def test_platforms_taken_one_after_the_other_in_each_block_are_not_compared(
+    tmp_path: Path, set_ups: int, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--set-ups 1 --platforms raw`, next day `lxc`, then `--set-ups 2`, …: drift is on one side in every block."""
+    runs = _a_day_each(tmp_path, set_ups, lambda block: ("raw", "lxc"), seed)
+    told = _concluded(tmp_path / "r.sqlite", runs, capsys)
+    assert told["word"] == "no claim"
+    assert told["why"] == "set-ups of one block were not taken in the order that the plan drew"
+    runs = _a_day_each(tmp_path, set_ups, lambda block: (), seed)
+    told = _concluded(tmp_path / "drawn.sqlite", runs, capsys)
+    assert (told["word"], told["blocks"]) == ("inconclusive", set_ups)
+
+
+def test_an_order_that_nobody_drew_is_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = _a_day_each(tmp_path, 4, lambda block: (), order="as-listed")
+    told = _concluded(tmp_path / "r.sqlite", runs, capsys)
+    assert told["why"] == "set-ups of one block were not taken in the order that the plan drew"
+
+
+def test_a_guest_that_did_not_boot_at_its_turn_of_one_block_in_four_spoils_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = _a_day_each(tmp_path, 4, lambda block: ())
+    first, last = runs[-2:]
+    first["started_at"] = "2026-11-09T00:00:00.000000Z"
+    assert first["plan"]["position"] < last["plan"]["position"] and first["started_at"] > last["started_at"]
+    assert _concluded(tmp_path / "r.sqlite", runs, capsys)["blocks"] == 4
+
+
+def test_a_set_up_that_broke_off_stands_where_it_was_begun_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = _a_day_each(tmp_path, 3, lambda block: ())
+    first = runs[-2]
+    broken = {**first, "run_id": "20261121T000000Z-ffffff", "set_up": {**first["set_up"], "id": "broken"}}
+    broken["plan"] = {**first["plan"], "set_up_trials": 2}
+    first["started_at"] = "2026-11-09T00:00:00.000000Z"
+    assert _concluded(tmp_path / "r.sqlite", [*runs, broken], capsys)["blocks"] == 3
 
 
 def test_runs_that_enter_nothing_part_a_block_too(made: Any, tmp_path: Path) -> None:
@@ -578,7 +668,7 @@ def store_file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "words",
     ["loss<0.001", "verdict=valid", "measured>1", "reason~lost", "note~warm", "run~2026", "attempt=1", "repetition=1",
-     "block=1,2", "block!=3", "block>1", "block>=2", "block=", "block~1", "lost=0", "set_up=x", "late=0", "forwarding>1", "raw", "offered>1"],
+     "block<=3", "block<2", "block=1,2", "block!=3", "block>1", "block>=2", "block=", "block~1", "lost=0", "set_up=x", "late=0", "forwarding>1", "raw", "offered>1"],
 )  # fmt: skip
 def test_a_filter_on_an_outcome_is_refused_with_what_to_do(
     store_file: Path, words: str, capsys: pytest.CaptureFixture[str]
@@ -589,7 +679,7 @@ def test_a_filter_on_an_outcome_is_refused_with_what_to_do(
 
 
 @pytest.mark.parametrize(
-    "words", ["platform=raw", "size=1000 background=none", "verdict!=invalid", "verdict=valid,suspect", "block<=3", "block<3",
+    "words", ["platform=raw", "size=1000 background=none", "verdict!=invalid", "verdict=valid,suspect",
               "kernel~6.1 duration=1", "plan=made-up point=0", "started>2020", "method=2 role=measured emulated=yes"]
 )  # fmt: skip
 def test_factors_and_conditions_are_free_to_choose_by(store_file: Path, words: str) -> None:
@@ -597,23 +687,23 @@ def test_factors_and_conditions_are_free_to_choose_by(store_file: Path, words: s
         assert outcomes(parse_filter(words.split()), store.list()) == ()
 
 
-def test_a_time_that_cuts_a_block_is_an_outcome_and_one_between_blocks_is_not(tmp_path: Path) -> None:
+def test_a_time_that_cuts_a_plan_is_an_outcome_within_a_block_and_between_two(tmp_path: Path) -> None:
     runs = summaries(
         tmp_path / "r.sqlite",
         [measured(60 * b + p, 80, block=b, point=p, trials=2, started=f"2026-11-21T00:0{b}:0{p}")
          for b in (1, 2) for p in (0, 1)],
     )  # fmt: skip
-    assert outcomes(parse_filter(["started<2026-11-21T00:02"]), runs) == ()
-    with pytest.raises(ConfigError, match="cuts block 2") as refused:
-        require_free(parse_filter(["started<2026-11-21T00:02:01"]), runs, allowed=False)
-    assert "block<=2" in str(refused.value)
+    for time in ("started<2026-11-21T00:02:01", "started<2026-11-21T00:02", "started>=2026-11-21T00:02"):
+        with pytest.raises(ConfigError, match="cuts plan 3b1f7a90c4d2e865") as refused:
+            require_free(parse_filter([time]), runs, allowed=False)
+        assert "block<=" not in str(refused.value) and "--select-by-outcome" in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("block", "role", "cut"),
     [
         (0, "pilot", "the pilot (block 0) of plan 3b1f7a90c4d2e865:"),
-        (None, "measured", "plan 3b1f7a90c4d2e865 (one set-up):"),
+        (None, "measured", "plan 3b1f7a90c4d2e865:"),
     ],
 )
 def test_a_time_that_cuts_a_pilot_or_a_plan_without_blocks_says_which(
@@ -627,13 +717,25 @@ def test_a_time_that_cuts_a_pilot_or_a_plan_without_blocks_says_which(
         require_free(parse_filter(["started<2026-11-21T00:00:01"]), runs, allowed=False)
 
 
-def test_a_time_that_leaves_out_the_first_block_chooses_blocks(tmp_path: Path) -> None:
-    runs = summaries(tmp_path / "r.sqlite", [measured(60 * b, 80, block=b) for b in (1, 2, 3)])
-    with pytest.raises(ConfigError, match="cuts off block 1 of plan 3b1f7a90c4d2e865 and keeps block 2"):
-        require_free(parse_filter(["started>=2026-11-21T00:02"]), runs, allowed=False)
-    assert require_free(parse_filter(["started<2026-11-21T00:03"]), runs, allowed=False) == ()
-    assert require_free(parse_filter(["started>2020"]), runs, allowed=False) == ()
-    assert require_free(parse_filter(["started>2030"]), runs, allowed=False) == ()
+def test_a_time_that_cuts_no_plan_is_free(tmp_path: Path) -> None:
+    """Not one between two plans, nor one between a pilot and its blocks: the pilot enters nothing."""
+    runs = summaries(
+        tmp_path / "r.sqlite",
+        [measured(1, 80, block=0, role="pilot", started="2026-11-20T23:00:00"),
+         *(measured(60 * b, 80, block=b, started=f"2026-11-21T00:0{b}:00") for b in (1, 2, 3)),
+         *(measured(600 + b, 80, block=b, plan_hash="0" * 16, started=f"2026-11-22T00:0{b}:00") for b in (1, 2, 3))],
+    )  # fmt: skip
+    for time in ("started>2020", "started>2030", "started>=2026-11-21", "started<2026-11-22"):
+        assert require_free(parse_filter([time]), runs, allowed=False) == ()
+
+
+def test_a_search_for_the_block_to_stop_at_is_told_in_every_caption(store_file: Path, tmp_path: Path) -> None:
+    """Of nine blocks there are seven first ones to choose from, and the report that pleases can be among them."""
+    out = tmp_path / "out"
+    words = ["block<=3", "--select-by-outcome", "--out", str(out)]
+    assert cli.main(["report", "--store", str(store_file), *words]) == 0
+    told = "Runs were chosen by their outcome (block; filter: block&lt;=3)."
+    assert (out / "report.html").read_text().count(told) >= 4
 
 
 def test_a_time_beside_select_by_outcome_is_an_outcome_whatever_runs_are_there(tmp_path: Path) -> None:
@@ -657,6 +759,15 @@ def test_a_selection_by_outcome_stands_in_head_captions_tables_and_json(
     assert page.count(told) >= 4 and "<b>)" not in page
     assert "Pooled although they may differ: duration." in (out / "results.md").read_text()
     assert "chosen by their outcome" in (out / "results.md").read_text()
+
+
+def test_the_page_tells_how_many_set_ups_the_plan_asked_for_first_and_last(tmp_path: Path) -> None:
+    runs = [measured(60 * b, 80 + b / 10, block=b, set_ups=3 if b < 4 else 5) for b in (1, 2, 3, 4, 5)]
+    store, out = saved(tmp_path / "r.sqlite", runs), tmp_path / "out"
+    assert cli.main(["report", "--store", str(store), "--out", str(out), "--formats", "html"]) == 0
+    page = (out / "report.html").read_text()
+    assert "plan made-up: 3 by the oldest of these runs, 5 by the newest" in page
+    assert "more frequent than is told here" in page
 
 
 def test_the_filter_stands_in_the_page_also_where_it_is_free(store_file: Path, tmp_path: Path) -> None:

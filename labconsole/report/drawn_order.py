@@ -1,0 +1,69 @@
+"""Whether set-ups of a block were taken in the order that their plan drew. Pure.
+
+Who takes one platform after the other by hand (``--platforms A``, then ``B``) takes A before B in every block: a drift
+of the machine is then on B's side each time, and looks like an effect. The draw is what keeps it from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from typing import NamedTuple
+
+from labconsole.measure.design_points import RunLike, block_of
+from labconsole.measure.stretches import Begun
+from labconsole.report.points import Point, RunFacts
+
+AS_LISTED = "as-listed"
+"""The order that nobody draws: the same in every block."""
+
+MISTAKEN_SHARE = 3
+"""Of so many blocks one may have another order than the drawn one.
+
+Two platforms that are always taken in the same order meet the plan's in one of two blocks, since every second block is
+the one before it backwards. One of four or more is a guest that did not boot at its turn.
+"""
+
+
+class Taken(NamedTuple):
+    """When the first try at a run's set-up began, and where the plan's order has the run."""
+
+    begun: str
+    seed: int
+    order: str | None
+    position: int
+
+
+Drawn = Mapping[str, Taken]
+"""By run id, of the runs whose records tell of it."""
+
+
+def drawn(entered: Iterable[RunLike], begun: Begun, facts: Mapping[str, RunFacts]) -> Drawn:
+    """Of every run of a block: what its record says of the order, and when the set-up was really first tried."""
+    found = {}
+    for run in entered:
+        first = begun.get((block_of(run), run.platform, run.background))
+        known = facts.get(run.run_id)
+        if first is not None and known is not None and known.place is not None:
+            found[run.run_id] = Taken(first, *known.place)
+    return found
+
+
+def as_drawn(one: Point, other: Point, blocks: Collection[Hashable], known: Drawn) -> bool:
+    """Whether two points were taken in the drawn order in (nearly) all of these blocks, as far as records tell."""
+    ours, theirs = _by_block(one, known), _by_block(other, known)
+    against = sum(
+        block in ours and block in theirs and _against_the_draw(ours[block], theirs[block]) for block in blocks
+    )
+    return MISTAKEN_SHARE * against < len(blocks) or not against
+
+
+def _by_block(point: Point, known: Drawn) -> dict[Hashable, Taken]:
+    """Places of one set-up lie together, so that any of its runs stands for it."""
+    runs = zip(point.run_ids, point.blocks_of_runs, strict=True)
+    return {block: known[run_id] for run_id, block in runs if run_id in known}
+
+
+def _against_the_draw(one: Taken, other: Taken) -> bool:
+    if AS_LISTED in (one.order, other.order) or (one.seed, one.order) != (other.seed, other.order):
+        return True
+    return one.begun != other.begun and (one.begun < other.begun) is not (one.position < other.position)
