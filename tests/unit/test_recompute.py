@@ -125,6 +125,14 @@ def test_the_forwarding_rate_is_over_the_longer_of_sending_and_arriving(window_s
     assert found[1] == pytest.approx(packets / longest_s, rel=1e-6)
 
 
+@pytest.mark.parametrize(("witness", "named"), [("counters", False), ("capture", True)])
+def test_samples_may_show_late_packets_and_not_whether_they_were_queued(witness: str, named: bool) -> None:
+    """Some came after the end of sending, and the next sample is later than a queue is told by."""
+    data = two()
+    data["streams"][0]["arrivals"] |= {"window_from": witness, "late_packets": 414, "queued_packets": None}
+    assert ("streams[0].arrivals" in discrepancies(data)) is named
+
+
 def test_of_a_mix_of_sizes_only_what_needs_no_size_is_judged() -> None:
     data = two(delay_ns=1, offered_bps=1.0, forwarding_bps=None, loss_packets=3)
     data["requested"]["frame_size_bytes"] = None
