@@ -58,15 +58,15 @@ async def test_what_is_drawn_over_what_is_chosen_by_keys_and_fits_together() -> 
         await pilot.press("v", "v")
         await still(app, pilot)
         assert app.screen.query_one("#choice-x", Choice).value == "sources"
-        assert "largest measured packets/s over number of sources" in text(app)
+        assert "largest forwarded packets/s over number of sources" in text(app)
         assert sorted({round(point.x) for _, point in table._points.values()}) == [1, 2, 3]
         await pilot.press("o", "u", "b")
         await still(app, pilot)
-        assert "largest measured bandwidth on the wire over frame size in bytes" in text(app)
+        assert "largest forwarded bandwidth on the wire over frame size in bytes" in text(app)
         await pilot.press("o")  # over offered there is no maximum
         await still(app, pilot)
         assert app.screen.query_one("#choice-y", Choice).value == "measured"
-        assert "measured bandwidth on the wire over offered" in text(app)
+        assert "forwarded bandwidth on the wire over offered" in text(app)
 
 
 @pytest.mark.asyncio

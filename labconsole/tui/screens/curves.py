@@ -171,8 +171,9 @@ class CurvesScreen(FollowingScreen):
 
     def _title(self, spec: CurveSpec) -> str:
         unit = "packets/s" if spec.unit == "pps" else "bandwidth on the wire"
-        what = {"loss": "loss in %", "maximum": f"largest measured {unit}"}.get(spec.y, f"{spec.y} {unit}")
-        over = {"sources": "number of sources", "size": "frame size in bytes"}.get(spec.effective_x, spec.effective_x)
+        drawn = {"loss": "loss in %", "maximum": f"largest forwarded {unit}", "measured": f"forwarded {unit}"}
+        along = {"sources": "number of sources", "size": "frame size in bytes", "measured": "forwarded"}
+        what, over = drawn.get(spec.y, f"{spec.y} {unit}"), along.get(spec.effective_x, spec.effective_x)
         return f"{what} over {over}" + (" (· = all of it)" if _has_ideal(spec) else "")
 
     def _why_nothing(self, made: Curves) -> str:
