@@ -32,16 +32,26 @@ def demo(args: argparse.Namespace) -> int:
         return _open(Path(found.hosts_file), args.store)
     sys.stderr.write(f"building the local testbed: {args.sources} sources\n")
     with _ended_by_signals():
-        status = lab.up(lab.LabSpec(sources=args.sources))
+        try:
+            status = lab.up(lab.LabSpec(sources=args.sources))
+        except (SystemExit, KeyboardInterrupt):
+            _take_down()  # it may be up already, and have had no time to say so
+            raise
         try:
             return _open(Path(status.hosts_file), args.store)
         finally:
-            # A closed terminal says so twice, by its shell and by the kernel: nothing may stop this.
-            for number in (signal.SIGHUP, signal.SIGTERM):
-                signal.signal(number, signal.SIG_IGN)
-            with contextlib.suppress(OSError):
-                sys.stderr.write("removing the local testbed\n")
-            lab.down("local")
+            _take_down()
+
+
+def _take_down() -> None:
+    """The demo's lab. A closed terminal says so twice, by its shell and by the kernel: nothing may stop this."""
+    from labconsole import lab
+
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        sys.stderr.write("removing the local testbed\n")
+    lab.down("local")
 
 
 @contextlib.contextmanager
@@ -56,7 +66,8 @@ def _ended_by_signals() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     for each in (signal.SIGHUP, signal.SIGTERM):
-        before[each] = signal.signal(each, end)
+        if signal.getsignal(each) is not signal.SIG_IGN:  # as under nohup
+            before[each] = signal.signal(each, end)
     try:
         yield
     finally:

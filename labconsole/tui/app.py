@@ -290,7 +290,19 @@ class ConsoleApp(App[int]):
                 self.failure = exc
             except TimeoutError:
                 self.failure = LabError("the session did not close in time; agents end when their connection does")
+        if self._alone:
+            self._ignore_signals()
         self.exit(0 if self.failure is None else self.failure.exit_code)
+
+    def _ignore_signals(self) -> None:
+        """From here on everything ends by itself: the event loop would give signals back, and the process with them.
+
+        A closed terminal says so twice, the second time when its shell ends.
+        """
+        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                asyncio.get_running_loop().remove_signal_handler(number)
+                signal.signal(number, signal.SIG_IGN)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the other screen only."""
@@ -300,10 +312,6 @@ class ConsoleApp(App[int]):
         """The terminal is gone: leave as with q, painting no more and writing to nobody."""
         if not self.hung_up:
             self.hung_up = True
-            # The kernel says it again when the shell ends, perhaps after the event loop, which gives signals back.
-            with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
-                asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
-                signal.signal(signal.SIGHUP, signal.SIG_IGN)
             detach()
             self.leave()
 

@@ -438,7 +438,16 @@ async def test_a_terminal_that_goes_away_in_mid_trial_ends_it_and_keeps_what_was
         app.hang_up()
         await until(pilot, lambda: session.closed)
         assert len(session.store.records) == 1
-    assert signal.signal(signal.SIGHUP, signal.SIG_DFL) is signal.SIG_IGN
+
+
+async def test_a_console_that_is_left_takes_no_more_signals() -> None:
+    """The kernel says a second time that a terminal is gone, and a demo still has its lab to take down."""
+    async with console(FakeSession) as (app, session, pilot):
+        app._alone = True
+        await pilot.press("q")
+        await until(pilot, lambda: session.closed)
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        assert signal.signal(number, signal.SIG_DFL) is signal.SIG_IGN
 
 
 async def test_the_process_ends_when_its_terminal_is_closed() -> None:
