@@ -30,9 +30,12 @@ GUEST_RATE_PPS = 1000
 
 GUEST_SHARES = (0.07, 0.5)
 QUEUE_PACKETS = 10
+SOURCE = "source_nic"
+"""The hop at which a packet is offered."""
+
 COLUMNS = (
-    "platform", "dropped where", "share", "frame", "injected", "lost at the hop", "of which hop", "lost in all", "unplaced",
-    "exact",
+    "platform", "dropped where", "share", "frame", "injected", "lost at the hop", "of which hop", "in the source",
+    "lost in all", "unplaced", "exact",
 )  # fmt: skip
 
 
@@ -56,7 +59,7 @@ PLACES = {
     "raw": (
         Place("uut", "eth1", "ingress", "uut_out"),
         Place("uut", "eth5", "egress", "uut_out"),
-        Place("src1", "eth1", "", "source_nic"),
+        Place("src1", "eth1", "", SOURCE),
         Place("uut", "eth5", "", "uut_out"),
     ),
     "raw-bridge": (
@@ -247,7 +250,7 @@ def _row(
     stream = stream or run["streams"][0]
     lost = {hop["hop"]: hop["lost_packets"] for hop in stream["ledger"] if hop["lost_packets"]}
     expected = {hop: packets for hop, packets in truth.items() if packets}
-    total, unplaced = stream["loss_packets"], stream["unplaced_packets"]
+    total, unplaced, at_source = stream["loss_packets"], stream["unplaced_packets"], stream["source_lost_packets"]
     placed = {hop: lost.get(hop, 0) for hop in truth}
     status = run["verdict"]["status"]
     wrong = []
@@ -257,7 +260,11 @@ def _row(
         wrong.append("nothing was offered")
     if placed != truth or (lost != expected and not others_may):
         wrong.append(f"injected {expected}, the ledger says {lost}")
-    if total != sum(truth.values()) and not others_may or total != sum(lost.values()):
+    if at_source != truth.get(SOURCE, 0):
+        wrong.append(f"{at_source} reported lost in the source")
+    # What never left the source was not offered, and is nobody's loss.
+    behind = [sum(packets for hop, packets in by_hop.items() if hop != SOURCE) for by_hop in (truth, lost)]
+    if (total != behind[0] and not others_may) or total != behind[1]:
         wrong.append(f"{total} reported lost")
     if unplaced != 0:
         wrong.append(f"{unplaced} unplaced")
@@ -269,6 +276,7 @@ def _row(
         _sum(truth) or 0,
         _sum(placed) or sum(lost.values()),
         " + ".join(placed) or "any",
+        at_source,
         total,
         unplaced,
         NO if wrong else YES,
