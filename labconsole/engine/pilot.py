@@ -209,4 +209,5 @@ def stored_trial(record: RunRecord) -> StoredTrial:
         attempt=place.attempt, attempts=place.attempts,
         rate_pps=total.measured_pps if total.forwarding_pps is None else total.forwarding_pps,
         uut_loss_ratio=total.uut_loss_ratio, reason_codes=tuple(reason.code for reason in verdict.reasons),
+        offered_packets=total.offered_packets,
     )  # fmt: skip

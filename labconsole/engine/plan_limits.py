@@ -76,7 +76,7 @@ class TargetLimits:
         in_a_row = 0
         for index in higher:
             lost = self._losses.get((index, repetition))
-            # Below 0: frames of others left the unit under test by the same port.
+            # Below 0: a few frames of the unit under test's own left it by the same port.
             in_a_row = in_a_row + 1 if lost is not None and lost <= 0 else 0
             if in_a_row >= rule.lossless:
                 return f"left out: {rule.lossless} higher targets in a row lost nothing"

@@ -386,6 +386,40 @@ def test_what_a_platform_lost_is_what_neither_source_nor_sink_did(loss, at_uut, 
     assert trial.lost_ratio == lost
 
 
+@pytest.mark.parametrize(
+    ("lost_of_all", "lost_at_uut", "offered", "lost"),
+    [
+        (3000, -20, 100_000, -20),  # its own frames: spanning tree, LLDP, ARP
+        (3000, -21, 100_000, None),
+        (3000, -2000, 100_000, None),
+        (-2000, None, 100_000, None),
+        (-2000, 500, 100_000, 500),  # what came to the sink beside the rest is no bound of what the unit lost
+        (0, -100, 1_000_000, -100),
+        (0, -101, 1_000_000, None),
+        (0, 100_001, 100_000, None),
+        (3000, -1, None, None),
+    ],
+)
+def test_frames_of_its_own_leave_open_what_a_platform_lost(lost_of_all, lost_at_uut, offered, lost):
+    of = offered or 100_000
+    at_uut = None if lost_at_uut is None else lost_at_uut / of
+    trial = StoredTrial(0, 1, "a", "valid", lost_of_all / of, uut_loss_ratio=at_uut, offered_packets=offered)
+    assert trial.lost_ratio == (None if lost is None else lost / of)
+
+
+def test_a_trial_with_frames_of_its_own_is_no_lossless_one(tmp_path):
+    async def body():
+        loads = PAIR.replace("[raw, container]", "[raw]").replace("[10Mbit]", "[10Mbit, 20Mbit, 30Mbit]")
+        script, plan = Script(valid), plan_of(loads + "stop: {lowering: {lossless: 1}}\n", tmp_path)
+        script.losses = {(point, 1): 0.02 for point in (0, 1, 2)}
+        script.uut_losses = {(0, 1): 0.02, (1, 1): 0.02, (2, 1): -0.05}
+        await Campaign(plan, script).run()
+        assert {point for block, point, _ in script.asked if block} == {0, 1, 2}
+        assert left_to_take(plan, script.held) == []
+
+    run(body)
+
+
 def test_what_the_pilot_leaves_out_no_block_takes_and_set_ups_know_their_size(tmp_path):
     async def body():
         text = (
