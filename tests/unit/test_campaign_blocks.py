@@ -358,6 +358,20 @@ def test_a_reference_beyond_the_instrument_is_none_and_tried_again(tmp_path):
     run(body)
 
 
+def test_without_forwarding_points_asked_for_no_reference_is_tried_again(tmp_path):
+    async def body():
+        script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
+        script.doubts, idle = {(0, 5): "instrument_limited"}, frozenset({3, 4, 5})
+        outcome = await Campaign(plan, script, only=idle).run()
+        assert (pilots_of(script).count(5), outcome.complete) == (1, True)
+        assert left_to_take(plan, script.held, idle) == []
+        again = await Campaign(plan, script, only=idle).run()
+        assert (again.taken, again.left_out, again.complete, pilots_of(script)) == (0, 0, True, [])
+        assert (5, 0) in left_to_take(plan, script.held, frozenset({6})), "a share of it is asked for"
+
+    run(body)
+
+
 def test_what_the_sink_loses_leaves_no_load_of_the_platform_out(tmp_path):
     async def body():
         loads = PAIR.replace("[raw, container]", "[raw]").replace("[10Mbit]", "[10Mbit, 20Mbit, 30Mbit]")
