@@ -17,6 +17,7 @@ from tui_fake import make_inventory
 from labconsole.engine.blocks import stored_blocks
 from labconsole.engine.campaign import Campaign, CampaignStatus, Progress
 from labconsole.engine.grid import TrialState
+from labconsole.engine.pilot import Pilot
 from labconsole.engine.plan_session import left_to_take, look_up
 from labconsole.engine.ports import StoredTrial
 from labconsole.engine.set_up_course import BREAKING
@@ -419,6 +420,21 @@ def test_frames_of_its_own_leave_open_what_a_platform_lost(lost_of_all, lost_at_
     at_uut = None if lost_at_uut is None else lost_at_uut / of
     trial = StoredTrial(0, 1, "a", "valid", lost_of_all / of, uut_loss_ratio=at_uut, offered_packets=offered)
     assert trial.lost_ratio == (None if lost is None else lost / of)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_two_runs_of_a_pilots_trial_the_first_counts_in_whichever_order_they_are_noted(order, tmp_path):
+    loads = PAIR.replace("[10Mbit]", "[10Mbit, 20Mbit]") + "stop: {raising: {loss_ratio: 0.1}}\n"
+    plan = plan_of(loads, tmp_path)
+    runs = (
+        StoredTrial(0, 1, "first", "suspect", 0.5, 0, rate_pps=1e4, reason_codes=("lost_at_sink",)),
+        StoredTrial(0, 1, "second", "valid", 0.5, 0, rate_pps=1e4, uut_loss_ratio=0.5),
+    )
+    assert (runs[0].lost_ratio, runs[1].lost_ratio) == (None, 0.5)
+    pilot = Pilot(plan)
+    for index in order:
+        pilot.note(runs[index])
+    assert pilot.left_out((1, 1)) is None
 
 
 def test_a_trial_with_frames_of_its_own_is_no_lossless_one(tmp_path):
