@@ -62,7 +62,7 @@ def stored_blocks(
 ) -> StoredBlocks:
     """``only``: set-ups of these points, and what of the pilot they need, are left to take. ``said``: see Pilot."""
     stored = list(stored)
-    pilot, taken = Pilot(plan, said), _by_set_up(plan, stored)
+    pilot, taken = Pilot(plan, said, only), _by_set_up(plan, stored)
     for trial in stored:
         if trial.block == PILOT:
             pilot.note(trial)

@@ -22,10 +22,10 @@ from labconsole.model.request import Target, TrialRequest
 class Pilot:
     """``note`` its trials as they end; then ask what it fixed. A plan without blocks has none, and nothing is fixed.
 
-    ``said``: by point what runs of stored blocks say was fixed for them.
+    ``said``: by point what runs of stored blocks say was fixed for them. ``only``: the points asked for; None: all.
     """
 
-    def __init__(self, plan: Plan, said: Mapping[int, Fixed] | None = None) -> None:
+    def __init__(self, plan: Plan, said: Mapping[int, Fixed] | None = None, only: frozenset[int] | None = None) -> None:
         requests = [point.request for point in plan.points]
         self.limits = TargetLimits(plan, passes=1)
         self._plan = plan
@@ -42,6 +42,8 @@ class Pilot:
         self._given_up: set[int] = set()
         self._settings = settings(requests) if plan.pilot else {}
         self._references = references(requests)[0] if plan.pilot else {}
+        asked = requests if only is None else [requests[point] for point in only]
+        self._asked_references = {reference_key(each) for each in asked if forwards(each.background)}
         self._at_max = {
             point: key for key, points in self._references.items() for point in points if self._target(point) == "max"
         }
@@ -72,9 +74,9 @@ class Pilot:
         return point in self._given_up and any(other in self._kept for other in self._beside(point))
 
     def _awaited(self, point: int) -> bool:
-        """Whether a reference is missing for want of this point at max, without which nothing can be a share of it."""
+        """Whether a reference that is asked for is missing for want of this point at max."""
         key = self._at_max.get(point)
-        return key is not None and self._reference(key) is None
+        return key is not None and key in self._asked_references and self._reference(key) is None
 
     def kept(self) -> list[StoredTrial]:
         """The trials that count, by point."""
@@ -175,7 +177,7 @@ class Pilot:
     def left_out(self, trial: tuple[int, int]) -> str | None:
         """Why a trial of the pilot or of a block is not worth taking, in view of what the pilot lost.
 
-        The pilot itself takes what a forwarding load is a share of at max, whatever was lost below.
+        The pilot itself takes what a forwarding load that is asked for is a share of at max, whatever was lost below.
         """
         point, number = trial
         if point >= len(self._plan.points) or (number == PILOT and self._awaited(point)):
@@ -209,4 +211,5 @@ def stored_trial(record: RunRecord) -> StoredTrial:
         attempt=place.attempt, attempts=place.attempts,
         rate_pps=total.measured_pps if total.forwarding_pps is None else total.forwarding_pps,
         uut_loss_ratio=total.uut_loss_ratio, reason_codes=tuple(reason.code for reason in verdict.reasons),
+        offered_packets=total.offered_packets,
     )  # fmt: skip

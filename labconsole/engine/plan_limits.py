@@ -43,8 +43,13 @@ class TargetLimits:
                 indexes.sort(key=lambda index: rate(plan.points[index].request.target_bps))
 
     def note(self, point: int, repetition: int, loss_ratio: float | None) -> None:
-        """A trial stands; ``loss_ratio`` is what its platform lost. One of which that is not known says nothing."""
-        if self._active and loss_ratio is not None:
+        """A trial stands in place of what was noted before; ``loss_ratio`` is what its platform lost. One of which that
+        is not known says nothing."""
+        if not self._active:
+            return
+        if loss_ratio is None:
+            self._losses.pop((point, repetition), None)
+        else:
             self._losses[point, repetition] = loss_ratio
 
     def left_out(self, point: int, repetition: int) -> str | None:
@@ -76,7 +81,7 @@ class TargetLimits:
         in_a_row = 0
         for index in higher:
             lost = self._losses.get((index, repetition))
-            # Below 0: frames of others left the unit under test by the same port.
+            # Below 0: a few frames of the unit under test's own left it by the same port.
             in_a_row = in_a_row + 1 if lost is not None and lost <= 0 else 0
             if in_a_row >= rule.lossless:
                 return f"left out: {rule.lossless} higher targets in a row lost nothing"

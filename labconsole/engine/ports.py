@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from labconsole.measure.design_points import SIDES
+from labconsole.measure.loss_interval import is_told
 from labconsole.model.inventory import Inventory
 from labconsole.model.record import Fixed, RunRecord
 
@@ -69,7 +70,7 @@ class StoredTrial:
 
     ``block`` None: of a plan without blocks, where it counts as done. ``set_up``: the setting-up it was taken in, which
     holds ``set_up_trials``. ``attempt`` of at most ``attempts``. ``rate_pps``: that it was forwarded at, else measured.
-    ``loss_ratio``: of what was offered, wherever it was lost; ``uut_loss_ratio``: by the unit under test.
+    ``loss_ratio``: of the ``offered_packets``, wherever it was lost; ``uut_loss_ratio``: by the unit under test.
     """
 
     point: int
@@ -85,6 +86,7 @@ class StoredTrial:
     rate_pps: float | None = None
     uut_loss_ratio: float | None = None
     reason_codes: tuple[str, ...] = ()
+    offered_packets: int | None = None
 
     @property
     def says_nothing(self) -> str | None:
@@ -95,12 +97,22 @@ class StoredTrial:
     def lost_ratio(self) -> float | None:
         """What the platform lost of what was offered: not more than came to nobody, nor than did not leave it.
 
-        None where it is not known, as of a run that lost packets elsewhere and at a port that was not read.
+        None where it is not known: of a run that lost packets elsewhere and at a port that was not read, and where the
+        unit under test sent more than a few frames of its own, as in reports.
         """
-        known = [ratio for ratio in (self.loss_ratio, self.uut_loss_ratio) if ratio is not None]
         if self.uut_loss_ratio is None and self.says_nothing is not None:
             return None
-        return min(known, default=None)
+        if self.uut_loss_ratio is not None and not self._tells(self.uut_loss_ratio):
+            return None
+        return min(
+            (each for each in (self.loss_ratio, self.uut_loss_ratio) if each is not None and self._tells(each)),
+            default=None,
+        )
+
+    def _tells(self, ratio: float) -> bool:
+        if self.offered_packets is None:
+            return 0 <= ratio <= 1
+        return is_told(round(ratio * self.offered_packets), self.offered_packets)
 
     @property
     def final(self) -> bool:

@@ -43,7 +43,16 @@ MINIMUM_FOR_INTERVAL = 3
 FEW_LOST_EACH = 5
 """Packets a set-up below which less scatter than chance brings is no evidence."""
 
+OWN_PACKETS, OWN_RATIO = 20, 1e-4
+"""A unit under test sends frames of its own (spanning tree, LLDP, ARP): so many, or this share of what was offered."""
+
 Method = Literal["over set-ups", "this set-up only", "of this run", "set-ups unknown", "nothing offered"]
+
+
+def is_told(lost_packets: int, offered_packets: int) -> bool:
+    """Whether a difference of counters tells a trial's loss: more than was offered, or more frames of its own than a
+    unit under test usually sends, hide how many were lost."""
+    return -max(OWN_PACKETS, OWN_RATIO * offered_packets) <= lost_packets <= offered_packets
 
 
 @dataclass(frozen=True, slots=True)

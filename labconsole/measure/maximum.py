@@ -67,7 +67,7 @@ def choose_maximum(
     known = {load: _with_values(values) for load, values in by_load.items()}
     known = {load: values for load, values in sorted(known.items()) if values}
     highest = max(known, default=None)
-    if len(known) == 1 and (pilot_load is None or len(by_load) == 1):
+    if len(known) == 1 and (pilot_load is None or pilot_load in known):
         (load,) = known
         return MaximumChoice(load, "one load: a rate, no maximum", highest, known[load])
     if pilot_load is not None:

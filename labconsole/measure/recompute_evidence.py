@@ -10,6 +10,9 @@ from labconsole.measure.discrepancy import RELATIVE_ERROR
 from labconsole.measure.recompute_sides import rate_left_open
 from labconsole.model.record import Hop, Reason, RunRecord, StreamRecord
 
+CALIBRATED = 1.01
+"""Of a calibrated bound: a rate up to there is not beyond it."""
+
 
 def limit_of(record: RunRecord, name: str) -> float | None:
     """A tolerance that was in force; None: it is not recorded."""
@@ -101,8 +104,8 @@ def _within(record: RunRecord, code: str, evidence: Mapping[str, Any]) -> Iterat
             yield f"{figure} {value} is within the tolerance, {limit:g}"
     if code == "instrument_limited":
         rate_pps, bound_pps = (evidence.get(name) for name in ("rate_pps", "calibrated_pps"))
-        if bound_pps is not None and number(rate_pps) <= number(bound_pps):
-            yield f"rate_pps {rate_pps} is within calibrated_pps {bound_pps}"
+        if bound_pps is not None and number(rate_pps) <= number(bound_pps) * CALIBRATED:
+            yield f"rate_pps {rate_pps} is not more than 1 % beyond calibrated_pps {bound_pps}"
     if code == "samples_missed":
         missed, due = (number(evidence.get(name)) for name in ("missed_samples", "due_samples"))
         limit = limit_of(record, "missed_samples_ratio")

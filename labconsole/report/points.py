@@ -22,7 +22,7 @@ from labconsole.measure.design_points import (
     rate_of,
     told_apart,
 )
-from labconsole.measure.loss_interval import LossEstimate, loss_of_counts, loss_of_trials
+from labconsole.measure.loss_interval import LossEstimate, is_told, loss_of_counts, loss_of_trials
 from labconsole.measure.maximum import REACHED_LOSS_RATIO, MaximumChoice, choose_maximum, is_at_least
 from labconsole.measure.setups import SetUpMean, mean_over_set_ups, set_up_means
 from labconsole.measure.stretches import Stretches
@@ -226,10 +226,6 @@ def _stretches(group: _Group, known: Stretches) -> dict[Hashable, int | None]:
     return found
 
 
-OWN_PACKETS, OWN_RATIO = 20, 1e-4
-"""A unit under test sends frames of its own (spanning tree, LLDP, ARP): so many, or this share of what was offered."""
-
-
 def _boots(group: _Group) -> dict[Hashable, str | None]:
     """The boot of each block's set-up, by whichever of its runs knows it."""
     found: dict[Hashable, str | None] = {}
@@ -249,7 +245,7 @@ def _lost_packets(runs: Sequence[RunLike], by_sides: bool) -> list[int | None]:
         some, of = (run.uut_lost_packets if by_sides else run.loss_packets), run.offered_packets
         if some is None or of is None:
             found.append(None)
-        elif some > of or -some > max(OWN_PACKETS, OWN_RATIO * of):
+        elif not is_told(some, of):
             return [None] * len(runs)
         else:
             found.append(max(some, 0))

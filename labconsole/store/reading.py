@@ -286,6 +286,6 @@ class StoredRuns(StoredSearches):
 
 def _trial(row: Row[Any]) -> StoredTrial:
     values = dict(row._mapping)
-    offered, lost = values.pop("offered_packets"), values.pop("uut_lost_packets")
+    offered, lost = values["offered_packets"], values.pop("uut_lost_packets")
     values["reason_codes"] = split_codes(values["reason_codes"])
     return StoredTrial(**values, uut_loss_ratio=loss_ratio(offered, lost))

@@ -139,7 +139,7 @@ class Script:
             self.held.append(
                 StoredTrial(
                     ref.point, ref.repetition, record.run_id, end, loss, ref.block, record.set_up.id, ref.set_up_trials,
-                    ref.attempt, ref.attempts, pps, at_uut, codes,
+                    ref.attempt, ref.attempts, pps, at_uut, codes, total.offered_packets,
                 )
             )  # fmt: skip
         return record

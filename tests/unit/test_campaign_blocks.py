@@ -17,6 +17,7 @@ from tui_fake import make_inventory
 from labconsole.engine.blocks import stored_blocks
 from labconsole.engine.campaign import Campaign, CampaignStatus, Progress
 from labconsole.engine.grid import TrialState
+from labconsole.engine.pilot import Pilot
 from labconsole.engine.plan_session import left_to_take, look_up
 from labconsole.engine.ports import StoredTrial
 from labconsole.engine.set_up_course import BREAKING
@@ -358,6 +359,20 @@ def test_a_reference_beyond_the_instrument_is_none_and_tried_again(tmp_path):
     run(body)
 
 
+def test_without_forwarding_points_asked_for_no_reference_is_tried_again(tmp_path):
+    async def body():
+        script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
+        script.doubts, idle = {(0, 5): "instrument_limited"}, frozenset({3, 4, 5})
+        outcome = await Campaign(plan, script, only=idle).run()
+        assert (pilots_of(script).count(5), outcome.complete) == (1, True)
+        assert left_to_take(plan, script.held, idle) == []
+        again = await Campaign(plan, script, only=idle).run()
+        assert (again.taken, again.left_out, again.complete, pilots_of(script)) == (0, 0, True, [])
+        assert (5, 0) in left_to_take(plan, script.held, frozenset({6})), "a share of it is asked for"
+
+    run(body)
+
+
 def test_what_the_sink_loses_leaves_no_load_of_the_platform_out(tmp_path):
     async def body():
         loads = PAIR.replace("[raw, container]", "[raw]").replace("[10Mbit]", "[10Mbit, 20Mbit, 30Mbit]")
@@ -384,6 +399,55 @@ def test_what_the_sink_loses_leaves_no_load_of_the_platform_out(tmp_path):
 def test_what_a_platform_lost_is_what_neither_source_nor_sink_did(loss, at_uut, codes, lost):
     trial = StoredTrial(0, 1, "a", "suspect", loss, uut_loss_ratio=at_uut, reason_codes=codes)
     assert trial.lost_ratio == lost
+
+
+@pytest.mark.parametrize(
+    ("lost_of_all", "lost_at_uut", "offered", "lost"),
+    [
+        (3000, -20, 100_000, -20),  # its own frames: spanning tree, LLDP, ARP
+        (3000, -21, 100_000, None),
+        (3000, -2000, 100_000, None),
+        (-2000, None, 100_000, None),
+        (-2000, 500, 100_000, 500),  # what came to the sink beside the rest is no bound of what the unit lost
+        (0, -100, 1_000_000, -100),
+        (0, -101, 1_000_000, None),
+        (0, 100_001, 100_000, None),
+        (3000, -1, None, None),
+    ],
+)
+def test_frames_of_its_own_leave_open_what_a_platform_lost(lost_of_all, lost_at_uut, offered, lost):
+    of = offered or 100_000
+    at_uut = None if lost_at_uut is None else lost_at_uut / of
+    trial = StoredTrial(0, 1, "a", "valid", lost_of_all / of, uut_loss_ratio=at_uut, offered_packets=offered)
+    assert trial.lost_ratio == (None if lost is None else lost / of)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_two_runs_of_a_pilots_trial_the_first_counts_in_whichever_order_they_are_noted(order, tmp_path):
+    loads = PAIR.replace("[10Mbit]", "[10Mbit, 20Mbit]") + "stop: {raising: {loss_ratio: 0.1}}\n"
+    plan = plan_of(loads, tmp_path)
+    runs = (
+        StoredTrial(0, 1, "first", "suspect", 0.5, 0, rate_pps=1e4, reason_codes=("lost_at_sink",)),
+        StoredTrial(0, 1, "second", "valid", 0.5, 0, rate_pps=1e4, uut_loss_ratio=0.5),
+    )
+    assert (runs[0].lost_ratio, runs[1].lost_ratio) == (None, 0.5)
+    pilot = Pilot(plan)
+    for index in order:
+        pilot.note(runs[index])
+    assert pilot.left_out((1, 1)) is None
+
+
+def test_a_trial_with_frames_of_its_own_is_no_lossless_one(tmp_path):
+    async def body():
+        loads = PAIR.replace("[raw, container]", "[raw]").replace("[10Mbit]", "[10Mbit, 20Mbit, 30Mbit]")
+        script, plan = Script(valid), plan_of(loads + "stop: {lowering: {lossless: 1}}\n", tmp_path)
+        script.losses = {(point, 1): 0.02 for point in (0, 1, 2)}
+        script.uut_losses = {(0, 1): 0.02, (1, 1): 0.02, (2, 1): -0.05}
+        await Campaign(plan, script).run()
+        assert {point for block, point, _ in script.asked if block} == {0, 1, 2}
+        assert left_to_take(plan, script.held) == []
+
+    run(body)
 
 
 def test_what_the_pilot_leaves_out_no_block_takes_and_set_ups_know_their_size(tmp_path):

@@ -143,6 +143,8 @@ RECORD: list[tuple[str, str, Callable[[dict[str, Any]], None], str]] = [
      "verdict.reasons"),
     ("beyond a calibration that it is within", ONE, beyond_calibration(rate_pps=PPS, calibrated_pps=2 * PPS),
      "verdict.reasons[0].evidence"),
+    ("beyond a calibration by less than 1 %", ONE, beyond_calibration(rate_pps=PPS, calibrated_pps=PPS / 1.009),
+     "verdict.reasons[0].evidence"),
     ("beyond a calibration by more than was asked for", ONE, beyond_calibration(rate_pps=2 * PPS, calibrated_pps=1.9 * PPS),
      "verdict.reasons[0].evidence"),
     ("not in a calibration that there was not", ONE, set_to("verdict", judged("suspect", "not_calibrated")),
@@ -318,13 +320,15 @@ def test_the_consistent_store_gives_none(tmp_path: Path, capsys: pytest.CaptureF
     ]
 
 
-@pytest.mark.parametrize("rate_pps", [PPS, 300_000.0])
+@pytest.mark.parametrize(
+    ("rate_pps", "calibrated_pps"), [(PPS, 0.9 * PPS), (PPS, PPS / 1.011), (PPS, 0.0), (300_000.0, 0.9 * PPS)]
+)
 def test_a_run_beyond_its_calibration_is_no_contradiction(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], rate_pps: float
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rate_pps: float, calibrated_pps: float
 ) -> None:
     """By what was asked for; at target max, for which nobody asks a rate, by what the calibration found."""
     runs = by_id(consistent())
-    beyond_calibration(rate_pps=rate_pps, calibrated_pps=0.9 * PPS)(runs[ONE])
+    beyond_calibration(rate_pps=rate_pps, calibrated_pps=calibrated_pps)(runs[ONE])
     if rate_pps != PPS:
         set_to("requested.target_bps", "max")(runs[ONE])
         unasked = {"intended_pps": None, "intended_packets": None, "delay_ns": 0}

@@ -51,8 +51,9 @@ def test_a_single_load_is_a_rate():
 
 
 def test_a_pilots_load_without_values_is_said():
-    for loads in ({10.0: LOADS[10.0], 20.0: {1: []}}, {}):
-        assert choose_maximum(loads, 20.0).method == "the pilot's load was not measured"
+    for loads in ({10.0: LOADS[10.0], 20.0: {1: []}}, {10.0: LOADS[10.0]}, {}):
+        found = choose_maximum(loads, 20.0)
+        assert (found.load, found.method) == (None, "the pilot's load was not measured")
 
 
 def test_blocks_that_are_no_numbers_have_to_be_put_in_order():

@@ -343,12 +343,17 @@ def test_a_maximum_is_read_at_the_pilots_load_and_a_collapse_is_a_contrast_with_
     assert fallen.claim.different and fallen.claim.effect.change == pytest.approx(-0.5, abs=0.01)
 
 
-def test_a_pilots_load_at_which_no_run_entered_is_said_and_no_other_is_chosen_for_it(made: Any) -> None:
+@pytest.mark.parametrize("others", [(100,), (100, 200)])
+def test_a_pilots_load_at_which_no_run_entered_is_said_and_no_other_is_chosen_for_it(
+    others: tuple[int, ...], made: Any
+) -> None:
     beyond: dict[str, Any] = {"status": "suspect", "reasons": [{"code": "lost_at_sink", "detail": "ring"}]}
+    loads: list[tuple[Any, int, dict[str, Any]]] = [(mbps * 1_000_000, mbps, {}) for mbps in others]
+    known: dict[str, Any] = {"fixed": "max", "trials": len(others) + 1}
     runs = settings_of(
-        *(({"platform": platform, "target": target, "offered_mbps": offered, "fixed": "max", "trials": 3, **more}, values)
+        *(({"platform": platform, "target": target, "offered_mbps": offered, **known, **more}, values)
           for platform, values in (("lxc", QUIET), ("raw", LESS))
-          for target, offered, more in ((100_000_000, 100, {}), (200_000_000, 200, {}), ("max", 400, beyond)))
+          for target, offered, more in (*loads, ("max", 400, beyond)))
     )  # fmt: skip
     report = made(runs, fixed={(platform, 1000, 1, "none"): "max" for platform in ("lxc", "raw")})
     assert {(r.choice.method, r.can_claim, r.is_maximum) for r in report.maxima} == {

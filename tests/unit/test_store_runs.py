@@ -280,6 +280,7 @@ def test_a_plans_runs_tell_what_the_unit_under_test_lost_and_what_speaks_against
     store.save(planned(2, 1, 1), None)
     told, other = store.plan_runs("a" * 16, "7d3f9a11c0de4b52")
     assert (told.loss_ratio, told.uut_loss_ratio, told.lost_ratio) == (0.25, 0.05, 0.05)
+    assert told.offered_packets == 1000
     assert (told.reason_codes, told.says_nothing) == (("lost_at_sink", "other_cpu"), "lost_at_sink")
     assert (other.uut_loss_ratio, other.lost_ratio, other.reason_codes, other.says_nothing) == (None, 0.0, (), None)
 
