@@ -14,6 +14,7 @@ from labconsole.engine.preflight.result import Finding, failed, passed, skipped,
 from labconsole.errors import ConfigError, OtherTestbed, StoreError
 from labconsole.model.envelope import Envelope, EnvelopePoint, node_versions, parse_envelope
 from labconsole.model.plan import Point
+from labconsole.model.plan_blocks import undrawn_words
 from labconsole.model.plan_estimate import estimate
 from labconsole.model.plan_load import lacks
 from labconsole.model.request import FORWARDING_SHARES, check_request
@@ -176,6 +177,16 @@ def _beyond(point: Point, covering: EnvelopePoint) -> list[str]:
                 )
                 break
     return words
+
+
+async def order(bench: Bench) -> Finding:
+    """A plan in blocks draws its order: without that nothing is compared, however long it took."""
+    assert bench.plan is not None
+    plan = bench.plan
+    if plan.set_ups is None:
+        return skipped("the plan has no blocks (set_ups)")
+    undrawn = undrawn_words(plan.set_ups, plan.order)
+    return passed(f"{plan.order}, seed {plan.seed}") if undrawn is None else warned(undrawn, "set order: blocked-random")
 
 
 async def time(bench: Bench) -> Finding:
