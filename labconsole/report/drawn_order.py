@@ -30,12 +30,16 @@ the one before it backwards. One of four or more is a guest that did not boot at
 
 
 class Taken(NamedTuple):
-    """When the first try at a run's set-up began, and where the plan's order has the run."""
+    """When the first try at a run's set-up began, and where the plan's order has the run.
+
+    ``repetitions``: as often the plan asked for its point then; places of another number of them are another count.
+    """
 
     begun: str
     seed: int
     order: str | None
     position: int
+    repetitions: int | None
 
 
 Drawn = Mapping[str, Taken]
@@ -63,12 +67,16 @@ def why_not_drawn(one: Point, other: Point, blocks: Collection[Hashable], known:
     if any(_too_many(sum(taken.order == AS_LISTED for taken in held.values()), len(held)) for held in (ours, theirs)):
         return LISTED
     both = [block for block in blocks if block in ours and block in theirs]
-    against = sum(_against_the_draw(ours[block], theirs[block]) for block in both)
+    pairs = [(ours[block], theirs[block]) for block in both]
+    asked = {(own.repetitions, other.repetitions) for own, other in pairs}
+    against = sum(
+        _against_the_draw(own, other, own.repetitions == other.repetitions or len(asked) == 1) for own, other in pairs
+    )
     return NOT_AS_DRAWN if _too_many(against, len(blocks)) else None
 
 
 def _too_many(against: int, blocks: int) -> bool:
-    return 0 < against and blocks <= MISTAKEN_SHARE * against
+    return against > 0 and blocks <= MISTAKEN_SHARE * against
 
 
 def _by_block(point: Point, known: Drawn) -> dict[Hashable, Taken]:
@@ -77,7 +85,13 @@ def _by_block(point: Point, known: Drawn) -> dict[Hashable, Taken]:
     return {block: known[run_id] for run_id, block in runs if run_id in known}
 
 
-def _against_the_draw(one: Taken, other: Taken) -> bool:
+def _against_the_draw(one: Taken, other: Taken, of_one_plan: bool) -> bool:
+    """``of_one_plan``: else the plan's repetitions were lowered between the two, and which comes first is not known.
+
+    Two that differ in every block do so by a plan that asks for it.
+    """
     if AS_LISTED in (one.order, other.order) or (one.seed, one.order) != (other.seed, other.order):
         return True
-    return one.begun != other.begun and (one.begun < other.begun) is not (one.position < other.position)
+    if not of_one_plan or one.begun == other.begun:
+        return False
+    return (one.begun < other.begun) is not (one.position < other.position)

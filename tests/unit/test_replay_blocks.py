@@ -68,7 +68,9 @@ def test_a_dry_run_for_machines_names_every_trials_block(replay):
     ],
 )
 def test_that_a_plan_as_listed_will_be_compared_with_nothing_is_said_before_it_is_taken(replay, text, warns):
-    words = "order: as-listed draws no order, so that the report will compare neither platforms nor backgrounds nor loads"
+    words = (
+        "order: as-listed draws no order, so that the report will compare neither platforms nor backgrounds nor loads"
+    )
     assert (words in replay(text)[1]) is warns
     told = json.loads(replay(text, "--json")[1].splitlines()[-1])
     assert words in (told["warning"] or "") if warns else told["warning"] is None
