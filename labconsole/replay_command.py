@@ -25,7 +25,7 @@ from labconsole.errors import Aborted, ConfigError, StoreHeld
 from labconsole.headless import drive, json_line, narrator, show_set_ups
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import Plan
-from labconsole.model.plan_blocks import PILOT
+from labconsole.model.plan_blocks import PILOT, undrawn_words
 from labconsole.model.plan_estimate import Estimate, estimate
 from labconsole.model.plan_load import load_plan
 from labconsole.model.plan_order import Trial, configuration
@@ -197,7 +197,8 @@ def _dry_run(plan: Plan, only: frozenset[int] | None, session: Session[RunStore]
         json_line(_plan_json(plan, trials, kept, len(todo), reckoned, needs))
         return
     commands = [f"{key}: {shlex.join(each.run)}" for key in ("pre", "post") for each in getattr(plan, key)]
-    for line in [*plan.rules, *commands, *(need.words for need in needs)]:
+    undrawn = undrawn_words(plan.set_ups, plan.order)
+    for line in [*plan.rules, *commands, *(need.words for need in needs), *([undrawn] if undrawn else ())]:
         sys.stdout.write(f"{plan.name}: {line}\n")
     extra = f", {reckoned.warm_ups} warm-ups" if reckoned.warm_ups else ""
     if plan.set_ups is not None:
@@ -260,6 +261,8 @@ def _plan_json(
         "event": "plan",
         "plan": plan.name,
         "hash": plan.hash(),
+        "order": plan.order,
+        "warning": undrawn_words(plan.set_ups, plan.order),
         "points": len(plan.points),
         "trials": trials,
         "stored": kept,

@@ -63,13 +63,20 @@ def _doubts(
             {"stream": stream.name, "generator": stream.generator, "calibrated": known.generator if known else None},
         )
         return
+    yield from rate_doubts(known, point, request, stream.intended_pps)
+
+
+def rate_doubts(
+    known: StreamEnvelope, point: EnvelopePoint, request: TrialRequest, intended_pps: float | None
+) -> Iterator[Doubt]:
+    """What of a stream is beyond its envelope, or unknown, at this rate. None: target max."""
     bounds = _sink_bounds(known)
-    if stream.intended_pps is None:
+    if intended_pps is None:
         yield from _doubts_flat_out(known, point, request, bounds)
         return
     if known.maximum_pps is not None:
         bounds = {f"the generator of {known.source}": known.maximum_pps, **bounds}
-    yield from _beyond(known, point, stream.intended_pps, "asked for", bounds)
+    yield from _beyond(known, point, intended_pps, "asked for", bounds)
 
 
 def _sink_bounds(known: StreamEnvelope) -> dict[str, float]:

@@ -283,7 +283,8 @@ def _effects_again(one: _Group, other: _Group, pair: _Pair, begun: _Begun) -> It
     """Cells of a claim: over all blocks, and without the first, on which a load may have been chosen.
 
     Two set-ups of a block are a pair where they are known to share a boot and were taken in one go. Of a collapse both
-    sides are one set-up.
+    sides are one set-up. Boots are compared where no block that a value is read from has one boot on both sides, and no
+    boot is on both.
     """
     counts = [group.packets for group in (one, other)]
     packets = None if None in counts else min(count for count in counts if count is not None) or None
@@ -296,12 +297,11 @@ def _effects_again(one: _Group, other: _Group, pair: _Pair, begun: _Begun) -> It
     common, within = sorted(means[0].keys() & means[1].keys(), key=repr), pair.alternative == "less"
     of_one_boot = [b for b in common if within or (boots[0][b] is not None and boots[0][b] == boots[1][b])]
     shared = [b for b in of_one_boot if within or begun.in_one_go([*one.runs[b], *other.runs[b]])]
-    if not of_one_boot and not within:
-        for ours, theirs in product(*(_with_and_without_first(held) for held in means)):
-            sides = [_by_boot(ours, boots[0]), _by_boot(theirs, boots[1])]
-            if min(len(side) for side in sides) >= FEWEST_BOOTS:
-                yield _claim_cells(unpaired_again(*sides, packets=packets))
     for ours, theirs in product(*(_with_and_without_first(held) for held in means)):
+        if not within and not any(block in ours and block in theirs for block in of_one_boot):
+            sides = [_by_boot(ours, boots[0]), _by_boot(theirs, boots[1])]
+            if sides[0].keys().isdisjoint(sides[1]) and min(len(side) for side in sides) >= FEWEST_BOOTS:
+                yield _claim_cells(unpaired_again(*(list(side.values()) for side in sides), packets=packets))
         blocks = [block for block in shared if block in ours and block in theirs]
         subject, baseline = ({block: side[block] for block in blocks} for side in means)
         effect = paired_again(subject, baseline, packets=packets, null=pair.null, alternative=pair.alternative)
@@ -316,13 +316,13 @@ def _with_and_without_first(means: Mapping[Any, float]) -> Iterator[Mapping[Any,
         yield {block: mean for block, mean in means.items() if block != first}
 
 
-def _by_boot(means: Mapping[object, float], boots: Mapping[object, str | None]) -> list[float]:
+def _by_boot(means: Mapping[object, float], boots: Mapping[object, str | None]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for block, mean in means.items():
         boot = boots[block]
         if boot is not None:
             found.setdefault(boot, []).append(mean)
-    return [sum(held) / len(held) for held in found.values()]
+    return {boot: sum(held) / len(held) for boot, held in found.items()}
 
 
 def _claim_cells(effect: EffectAgain) -> dict[str, float | None]:

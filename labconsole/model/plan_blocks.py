@@ -22,6 +22,11 @@ PILOT = 0
 REFERENCE_SOURCES = 1
 """A second guest has one stream, so its maximum is that of one stream."""
 
+AS_LISTED_WORDS = (
+    "order: as-listed draws no order, so that the report will compare neither platforms nor backgrounds nor loads: "
+    "for looking at things, not for results"
+)
+
 Requests = Sequence[TrialRequest]
 
 
@@ -32,6 +37,11 @@ class PlannedSetUp:
     block: int
     configuration: Configuration
     trials: tuple[Trial, ...]
+
+
+def undrawn_words(set_ups: int | None, order: str) -> str | None:
+    """What to know before hours are spent on a plan in blocks that nobody may conclude from; None: on others."""
+    return AS_LISTED_WORDS if set_ups is not None and order == "as-listed" else None
 
 
 def setting(request: TrialRequest) -> TrialRequest:

@@ -18,7 +18,7 @@ from labconsole.measure.effects import MINIMUM_BLOCKS, Effect, paired_effect, sh
 from labconsole.measure.maximum import collapse, second_guest_loses
 from labconsole.measure.setups import SetUpMean, mean_of, set_up_means
 from labconsole.report.claims import Claim, Question
-from labconsole.report.drawn_order import Drawn, as_drawn
+from labconsole.report.drawn_order import Drawn, why_not_drawn
 from labconsole.report.points import (
     DEDICATED,
     FORWARDING,
@@ -44,7 +44,6 @@ NO_LOAD_CHOSEN = "too few set-ups to choose the load by"
 PILOTS_LOAD_MISSING = "no run entered at the load that the pilot chose"
 TAKEN_APART = "set-ups of one block were taken at different times: raise set_ups and replay the whole plan"
 UNKNOWN_BOOTS = "which boots of the machine the set-ups belong to is not known"
-NOT_AS_DRAWN = "set-ups of one block were not taken in the order that the plan drew"
 UNKNOWN_REACHED = "whether the maximum was reached is not known"
 
 
@@ -182,8 +181,9 @@ def effect_of(subject: Reading, baseline: Reading, drawn: Drawn) -> tuple[Effect
     shared = pairs_of(subject, baseline)
     if len(shared) < min(len(of_one_boot), MINIMUM_BLOCKS):
         return None, TAKEN_APART
-    if not as_drawn(subject.point, baseline.point, _paired(subject.point, baseline.point), drawn):
-        return None, NOT_AS_DRAWN
+    undrawn = why_not_drawn(subject.point, baseline.point, _paired(subject.point, baseline.point), drawn)
+    if undrawn is not None:
+        return None, undrawn
     if shared:
         effect = paired_effect(
             {block: subject.means_bps[block] for block in shared},
@@ -242,7 +242,10 @@ def change_of_means(subject: Reading, baseline: Reading) -> float | None:
 
 
 def collapses(settings: Mapping[Setting, SettingPoints], asked: Asked) -> list[Reading]:
-    """One question for each setting whose maximum lies below its highest load."""
+    """One question for each setting whose maximum lies below its highest load.
+
+    Both loads are of one set-up: what else its platform did falls out, but not when in it they were taken.
+    """
     found = []
     for setting in settings.values():
         reading = setting.read()
@@ -253,7 +256,11 @@ def collapses(settings: Mapping[Setting, SettingPoints], asked: Asked) -> list[R
         effect = collapse(reading.choice, reading.highest.values_bps, packets=packets or None)
         if effect is not None:
             ids = (*reading.point.run_ids, *reading.highest.run_ids)
-            asked.ask(table="collapse", kind="collapse", effect=effect, why=effect.absent, run_ids=ids)
+            undrawn = why_not_drawn(reading.point, reading.highest, tuple(reading.means_bps), asked.drawn)
+            asked.ask(
+                table="collapse", kind="collapse", effect=effect if undrawn is None else None,
+                why=undrawn or effect.absent, run_ids=ids,
+            )  # fmt: skip
             found.append(reading)
     return found
 

@@ -299,9 +299,9 @@ def facts_of(record: Json) -> RunFacts:
     )
 
 
-def _place(plan: Json) -> tuple[int, str | None, int] | None:
+def _place(plan: Json) -> tuple[int, str | None, int, int | None] | None:
     position = plan.get("position") if plan.get("block") else None
-    return None if position is None else (plan["seed"], plan.get("order"), position)
+    return None if position is None else (plan["seed"], plan.get("order"), position, plan.get("repetitions"))
 
 
 def _shares(streams: list[Json]) -> dict[str, float] | None:

@@ -1,4 +1,4 @@
-"""Whether set-ups of a block were taken in the order that their plan drew. Pure.
+"""Whether trials were taken in an order that their plan drew, and set-ups of a block in that one. Pure.
 
 Who takes one platform after the other by hand (``--platforms A``, then ``B``) takes A before B in every block: a drift
 of the machine is then on B's side each time, and looks like an effect. The draw is what keeps it from that.
@@ -14,7 +14,12 @@ from labconsole.measure.stretches import Begun
 from labconsole.report.points import Point, RunFacts
 
 AS_LISTED = "as-listed"
-"""The order that nobody draws: the same in every block."""
+"""The order that nobody draws: the same in every block, and in every pass through a set-up's points."""
+
+LISTED = "the plan lists the order instead of drawing it: set order: blocked-random, raise set_ups and replay"
+NOT_AS_DRAWN = (
+    "set-ups of one block were not taken in the order that the plan drew: raise set_ups and replay the whole plan"
+)
 
 MISTAKEN_SHARE = 3
 """Of so many blocks one may have another order than the drawn one.
@@ -25,12 +30,16 @@ the one before it backwards. One of four or more is a guest that did not boot at
 
 
 class Taken(NamedTuple):
-    """When the first try at a run's set-up began, and where the plan's order has the run."""
+    """When the first try at a run's set-up began, and where the plan's order has the run.
+
+    ``repetitions``: as often the plan asked for its point then; places of another number of them are another count.
+    """
 
     begun: str
     seed: int
     order: str | None
     position: int
+    repetitions: int | None
 
 
 Drawn = Mapping[str, Taken]
@@ -48,13 +57,26 @@ def drawn(entered: Iterable[RunLike], begun: Begun, facts: Mapping[str, RunFacts
     return found
 
 
-def as_drawn(one: Point, other: Point, blocks: Collection[Hashable], known: Drawn) -> bool:
-    """Whether two points were taken in the drawn order in (nearly) all of these blocks, as far as records tell."""
+def why_not_drawn(one: Point, other: Point, blocks: Collection[Hashable], known: Drawn) -> str | None:
+    """Why the order of two points forbids to compare them, None where it does not, as far as records tell.
+
+    ``blocks``: those in which they are a pair. What is as listed in a third or more of its own blocks is compared with
+    nothing: drift of the machine during a set-up falls on the same point each time.
+    """
     ours, theirs = _by_block(one, known), _by_block(other, known)
+    if any(_too_many(sum(taken.order == AS_LISTED for taken in held.values()), len(held)) for held in (ours, theirs)):
+        return LISTED
+    both = [block for block in blocks if block in ours and block in theirs]
+    pairs = [(ours[block], theirs[block]) for block in both]
+    asked = {(own.repetitions, other.repetitions) for own, other in pairs}
     against = sum(
-        block in ours and block in theirs and _against_the_draw(ours[block], theirs[block]) for block in blocks
+        _against_the_draw(own, other, own.repetitions == other.repetitions or len(asked) == 1) for own, other in pairs
     )
-    return MISTAKEN_SHARE * against < len(blocks) or not against
+    return NOT_AS_DRAWN if _too_many(against, len(blocks)) else None
+
+
+def _too_many(against: int, blocks: int) -> bool:
+    return against > 0 and blocks <= MISTAKEN_SHARE * against
 
 
 def _by_block(point: Point, known: Drawn) -> dict[Hashable, Taken]:
@@ -63,7 +85,13 @@ def _by_block(point: Point, known: Drawn) -> dict[Hashable, Taken]:
     return {block: known[run_id] for run_id, block in runs if run_id in known}
 
 
-def _against_the_draw(one: Taken, other: Taken) -> bool:
+def _against_the_draw(one: Taken, other: Taken, of_one_plan: bool) -> bool:
+    """``of_one_plan``: else the plan's repetitions were lowered between the two, and which comes first is not known.
+
+    Two that differ in every block do so by a plan that asks for it.
+    """
     if AS_LISTED in (one.order, other.order) or (one.seed, one.order) != (other.seed, other.order):
         return True
-    return one.begun != other.begun and (one.begun < other.begun) is not (one.position < other.position)
+    if not of_one_plan or one.begun == other.begun:
+        return False
+    return (one.begun < other.begun) is not (one.position < other.position)

@@ -48,7 +48,7 @@ class RunFacts:
     was a pilot. ``shares``: of each stream in what was forwarded, where all were offered the same. ``second_bps``: what
     a forwarding second guest was offered, and what it gave on, ``second_packets`` how many packets. ``one_way_ns``,
     ``pdv_ns``: p50 and p99 of the delay, one way and over the shortest, each the mean of the streams. ``place``: seed,
-    order and position in the whole plan, where it has blocks.
+    order, position in the whole plan and repetitions of the point, where it has blocks.
     """
 
     fixed: bool = False
@@ -61,7 +61,7 @@ class RunFacts:
     one_way_ns: tuple[float, float] | None = None
     pdv_ns: tuple[float, float] | None = None
     witnesses: tuple[str, ...] = ()
-    place: tuple[int, str | None, int] | None = None
+    place: tuple[int, str | None, int, int | None] | None = None
 
 
 class Setting(NamedTuple):

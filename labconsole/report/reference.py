@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from labconsole.errors import ConfigError
-from labconsole.report.claim_tables import finding_words
+from labconsole.report.claim_tables import change_of, finding_words
 from labconsole.report.claims import Family
 from labconsole.report.comparisons import Comparison, SecondGuest
 from labconsole.report.points import CPU_LOADS, FORWARDING
@@ -108,18 +108,18 @@ def _table_1(reference: Reference, names: Mapping[str, str], cpu: Sequence[Compa
     shown: list[tuple[str, ...]] = []
     for change in cpu:
         s = change.subject.setting
-        if change.change_ratio is None:
-            continue
         theirs = reference.cpu.get((s.frame_size_bytes, names.get(s.platform, ""), s.background))
         if theirs is None or s.sources != 1 or s.frame_size_includes_fcs:
             continue
-        own = change.change_ratio * 100
+        ratio = change_of(change.claim, change.change_ratio)
+        own = None if ratio is None else ratio * 100
+        differs = None if own is None else own - theirs
         paper_name = names[s.platform]
-        rows.append((s.frame_size_bytes, s.platform, paper_name, s.background, own, theirs, own - theirs))
-        told = number(own) + ("" if change.claim.different else f" ({finding_words(change.claim, family)})")
-        shown.append(
-            (str(s.frame_size_bytes), s.platform, paper_name, s.background, told, number(theirs), number(own - theirs))
-        )
+        rows.append((s.frame_size_bytes, s.platform, paper_name, s.background, own, theirs, differs))
+        told, theirs_told, differs_told = (UNKNOWN if v is None else number(v) for v in (own, theirs, differs))
+        if not change.claim.different:
+            told += f" ({finding_words(change.claim, family)})"
+        shown.append((str(s.frame_size_bytes), s.platform, paper_name, s.background, told, theirs_told, differs_told))
     return Table(
         name=f"table-1-beside-{reference.name}",
         title="Relative change of the maximum under CPU load, beside the paper's",

@@ -154,6 +154,22 @@ def test_a_check_of_a_plan_names_the_maximum_that_must_be_measured_first(tmp_pat
     assert _checked(feasibility.references, _bench(_plan(tmp_path, "none", "1Mbit"))).status == "skipped"
 
 
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        ("set_ups: 3\norder: as-listed\n", "warn"),
+        ("set_ups: 3\n", "pass"),
+        ("order: as-listed\n", "skipped"),
+    ],
+)
+def test_a_check_of_a_plan_warns_where_nothing_of_it_would_be_compared(tmp_path: Path, more: str, status: str) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(PLAN.replace("\n  - none\n  - light", " [none, idle]") + more)
+    found = _checked(feasibility.order, _bench(load_plan(path, make_inventory())))
+    assert found.status == status
+    assert ("will compare neither" in found.evidence) is (status == "warn")
+
+
 def test_a_check_of_a_plan_wants_stress_where_the_load_runs_on_the_node(tmp_path: Path) -> None:
     loaded = _plan(tmp_path, "idle, heavy", "1Mbit")
     missing = _checked(tools.platform, _bench(loaded), "uut")

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_calibration import FLAT_OUT, REQUEST, envelope, reasons, stream
+from test_calibration import point as envelope_point
 
 from labconsole.agent.wire import WireError
 from labconsole.check_command import report_lines
@@ -278,29 +281,73 @@ def test_what_a_lab_of_namespaces_cannot_show_is_judged_by_what_a_machine_says(
     assert (finding.hint is not None) == (status in ("warn", "fail"))
 
 
-def test_a_rate_beyond_what_the_instrument_showed_is_told_with_the_part_that_limits_it() -> None:
-    def bounds(clean_pps: float | None) -> Any:
-        return SimpleNamespace(clean_pps=clean_pps, lossy_pps=None if clean_pps is None else 2 * clean_pps)
+def _within_calibration(monkeypatch: pytest.MonkeyPatch, known: Any, **asked: Any) -> Any:
+    async def latest(bench: Any) -> Any:
+        return known
 
-    def stream(maximum_pps: float | None, counters: float | None, capture: float | None) -> Any:
-        return SimpleNamespace(stream="s1", maximum_pps=maximum_pps, counters=bounds(counters), capture=bounds(capture))
+    monkeypatch.setattr(feasibility, "_latest", latest)
+    plan = SimpleNamespace(points=[SimpleNamespace(request=replace(REQUEST, **{"generator": "afpacket", **asked}))])
+    return asyncio.run(feasibility.envelope(SimpleNamespace(plan=plan)))  # type: ignore[arg-type]
 
-    def beyond(intended_pps: float | None, *limits: float | None, flat_out_pps: float | None = None) -> list[str]:
-        point = SimpleNamespace(request=SimpleNamespace(intended_pps=intended_pps, pkt_size_bytes=64))
-        covering = SimpleNamespace(streams=[stream(*limits)], most_offered_pps=lambda name: flat_out_pps)
-        return feasibility._beyond(point, covering)
 
-    assert beyond(100_000, 200_000, None, 150_000) == []
-    assert beyond(100_000, None, None, None) == []
-    assert beyond(100_000, 99_500, None, None) == []  # within the margin of a run's verdict
-    (slow,) = beyond(100_000, 90_000, 95_000, None)
-    assert "s1's generator (90" in slow
-    (deaf,) = beyond(100_000, 200_000, None, 80_000)
-    assert "s1's sink's capture" in deaf
-    assert beyond(None, 1, None, None, flat_out_pps=100_000) == []
-    assert beyond(None, 1, 80_000, None) == []
-    (flooded,) = beyond(None, 1, None, 80_000, flat_out_pps=100_000)
-    assert "(target max) is above s1's sink's capture" in flooded
+@pytest.mark.parametrize(
+    ("calibrated", "words"),
+    [
+        ({"maximum": 2e5, "capture": (1.5e5, 2e5)}, None),
+        ({"maximum": 141_000.0}, None),  # 142 045 were asked: within the margin of a run's verdict
+        ({"maximum": 90_000.0, "counters": (95_000.0, 1e5)}, "s1's limit, the generator of src1/eth1 (90 000)"),
+        ({"maximum": 2e5, "capture": (80_000.0, 90_000.0)}, "s1's limit, the capture at snk1/eth1 (80 000)"),
+        ({"size": 60}, "not calibrated: 64 B from 1 source"),
+        ({"maximum": 2e5, "generator": "pktgen"}, "not calibrated: 64 B from 1 source with afpacket"),
+    ],
+)
+def test_a_rate_beyond_what_the_instrument_showed_is_told_with_the_part_that_limits_it(
+    monkeypatch: pytest.MonkeyPatch, calibrated: dict[str, Any], words: str | None
+) -> None:
+    found = _within_calibration(monkeypatch, envelope(envelope_point(**calibrated)))
+    assert found.status is (CheckStatus.PASS if words is None else CheckStatus.WARN)
+    assert (words or "all 1 points are within") in found.evidence.replace("\u2009", " ")
+
+
+@pytest.mark.parametrize(
+    ("calibrated", "words"),
+    [
+        ({}, "not calibrated: 64 B from 1 source (target max)"),  # no trial at target max counted anything
+        ({"size": 128, "most_pps": 45_000.0}, "not calibrated: 64 B from 1 source (target max)"),
+        ({"sources": 3, "most_pps": 45_000.0}, "not calibrated: 64 B from 1 source (target max)"),
+        ({"size": 128, "most_pps": 60_000.0}, "(target max) is above s1's limit, the capture at snk1/eth1"),
+        ({"most_pps": 45_000.0}, None),
+        ({"capture": (None, None), "size": 128}, None),  # a sink that missed nothing has no bound
+    ],
+)
+def test_at_target_max_a_check_says_before_what_the_verdict_will_say_after(
+    monkeypatch: pytest.MonkeyPatch, calibrated: dict[str, Any], words: str | None
+) -> None:
+    known = envelope(envelope_point(**{"maximum": 1e6, "capture": (50_000.0, 60_000.0), **calibrated}))
+    found = _within_calibration(monkeypatch, known, target_bps="max")
+    assert found.status is (CheckStatus.PASS if words is None else CheckStatus.WARN)
+    assert (words or "all 1 points are within") in found.evidence
+    assert bool(reasons(known, FLAT_OUT, offered_pps=40_000.0)) is (words is not None)
+
+
+def test_beyond_and_unknown_points_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = envelope(envelope_point(maximum=9e4, capture=(50_000.0, 60_000.0), size=128, most_pps=45_000.0))
+    asked = [SimpleNamespace(request=each) for each in (REQUEST, FLAT_OUT)]
+
+    async def latest(bench: Any) -> Any:
+        return known
+
+    monkeypatch.setattr(feasibility, "_latest", latest)
+    found = asyncio.run(feasibility.envelope(SimpleNamespace(plan=SimpleNamespace(points=asked))))  # type: ignore[arg-type]
+    assert "s1's limit, the generator of src1/eth1" in found.evidence
+    assert "; not calibrated: 64 B from 1 source (target max)" in found.evidence
+
+
+def test_a_stream_that_a_point_does_not_use_limits_it_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = envelope_point(sources=2, maximum=2e5)
+    both = both.model_copy(update={"streams": (*both.streams, stream("s2", maximum=1e3))})
+    assert _within_calibration(monkeypatch, envelope(both)).status is CheckStatus.PASS
+    assert "s2's limit" in _within_calibration(monkeypatch, envelope(both), sources=2).evidence
 
 
 def result(**changes: Any) -> CheckResult:

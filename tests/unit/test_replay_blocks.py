@@ -59,6 +59,23 @@ def test_a_dry_run_for_machines_names_every_trials_block(replay):
     assert (told[-1]["blocks"], told[-1]["pilot"], told[-1]["remaining"]) == (3, 16, 112)
 
 
+@pytest.mark.parametrize(
+    ("text", "warns"),
+    [
+        (PLAN + "order: as-listed\n", True),
+        (PLAN, False),
+        (PLAN.replace("set_ups: 3\n", "") + "order: as-listed\n", False),
+    ],
+)
+def test_that_a_plan_as_listed_will_be_compared_with_nothing_is_said_before_it_is_taken(replay, text, warns):
+    words = (
+        "order: as-listed draws no order, so that the report will compare neither platforms nor backgrounds nor loads"
+    )
+    assert (words in replay(text)[1]) is warns
+    told = json.loads(replay(text, "--json")[1].splitlines()[-1])
+    assert words in (told["warning"] or "") if warns else told["warning"] is None
+
+
 def test_platforms_and_first_blocks_can_be_chosen(replay):
     status, out, _ = replay(PLAN, "--platforms", "raw", "--set-ups", "1")
     assert status == 0

@@ -391,6 +391,29 @@ def test_a_papers_tables_stand_beside_ones_own_where_the_platform_is_the_same(st
     assert not any("schlosser" in curve.label for f in mapped.figures for p in f.panels for curve in p.curves)
 
 
+def test_beside_a_paper_no_change_is_told_where_a_maximum_was_not_reached(store_file: Path) -> None:
+    runs = [taken(n, 100, platform="openvz", kind="idle", size=64) for n in range(3)]
+    runs += [taken(10 + n, 80 + n / 10, platform="openvz", kind="heavy", size=64) for n in range(3)]
+    table = table_named(report_of(store_file, runs, reference=load_reference("schlosser")), "table-1-beside-schlosser")
+    (row,), (shown,) = rows_of(table), table.shown
+    assert (row["own_change_percent"], row["difference_percentage_points"]) == (None, None)
+    assert row["paper_change_percent"] == -18.2
+    assert shown[-3:] == ("– (no claim: a maximum was not reached)", "−18.2", "–")
+
+
+def test_beside_a_paper_the_change_is_that_of_ones_own_table(store_file: Path) -> None:
+    """The means fall by 12.5 %, the ratios of the blocks by their geometric mean, 13.5 %."""
+    pairs = ((50.0, 40.0), (60.0, 54.0), (90.0, 81.0))
+    runs = [
+        measured(10 * block + place, mbps, block=block, point=place, platform="openvz", kind=("idle", "heavy")[place],
+                 size=64)
+        for block, both in enumerate(pairs, 1) for place, mbps in enumerate(both)
+    ]  # fmt: skip
+    report = report_of(store_file, runs, reference=load_reference("schlosser"))
+    (row,) = rows_of(table_named(report, "table-1-beside-schlosser"))
+    assert row["own_change_percent"] == pytest.approx(100 * ((0.8 * 0.9 * 0.9) ** (1 / 3) - 1), abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("names", "complaint"),
     [({"lxc": "hyper-v"}, "is no platform of the paper"), ({"nope": "KVM"}, "is no platform of these runs")],

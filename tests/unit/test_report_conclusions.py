@@ -196,6 +196,7 @@ def test_a_set_up_that_broke_off_and_was_taken_again_after_other_blocks_is_no_pa
         assert pair.claim.effect.blocks == blocks - 1
 
 
+LISTED_WHY = "the plan lists the order instead of drawing it: set order: blocked-random, raise set_ups and replay"
 DRAWN_PLAN = """\
 plan: made-up
 platforms: [raw, lxc]
@@ -209,7 +210,13 @@ order: {order}
 
 
 def _a_day_each(
-    tmp_path: Path, set_ups: int, late: Callable[[int], Sequence[str]], seed: int = 1, order: str = "blocked-random"
+    tmp_path: Path,
+    set_ups: int,
+    late: Callable[[int], Sequence[str]],
+    seed: int = 1,
+    order: str = "blocked-random",
+    repetitions: int = 1,
+    more: str = "",
 ) -> list[dict[str, Any]]:
     """Two equal platforms on a machine that is 2 % slower every day, block after block, a day for each set-up.
 
@@ -218,7 +225,7 @@ def _a_day_each(
     from labconsole.model.plan_load import load_plan
 
     file = tmp_path / "plan.yaml"
-    file.write_text(DRAWN_PLAN.format(set_ups=set_ups, seed=seed, order=order))
+    file.write_text(DRAWN_PLAN.format(set_ups=set_ups, seed=seed, order=order) + f"repetitions: {repetitions}\n{more}")
     plan = load_plan(file)
     runs, day = [], 0
     blocks: dict[int, list[tuple[str, Any]]] = {}
@@ -231,6 +238,7 @@ def _a_day_each(
             run = measured(60 * day, 80 * 0.98**day, block=block, platform=platform,
                            point=ref.point, plan_hash=ref.hash, started=f"2026-11-{day:02d}T12:00:00")  # fmt: skip
             run["plan"] |= {"position": ref.position, "seed": ref.seed, "order": ref.order, "set_ups": set_ups}
+            run["plan"]["repetitions"] = ref.repetitions
             runs.append(run)
     return runs
 
@@ -252,7 +260,9 @@ def test_platforms_taken_one_after_the_other_in_each_block_are_not_compared(
     runs = _a_day_each(tmp_path, set_ups, lambda block: ("raw", "lxc"), seed)
     told = _concluded(tmp_path / "r.sqlite", runs, capsys)
     assert told["word"] == "no claim"
-    assert told["why"] == "set-ups of one block were not taken in the order that the plan drew"
+    assert told["why"] == (
+        "set-ups of one block were not taken in the order that the plan drew: raise set_ups and replay the whole plan"
+    )
     runs = _a_day_each(tmp_path, set_ups, lambda block: (), seed)
     told = _concluded(tmp_path / "drawn.sqlite", runs, capsys)
     assert (told["word"], told["blocks"]) == ("inconclusive", set_ups)
@@ -261,7 +271,59 @@ def test_platforms_taken_one_after_the_other_in_each_block_are_not_compared(
 def test_an_order_that_nobody_drew_is_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = _a_day_each(tmp_path, 4, lambda block: (), order="as-listed")
     told = _concluded(tmp_path / "r.sqlite", runs, capsys)
-    assert told["why"] == "set-ups of one block were not taken in the order that the plan drew"
+    assert told["why"] == LISTED_WHY
+
+
+def _worn(order: str) -> list[dict[str, Any]]:
+    """Equal loads in five blocks, the higher one after the lower, on a machine that is slower the longer it stands."""
+    runs = two_loads([90.1, 90.2, 90.3, 90.4, 90.5], [80.1, 80.2, 80.3, 80.4, 80.5], 200_000_000)
+    for position, run in enumerate(runs, 1):
+        run["plan"] |= {"order": order, "position": position, "set_ups": 5}
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("order", "word", "why"), [("as-listed", "no claim", LISTED_WHY), ("blocked-random", "different", "")]
+)
+def test_loads_that_always_have_the_same_place_in_a_set_up_show_no_collapse(
+    tmp_path: Path, order: str, word: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["report", "--store", str(saved(tmp_path / "r.sqlite", _worn(order))), "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (row,) = next(line["rows"] for line in lines if line.get("table") == "collapse")
+    assert (row["word"], row["why"] or "") == (word, why)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("set_ups", [3, 4, 6])
+def test_repetitions_lowered_in_the_midst_of_a_block_are_no_other_order(
+    tmp_path: Path, set_ups: int, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The places of what comes after are then of another count: too low by a trial for each earlier set-up."""
+    runs = _a_day_each(tmp_path, set_ups, lambda block: (), seed, repetitions=2)
+    runs[-1]["plan"] |= _a_day_each(tmp_path, set_ups, lambda block: (), seed)[-1]["plan"] | {"repetition": set_ups}
+    first, last = (run["plan"] for run in runs[-2:])
+    assert (first["repetitions"], last["repetitions"]) == (2, 1) and last["position"] < first["position"]
+    assert _concluded(tmp_path / "r.sqlite", runs, capsys)["blocks"] == set_ups
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_platforms_that_a_plan_repeats_unequally_are_held_to_its_order(
+    tmp_path: Path, drawn: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = "overrides: {raw: {repetitions: 2}}\n"
+    runs = _a_day_each(tmp_path, 4, lambda block: () if drawn else ("raw", "lxc"), more=more)
+    assert {(run["requested"]["platform"], run["plan"]["repetitions"]) for run in runs} == {("raw", 2), ("lxc", 1)}
+    assert (_concluded(tmp_path / "r.sqlite", runs, capsys)["word"] != "no claim") is drawn
+
+
+def test_boots_of_what_was_taken_as_listed_are_not_compared_either(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = _a_day_each(tmp_path, 4, lambda block: (), order="as-listed")
+    for run in runs:
+        run |= json.loads(json.dumps(run).replace("boot-1", f"boot-{run['run_id'][-4:]}"))
+    assert _concluded(tmp_path / "r.sqlite", runs, capsys)["why"] == LISTED_WHY
 
 
 def test_a_guest_that_did_not_boot_at_its_turn_of_one_block_in_four_spoils_nothing(

@@ -139,13 +139,17 @@ def test_set_ups_taken_apart_are_no_pair_by_either_path(tmp_path: Path) -> None:
     assert any("ranking.csv: line 2, change_ratio" in each for each in said(report, together))
 
 
-def test_the_block_that_chose_the_load_stays_out_of_boots_by_either_path(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first_boot", [{}, {1: "one"}])
+def test_the_block_that_chose_the_load_stays_out_of_boots_by_either_path(
+    tmp_path: Path, first_boot: dict[int, str]
+) -> None:
+    """``first_boot``: also where both sides of that block alone are of one boot, which would pair them."""
     targets = ((0, 10**8, 0), (1, 2 * 10**8, -3))
     with open_store(str(tmp_path / "runs.sqlite")) as store:
         store.import_records(
             measured(
                 100 * side + 10 * n + point, base + n * n % 5 + less, block=n, point=2 * side + point, platform=platform,
-                target=target, boot=f"{platform}-{n}", trials=2, set_ups=5,
+                target=target, boot=first_boot.get(n, f"{platform}-{n}"), trials=2, set_ups=5,
             )
             for n in range(1, 6)
             for side, (platform, base) in enumerate((("raw", 80), ("lxc", 60)))

@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from labconsole.engine.beside import find_reference, is_reference, reference_command
-from labconsole.engine.instrument import MARGIN_RATIO, sink_bound_pps
+from labconsole.engine.instrument import CODE, rate_doubts
 from labconsole.engine.plan_session import remaining
 from labconsole.engine.preflight.bench import Bench
 from labconsole.engine.preflight.result import Finding, failed, passed, skipped, warned
 from labconsole.errors import ConfigError, OtherTestbed, StoreError
 from labconsole.model.envelope import Envelope, EnvelopePoint, node_versions, parse_envelope
 from labconsole.model.plan import Point
+from labconsole.model.plan_blocks import undrawn_words
 from labconsole.model.plan_estimate import estimate
 from labconsole.model.plan_load import lacks
 from labconsole.model.request import FORWARDING_SHARES, check_request
@@ -140,42 +141,61 @@ async def envelope(bench: Bench) -> Finding:
     for point in bench.plan.points:
         covering = found.point_for(point.request.pkt_size_bytes, point.request.sources)
         if covering is None:
-            unknown.append(f"{point.request.pkt_size_bytes} B from {point.request.sources} sources")
+            unknown.append(_size_words(point))
             continue
-        beyond += _beyond(point, covering)
+        over, untold = _against(point, covering)
+        beyond += over
+        unknown += untold
     total = len(bench.plan.points)
+    not_calibrated = f"not calibrated: {_listed(unknown)}" if unknown else ""
     if beyond:
         return warned(
-            _listed(beyond),
+            "; ".join(filter(None, (_listed(beyond), not_calibrated))),
             "such runs will be marked instrument_limited and enter no mean: leave them out, or use a faster generator "
             "or sink",
             points=total,
         )
     if unknown:
-        return warned(f"not calibrated: {_listed(unknown)}", "calibrate these too: labconsole calibrate", points=total)
+        return warned(not_calibrated, "calibrate these too: labconsole calibrate", points=total)
     return passed(f"all {total} points are within calibration {found.calibration_id}", points=total)
 
 
-def _beyond(point: Point, covering: EnvelopePoint) -> list[str]:
-    """What of a point is beyond the envelope of each stream, by the rule of a run's verdict."""
-    asked = point.request.intended_pps
-    words = []
-    for stream in covering.streams:
-        # Target max asks for what there is, and its sink has to bear that.
-        rate_pps = asked if asked is not None else covering.most_offered_pps(stream.stream)
-        for limit, what in (
-            (stream.maximum_pps if asked is not None else None, "generator"),
-            (sink_bound_pps(stream.counters), "sink's counters"),
-            (sink_bound_pps(stream.capture), "sink's capture"),
-        ):
-            if rate_pps is not None and limit is not None and rate_pps > limit * (1 + MARGIN_RATIO):
-                words.append(
-                    f"{point.request.pkt_size_bytes} B at {format_count(round(rate_pps))} packets/s"
-                    f"{' (target max)' if asked is None else ''} is above "
-                    f"{stream.stream}'s {what} ({format_count(round(limit))})"
-                )
-                break
-    return words
+def _against(point: Point, covering: EnvelopePoint) -> tuple[list[str], list[str]]:
+    """What of a point is beyond the envelope of each stream, and what is unknown, by the rule of a run's verdict."""
+    request = point.request
+    flat_out = " (target max)" if request.intended_pps is None else ""
+    beyond, unknown = [], []
+    for stream in covering.streams[: request.sources]:
+        if request.generator not in ("auto", stream.generator):
+            unknown.append(f"{_size_words(point)} with {request.generator}")
+            continue
+        doubts = list(rate_doubts(stream, covering, request, request.intended_pps))
+        over = next((evidence for code, _, evidence in doubts if code == CODE), None)
+        if over is not None:
+            beyond.append(
+                f"{request.pkt_size_bytes} B at {format_count(round(over['rate_pps']))} packets/s{flat_out} is above "
+                f"{stream.stream}'s limit, {over['part']} ({format_count(round(over['calibrated_pps']))})"
+            )
+        elif doubts:
+            unknown.append(f"{_size_words(point)}{flat_out}")
+    return beyond, unknown
+
+
+def _size_words(point: Point) -> str:
+    sources = point.request.sources
+    return f"{point.request.pkt_size_bytes} B from {sources} source{'s' if sources > 1 else ''}"
+
+
+async def order(bench: Bench) -> Finding:
+    """A plan in blocks draws its order: without that nothing is compared, however long it took."""
+    assert bench.plan is not None
+    plan = bench.plan
+    if plan.set_ups is None:
+        return skipped("the plan has no blocks (set_ups)")
+    undrawn = undrawn_words(plan.set_ups, plan.order)
+    return (
+        passed(f"{plan.order}, seed {plan.seed}") if undrawn is None else warned(undrawn, "set order: blocked-random")
+    )
 
 
 async def time(bench: Bench) -> Finding:

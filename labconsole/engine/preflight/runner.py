@@ -57,6 +57,7 @@ TITLES = {
     "plan.points": "design points",
     "plan.envelope": "within calibration",
     "plan.references": "background maxima",
+    "plan.order": "order",
     "plan.time": "time",
     "cable.in": "cable to the UUT",
     "cable.out": "cable from the UUT",
@@ -153,6 +154,7 @@ class Preflight:
                 "plan.points": feasibility.points,
                 "plan.envelope": feasibility.envelope,
                 "plan.references": feasibility.references,
+                "plan.order": feasibility.order,
                 "plan.time": feasibility.time,
             }
         await asyncio.gather(
