@@ -20,11 +20,18 @@ HOPS = ("generator", "source_nic", "uut_in", "uut_out", "sink_nic", "capture")
 
 
 def reported(
-    *, total: int = 7, unplaced: int | None = 0, status: str = "valid", offered: int = 100, **lost: int
+    *,
+    total: int = 7,
+    unplaced: int | None = 0,
+    status: str = "valid",
+    offered: int = 100,
+    at_source: int = 0,
+    **lost: int,
 ) -> dict:
     """A run as --json prints it, as far as a row of the document reads it."""
     ledger = [{"hop": hop, "lost_packets": lost.get(hop, 0)} for hop in HOPS]
     stream = {"ledger": ledger, "loss_packets": total, "unplaced_packets": unplaced, "offered_packets": offered}
+    stream["source_lost_packets"] = at_source
     return {
         "streams": [stream],
         "requested": {"platform": "raw", "frame_size_bytes": 64},
@@ -45,6 +52,8 @@ def reported(
         (reported(uut_out=7, unplaced=None), False),
         (reported(uut_out=7, status="invalid"), False),
         (reported(uut_out=7, offered=0), False),
+        (reported(uut_out=7, at_source=1), False),
+        (reported(uut_out=7, source_nic=1, at_source=1), False),
     ],
 )
 def test_a_row_is_exact_only_where_everything_agrees_to_the_packet(run: dict, exact: bool):
@@ -52,6 +61,22 @@ def test_a_row_is_exact_only_where_everything_agrees_to_the_packet(run: dict, ex
     loss._row(table, run, "uut/eth5 egress", "0.07", {"uut_out": 7})
     assert table.rows[0][-1] == (YES if exact else NO)
     assert bool(table.failures) != exact
+
+
+@pytest.mark.parametrize(
+    ("run", "exact"),
+    [
+        (reported(source_nic=7, at_source=7, total=0), True),
+        (reported(source_nic=7, at_source=6, total=0), False),
+        (reported(source_nic=7, at_source=7, total=7), False),
+        (reported(source_nic=7, at_source=7, total=1, uut_out=1), False),
+    ],
+)
+def test_what_a_source_never_sent_is_its_own_and_no_loss(run: dict, exact: bool):
+    table = Table("1", loss.COLUMNS)
+    loss._row(table, run, "src1/eth1 queue", "queue", {"source_nic": 7})
+    assert (table.rows[0][-1] == YES) is exact
+    assert bool(table.failures) is not exact
 
 
 def test_a_short_validation_finds_every_packet_and_keeps_the_prose(lab_home: Path, tmp_path: Path):
