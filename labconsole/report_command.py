@@ -251,7 +251,7 @@ def _mapped(pairs: Iterable[str] | None, *, has_reference: bool) -> dict[str, st
 
 
 def _digest(store: RunStore, where: RunFilter, kept: Sample) -> Digest:
-    """One pass over the records as JSON. One that cannot be read is told on stderr and left out of the page's words."""
+    """One pass over the records as JSON. One that cannot be read is told on stderr and in the report's first words."""
     from labconsole.model.record import FORMAT
     from labconsole.report.digest import Digest
     from labconsole.store.records import parse_record
@@ -270,7 +270,8 @@ def _digest(store: RunStore, where: RunFilter, kept: Sample) -> Digest:
             try:
                 parse_record(text, f"run {run_id}")  # says what is wrong with it, in words
             except StoreError as exc:
-                sys.stderr.write(f"labconsole: left out: {exc}\n")
+                sys.stderr.write(f"labconsole: {exc}\n")
+                digest.unreadable.append(run_id)
                 continue
             raise
     return digest

@@ -75,7 +75,7 @@ def assemble(
         digest=digest,
         evaluation=made,
         coverage=tuple(found),
-        conclusions=tuple(conclusions(made, found, chosen)),
+        conclusions=tuple(conclusions(made, found, chosen, unreadable=digest.unreadable)),
         figures=tuple(all_figures(made, digest.facts, emulated=digest.emulated, told=chosen.warnings)),
         tables=tuple(_captioned(table, told) for table in _tables(made, digest, found, searches) if table.rows),
         references=tuple(_captioned(table, told) for table in references),

@@ -20,12 +20,26 @@ ONE_SET_UP = (
 )
 
 
-def conclusions(made: Evaluation, found: Sequence[Coverage], selection: Selection) -> list[str]:
-    """Sentences, most important first."""
+def conclusions(
+    made: Evaluation, found: Sequence[Coverage], selection: Selection, *, unreadable: Sequence[str] = ()
+) -> list[str]:
+    """Sentences, most important first. ``unreadable``: runs of which only the columns of the store can be read."""
     words = [*selection.warnings]
+    if unreadable:
+        words.append(
+            f"The {'record' if len(unreadable) == 1 else 'records'} of {', '.join(unreadable[:5])}"
+            f"{' and others' if len(unreadable) > 5 else ''} ({count(len(unreadable), 'run')}) could not be read. "
+            "Where the store's columns say that such a run enters, it is in the means, and nothing here vouches for it: "
+            "run labconsole verify."
+        )
     words += _set_ups(made)
     words += _methods(made)
     words += _family(made.claims, _usual_blocks(made))
+    if made.claims.size and selection.narrows:
+        words.append(
+            "What was not chosen was not tested: the family is smaller than that of all runs, and a row may be "
+            "different here that is inconclusive there. Whoever chooses after having looked looks more than once."
+        )
     words += _unclaimed(made)
     missing = missing_words(found)
     if missing:

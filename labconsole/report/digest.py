@@ -133,6 +133,7 @@ class Digest:
         self.plans: dict[str, tuple[str, Counter[int]]] = {}
         self.doubts: dict[str, Evidence] = {}
         self.left_out: list[LeftOut] = []
+        self.unreadable: list[str] = []
         self.missed: list[Evidence] = []
         self.short: list[Evidence] = []
         self.throttled: list[Evidence] = []

@@ -47,6 +47,11 @@ class Selection:
         return "; ".join(chosen) if chosen else "every run of the store"
 
     @property
+    def narrows(self) -> bool:
+        """Whether some runs of a plan are not looked at: a family of fewer claims than the plan's own."""
+        return bool(self.text) or any(option.startswith("platforms ") for option in self.options)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What every caption repeats."""
         told = []

@@ -6,6 +6,7 @@ import csv
 import json
 import random
 import re
+import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -889,6 +890,33 @@ def test_a_plan_that_gained_claims_lets_all_tables_claim_and_the_report_says_so(
     found = made(runs, facts=known)
     assert (found.claims.tables, found.claims.differ, found.claims.size) == (None, ("claims",), 2)
     assert "Which tables may claim differs" in " ".join(conclusions(found, (), Selection()))
+
+
+@pytest.mark.parametrize(
+    ("words", "smaller"), [((), False), (("size<9000",), True), (("--platforms", "raw,lxc"), True)]
+)
+def test_a_choice_that_makes_the_family_smaller_is_told(
+    store_file: Path, words: tuple[str, ...], smaller: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["report", "--store", str(store_file), "--json", *words]) == 0
+    head = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert head["claims"]["tested"] > 0
+    assert any("the family is smaller than that of all runs" in sentence for sentence in head["conclusions"]) is smaller
+
+
+def test_a_run_whose_record_cannot_be_read_is_named_before_anything_is_concluded(
+    store_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    connection = sqlite3.connect(store_file)
+    (run_id,) = connection.execute("SELECT min(run_id) FROM runs").fetchone()
+    connection.execute("UPDATE runs SET record = '{' WHERE run_id = ?", (run_id,))
+    connection.commit()
+    connection.close()
+    assert cli.main(["report", "--store", str(store_file), "--json"]) == 0
+    said = capsys.readouterr()
+    first = json.loads(said.out.splitlines()[0])["conclusions"][0]
+    assert run_id in first and "could not be read" in first and "verify" in first
+    assert run_id in said.err
 
 
 def test_a_margin_chosen_afterwards_is_called_so(store_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
