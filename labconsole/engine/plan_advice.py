@@ -78,22 +78,22 @@ class PlanAdvice:
 def plan_advice(plan: Plan, records: Iterable[RunRecord], accuracy_ratio: float, claims: int) -> PlanAdvice:
     """``records``: the runs of whole set-ups, one for each place. Raises MeasurementError where they are too few."""
     if plan.set_ups is None:
-        raise MeasurementError(f"plan {plan.name} has no blocks: {_FIRST}, replay it, and ask again")
+        raise MeasurementError(f"plan {plan.name} has no blocks: {_FIRST}, {_APART}")
     held: dict[Configuration, list[RunRecord]] = {}
     for record in records:
         if record.set_up is not None and record.plan is not None and record.plan.block:
             held.setdefault((record.requested.platform, record.requested.background), []).append(record)
-    each, refused = [], []
+    each: list[ConfigurationAdvice] = []
+    refused: dict[str, list[str]] = {}
     for (platform, background), runs in held.items():
         try:
             each.append(_of_configuration(plan, platform, background, runs, accuracy_ratio, claims))
         except MeasurementError as exc:
-            refused.append(f"{platform} with background {background}: {exc}")
+            refused.setdefault(str(exc), []).append(f"{platform} with background {background}")
+    told = tuple(f"{', '.join(names)}: {why}" for why, names in refused.items())
     if not each:
-        why = "; ".join(refused) or "no block of it is stored for this testbed"
-        raise MeasurementError(
-            f"plan {plan.name} cannot be dimensioned yet ({why}): {_FIRST}, replay it, and ask again"
-        )
+        why = "; ".join(told) or "no block of it is stored for this testbed"
+        raise MeasurementError(f"plan {plan.name} cannot be dimensioned yet ({why}): {_FIRST}, {_APART}")
     set_ups = max(advice.advised.set_ups for advice in each)
     repetitions = max(advice.advised.repetitions for advice in each)
     return PlanAdvice(
@@ -103,11 +103,12 @@ def plan_advice(plan: Plan, records: Iterable[RunRecord], accuracy_ratio: float,
         set_ups=set_ups,
         repetitions=repetitions,
         total_s=set_ups * sum(advice.setup_s + repetitions * advice.trial_s for advice in each),
-        refused=tuple(refused),
+        refused=told,
     )
 
 
 _FIRST = f"take set_ups: {MINIMUM_SET_UPS}, repetitions: {MINIMUM_REPETITIONS} first"
+_APART = "replay it into a store of its own (--store), and ask again of that"
 
 
 def _of_configuration(

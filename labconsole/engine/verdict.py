@@ -153,10 +153,13 @@ def _witnesses(raw: StreamSeen, record: StreamRecord, limits: Tolerances) -> Ite
         detail = f"{name}: there is no capture; the sink's counters stand alone"
         yield reason("capture_missing", detail, stream=name)
     elif not record.capture.complete:
-        lost = "an unknown number of" if record.capture.dropped_packets is None else record.capture.dropped_packets
+        dropped = record.capture.dropped_packets
+        lost = f"tcpdump missed {'an unknown number of' if dropped is None else dropped} packets"
+        if dropped == 0:
+            lost = f"the capture holds {record.capture.captured_packets} packets and not all; tcpdump counts none as missed"
         yield reason(
             "capture_incomplete",
-            f"{name}: tcpdump missed {lost} packets; measured comes from the sink's counters",
+            f"{name}: {lost}; measured comes from the sink's counters",
             stream=name,
             dropped_packets=record.capture.dropped_packets,
             drops=capture_drops(raw.capture) if raw.capture is not None else {},

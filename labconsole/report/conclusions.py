@@ -29,8 +29,8 @@ def conclusions(
         words.append(
             f"The {'record' if len(unreadable) == 1 else 'records'} of {', '.join(unreadable[:5])}"
             f"{' and others' if len(unreadable) > 5 else ''} ({count(len(unreadable), 'run')}) could not be read. "
-            "Where the store's columns say that such a run enters, it is in the means, and nothing here vouches for it: "
-            "run labconsole verify."
+            "Where the store's columns say that such a run enters, it is in the means, and nothing here vouches for "
+            "it: run labconsole verify."
         )
     words += _set_ups(made)
     words += _methods(made)

@@ -129,7 +129,9 @@ def test_many_claims_make_the_smallest_change_that_is_shown_larger(tmp_path):
 @pytest.mark.parametrize("shape", ["set_ups: 2\nrepetitions: 3\n", "set_ups: 4\nrepetitions: 1\n"])
 def test_too_few_set_ups_or_repetitions_are_refused_with_what_to_take_first(shape, tmp_path):
     plan = loaded(PLAN.replace("set_ups: 4\nrepetitions: 3\n", shape), tmp_path)
-    with pytest.raises(MeasurementError, match=r"take set_ups: 3, repetitions: 2 first, replay it, and ask again"):
+    with pytest.raises(
+        MeasurementError, match=r"take set_ups: 3, repetitions: 2 first, replay it into a store of its own"
+    ):
         plan_advice(plan, records(plan, between=0.02, within=0.01), 0.02, 1)
 
 
