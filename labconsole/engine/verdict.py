@@ -156,7 +156,8 @@ def _witnesses(raw: StreamSeen, record: StreamRecord, limits: Tolerances) -> Ite
         dropped = record.capture.dropped_packets
         lost = f"tcpdump missed {'an unknown number of' if dropped is None else dropped} packets"
         if dropped == 0:
-            lost = f"the capture holds {record.capture.captured_packets} packets and not all; tcpdump counts none as missed"
+            held = record.capture.captured_packets
+            lost = f"the capture holds {held} packets and not all, though tcpdump counts none as missed"
         yield reason(
             "capture_incomplete",
             f"{name}: {lost}; measured comes from the sink's counters",
