@@ -19,7 +19,7 @@ test: packages-test $(VENV)/.installed-test
 	$(BIN)/ruff format --check labconsole tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --numprocesses auto tests/unit
+	$(BIN)/python -m pytest --numprocesses auto tests/unit tests/house
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m "not alone and not platforms" tests/lab
 	$(BIN)/python -m pytest -m "alone and not platforms" tests/lab
 
