@@ -134,6 +134,7 @@ class SearchesWriting(StoredSearches):
     """The searches of a store that is written."""
 
     def writing(self, doing: str) -> AbstractContextManager[Connection]:
+        """A transaction: defined by the store, which inherits this class."""
         raise NotImplementedError
 
     def save_search(self, record: SearchRecord) -> None:
