@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from needs import require, require_namespaces
+
+from support.requirements import require, require_namespaces
 
 
 @pytest.fixture

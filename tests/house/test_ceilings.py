@@ -16,27 +16,24 @@ PACKAGE = Path(__file__).resolve().parents[2] / "labconsole"
 LINES_OF_A_MODULE = 400
 
 LONGER: dict[str, int] = {
-    "agent/pktgen.py": 446,
-    "agent/server.py": 445,
-    "cli.py": 499,
-    "engine/session.py": 470,
-    "engine/trial.py": 424,
-    "lab/commands.py": 444,
-    "measure/design_points.py": 423,
-    "nodes/replies.py": 476,
-    "tui/app.py": 404,
-    "tui/screens/runs.py": 429,
+    "agent/sending/pktgen.py": 446,
+    "agent/server.py": 449,
+    "engine/session.py": 450,
+    "engine/trial/trial.py": 424,
+    "lab/commands.py": 425,
+    "measure/groups.py": 423,
+    "tui/screens/runs/screen.py": 429,
 }
 """Modules above the limit and their lines today."""
 
-MODULES_AT_THE_ROOT = 31
-NAMING_THE_FCS = 50
+MODULES_AT_THE_ROOT = 5
+NAMING_THE_FCS = 14
 """Modules that spell ``frame_size_includes_fcs``: a frame size is one thing."""
 
-UNTYPED = {"engine": 147, "nodes": 17, "platforms": 53}
+UNTYPED = {"contracts": 4, "engine": 75, "nodes": 10, "platforms": 52, "verdict": 54}
 """``dict[str, Any]`` in these rooms: what crosses them should be checked at the door, and an object from there on."""
 
-CIRCLES = 21
+CIRCLES = 0
 """Dependencies between siblings that would have to go for no circle to be left, imports inside functions included."""
 
 

@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from agent_harness import AgentProcess, Net
+
+from support.agent_process import AgentProcess, Net
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from agent_harness import AgentProcess, Net, eventually, processes_in
-from needs import require
+
+from support.agent_process import AgentProcess, Net, eventually, processes_in
+from support.requirements import require
 
 
 def end_of_stdin(agent: AgentProcess) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
-from agent_harness import AgentProcess, Net, eventually
+
+from support.agent_process import AgentProcess, Net, eventually
 
 STREAM = {"source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_sink_port": 9}
 SENDER = """

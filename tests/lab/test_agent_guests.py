@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from agent_harness import AgentProcess, Net, eventually
+
+from support.agent_process import AgentProcess, Net, eventually
 
 SHELL = ["sh", "-c", 'sleep 1000 & echo hello; echo UP; while read -r line; do sh -c "$line"; echo "DONE $?"; done']
 

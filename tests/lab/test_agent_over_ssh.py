@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from nodes_servers import HOST, SERVERS, Server, World
 
-from labconsole.nodes import connect
+from labconsole.nodes.link import connect
+from support.ssh_servers import HOST, SERVERS, Server, World
 
 pytestmark = pytest.mark.asyncio
 
@@ -51,7 +51,7 @@ async def test_the_agent_is_shipped_started_and_asked(world: World, server: Serv
                 await asyncio.sleep(0.01)
         finally:
             await node.close()
-    await gone(node.hello["pid"])
+    await gone(node.hello.pid)
 
 
 async def test_a_cut_link_ends_the_agent_and_what_it_started(world: World, server: Server) -> None:
@@ -67,4 +67,4 @@ async def test_a_cut_link_ends_the_agent_and_what_it_started(world: World, serve
             assert running.exception() is not None
         finally:
             await node.close()
-    await gone(node.hello["pid"])
+    await gone(node.hello.pid)

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from agent_harness import AgentProcess, Net, eventually
-from needs import old_python, require
 
-from labconsole.agent.wire import MAX_LINE_BYTES, PROTOCOL, STAT_NAMES
+from labconsole.wire.codec import MAX_LINE_BYTES, PROTOCOL, STAT_NAMES
+from support.agent_process import AgentProcess, Net, eventually
+from support.requirements import old_python, require
 
 
 def test_the_first_line_says_who_speaks(agent: AgentProcess) -> None:

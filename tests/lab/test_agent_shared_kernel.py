@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from agent_harness import AgentProcess, Net
+from support.agent_process import AgentProcess, Net
 
 SEEN_S = 0.3
 """Of the 0.4 s that the loop takes: what a process used is counted in ticks."""
@@ -35,10 +35,10 @@ def test_what_the_agent_of_another_node_runs_is_ours(net: Net, start: Callable[.
 
 
 def test_the_agent_of_another_console_is_not_ours(net: Net, start: Callable[..., AgentProcess], monkeypatch, tmp_path):
-    from labconsole.nodes import package
+    from labconsole.nodes import archive
 
     here = start(directory=str(tmp_path))
-    monkeypatch.setattr(package, "SESSION", "session-another")
+    monkeypatch.setattr(archive, "SESSION", "session-another")
     there = start(directory=str(tmp_path))
     told = window(here, lambda: there.ok("exec", argv=[sys.executable, "-c", BUSY], timeout_s=30, stdin=None))
     assert told["window"]["used_s"]["labconsole"] >= SEEN_S

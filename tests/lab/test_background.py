@@ -12,30 +12,31 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from needs import require
-from session_support import connected, take_while
-from support import COMMAND, labconsole, node_state, processes, records, wait_until
 
-from labconsole import lab
-from labconsole.measure.recompute import recompute
-from labconsole.model.record import RunRecord
-from labconsole.model.request import TrialRequest
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from labconsole.measure.recompute.derived import recompute
+from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.model.record.run import RunRecord
+from support.live_lab import COMMAND, labconsole, node_state, processes, records, wait_until
+from support.live_session import connected, take_while
+from support.requirements import require
 
 pytestmark = pytest.mark.alone
 
 LINK_BPS = 10_000_000
 """So slow that a maximum is the link's, and half of it can be sent however busy the machine is."""
 
-REQUEST = TrialRequest(
-    platform="container", frame_size_bytes=64, sources=1, target_bps=2_000_000, duration_s=1.0, generator="afpacket"
+REQUEST = DesignPoint(
+    platform="container", frame=FrameSize(64), sources=1, target=2_000_000, duration_s=1.0, generator="afpacket"
 )
-MAXIMUM = replace(REQUEST, background="idle", target_bps="max")
+MAXIMUM = replace(REQUEST, background="idle", target="max")
 
 
 @pytest.fixture(scope="module")
 def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
     require("stress", "taskset")
-    yield lab.up(lab.LabSpec(name=f"beside{os.getpid()}", sources=2, link_speed_bps=LINK_BPS))
+    yield lab.up(LabSpec(name=f"beside{os.getpid()}", sources=2, link_speed_bps=LINK_BPS))
     lab.down(f"beside{os.getpid()}")
 
 
@@ -164,7 +165,7 @@ def test_a_load_that_does_not_run_to_the_end_voids_the_run(
     async def take() -> RunRecord:
         async with connected(hosts, tmp_path / "s.sqlite") as session, session.batch(request) as take:
             return await take_while(
-                session, take, request, lambda: lab.exec(testbed.spec.name, "uut", ["sh", "-c", doing])
+                session, take, request, lambda: lab.execute(testbed.spec.name, "uut", ["sh", "-c", doing])
             )
 
     record = asyncio.run(take())

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import asyncssh
 import pytest
-from support import lab_state, labconsole
 
-from labconsole import lab
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from support.live_lab import lab_state, labconsole
 
 
 @pytest.fixture(scope="module")
 def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
     name = f"bad{os.getpid()}"
-    yield lab.up(lab.LabSpec(name=name, sources=1))
+    yield lab.up(LabSpec(name=name, sources=1))
     lab.down(name)
 
 
@@ -74,7 +75,7 @@ INVENTORY = [
 def test_a_wrong_inventory_is_refused(testbed, tmp_path: Path, old: str, new: str, status: int, message: str):
     name = testbed.spec.name
     # A file system of 64 kB: no room on the sink's disk.
-    lab.exec(name, "snk1", ["sh", "-c", "mkdir -p /run/lcsmall; mount -t tmpfs -o size=64k tmpfs /run/lcsmall"])
+    lab.execute(name, "snk1", ["sh", "-c", "mkdir -p /run/lcsmall; mount -t tmpfs -o size=64k tmpfs /run/lcsmall"])
     before = lab_state(name)
     hosts = tmp_path / "hosts.yaml"
     text = Path(testbed.hosts_file).read_text()
@@ -90,14 +91,14 @@ def test_a_wrong_inventory_is_refused(testbed, tmp_path: Path, old: str, new: st
 
 def test_a_sink_without_tcpdump_is_named(testbed, tmp_path: Path):
     name = testbed.spec.name
-    paths = lab.exec(name, "snk1", ["sh", "-c", "command -v tcpdump"]).stdout.split()
+    paths = lab.execute(name, "snk1", ["sh", "-c", "command -v tcpdump"]).stdout.split()
     # An empty file over the program, in this node's mount namespace only.
-    lab.exec(name, "snk1", ["sh", "-c", f"touch /run/none; mount --bind /run/none {paths[0]}"])
+    lab.execute(name, "snk1", ["sh", "-c", f"touch /run/none; mount --bind /run/none {paths[0]}"])
     try:
         done = labconsole("run", "--duration", "1", hosts=testbed.hosts_file, store=tmp_path / "s.sqlite")
         expect(testbed, done, 3, r"snk1: .*tcpdump")
     finally:
-        lab.exec(name, "snk1", ["umount", paths[0]])
+        lab.execute(name, "snk1", ["umount", paths[0]])
 
 
 def test_what_is_no_plan_and_no_capture_is_named(tmp_path: Path, testbed):

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import COMMAND, labconsole, records, wait_until
 
-from labconsole import lab
 from labconsole.errors import LabSetupError
-from labconsole.units import bps_to_pps
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from labconsole.model.design_point import FrameSize
+from support.live_lab import COMMAND, labconsole, records, wait_until
 
 pytestmark = pytest.mark.alone
 
@@ -25,7 +26,7 @@ CAP_BPS = 20_000_000
 def slow_lab(lab_home: Path) -> Iterator[lab.LabStatus]:
     """One stream whose source is shaped to 20 Mbit/s."""
     name = f"cal{os.getpid()}"
-    yield lab.up(lab.LabSpec(name=name, sources=1, link_speed_bps=CAP_BPS, loss={"uut/in": 0.5}))
+    yield lab.up(LabSpec(name=name, sources=1, link_speed_bps=CAP_BPS, loss={"uut/in": 0.5}))
     lab.down(name)
 
 
@@ -59,7 +60,7 @@ def test_an_injected_cap_is_found_and_a_run_beyond_it_is_doubted(slow_lab, hosts
     envelope = calibrate(hosts, store)
     (point,) = envelope["points"]
     (stream,) = point["streams"]
-    cap_pps = bps_to_pps(CAP_BPS, 500)
+    cap_pps = FrameSize(500).rate_pps(CAP_BPS)
     assert stream["maximum_pps"] == pytest.approx(cap_pps, rel=0.06)
     assert stream["maximum_confirmed"]
     # Half of all packets are lost at the UUT's entrance; whatever passes by it is not.
@@ -119,12 +120,12 @@ def test_an_injected_cap_is_found_and_a_run_beyond_it_is_doubted(slow_lab, hosts
 def test_a_captures_limit_is_found(slow_lab, lab_home: Path, tmp_path: Path):
     """The smallest buffer, in front of a tcpdump that is stopped again and again: it cannot but drop above some rate."""
     name = f"tiny{os.getpid()}"
-    status = lab.up(lab.LabSpec(name=name, sources=1))
+    status = lab.up(LabSpec(name=name, sources=1))
     hosts = tmp_path / "tiny.yaml"
     hosts.write_text(Path(status.hosts_file).read_text() + "  capture_buffer_kib: 64\n")
     freeze = "while :; do pkill -STOP -x tcpdump; sleep 0.05; pkill -CONT -x tcpdump; sleep 0.05; done"
     try:
-        lab.exec(name, "snk1", ["sh", "-c", f"({freeze}) >/dev/null 2>&1 &"])
+        lab.execute(name, "snk1", ["sh", "-c", f"({freeze}) >/dev/null 2>&1 &"])
         envelope = calibrate(hosts, tmp_path / "s.sqlite", "--frame-size", "64", "--time-limit", "10")
     finally:
         lab.down(name)

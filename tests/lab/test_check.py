@@ -11,15 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support import lab_state, labconsole, processes, wait_until
 
-from labconsole import lab
-from labconsole.engine.preflight import CheckResult, CheckStatus, rehearsal
+from labconsole.cli.testbed import open_session
+from labconsole.engine.check import rehearsal
+from labconsole.engine.check.result import CheckResult, CheckStatus
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
 from labconsole.model.inventory import Inventory, load_inventory
-from labconsole.model.plan import Plan
-from labconsole.model.plan_load import load_plan
-from labconsole.store import open_store
-from labconsole.testbed import open_session
+from labconsole.model.plan.loader import load_plan
+from labconsole.model.plan.plan import Plan
+from labconsole.store.open import open_store
+from support.live_lab import lab_state, labconsole, processes, wait_until
 
 Results = dict[tuple[str, str | None], CheckResult]
 
@@ -45,7 +47,7 @@ while True:
 @pytest.fixture(scope="module")
 def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
     name = f"check{os.getpid()}"
-    yield lab.up(lab.LabSpec(name=name, sources=2))
+    yield lab.up(LabSpec(name=name, sources=2))
     lab.down(name)
 
 
@@ -99,7 +101,7 @@ def failures(results: Results) -> set[tuple[str, str | None]]:
 
 
 def shell(testbed: lab.LabStatus, node: str, script: str) -> str:
-    done = lab.exec(testbed.spec.name, node, ["sh", "-ec", script])
+    done = lab.execute(testbed.spec.name, node, ["sh", "-ec", script])
     assert done.status == 0, done.stderr
     return done.stdout
 

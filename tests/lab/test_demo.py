@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from needs import require, require_namespaces
-from support import labconsole, records, wait_until
 
-from labconsole import lab
+from labconsole.lab import commands as lab
+from support.live_lab import labconsole, records, wait_until
+from support.requirements import require, require_namespaces
 
 SIZES = [(80, 24), (120, 40)]
 

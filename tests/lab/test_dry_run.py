@@ -8,14 +8,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from needs import require, require_namespaces
 
-from labconsole.agent.tuning import CHANGES
+from labconsole.agent.operations.network import CHANGES
 from labconsole.engine.dry_run import set_up_commands, set_ups
+from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import load_inventory
-from labconsole.model.request import TrialRequest
-from labconsole.platforms import driver_for
-from labconsole.platforms.spoken import KINDS
+from labconsole.network.spoken import KINDS
+from labconsole.platforms.loading import driver_for
+from support.requirements import require, require_namespaces
 
 INVENTORY = load_inventory(Path(__file__).parents[2] / "hosts.yaml")
 MACHINE = """
@@ -29,9 +29,9 @@ ip -o link; ip route; for name in $(ip netns | cut -d' ' -f1); do echo in $name;
 """
 
 
-def request(platform: str, background: str = "none", sources: int = 2) -> TrialRequest:
-    return TrialRequest(
-        platform=platform, frame_size_bytes=64, frame_size_includes_fcs=False, sources=sources, target_bps=10**6,
+def request(platform: str, background: str = "none", sources: int = 2) -> DesignPoint:
+    return DesignPoint(
+        platform=platform, frame=FrameSize(64), sources=sources, target=10**6,
         duration_s=1, background=background, generator="auto", observe="quiet",
     )  # fmt: skip
 

@@ -12,24 +12,25 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import faults
 import pytest
-from needs import missing, require
-from support import COMMAND, lab_state, labconsole, processes, records, wait_until
 
-from labconsole import lab
+from labconsole.cli.testbed import load_testbed, open_session
 from labconsole.errors import ConfigError
-from labconsole.model.request import TrialRequest
-from labconsole.testbed import load_testbed, open_session
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from labconsole.model.design_point import DesignPoint, FrameSize
+from support import faults
+from support.live_lab import COMMAND, lab_state, labconsole, processes, records, wait_until
+from support.requirements import missing, require
 
 GONE_S = 2.0
-"""The bound that design 3.1 promises."""
+"""The bound that docs/agent-protocol.md promises (section "End")."""
 
 
 @pytest.fixture(scope="module")
 def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
     name = f"fault{os.getpid()}"
-    yield lab.up(lab.LabSpec(name=name, sources=2))
+    yield lab.up(LabSpec(name=name, sources=2))
     lab.down(name)
 
 
@@ -55,7 +56,7 @@ def start_run(testbed: lab.LabStatus, store: Path, platform: str) -> subprocess.
 
 def received(name: str) -> int:
     """Packets that the first sink's NIC has received."""
-    return int(lab.exec(name, "snk1", ["cat", "/sys/class/net/eth1/statistics/rx_packets"]).stdout)
+    return int(lab.execute(name, "snk1", ["cat", "/sys/class/net/eth1/statistics/rx_packets"]).stdout)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def labs(lab_home: Path) -> Iterator[Callable[[str], lab.LabStatus]]:
     def get(ssh_server: str) -> lab.LabStatus:
         if ssh_server not in up:
             name = f"fault{os.getpid()}{ssh_server[0]}"
-            up[ssh_server] = lab.up(lab.LabSpec(name=name, sources=1, ssh_server=ssh_server))
+            up[ssh_server] = lab.up(LabSpec(name=name, sources=1, ssh_server=ssh_server))
         return up[ssh_server]
 
     yield get
@@ -158,7 +159,7 @@ async def watch(testbed: lab.LabStatus, store: Path, measured: Path) -> None:
     windows: list[set[int]] = []
     quiet = False
     uut = watching.telemetry.nodes["uut"]
-    request = TrialRequest(platform="raw", frame_size_bytes=64, sources=1, target_bps=5_000_000, duration_s=1)
+    request = DesignPoint(platform="raw", frame=FrameSize(64), sources=1, target=5_000_000, duration_s=1)
     try:
         await watching.connect()
         with pytest.raises(ConfigError, match="only watches"):

@@ -31,9 +31,9 @@ ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from labconsole.agent.frames import MAGIC, FrameTemplate  # noqa: E402
-from labconsole.agent.generator import GeneratorSession  # noqa: E402
-from labconsole.agent.stream_spec import StreamSpec  # noqa: E402
+from labconsole.agent.sending.generator import GeneratorSession  # noqa: E402
+from labconsole.packets.frame import MAGIC, FrameTemplate  # noqa: E402
+from labconsole.wire.stream_spec import StreamSpec  # noqa: E402
 
 SOURCE_MAC, SINK_MAC = "02:00:00:00:06:01", "02:00:00:00:01:02"
 SHAPED = {"noqueue": None, "pfifo": "pfifo limit 1000"}
@@ -41,7 +41,7 @@ SHAPED = {"noqueue": None, "pfifo": "pfifo limit 1000"}
 
 
 def in_namespace(scenario: str, *args: str, timeout_s: float = 30) -> Any:
-    from needs import require, require_namespaces
+    from support.requirements import require, require_namespaces
 
     require("ip", "tc", "unshare")
     require_namespaces()
@@ -82,7 +82,7 @@ def spec(**changes: Any) -> StreamSpec:
         "source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_source_port": 9, "udp_sink_port": 9,
         "pkt_size_bytes": 60, "delay_ns": 0, "count": None, "duration_s": None, "max_count": 10**8, "cpus": None,
     }  # fmt: skip
-    return StreamSpec.from_wire({**args, **changes})
+    return StreamSpec.parse({**args, **changes})
 
 
 @contextlib.contextmanager
@@ -262,7 +262,7 @@ def scenario_be_killed() -> Any:
 def scenario_refused(size: str, command: str) -> Any:
     make_link()
     sh(command)
-    from labconsole.agent.wire import WireError
+    from labconsole.wire.codec import WireError
 
     try:
         asyncio.run(run_session([spec(count=1, pkt_size_bytes=int(size))]))

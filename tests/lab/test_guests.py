@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from guest_labs import begun, lab_with, on_uut, refused, taken
-from support import COMMAND, lab_state, labconsole, processes, wait_until
 
-from labconsole import lab
+from labconsole.lab import commands as lab
+from support.guest_labs import begun, lab_with, on_uut, refused, taken
+from support.live_lab import COMMAND, lab_state, labconsole, processes, wait_until
 
 pytestmark = pytest.mark.alone
 
@@ -97,7 +97,7 @@ def test_what_is_too_much_for_a_guest_is_lost_before_it_and_placed_there(guests,
 def test_a_guest_that_dies_in_mid_run_voids_the_run_and_leaves_nothing(guests, store: Path, platform: str) -> None:
     before = lab_state(guests.spec.name)
     process = begun(guests, store, platform)
-    lab.exec(guests.spec.name, "uut", KILLS[platform].format(**names(guests)).split())
+    lab.execute(guests.spec.name, "uut", KILLS[platform].format(**names(guests)).split())
     out, err = process.communicate(timeout=60)
     assert process.returncode == 1, err
     assert "Traceback" not in err
@@ -128,7 +128,9 @@ def test_a_container_that_runs_already_is_measured_and_left_running(guests, stor
     told = names(guests)
     on_uut(guests, "lxc-start -P {path} -n {first} -d".format(**told))
     try:
-        assert taken(guests, store, "lxc", "--target", "1Mbit")["total"]["loss_packets"] == 0
+        record = taken(guests, store, "lxc", "--target", "1Mbit")
+        assert record["total"]["loss_packets"] == 0
+        assert not [each for each in record["influences"] if each["kind"] == "guests"], "it is nobody else's"
         assert on_uut(guests, "lxc-info -P {path} -n {first} -sH".format(**told)).strip() == "RUNNING"
     finally:
         on_uut(guests, "lxc-stop -P {path} -n {first} -k".format(**told))
@@ -193,7 +195,7 @@ def test_what_a_half_started_guest_left_is_in_the_way_and_a_check_clears_it(gues
         labconsole("check", "--fix", "--brief", hosts=guests.hosts_file, store=store)
         assert "lcbi1" not in on_uut(guests, "ip -o link")
     finally:
-        lab.exec(guests.spec.name, "uut", ["ip", "link", "del", "lcbi1"])
+        lab.execute(guests.spec.name, "uut", ["ip", "link", "del", "lcbi1"])
 
 
 def test_what_may_not_be_run_or_is_not_there_is_named(guests, store: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 from labconsole.errors import ConfigError, LabSetupError
 from labconsole.lab.files import hosts_yaml, ssh_config
 from labconsole.lab.layout import lay_out
-from labconsole.lab.network import loss_rules, truth_from_counters
-from labconsole.lab.platforms import check_rights
+from labconsole.lab.nodes.network import loss_rules, truth_from_counters
+from labconsole.lab.offers import check_rights
 from labconsole.lab.spec import LabSpec, shaper_burst_bytes
 from labconsole.model.inventory import Inventory, load_inventory
-from labconsole.platforms import driver_for
+from labconsole.platforms.loading import driver_for
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,7 +50,7 @@ def test_every_stream_may_pass_either_of_a_labs_containers_by_nics_of_its_own(tm
 
 
 def test_without_root_a_lab_with_lxc_is_refused_by_what_to_type(monkeypatch) -> None:
-    monkeypatch.setattr("labconsole.lab.platforms.os.geteuid", lambda: 1000)
+    monkeypatch.setattr("labconsole.lab.offers.os.geteuid", lambda: 1000)
     with pytest.raises(LabSetupError, match="platform lxc needs root: .*; type: sudo labconsole lab up"):
         check_rights(("raw", "lxc"))
     check_rights(("raw", "container"))

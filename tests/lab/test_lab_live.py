@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from needs import missing, require, require_namespaces
-from support import lab_state, wait_until
 
-from labconsole import lab
 from labconsole.errors import LabSetupError
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import LabFile, ProcessIdentity
+from support.live_lab import lab_state, wait_until
+from support.requirements import missing, require, require_namespaces
 
 SEND = """
 import socket, struct, sys
@@ -68,7 +69,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def shell(name: str, node: str, script: str) -> str:
-    result = lab.exec(name, node, ["sh", "-ec", script])
+    result = lab.execute(name, node, ["sh", "-ec", script])
     assert result.status == 0, result.stderr
     return result.stdout
 
@@ -99,7 +100,7 @@ def count_received(name: str, node: str) -> int:
 
 def test_a_lab_comes_up_says_what_it_is_and_goes_without_a_trace(state: Path, name: str) -> None:
     assert lab.status(name) is None
-    status = lab.up(lab.LabSpec(name=name, sources=2))
+    status = lab.up(LabSpec(name=name, sources=2))
     assert not status.already_up
     assert status.running
     assert [node.name for node in status.nodes] == ["src1", "src2", "uut", "snk1", "snk2"]
@@ -115,19 +116,19 @@ def test_a_lab_comes_up_says_what_it_is_and_goes_without_a_trace(state: Path, na
 
 
 def test_up_twice_finds_the_lab_and_other_options_are_refused_by_name(state: Path, name: str) -> None:
-    first = lab.up(lab.LabSpec(name=name, sources=1))
-    second = lab.up(lab.LabSpec(name=name, sources=1))
+    first = lab.up(LabSpec(name=name, sources=1))
+    second = lab.up(LabSpec(name=name, sources=1))
     assert second.already_up
     assert second.supervisor_pid == first.supervisor_pid
     with pytest.raises(LabSetupError, match=r"sources: 1, not 2.*lab down --name"):
-        lab.up(lab.LabSpec(name=name, sources=2))
+        lab.up(LabSpec(name=name, sources=2))
     assert lab.down(name)
     assert not lab.down(name)
 
 
 def test_two_ups_at_once_build_one_lab(state: Path, name: str) -> None:
     results: list[lab.LabStatus] = []
-    threads = [threading.Thread(target=lambda: results.append(lab.up(lab.LabSpec(name=name, sources=1)))) for _ in "ab"]
+    threads = [threading.Thread(target=lambda: results.append(lab.up(LabSpec(name=name, sources=1)))) for _ in "ab"]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -137,10 +138,10 @@ def test_two_ups_at_once_build_one_lab(state: Path, name: str) -> None:
 
 
 def test_two_labs_stand_side_by_side_on_their_own_addresses(state: Path, name: str) -> None:
-    one, two = lab.up(lab.LabSpec(name=f"{name}a", sources=1)), lab.up(lab.LabSpec(name=f"{name}b", sources=1))
+    one, two = lab.up(LabSpec(name=f"{name}a", sources=1)), lab.up(LabSpec(name=f"{name}b", sources=1))
     addresses = {node.address for status in (one, two) for node in status.nodes}
     assert len(addresses) == 6
-    lab.exec(f"{name}a", "src1", ["touch", "/tmp/mine"])
+    lab.execute(f"{name}a", "src1", ["touch", "/tmp/mine"])
     assert "mine" not in shell(f"{name}b", "src1", "ls /tmp")
     assert lab.down(f"{name}a")
     assert lab.status(f"{name}b").running  # type: ignore[union-attr]
@@ -149,7 +150,7 @@ def test_two_labs_stand_side_by_side_on_their_own_addresses(state: Path, name: s
 
 @pytest.mark.parametrize("victim", ["supervisor", "init"])
 def test_kill_9_of_the_lab_leaves_nothing_and_up_works_again(state: Path, name: str, victim: str) -> None:
-    status = lab.up(lab.LabSpec(name=name, sources=1))
+    status = lab.up(LabSpec(name=name, sources=1))
     known = LabFile.read(status.directory)
     assert known is not None
     inside = [ProcessIdentity.of(pid) for pid in processes_of(status.directory)]
@@ -158,15 +159,15 @@ def test_kill_9_of_the_lab_leaves_nothing_and_up_works_again(state: Path, name: 
     assert all(process.signal_and_wait(0, 10.0) for process in inside)
     assert lab.status(name).running is False  # type: ignore[union-attr]
     with pytest.raises(LabSetupError, match="is not up"):
-        lab.exec(name, "src1", ["true"])
-    again = lab.up(lab.LabSpec(name=name, sources=1))
+        lab.execute(name, "src1", ["true"])
+    again = lab.up(LabSpec(name=name, sources=1))
     assert not again.already_up
     assert again.running
     assert [node.address for node in again.nodes] != []
 
 
 def test_a_crashed_lab_can_be_taken_down(state: Path, name: str) -> None:
-    status = lab.up(lab.LabSpec(name=name, sources=1))
+    status = lab.up(LabSpec(name=name, sources=1))
     os.kill(status.supervisor_pid, signal.SIGKILL)
     assert lab.down(name)
     assert not status.directory.exists()
@@ -174,7 +175,7 @@ def test_a_crashed_lab_can_be_taken_down(state: Path, name: str) -> None:
 
 
 def test_a_node_sees_only_itself(state: Path, name: str) -> None:
-    lab.up(lab.LabSpec(name=name, sources=1))
+    lab.up(LabSpec(name=name, sources=1))
     assert shell(name, "uut", "hostname") == "uut\n"
     # Process 1 is the node's own init; the others are this command.
     assert "node-uut" in shell(name, "uut", "cat /proc/1/comm")
@@ -194,14 +195,14 @@ def test_a_node_sees_only_itself(state: Path, name: str) -> None:
 
 
 def test_orphans_in_a_node_are_reaped(state: Path, name: str) -> None:
-    lab.up(lab.LabSpec(name=name, sources=1))
+    lab.up(LabSpec(name=name, sources=1))
     shell(name, "src1", "(sh -c 'exec true' & exec true) </dev/null >/dev/null 2>&1")
     # The one that ends in this instant may be seen before its parent has waited for it; none stays.
     wait_until(lambda: " Z" not in shell(name, "src1", "ps -eo comm,stat"), timeout_s=5, what="a zombie stays")
 
 
 def test_a_dead_node_is_reported_and_the_others_live(state: Path, name: str) -> None:
-    lab.up(lab.LabSpec(name=name, sources=1))
+    lab.up(LabSpec(name=name, sources=1))
     lab.kill_node(name, "snk1")
     deadline = time.monotonic() + 10
     while True:
@@ -210,14 +211,14 @@ def test_a_dead_node_is_reported_and_the_others_live(state: Path, name: str) -> 
             break
     assert alive == {"src1": True, "uut": True, "snk1": False}
     with pytest.raises(LabSetupError, match="gone"):
-        lab.exec(name, "snk1", ["true"])
+        lab.execute(name, "snk1", ["true"])
     with pytest.raises(LabSetupError, match="src1, uut, snk1"):
-        lab.exec(name, "nosuch", ["true"])
+        lab.execute(name, "nosuch", ["true"])
 
 
 @pytest.mark.parametrize("node", ["src1", "uut"])
 def test_a_dead_node_comes_back_as_after_a_reboot(state: Path, name: str, node: str) -> None:
-    status = lab.up(lab.LabSpec(name=name, sources=1))
+    status = lab.up(LabSpec(name=name, sources=1))
     before = lab_state(name)
     shell(name, node, "touch /tmp/lost")
     lab.kill_node(name, node)
@@ -230,7 +231,7 @@ def test_a_dead_node_comes_back_as_after_a_reboot(state: Path, name: str, node: 
 
 
 def test_openssh_client_gets_streams_status_and_signals(state: Path, name: str) -> None:
-    status = lab.up(lab.LabSpec(name=name, sources=1))
+    status = lab.up(LabSpec(name=name, sources=1))
     assert ssh(status, "src1", "hostname").stdout == b"src1\n"
     assert ssh(status, "snk1", "hostname").stdout == b"snk1\n"
     result = ssh(status, "src1", "echo out; echo err >&2; exit 7")
@@ -253,7 +254,7 @@ def test_openssh_client_gets_streams_status_and_signals(state: Path, name: str) 
 
 def test_a_shell_and_a_terminal_work(state: Path, name: str) -> None:
     require("ssh")
-    status = lab.up(lab.LabSpec(name=name, sources=1))
+    status = lab.up(LabSpec(name=name, sources=1))
     base = ["ssh", "-F", str(status.ssh_config)]
     plain = subprocess.run([*base, f"{name}-src1"], input=b"hostname\n", capture_output=True, timeout=20)
     assert b"src1" in plain.stdout
@@ -266,7 +267,7 @@ def test_a_shell_and_a_terminal_work(state: Path, name: str) -> None:
 
 def test_a_client_that_vanishes_ends_the_commands_input_and_kills_nothing(state: Path, name: str) -> None:
     require("ssh")
-    status = lab.up(lab.LabSpec(name=name, sources=1))
+    status = lab.up(LabSpec(name=name, sources=1))
     command = "echo started; cat > /dev/null; echo ended > /tmp/ended"
     client = subprocess.Popen(
         ["ssh", "-F", str(status.ssh_config), f"{name}-src1", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -285,7 +286,7 @@ def test_sshd_of_openssh_serves_the_nodes(state: Path, name: str) -> None:
     require("sshd", "ssh")
     if os.geteuid() != 0:
         missing("sshd in a node needs root")
-    status = lab.up(lab.LabSpec(name=name, sources=1, ssh_server="openssh"))
+    status = lab.up(LabSpec(name=name, sources=1, ssh_server="openssh"))
     result = ssh(status, "uut", "hostname; exit 5")
     assert (result.returncode, result.stdout) == (5, b"uut\n")
     assert "sshd" in shell(name, "uut", "cat /run/labconsole-sshd/config; echo sshd")
@@ -294,11 +295,11 @@ def test_sshd_of_openssh_serves_the_nodes(state: Path, name: str) -> None:
 @pytest.mark.parametrize("ratio", [0.0, 0.07, 1.0])
 def test_injected_loss_is_counted_to_the_packet(state: Path, name: str, ratio: float) -> None:
     sent = 2000
-    lab.up(lab.LabSpec(name=name, sources=1, loss={"uut/out": ratio}))
+    lab.up(LabSpec(name=name, sources=1, loss={"uut/out": ratio}))
     shell(name, "uut", FORWARD)
     mac = shell(name, "uut", "cat /sys/class/net/eth1/address").strip()
     before = count_received(name, "snk1")
-    result = lab.exec(name, "src1", ["python3", "-c", SEND, "eth1", mac, str(sent), "64"])
+    result = lab.execute(name, "src1", ["python3", "-c", SEND, "eth1", mac, str(sent), "64"])
     assert result.stdout.strip() == str(sent), result.stderr
     truth = lab.truth(name)["uut/eth5"]
     assert truth["seen_packets"] == sent
@@ -309,9 +310,9 @@ def test_injected_loss_is_counted_to_the_packet(state: Path, name: str, ratio: f
 
 
 def test_loss_on_the_way_in_is_counted_where_it_happens(state: Path, name: str) -> None:
-    lab.up(lab.LabSpec(name=name, sources=1, loss={"uut/in": 0.5}))
+    lab.up(LabSpec(name=name, sources=1, loss={"uut/in": 0.5}))
     mac = shell(name, "uut", "cat /sys/class/net/eth1/address").strip()
-    lab.exec(name, "src1", ["python3", "-c", SEND, "eth1", mac, "1000", "1486"])
+    lab.execute(name, "src1", ["python3", "-c", SEND, "eth1", mac, "1000", "1486"])
     truth = lab.truth(name)["uut/eth1"]
     assert truth["seen_packets"] == 1000
     assert 350 < truth["dropped_packets"] < 650
@@ -319,11 +320,11 @@ def test_loss_on_the_way_in_is_counted_where_it_happens(state: Path, name: str) 
 
 def test_a_burst_larger_than_the_shapers_is_delayed_and_not_dropped(state: Path, name: str) -> None:
     sent = 3000
-    lab.up(lab.LabSpec(name=name, sources=1, link_speed_bps=200_000_000))
+    lab.up(LabSpec(name=name, sources=1, link_speed_bps=200_000_000))
     shell(name, "uut", FORWARD)
     mac = shell(name, "uut", "cat /sys/class/net/eth1/address").strip()
     before = count_received(name, "snk1")
-    lab.exec(name, "src1", ["python3", "-c", SEND, "eth1", mac, str(sent), "1486"])
+    lab.execute(name, "src1", ["python3", "-c", SEND, "eth1", mac, str(sent), "1486"])
     deadline = time.monotonic() + 10
     while count_received(name, "snk1") - before < sent and time.monotonic() < deadline:
         pass
@@ -332,7 +333,7 @@ def test_a_burst_larger_than_the_shapers_is_delayed_and_not_dropped(state: Path,
 
 
 def test_an_unshaped_lab_has_no_shaper(state: Path, name: str) -> None:
-    lab.up(lab.LabSpec(name=name, sources=1, link_speed_bps=None, mtu=9000))
+    lab.up(LabSpec(name=name, sources=1, link_speed_bps=None, mtu=9000))
     assert "tbf" not in shell(name, "src1", "tc qdisc show dev eth1")
     assert "mtu 9000" in shell(name, "uut", "ip link show dev eth5")
 
@@ -347,7 +348,7 @@ def test_an_address_in_use_is_refused_and_nothing_stays(state: Path, monkeypatch
         blocker = None  # type: ignore[assignment]  # somebody's lab `local` is up: just as good
     try:
         with pytest.raises(LabSetupError, match=r"127\.18\.0\.0/24 port 2222 is in use"):
-            lab.up(lab.LabSpec(name="local", sources=1))
+            lab.up(LabSpec(name="local", sources=1))
     finally:
         if blocker is not None:
             blocker.close()
@@ -359,7 +360,7 @@ def test_missing_tools_are_named_with_the_command_that_installs_them(
 ) -> None:
     monkeypatch.setattr("labconsole.lab.prerequisites.tool", lambda tool: None if tool in ("tc", "nft") else "/bin/x")
     with pytest.raises(LabSetupError, match=r"needs tc, nft; type: .*apt-get install -y iproute2 nftables"):
-        lab.up(lab.LabSpec(name=name))
+        lab.up(LabSpec(name=name))
     assert list(state.iterdir()) == []
 
 
@@ -373,7 +374,7 @@ def test_a_lab_that_fails_while_it_is_built_leaves_nothing(
         broken.chmod(0o755)
         monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
         with pytest.raises(LabSetupError, match="src1: tc refused: no such qdisc"):
-            lab.up(lab.LabSpec(name=name, sources=1))
+            lab.up(LabSpec(name=name, sources=1))
     assert lab.names() == []
     assert processes_of(state) == []
     assert list(state.iterdir()) == []
@@ -390,10 +391,11 @@ def test_without_root_the_lab_is_the_same(tmp_path_factory: pytest.TempPathFacto
     packages = next(p for p in sys.path if p.endswith("site-packages"))
     script = (
         "import sys, subprocess\n"
-        "from labconsole import lab\n"
-        f"status = lab.up(lab.LabSpec(name={name!r}, sources=1, loss={{'uut/out': 1.0}}))\n"
+        "from labconsole.lab import commands as lab\n"
+        "from labconsole.lab.spec import LabSpec\n"
+        f"status = lab.up(LabSpec(name={name!r}, sources=1, loss={{'uut/out': 1.0}}))\n"
         "try:\n"
-        f"    r = lab.exec({name!r}, 'snk1', ['sh', '-c', 'id -u; timeout 0.3 tcpdump -n -i eth1 -c 1'])\n"
+        f"    r = lab.execute({name!r}, 'snk1', ['sh', '-c', 'id -u; timeout 0.3 tcpdump -n -i eth1 -c 1'])\n"
         "    print(r.stdout.strip(), 'listening' in r.stderr)\n"
         f"    done = subprocess.run(['ssh', '-F', str(status.ssh_config), '{name}-uut', 'hostname;"
         " sysctl -w net.ipv4.conf.eth1.forwarding=1; unshare -n true && echo nested'], capture_output=True)\n"

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from needs import require
 
-from labconsole import lab
 from labconsole.errors import LabSetupError
-from labconsole.lab.debian_kernel import debian_kernel
-from labconsole.lab.initramfs import in_loading_order
-from labconsole.lab.machine import MODULES
+from labconsole.lab import commands as lab
+from labconsole.lab.images.debian_kernel import debian_kernel
+from labconsole.lab.images.initramfs import in_loading_order
+from labconsole.lab.machines.whole_lab import MODULES
+from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import LabFile
+from support.requirements import require
 
 pytestmark = [pytest.mark.alone, pytest.mark.pktgen, pytest.mark.slow]
 
@@ -41,12 +42,12 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabStatus]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("machine")))
         name = f"m{os.getpid()}"
-        yield lab.up(lab.LabSpec(name=name, sources=1, generator="pktgen", loss={"uut/out": 0.0}))
+        yield lab.up(LabSpec(name=name, sources=1, generator="pktgen", loss={"uut/out": 0.0}))
         lab.down(name)
 
 
 def shell(status: lab.LabStatus, node: str, script: str) -> str:
-    result = lab.exec(status.spec.name, node, ["sh", "-c", script], timeout_s=60)
+    result = lab.execute(status.spec.name, node, ["sh", "-c", script], timeout_s=60)
     assert result.status == 0, result.stderr
     return result.stdout
 
@@ -105,7 +106,7 @@ def test_a_machine_that_does_not_boot_says_what_it_said_last(tmp_path: Path, mon
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     with pytest.raises(LabSetupError, match=r"the machine ended after .*its log ends: no such accelerator"):
-        lab.up(lab.LabSpec(name=f"n{os.getpid()}", sources=1, generator="pktgen"))
+        lab.up(LabSpec(name=f"n{os.getpid()}", sources=1, generator="pktgen"))
     assert list(state.iterdir()) == []
 
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agent_harness import AgentProcess, Net, eventually
-from needs import missing, require
+from support.agent_process import AgentProcess, Net, eventually
+from support.requirements import missing, require
 
 Start = Callable[..., AgentProcess]
 

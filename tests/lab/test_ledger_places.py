@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from session_support import BUSY, connected
 
-from labconsole import lab
 from labconsole.engine.session import Session
-from labconsole.lab.injection import TABLE, Queue, Rule, drop_by_queue, drop_share
-from labconsole.model.record import RunRecord
-from labconsole.model.request import TrialRequest
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from labconsole.lab.truth import TABLE, Queue, Rule, drop_by_queue, drop_share
+from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.model.record.run import RunRecord
+from support.live_session import BUSY, connected
 
 pytestmark = pytest.mark.alone
 
@@ -51,12 +52,12 @@ CASES = [(platform, *place) for platform, places in PLACES.items() for place in 
 Case = tuple[str, str, str, str, str, bool]
 
 
-def request(platform: str) -> TrialRequest:
-    return TrialRequest(
+def request(platform: str) -> DesignPoint:
+    return DesignPoint(
         platform=platform,
-        frame_size_bytes=500,
+        frame=FrameSize(500),
         sources=1,
-        target_bps=10**7,
+        target=10**7,
         duration_s=DURATION_S,
         generator="afpacket",
     )
@@ -86,7 +87,7 @@ async def measure(session: Session, name: str, platform: str) -> dict[Case, tupl
 @pytest.fixture(scope="module")
 def measured(lab_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Case, tuple[RunRecord, int]]]:
     name = f"places{os.getpid()}"
-    testbed = lab.up(lab.LabSpec(name=name, sources=1, link_speed_bps=None))
+    testbed = lab.up(LabSpec(name=name, sources=1, link_speed_bps=None))
 
     async def every_case() -> dict[Case, tuple[RunRecord, int]]:
         store = tmp_path_factory.mktemp("places") / "s.sqlite"

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from needs import require
 
-from labconsole.agent.execute import Executor
-from labconsole.agent.wire import WireError
-from labconsole.engine.driver import Prepared, StreamWiring
+from labconsole.agent.operations.execute import Executor
+from labconsole.contracts.driver import Prepared, StreamWiring
 from labconsole.errors import AgentError, CapabilityMissing, NodeError
-from labconsole.platforms.libvirt import LibvirtDriver
+from labconsole.platforms.drivers.libvirt import LibvirtDriver
+from labconsole.wire.codec import WireError
+from support.requirements import require
 
 GUESTS = """
 <node>

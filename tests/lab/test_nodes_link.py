@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from nodes_servers import HOST, SERVERS, Server, World, relay, start_with
 
-from labconsole.agent.wire import MAX_LINE_BYTES
 from labconsole.errors import AgentError, NodeLost
-from labconsole.nodes import NodeLink, connect
+from labconsole.nodes.link import NodeLink, connect
+from labconsole.wire.codec import MAX_LINE_BYTES
+from labconsole.wire.message import AgentEvent
+from support.ssh_servers import HOST, SERVERS, Server, World, relay, start_with
 
 pytestmark = pytest.mark.asyncio
 
@@ -54,7 +55,7 @@ async def linked(world: World, server: Server, on_event: Any = ignore, **node: A
 
 async def test_a_node_answers_and_its_clock_is_known(world: World, server: Server) -> None:
     async with linked(world, server) as node:
-        assert node.hello["protocol"] == 1
+        assert node.hello.protocol == 1
         assert (await node.request("echo", {"said": "grüß"}))["said"] == "grüß"
         assert 0 < node.round_trip_s < 5
         assert abs(node.monotonic_offset_ns) <= node.clock_error_ns  # the same machine: the true offset is 0
@@ -129,8 +130,8 @@ async def test_an_answer_that_comes_too_late_does_no_harm(world: World, server: 
 async def test_a_listener_that_fails_does_not_end_the_link(world: World, server: Server) -> None:
     seen = []
 
-    def listen(name: str, event: dict[str, Any]) -> None:
-        seen.append((name, event["event"]))
+    def listen(name: str, event: AgentEvent) -> None:
+        seen.append((name, event.kind))
         raise RuntimeError("a bug in the screen")
 
     async with linked(world, server, listen) as node:

@@ -12,11 +12,13 @@ from typing import Any
 import asyncssh
 import pytest
 import pytest_asyncio
-from needs import old_python
-from nodes_servers import HOST, SERVERS, USER, Server, World, free_port, require, ssh_agent, start_with
 
 from labconsole.errors import CapabilityMissing, NodeUnreachable
-from labconsole.nodes import connect, dial, link, shell_argv
+from labconsole.nodes import dial, link
+from labconsole.nodes.link import connect
+from labconsole.nodes.route import shell_argv
+from support.requirements import old_python
+from support.ssh_servers import HOST, SERVERS, USER, Server, World, free_port, require, ssh_agent, start_with
 
 pytestmark = pytest.mark.asyncio
 
@@ -396,7 +398,7 @@ async def test_the_real_agent_starts_and_ends_with_its_link(
     monkeypatch.setattr(link, "program", REAL_PROGRAM)
     async with asyncio.timeout(30):
         node = await connect("uut", world.inventory(at(server)), lambda *_: None)
-        pid = node.hello["pid"]
+        pid = node.hello.pid
         assert Path(f"/proc/{pid}").exists()
         await node.close()
     (world.directory / "agent-real.pid").write_text(str(pid))

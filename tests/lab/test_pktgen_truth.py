@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from needs import require
-from support import labconsole, processes, records
 
-from labconsole import lab
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from support.live_lab import labconsole, processes, records
+from support.requirements import require
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.pktgen]
 
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.pktgen]
 def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
     require("qemu-system-x86_64", "busybox")
     name = f"pktgen{os.getpid()}"
-    yield lab.up(lab.LabSpec(name=name, sources=1, generator="pktgen", loss={"uut/out": 0.07}))
+    yield lab.up(LabSpec(name=name, sources=1, generator="pktgen", loss={"uut/out": 0.07}))
     lab.down(name)
 
 
@@ -67,7 +68,7 @@ def test_max_sends_as_fast_as_pktgen_can_and_stops_in_time(testbed, lab_home: Pa
 
 
 def test_after_the_runs_pktgen_holds_nothing_of_ours(testbed, lab_home: Path):
-    found = lab.exec(testbed.spec.name, "src1", ["sh", "-c", "cat /proc/net/pktgen/kpktgend_*"])
+    found = lab.execute(testbed.spec.name, "src1", ["sh", "-c", "cat /proc/net/pktgen/kpktgend_*"])
     assert found.status == 0
     running = [line for line in found.stdout.splitlines() if line.startswith(("Running:", "Stopped:"))]
     assert running

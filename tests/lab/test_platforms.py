@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from guest_labs import lab_with, taken
-from support import lab_state, labconsole
 
-from labconsole import lab
+from labconsole.lab import commands as lab
+from support.guest_labs import lab_with, taken
+from support.live_lab import lab_state, labconsole
 
 pytestmark = [pytest.mark.alone, pytest.mark.platforms]
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import COMMAND, lab_state, labconsole, records, wait_until
 
-from labconsole import lab
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from support.live_lab import COMMAND, finished, lab_state, labconsole, records, wait_until
 
 PLAN = """\
 plan: small
@@ -32,7 +33,7 @@ seed: 7
 @pytest.fixture(scope="module")
 def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
     name = f"plan{os.getpid()}"
-    yield lab.up(lab.LabSpec(name=name, sources=1))
+    yield lab.up(LabSpec(name=name, sources=1))
     lab.down(name)
 
 
@@ -46,17 +47,6 @@ def plan(tmp_path: Path) -> Path:
 def points(store: Path) -> list[tuple[int, int]]:
     runs = records(labconsole("runs", "--json", "--limit", "1000", store=store))
     return sorted((run["plan"]["point"], run["plan"]["repetition"]) for run in runs)
-
-
-def finished(process: subprocess.Popen[str], trials: int) -> list[dict]:
-    """What is told of the next so many trials that end."""
-    assert process.stdout is not None
-    found: list[dict] = []
-    while len(found) < trials:
-        event = json.loads(process.stdout.readline())
-        if event["event"] == "trial_finished":
-            found.append(event)
-    return found
 
 
 ALL = [(point, repetition) for point in range(4) for repetition in (1, 2)]
@@ -111,7 +101,7 @@ def test_a_node_lost_on_the_way_is_waited_for_and_the_plan_finished(testbed, pla
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     finished(process, 1)
-    lab.exec(testbed.spec.name, "snk1", ["pkill", "-9", "-f", "python.*-I -S"])
+    lab.execute(testbed.spec.name, "snk1", ["pkill", "-9", "-f", "python.*-I -S"])
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert "snk1" in errors

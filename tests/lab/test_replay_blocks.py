@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import COMMAND, lab_state, labconsole, records, wait_until
-from test_replay import finished
 
-from labconsole import lab
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from support.live_lab import COMMAND, finished, lab_state, labconsole, records, wait_until
 
 PLAN = """\
 plan: blocks
@@ -35,7 +35,7 @@ POINTS, TRIALS = 8, 8 + 2 * 8
 @pytest.fixture(scope="module")
 def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
     name = f"blk{os.getpid()}"
-    yield lab.up(lab.LabSpec(name=name, sources=1, platforms=("container", "lxc")))
+    yield lab.up(LabSpec(name=name, sources=1, platforms=("container", "lxc")))
     lab.down(name)
 
 

@@ -9,9 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import COMMAND, labconsole
 
-from labconsole import lab
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from support.live_lab import COMMAND, labconsole
 
 pytestmark = pytest.mark.alone
 
@@ -23,9 +24,9 @@ BUFFER_BYTES = 100_000
 def narrow_lab(lab_home: Path):
     """The UUT sends at most BOTTLENECK_BPS towards the sink, on links of 100 Mbit/s."""
     name = f"narrow{os.getpid()}"
-    status = lab.up(lab.LabSpec(name=name, sources=1, link_speed_bps=100_000_000))
+    status = lab.up(LabSpec(name=name, sources=1, link_speed_bps=100_000_000))
     rate = ["rate", f"{BOTTLENECK_BPS}bit", "burst", "20000", "limit", str(BUFFER_BYTES)]
-    done = lab.exec(name, "uut", ["tc", "qdisc", "change", "dev", "eth5", "root", "tbf", *rate])
+    done = lab.execute(name, "uut", ["tc", "qdisc", "change", "dev", "eth5", "root", "tbf", *rate])
     assert done.status == 0, done.stderr
     yield status
     lab.down(name)

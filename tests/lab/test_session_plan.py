@@ -10,17 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from session_support import connected
-from support import labconsole, records
 
-from labconsole import lab
-from labconsole.engine.campaign import CampaignStatus
-from labconsole.engine.grid import TrialState
+from labconsole.engine.execution.grid import TrialState
+from labconsole.engine.execution.progress import CampaignStatus
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import load_inventory
-from labconsole.model.plan_load import load_plan
-from labconsole.model.plan_writer import done_in, plan_from_requests, plan_text, request_of, write_plan
-from labconsole.model.record import RunRecord
-from labconsole.model.request import TrialRequest
+from labconsole.model.plan.loader import load_plan
+from labconsole.model.plan.writer import done_in, plan_from_requests, plan_text, write_plan
+from labconsole.model.record.run import RunRecord
+from support.live_lab import labconsole, records
+from support.live_session import connected
 
 PLAN = """\
 plan: two
@@ -38,13 +39,13 @@ max_redo: 0
 @pytest.fixture(scope="module")
 def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
     name = f"sess{os.getpid()}"
-    yield lab.up(lab.LabSpec(name=name, sources=1))
+    yield lab.up(LabSpec(name=name, sources=1))
     lab.down(name)
 
 
-def ask(**changes) -> TrialRequest:
-    base = {"platform": "raw", "frame_size_bytes": 64, "sources": 1, "target_bps": 5_000_000, "duration_s": 0.3}
-    return TrialRequest(**(base | changes))
+def ask(**changes) -> DesignPoint:
+    base = {"platform": "raw", "frame": FrameSize(64), "sources": 1, "target": 5_000_000, "duration_s": 0.3}
+    return DesignPoint(**(base | changes))
 
 
 def test_a_sessions_plan_replays_to_exactly_what_was_done(testbed, tmp_path: Path):
@@ -53,7 +54,7 @@ def test_a_sessions_plan_replays_to_exactly_what_was_done(testbed, tmp_path: Pat
     async def session_of_an_operator() -> list[RunRecord]:
         async with connected(testbed.hosts_file, tmp_path / "session.sqlite") as session:
             taken = await session.run(ask(), 2)
-            taken += await session.run(ask(frame_size_bytes=1000), 1)
+            taken += await session.run(ask(frame=FrameSize(1000)), 1)
             taken += await session.run(ask(platform="container", duration_s=0.2), 1)
             return taken
 
@@ -65,9 +66,9 @@ def test_a_sessions_plan_replays_to_exactly_what_was_done(testbed, tmp_path: Pat
     assert replayed.returncode in (0, 1), replayed.stderr
     runs = records(labconsole("runs", "--json", "--limit", "1000", store=tmp_path / "r.sqlite"))
     again = {(run["plan"]["point"], run["plan"]["repetition"]): run["requested"] for run in runs}
-    asked = Counter(TrialRequest(**{name: each[name] for name in ask().__slots__}) for each in again.values())
+    asked = Counter(DesignPoint.from_columns(each) for each in again.values())
     assert asked == Counter(dict(done))
-    assert asked.keys() == {request_of(record) for record in taken}
+    assert asked.keys() == {record.requested.point for record in taken}
     summary = json.loads(replayed.stdout.splitlines()[-1])
     assert summary["taken"] == sum(asked.values())
 
@@ -79,7 +80,7 @@ def test_a_plan_is_paused_on_a_real_testbed_keeps_it_and_goes_on(testbed, tmp_pa
     async def operator() -> None:
         async with connected(testbed.hosts_file, tmp_path / "p.sqlite") as session:
             campaign = session.campaign(load_plan(path, session.inventory))
-            running = asyncio.create_task(campaign.run())
+            running = asyncio.create_task(session.execute(campaign))
             while campaign.grid.count(TrialState.RUNNING) == 0:
                 await asyncio.sleep(0.01)
             campaign.pause()

@@ -10,15 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from needs import missing
-from support import labconsole
 
-from labconsole import lab
-from labconsole.lab.injection import drop_by_queue, drop_share
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from labconsole.lab.truth import drop_by_queue, drop_share
+from support.live_lab import labconsole
+from support.requirements import missing
 
 pytestmark = pytest.mark.alone
 
-XDP = Path(__file__).parent / "xdp_drop.py"
+XDP = Path(__file__).parents[1] / "support" / "xdp_drop.py"
 LINK_BPS = 10_000_000
 FRAME_BYTES = 500
 
@@ -26,7 +27,7 @@ FRAME_BYTES = 500
 @pytest.fixture(scope="module")
 def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
     name = f"sides{os.getpid()}"
-    yield lab.up(lab.LabSpec(name=name, sources=1, link_speed_bps=None))
+    yield lab.up(LabSpec(name=name, sources=1, link_speed_bps=None))
     lab.down(name)
 
 
@@ -42,11 +43,11 @@ def run(testbed: lab.LabStatus, store: Path, platform: str, *words: str) -> dict
 def deaf_sink(testbed: lab.LabStatus) -> Iterator[None]:
     """A sink that loses every eighth packet between its NIC's counter and the capture."""
     name = testbed.spec.name
-    done = lab.exec(name, "snk1", [sys.executable, str(XDP), "eth1", "on"])
+    done = lab.execute(name, "snk1", [sys.executable, str(XDP), "eth1", "on"])
     if done.status != 0:
         missing(f"the kernel takes no XDP program: {done.stderr.strip().splitlines()[-1]}")
     yield
-    lab.exec(name, "snk1", [sys.executable, str(XDP), "eth1", "off"])
+    lab.execute(name, "snk1", [sys.executable, str(XDP), "eth1", "off"])
 
 
 @pytest.mark.parametrize("platform", ["raw", "raw-bridge", "container"])
@@ -94,11 +95,11 @@ def test_a_queue_that_empties_afterwards_does_not_raise_the_forwarding_rate(
     name, store = testbed.spec.name, lab_home / "queue.sqlite"
     run(testbed, store, platform, "--target", "1Mbit", "--duration", "0.1")
     link = f"tc qdisc replace dev eth5 root tbf rate {LINK_BPS}bit burst 3000 limit 8000000"
-    assert lab.exec(name, "uut", ["sh", "-c", link]).status == 0
+    assert lab.execute(name, "uut", ["sh", "-c", link]).status == 0
     try:
         found = run(testbed, store, platform, "--target", "20.96Mbit", "--duration", str(seconds))
     finally:
-        lab.exec(name, "uut", ["tc", "qdisc", "del", "dev", "eth5", "root"])
+        lab.execute(name, "uut", ["tc", "qdisc", "del", "dev", "eth5", "root"])
     total, (stream,) = found["total"], found["streams"]
     own_pps = LINK_BPS / 8 / FRAME_BYTES
     assert total["loss_packets"] == 0

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from needs import missing, require
-from support import labconsole, records
 
-from labconsole import lab
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from support.live_lab import labconsole, records
+from support.requirements import missing, require
 
 pytestmark = pytest.mark.alone
 
@@ -32,14 +33,14 @@ def dropped(name: str) -> dict[str, int]:
 @pytest.fixture(scope="module")
 def clean_lab(lab_home: Path) -> Iterator[lab.LabStatus]:
     name = f"truth{os.getpid()}"
-    yield lab.up(lab.LabSpec(name=name, sources=3))
+    yield lab.up(LabSpec(name=name, sources=3))
     lab.down(name)
 
 
 @pytest.fixture(params=[0.001, 0.07, 0.5])
 def lossy_lab(request, lab_home: Path) -> Iterator[lab.LabStatus]:
     name = f"loss{os.getpid()}"
-    yield lab.up(lab.LabSpec(name=name, sources=1, loss={"uut/out": request.param}))
+    yield lab.up(LabSpec(name=name, sources=1, loss={"uut/out": request.param}))
     lab.down(name)
 
 
@@ -94,7 +95,7 @@ def test_the_same_through_openssh_and_with_the_uut_watched_live(lab_home: Path):
     if os.geteuid() != 0:
         missing("sshd needs root")
     name = f"sshd{os.getpid()}"
-    testbed = lab.up(lab.LabSpec(name=name, sources=1, ssh_server="openssh", loss={"uut/in": 0.1}))
+    testbed = lab.up(LabSpec(name=name, sources=1, ssh_server="openssh", loss={"uut/in": 0.1}))
     try:
         done = labconsole(
             "run", "--platform", "container", "--observe", "live", "--duration", "1", "--json",

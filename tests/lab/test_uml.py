@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from needs import missing, require
-from support import COMMAND, lab_state, labconsole, processes, records, wait_until
 
-from labconsole import lab
 from labconsole.errors import LabSetupError
-from labconsole.lab import uml
+from labconsole.lab import commands as lab
+from labconsole.lab.guests import uml
+from labconsole.lab.spec import LabSpec
+from support.live_lab import COMMAND, lab_state, labconsole, processes, records, wait_until
+from support.requirements import missing, require
 
 pytestmark = pytest.mark.alone
 
@@ -39,7 +40,7 @@ def guest_lab(lab_home: Path) -> Iterator[lab.LabStatus]:
     require(uml.PROGRAM, "stress")
     name = f"uml{os.getpid()}"
     try:
-        yield lab.up(lab.LabSpec(name=name, sources=1, link_speed_bps=None, platforms=("raw", "uml")))
+        yield lab.up(LabSpec(name=name, sources=1, link_speed_bps=None, platforms=("raw", "uml")))
     except LabSetupError as exc:
         missing(str(exc))
     finally:
@@ -103,13 +104,13 @@ def test_one_that_dies_in_mid_run_voids_the_run_and_leaves_nothing(guest_lab, la
 
     def forwarded() -> int:
         assert process.poll() is None, process.stderr and process.stderr.read()
-        return int(lab.exec(name, "snk1", ["cat", "/sys/class/net/eth1/statistics/rx_packets"]).stdout)
+        return int(lab.execute(name, "snk1", ["cat", "/sys/class/net/eth1/statistics/rx_packets"]).stdout)
 
     base = forwarded()
     wait_until(
         lambda: forwarded() > base + 1000 and "tcpdump" in processes(name, "snk1"), timeout_s=60, what="it never sent"
     )
-    lab.exec(name, "uut", ["pkill", "-9", "-o", "linux.uml"])  # the kernel; its helpers are left to the agent
+    lab.execute(name, "uut", ["pkill", "-9", "-o", "linux.uml"])  # the kernel; its helpers are left to the agent
     out, err = process.communicate(timeout=60)
     assert process.returncode == 1, err
     assert "Traceback" not in err
@@ -151,9 +152,7 @@ def test_one_that_boots_and_does_not_forward_is_an_error_that_names_the_stream(g
     dark = image.with_name("dark.cpio")
     dark.write_bytes(image.read_bytes().replace(FORWARD, FORWARD.replace(b"1", b"0", 1)))
     hosts = with_platform(guest_lab, f"initrd: '{dark}'")
-    impatient = (
-        "import sys, labconsole.engine.learning as l; l.LIMIT_S = 3; from labconsole.cli import main; sys.exit(main())"
-    )
+    impatient = "import sys, labconsole.engine.trial.forwarding_proof as l; l.LIMIT_S = 3; from labconsole.cli.main import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", impatient, "run", "--platform", "other", "--hosts", str(hosts),
          "--store", str(lab_home / "dark.sqlite")],
@@ -174,7 +173,7 @@ def test_one_that_cannot_boot_is_an_error_with_the_kernels_reason(guest_lab, lab
 def test_where_the_processor_has_too_many_registers_the_shim_is_what_lets_it_boot(tmp_path: Path) -> None:
     require(uml.PROGRAM, "cc", "unshare")
     other = tmp_path / "big_registers.so"
-    source = Path(__file__).with_name("big_registers.c")
+    source = Path(__file__).parents[1] / "support" / "big_registers.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(other), str(source)], check=True, timeout=60)
     shim = tmp_path / uml.SHIM_FILE
     uml.compile_shim(shim)

@@ -7,26 +7,23 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 import pytest
-from agent_harness import AgentProcess, Net
 from hypothesis import given
 from hypothesis import strategies as st
-from nodes_servers import World, ssh_agent
-from support import COMMAND
 
-from labconsole import lab
-from labconsole.agent.wire import WireError
-from labconsole.nodes.inbound import check_event
-from labconsole.nodes.replies import check_reply
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
-from fuzzing import JSON, TEXT, tries  # noqa: E402
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from labconsole.wire.codec import WireError
+from support.agent_process import AgentProcess, Net
+from support.fuzzing import JSON, TEXT, tries  # noqa: E402
+from support.kept_messages import kept_event, kept_reply  # noqa: E402
+from support.live_lab import COMMAND
+from support.ssh_servers import World, ssh_agent
 
 OPERATIONS = {
     "ping": {}, "facts": {}, "links": {}, "settings": {"namespace": ""}, "survey": {"capture_directory": "/nowhere", "tools": ["x"]},
@@ -71,11 +68,11 @@ def test_whatever_is_asked_of_an_agent_it_answers_in_its_own_words(agent: AgentP
     agent.write(line + b"\n")
     message = agent.reply(agent._number)
     assert message.get("error", {}).get("code") != "internal", (op, args, message)
-    check_reply(op, message)
+    kept_reply(op, message)
     while agent.events:
         event = agent.events.pop()
         assert event.get("code") != "internal", event
-        check_event(event)
+        kept_event(event)
 
 
 @tries(100)
@@ -92,7 +89,7 @@ def test_a_line_that_is_no_request_is_told_and_the_next_one_is_answered(agent: A
     try:
         for event in agent.events:
             if "event" in event:
-                check_event(event)
+                kept_event(event)
     except WireError as error:
         pytest.fail(error.message)
     agent.events.clear()
@@ -123,7 +120,7 @@ def process_words() -> str:
 async def test_a_passphrase_and_a_key_are_nowhere_after_a_real_run(lab_home: Path, tmp_path: Path) -> None:
     name = f"secret{os.getpid()}"
     world = World.make(tmp_path / "world")
-    testbed = await asyncio.to_thread(lab.up, lab.LabSpec(name=name, sources=1))
+    testbed = await asyncio.to_thread(lab.up, LabSpec(name=name, sources=1))
     try:
         mine = tmp_path / "mine"
         mine.mkdir()

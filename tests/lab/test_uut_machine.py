@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from needs import require
-from support import records
 
-from labconsole import lab
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from support.live_lab import records
+from support.requirements import require
 
 pytestmark = [pytest.mark.alone, pytest.mark.platforms, pytest.mark.slow]
 
@@ -24,7 +25,7 @@ def machine(lab_home: Path) -> Iterator[lab.LabStatus]:
     """One machine for all tests here, in their order: it is booted twice, and that is what takes the time."""
     require("qemu-system-x86_64", "busybox", "stress", "lxc-start", "apt-get", "dpkg-deb", "ip", "tc", "nft", "tcpdump")
     name = f"uut{os.getpid()}"
-    yield lab.up(lab.LabSpec(name=name, sources=1, uut="machine", platforms=("raw", "lxc", "kvm", "xen")))
+    yield lab.up(LabSpec(name=name, sources=1, uut="machine", platforms=("raw", "lxc", "kvm", "xen")))
     lab.down(name)
 
 
@@ -45,9 +46,9 @@ def test_its_own_kernel_forwards_between_nics_of_its_own_and_the_record_says_tha
     record = measured(machine, lab_home / "m.sqlite", "--platform", "raw", "--target", "700kbit")
     assert record["total"]["loss_packets"] == 0
     assert record["environment"]["platform"]["machine"] == {"boot": "linux", "emulated": True, "accel": "tcg"}
-    released = lab.exec(machine.spec.name, "uut", ["uname", "-r"], timeout_s=30).stdout.strip()
+    released = lab.execute(machine.spec.name, "uut", ["uname", "-r"], timeout_s=30).stdout.strip()
     assert released != os.uname().release
-    assert lab.exec(machine.spec.name, "uut", ["ls", "/sys/class/net"], timeout_s=30).stdout.split() == [
+    assert lab.execute(machine.spec.name, "uut", ["ls", "/sys/class/net"], timeout_s=30).stdout.split() == [
         "eth0",
         "eth1",
         "eth5",
@@ -90,7 +91,7 @@ def test_xen_on_the_same_machine_is_one_reboot_away_and_on_the_same_testbed(
     argv = [sys.executable, "-m", "labconsole", "run", "--hosts", str(machine.hosts_file), "--platform"]
     refused = subprocess.run([*argv, "xen"], capture_output=True, text=True, timeout=RUN_S)
     assert "needs xen, and the UUT runs linux" in refused.stderr
-    spec = lab.LabSpec(**{**machine.spec.to_json(), "boot": "xen"})
+    spec = LabSpec(**{**machine.spec.to_json(), "boot": "xen"})
     assert lab.up(spec).spec.boot == "xen"
     words = ("--platform", "xen", "--target", "700kbit", "--background", "light")
     record = measured(machine, lab_home / "m.sqlite", *words)
@@ -101,5 +102,5 @@ def test_xen_on_the_same_machine_is_one_reboot_away_and_on_the_same_testbed(
     assert record["environment"]["platform"]["versions"]["xen"].startswith("4.")
     refused = subprocess.run([*argv, "raw"], capture_output=True, text=True, timeout=RUN_S)
     assert "needs linux, and the UUT runs xen" in refused.stderr
-    listed = lab.exec(machine.spec.name, "uut", ["xl", "list"], timeout_s=60).stdout
+    listed = lab.execute(machine.spec.name, "uut", ["xl", "list"], timeout_s=60).stdout
     assert [line.split()[0] for line in listed.splitlines()] == ["Name", "Domain-0"]

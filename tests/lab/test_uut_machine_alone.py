@@ -8,11 +8,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from needs import require
-from support import labconsole, records, wait_until
 
-from labconsole import lab
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import LabFile
+from support.live_lab import labconsole, records, wait_until
+from support.requirements import require
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
@@ -26,7 +27,7 @@ def machines(directory: Path) -> list[str]:
 def test_a_machine_forwards_with_its_own_kernel_and_ends_with_the_process_that_holds_the_lab(lab_home: Path) -> None:
     require("qemu-system-x86_64", "busybox", "stress", "apt-get", "dpkg-deb")
     name = f"raw{os.getpid()}"
-    status = lab.up(lab.LabSpec(name=name, sources=1, uut="machine", platforms=("raw",)))
+    status = lab.up(LabSpec(name=name, sources=1, uut="machine", platforms=("raw",)))
     try:
         words = ("run", "--platform", "raw", "--target", "700kbit", "--duration", "1", "--json")
         (record,) = records(labconsole(*words, hosts=status.hosts_file, store=lab_home / "machine.sqlite"))

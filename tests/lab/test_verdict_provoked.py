@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from needs import require
-from session_support import BUSY, connected, take_while
 
-from labconsole import lab
-from labconsole.engine.codes import each_place
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
 from labconsole.measure.arrivals import rate_error_ratio
-from labconsole.model.record import Reason, RunRecord
-from labconsole.model.request import TrialRequest
+from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.model.record.run import Reason, RunRecord
 from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.reasons import each_place
+from support.live_session import BUSY, connected, take_while
+from support.requirements import require
 
 pytestmark = pytest.mark.alone
 
@@ -51,8 +52,8 @@ HOST_BUSY = "import time\nwhile time.process_time() < 1.5: pass"
 BUSY_PROGRAM = "import time\nwhile time.process_time() < 0.3: pass"
 STOPPED = "for p in $(pgrep -x tcpdump); do kill -STOP $p; done; sleep 0.6; for p in $(pgrep -x tcpdump); do kill -CONT $p; done"
 
-REQUEST = TrialRequest(
-    platform="raw", frame_size_bytes=64, sources=1, target_bps=20_000_000, duration_s=1.2, generator="afpacket"
+REQUEST = DesignPoint(
+    platform="raw", frame=FrameSize(64), sources=1, target=20_000_000, duration_s=1.2, generator="afpacket"
 )
 SCENARIOS: dict[str, tuple[str, list[str], list[str]]] = {
     # name: the node, what is done in the middle of the run, what puts it back afterwards
@@ -94,7 +95,7 @@ BEFORE = ("shaper",)
 
 def doing(name: str, node: str, argv: list[str]) -> Callable[[], None]:
     def run() -> None:
-        done = lab.exec(name, node, argv)
+        done = lab.execute(name, node, argv)
         assert done.status == 0, done.stderr
 
     return run
@@ -108,7 +109,7 @@ def busy_here() -> None:
 def runs(lab_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunRecord]]:
     require("ethtool")
     name = f"provoke{os.getpid()}"
-    testbed = lab.up(lab.LabSpec(name=name, sources=1, link_speed_bps=None))
+    testbed = lab.up(LabSpec(name=name, sources=1, link_speed_bps=None))
     directory = tmp_path_factory.mktemp("provoked")
     hosts = directory / "hosts.yaml"
     hosts.write_text(Path(testbed.hosts_file).read_text() + f"  capture_buffer_kib: {BUFFER_KIB}\n")

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from pg_server import PostgresServer
-    from store_places import Place
+    from support.postgresql_server import PostgresServer
+    from support.store_places import Place
 
 CALM_TURNS, TURN_S = 5, 0.001
 
@@ -44,7 +44,7 @@ def idle_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server, started when the first test asks for it."""
-    from pg_server import PostgresServer
+    from support.postgresql_server import PostgresServer
 
     server = PostgresServer()
     yield server
@@ -54,7 +54,7 @@ def postgres() -> Iterator[PostgresServer]:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Where a store can be made: a file, and a database of a server."""
-    from store_places import ServerPlace, SqlitePlace
+    from support.store_places import ServerPlace, SqlitePlace
 
     if request.param == "sqlite":
         return SqlitePlace(tmp_path)

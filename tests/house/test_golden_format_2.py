@@ -1,0 +1,242 @@
+"""What was written at record format 2 and store version 4 stays as it is to read, verify, report, export and resume.
+
+tests/golden/format-2/README.md says what the files are. They are never renewed, and every test works on a copy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labconsole.cli.main import main
+from labconsole.errors import Aborted
+from labconsole.experiments.search.execution import SearchOutcome, make_searches, remaining_searches
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import load_inventory
+from labconsole.model.plan.loader import load_plan
+from labconsole.model.record.run import PlanRef, RunRecord
+from labconsole.store.open import open_store
+from labconsole.store.records import record_text
+from labconsole.store.writing import RunStore
+from support.golden_sets import GOLDEN_SETS, opened, texts
+
+GOLDEN = GOLDEN_SETS / "format-2"
+PLANS: dict[str, Any] = json.loads((GOLDEN / "plan-hashes.json").read_text())
+LEFT: dict[str, Any] = json.loads((GOLDEN / "left.json").read_text())
+EXPORTED = gzip.decompress((GOLDEN / "runs.jsonl.gz").read_bytes())
+RUNS, SEARCHES, SERIES = 89, 4, 2
+VERDICTS = {"valid": 68, "suspect": 18, "invalid": 3}
+TABLES, DRAWN = 34, 13
+"""Files of the bundle's report: tables, which are always made again, and what only the same libraries draw alike."""
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    """A copy of the golden set, to be written to."""
+    return Path(shutil.copytree(GOLDEN, tmp_path / "golden"))
+
+
+def rows(path: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """All columns of all tables that the schema had then, read past labconsole."""
+    then, now = opened(GOLDEN / "runs.sqlite"), opened(path)
+    found = {}
+    for table in ("runs", "notes", "searches", "calibrations"):
+        columns = ", ".join(row[1] for row in then.execute(f"PRAGMA table_info({table})"))
+        found[table] = sorted(now.execute(f"SELECT {columns} FROM {table}").fetchall(), key=repr)
+    then.close()
+    now.close()
+    return found
+
+
+class Stopped:
+    """A session that takes no trial: it keeps what is asked of the first one, and stops."""
+
+    operator = "op@host"
+
+    def __init__(self, directory: Path, store: RunStore) -> None:
+        self.inventory, self.store = load_inventory(directory / "hosts.yaml"), store
+        self.boots_s = dict.fromkeys(self.inventory.platforms, 0.0)
+        self.stopping, self.asked = False, dict[str, Any]()
+
+    def settings(self, *, drain_s: float | None = None) -> None:
+        return None
+
+    def nodes_of(self, request: DesignPoint) -> list[str]:
+        return ["uut"]
+
+    async def renew_lease(self, left_s: float | None) -> None:
+        return
+
+    async def settle(self, seconds: float) -> None:
+        return
+
+    @asynccontextmanager
+    async def batch(self, request: DesignPoint, **_: Any) -> AsyncIterator[Callable[..., Awaitable[RunRecord]]]:
+        yield self.take
+
+    async def take(self, request: DesignPoint, place: PlanRef, *_: Any) -> RunRecord:
+        self.asked = {"trial": place.repetition, "target_bps": request.target, "duration_s": request.duration_s}
+        raise Aborted("enough")
+
+
+def left_of(name: str, directory: Path, told: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is left of a plan, from the lines of ``replay --dry-run --json`` and by beginning each of its searches."""
+    plans = [line for line in told if line["event"] == "plan"]
+    searches = [line for line in told if line["event"] == "searches"]
+    left: dict[str, Any] = {
+        "trials": [[line["point"], line["repetition"], line["block"]] for line in told if line["event"] == "trial"],
+        "plan": [[line["hash"], line["trials"], line["stored"], line["remaining"]] for line in plans],
+        "searches": [[line["searches"], line["stored"], line["remaining"]] for line in searches],
+        "next_trial": [],
+    }
+    if searches:
+        with open_store(str(directory / "runs.sqlite")) as store:
+            session: Any = Stopped(directory, store)
+            plan = load_plan(directory / "plans" / name, session.inventory)
+            for wanted in remaining_searches(plan, session, None):
+                outcome = SearchOutcome()
+                asyncio.run(make_searches([wanted], session, outcome, purpose="", on_trial=lambda record: None))
+                left["next_trial"].append({"search": wanted.hash, **session.asked})
+    return left
+
+
+def dry_run(name: str, directory: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    hosts, store = directory / "hosts.yaml", directory / "runs.sqlite"
+    plan = str(directory / "plans" / name)
+    assert main(["replay", plan, "--hosts", str(hosts), "--store", str(store), "--dry-run", "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_the_golden_set_is_what_it_was():
+    listed = [line.split("  ", 1) for line in (GOLDEN / "SHA256SUMS").read_text().splitlines()]
+    assert {name: hashlib.sha256((GOLDEN / name).read_bytes()).hexdigest() for _, name in listed} == {
+        name: digest for digest, name in listed
+    }
+    there = {str(path.relative_to(GOLDEN)) for path in GOLDEN.rglob("*") if path.is_file()}
+    assert there == {name for _, name in listed} | {"README.md", "SHA256SUMS"}
+
+
+def test_every_golden_plan_has_its_hashes():
+    assert sorted(PLANS) == sorted(path.name for path in (GOLDEN / "plans").iterdir())
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plan_keeps_its_hash_its_searches_hashes_and_its_schedule(name):
+    plan = load_plan(GOLDEN / "plans" / name)
+    assert {
+        "hash": plan.hash(),
+        "search_hashes": list(plan.search_hashes),
+        "trials": plan.trials,
+        "schedule": [list(trial) for trial in plan.schedule()[:40]],
+    } == PLANS[name]
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_is_left_of_a_plan_is_what_was_left_of_it(golden, capsys, name):
+    before = (golden / "runs.sqlite").read_bytes()
+    told = dry_run(name, golden, capsys)
+    assert (golden / "runs.sqlite").read_bytes() == before
+    assert left_of(name, golden, told) == LEFT[name]
+
+
+def test_records_and_searches_are_read_and_written_again_as_they_were(golden):
+    path = golden / "runs.sqlite"
+    before = rows(path)
+    with open_store(str(path), write=False) as store:
+        summaries = store.list()
+        assert Counter(run.verdict for run in summaries) == VERDICTS
+        assert {record.run_id: record_text(record) for record in store.iterate()} == texts(path)
+        kept = texts(path, "searches", "search_id")
+        assert {each.search_id: each.to_json() for each in store.searches()} == {
+            key: json.loads(text) for key, text in kept.items()
+        }
+        with_series = [run.run_id for run in summaries if run.has_series]
+        assert len(with_series) == SERIES
+        assert all(store.series(run_id).tables for run_id in with_series)
+        assert sorted(store.note(run.run_id).text for run in summaries if run.note) == [
+            "taken after the sink had come back", 'the rack\'s door was open; Umlaut: ü, and a quote: "',
+        ]  # fmt: skip
+    with open_store(str(path)):
+        pass
+    assert rows(path) == before
+    assert [len(before[table]) for table in ("runs", "searches", "calibrations")] == [RUNS, SEARCHES, 1]
+
+
+def test_a_golden_store_verifies_as_it_did_and_stays_as_it_is(golden, capsys):
+    path = golden / "runs.sqlite"
+    before = path.read_bytes()
+    assert main(["verify", "--store", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "runs": RUNS, "searches": SEARCHES, "differences": 0, "unreadable": 0,
+    }  # fmt: skip
+    assert path.read_bytes() == before
+
+
+def test_the_store_is_exported_as_it_was_also_after_it_was_opened_for_writing(golden, tmp_path):
+    path = golden / "runs.sqlite"
+    for number in range(2):
+        out = tmp_path / f"{number}.jsonl"
+        assert main(["runs", "export", "--store", str(path), "--out", str(out)]) == 0
+        assert out.read_bytes() == EXPORTED
+        open_store(str(path)).close()
+
+
+def test_an_exported_file_goes_through_a_new_store_unchanged(tmp_path):
+    (tmp_path / "runs.jsonl").write_bytes(EXPORTED)
+    store = str(tmp_path / "new.sqlite")
+    assert main(["runs", "import", str(tmp_path / "runs.jsonl"), "--store", store]) == 0
+    assert main(["runs", "export", "--store", store, "--out", str(tmp_path / "again.jsonl")]) == 0
+    assert (tmp_path / "again.jsonl").read_bytes() == EXPORTED
+    assert texts(tmp_path / "new.sqlite") == texts(GOLDEN / "runs.sqlite")
+    assert texts(tmp_path / "new.sqlite", "searches", "search_id") == texts(
+        GOLDEN / "runs.sqlite", "searches", "search_id"
+    )
+
+
+def test_the_store_is_merged_into_a_new_one_with_all_it_has(golden, tmp_path):
+    path = tmp_path / "new.sqlite"
+    assert main(["runs", "import", str(golden / "runs.sqlite"), "--store", str(path)]) == 0
+    for table, key in (("runs", "run_id"), ("searches", "search_id"), ("calibrations", "id")):
+        assert sorted(texts(path, table, key).values()) == sorted(texts(GOLDEN / "runs.sqlite", table, key).values())
+    kept, taken = GOLDEN / "runs.sqlite.series", Path(f"{path}.series")
+    assert {file.name: file.read_bytes() for file in taken.iterdir()} == {
+        file.name: file.read_bytes() for file in kept.iterdir()
+    }
+    assert main(["runs", "export", "--store", str(path), "--out", str(tmp_path / "again.jsonl")]) == 0
+    assert (tmp_path / "again.jsonl").read_bytes() == EXPORTED
+
+
+def test_the_report_is_made_again_byte_for_byte(golden, capsys):
+    store, out = str(golden / "runs.sqlite"), golden / "again"
+    assert main(["report", "--store", store, "--out", str(out), "--formats", "csv,md,tex"]) == 0
+    before = {path.name: path.read_bytes() for path in (GOLDEN / "report").iterdir() if path.suffix != ".jsonl"}
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    capsys.readouterr()
+    assert main(["report", "--store", store, "--json"]) == 0
+    assert capsys.readouterr().out == (GOLDEN / "report" / "report.jsonl").read_text()
+
+
+def test_the_golden_bundle_verifies_as_it_did(golden, capsys):
+    path = str(golden / "bundle.tar.gz")
+    assert main(["verify", path, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told.pop("tables") in (TABLES, TABLES + DRAWN)
+    assert told == {"bundle": path, "files": 55, "runs": 40, "series": 1, "searches": 1, "differences": 0}
+
+
+def test_the_golden_bundle_is_taken_into_a_store(golden, tmp_path):
+    store = tmp_path / "new.sqlite"
+    assert main(["runs", "import", str(golden / "bundle.tar.gz"), "--store", str(store)]) == 0
+    taken = texts(store)
+    assert len(taken) == 40
+    assert taken.items() <= texts(GOLDEN / "runs.sqlite").items()

@@ -1,0 +1,169 @@
+"""``make validate``: what labconsole reports, held against what the lab knows, written to docs/validation.md.
+
+It brings up labs of its own, runs the real commands on them and takes the truth from what was made to drop, to limit or
+to break. Exit status 1 when a row is not as it must be or could not be measured; the row is in the document all the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+import breaking  # noqa: E402
+import commanded  # noqa: E402
+import drills  # noqa: E402
+import instrument  # noqa: E402
+import intervals  # noqa: E402
+import loss  # noqa: E402
+import lossy  # noqa: E402
+import maxima  # noqa: E402
+import null_evaluation  # noqa: E402
+import one_set_up  # noqa: E402
+import powers  # noqa: E402
+import set_up_means  # noqa: E402
+import simulating  # noqa: E402
+from tables import Deadline, Table  # noqa: E402
+
+from labconsole import __version__  # noqa: E402
+
+BEGIN, END = "<!-- validation: begin -->\n", "<!-- validation: end -->\n"
+DEFAULT = ROOT / "docs" / "validation.md"
+SIMULATED = "simulated"
+
+
+def tables(deadline: Deadline, options: argparse.Namespace) -> dict[str, Callable[[], Table]]:
+    """What the document consists of, by the word that ``--only`` takes."""
+    known: dict[str, Callable[[], Table]] = {
+        "loss": lambda: loss.injected_loss(deadline, quick=options.quick),
+        "intervals": lambda: intervals.coverage(quick=options.quick),
+    }
+    if options.quick:
+        return known
+    return known | {
+        "observer": lambda: instrument.observer_effect(deadline),
+        "faults": lambda: breaking.every_fault(deadline),
+        "limits": lambda: instrument.known_limits(deadline),
+        **simulations(options),
+        "drills": lambda: drills.live(deadline),
+    }
+
+
+def simulations(options: argparse.Namespace) -> dict[str, Callable[[], Table]]:
+    """What is drawn and not measured: the same figures everywhere, some ten minutes on two cores."""
+    share, processes = options.share, options.processes
+
+    def some(of: int) -> int:
+        return max(1, round(share * of))
+
+    return {
+        "set-ups": lambda: set_up_means.coverage(some(set_up_means.SIMULATIONS), processes),
+        "losses": lambda: lossy.coverage(some(lossy.SIMULATIONS), processes),
+        "maxima": lambda: maxima.plateau(some(maxima.SIMULATIONS), processes),
+        "null": lambda: null_evaluation.no_effect(some(null_evaluation.REPORTS), processes),
+        "contrast": lambda: one_set_up.contrast(some(one_set_up.REPORTS), processes),
+        "power": lambda: powers.seen(some(powers.REPORTS), processes),
+        "equivalence": lambda: powers.equivalent(some(powers.REPORTS), processes),
+        "command": lambda: commanded.no_effect(some(commanded.REPORTS), processes),
+    }
+
+
+def conditions(began: float, load: tuple[float, ...]) -> list[str]:
+    """When and on what: one sentence of each."""
+    commit = _said("git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD")
+    changed = _said("git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no", "--", "labconsole")
+    now = datetime.datetime.now(datetime.UTC)
+    return [
+        f"{now:%Y-%m-%d %H:%M} UTC, labconsole {__version__}, commit {commit or 'not known'}"
+        + (" with changes" if changed else "")
+        + f". Kernel {platform.release()}, {os.cpu_count()} CPUs ({_processor()}), Python {platform.python_version()}, "
+        + f"{_first_line('tcpdump', '--version')}, {_first_line('nft', '--version')}, {_first_line('tc', '-V')}.",
+        "",
+        f"Load average {load[0]:.1f} at the beginning, {os.getloadavg()[0]:.1f} at the end; "
+        f"{(time.monotonic() - began) / 60:.1f} minutes; as {'root' if os.geteuid() == 0 else 'a user'}. Simulations draw "
+        f"from numpy's default generator with seeds ({simulating.SEED}, number of the table, number of the chunk).",
+    ]
+
+
+def _said(*argv: str) -> str:
+    environment = {**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    except OSError:
+        return ""
+    return (done.stdout or done.stderr).strip() if done.returncode == 0 else ""
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "model not known")
+
+
+def _first_line(*argv: str) -> str:
+    return next(iter(_said(*argv).splitlines()), f"{argv[0]} not known")
+
+
+def write(path: Path, lines: list[str]) -> None:
+    """Between the markers of a document, or as a new one."""
+    text = path.read_text() if path.exists() else f"# Validation\n\n{BEGIN}{END}"
+    head, begin, rest = text.partition(BEGIN)
+    if not begin or END not in rest:
+        raise SystemExit(f"{path} has no markers to write between")
+    path.write_text(head + BEGIN + "\n".join(lines) + "\n" + END + rest.partition(END)[2])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="the document; its prose is kept (default: docs/validation.md)")
+    parser.add_argument("--quick", action="store_true", help="a few rows in half a minute; needs --out")
+    parser.add_argument(
+        "--only", action="append", metavar="TABLE",
+        help="loss, intervals, observer, faults, limits, drills; of what is simulated set-ups, losses, maxima, null, "
+        "contrast, power, equivalence, command, or simulated for all of it; may be given again; needs --out",
+    )  # fmt: skip
+    parser.add_argument(
+        "--minutes", type=float, default=45.0, help="begin nothing new on a lab after so long (default: 45)"
+    )
+    parser.add_argument("--share", type=float, default=1.0, help="of the simulations: 0.05 for a look; needs --out")
+    parser.add_argument(
+        "--processes", type=int, default=2, help="for simulations (default: 2); the figures are the same"
+    )
+    options = parser.parse_args()
+    if options.out is None and (options.quick or options.only or options.share != 1):
+        parser.error("a part of the document would take the place of the whole: name another with --out")
+    deadline, began, load = Deadline.after(options.minutes), time.monotonic(), os.getloadavg()
+    wanted = tables(deadline, options)
+    if unknown := sorted(set(options.only or ()) - {*wanted, SIMULATED}):
+        parser.error(f"--only {unknown[0]}: is none of {', '.join((*wanted, SIMULATED))}")
+    only = set(options.only or wanted) | (set(simulations(options)) if SIMULATED in (options.only or ()) else set())
+    made: list[Table] = []
+    with tempfile.TemporaryDirectory() as home:
+        for variable in ("XDG_STATE_HOME", "XDG_DATA_HOME"):
+            os.environ[variable] = str(Path(home) / variable.lower())
+        for word, make in wanted.items():
+            if word in only:
+                print(f"{time.monotonic() - began:6.0f} s  {word}", flush=True)
+                made.append(make())
+    failures = [f"{table.title}: {failure}" for table in made for failure in table.failures]
+    rows = sum(len(table.rows) for table in made)
+    finding = f"**{len(failures)} failures**" if failures else "No failures"
+    lines = [*conditions(began, load), "", f"{finding} in {rows} rows.", ""]
+    for table in made:
+        lines += table.lines()
+    write(options.out or DEFAULT, lines)
+    print("\n".join([*failures, f"{finding} in {rows} rows, {time.monotonic() - began:.0f} s"]))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

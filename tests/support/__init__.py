@@ -1,0 +1,1 @@
+"""What tests and the programs beside them share: stand-ins, samples, labs, and what the machine must have."""

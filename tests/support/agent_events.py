@@ -1,0 +1,38 @@
+"""Events as an agent sends them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+NUMBERS = list(range(25))
+COUNTERS = {
+    "event": "counters", "monotonic_ns": 1, "wall_ns": 2, "missed": 0, "late": False,
+    "namespaces": {"": [[1, NUMBERS], [2, NUMBERS[:24]]], "guest1": []},
+}  # fmt: skip
+LINK = {
+    "namespace": "", "index": 2, "name": "eth1", "mac": "02:00:00:00:00:01", "mtu": 1500, "kind": None, "driver": None,
+    "up": True, "carrier": None, "speed_bps": None, "pause": None, "master": None,
+}  # fmt: skip
+RESULT = {
+    "stream": "s1", "generator": "afpacket", "version": "1 (sendmmsg)", "interface": "eth1", "sent_packets": 7,
+    "errors": 0, "error_text": None, "started_monotonic_ns": 3, "stopped_monotonic_ns": 9, "started_wall_ns": 4,
+    "elapsed_ns": 7, "idle_ns": None, "delay_ns": 1, "burst_packets": 1, "requested_count": None,
+    "stopped_by": "duration", "raw": "Result: OK: 900(c900+d0) usec\n  11111pps",
+}  # fmt: skip
+PROGRESS = {"stream": "s1", "sent_packets": 7, "errors": 0, "monotonic_ns": 4}
+GOOD: list[dict[str, Any]] = [
+    COUNTERS,
+    {"event": "links", "links": [LINK]},
+    {"event": "generator", "monotonic_ns": 5, "streams": [PROGRESS]},
+    {"event": "generator.done", "streams": [RESULT]},
+    {"event": "generator.done", "streams": [], "error": {"code": "pktgen_failed", "message": "it hangs"}},
+    {"event": "capture.died", "capture": "s1", "message": "no room"},
+    {"event": "notice", "code": "x", "message": "y"},
+]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=10,
+)

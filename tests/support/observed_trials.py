@@ -1,0 +1,156 @@
+"""Observations of a trial, made up by hand, and the record that is made of them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from labconsole.contracts.driver import PathPoint, StreamPath
+from labconsole.measure.rates import CounterSample
+from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.model.inventory import Inventory
+from labconsole.model.record.run import Reason, RunRecord
+from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.observed import NodeReading, StreamSeen, TrialSeen
+from labconsole.verdict.record import build_record
+
+SENT = 14205  # round(1 s / 7040 ns * 0.1), of 64-byte frames at 10 Mbit/s: delay 70400 ns
+PATH = StreamPath(
+    destination_mac="02:00:00:00:00:01",
+    points=(PathPoint("uut_in", "", "eth1", "rx_packets"), PathPoint("uut_out", "", "eth5", "tx_packets")),
+)
+
+
+def counters(*, rx: int, tx: int, at_ns: int = 0) -> CounterSample:
+    return CounterSample(at_ns, (rx, tx) + (0,) * 23)
+
+
+def observe(
+    inventory: Inventory,
+    *,
+    sent: int = SENT,
+    nic: int | None = None,
+    uut_out: int | None = None,
+    arrived: int | None = None,
+    captured: int | None = None,
+    dropped: int = 0,
+    **generated: Any,
+) -> TrialSeen:
+    """A trial in which ``sent`` packets left and ``arrived`` came; every count may be bent."""
+    nic = sent if nic is None else nic
+    uut_out = sent if uut_out is None else uut_out
+    arrived = uut_out if arrived is None else arrived
+    captured = arrived if captured is None else captured
+    seen = TrialSeen(run_id="20261121T000000Z-000000", started_at="2026-11-21T00:00:00.000Z")
+    stream = StreamSeen(inventory.streams[0], PATH)
+    stream.generated = {
+        "stream": "s1", "generator": "afpacket", "version": "1", "sent_packets": sent, "errors": 0, "error_text": None,
+        "elapsed_ns": 1_000_000_000, "burst_packets": 1, "started_monotonic_ns": 0, **generated,
+    }  # fmt: skip
+    stream.capture = {
+        "captured_packets": captured, "dropped_kernel_packets": dropped, "dropped_interface_packets": 0,
+        "analysis": {
+            "packets": captured, "truncated": False,
+            "streams": [
+                {
+                    "packets": captured,
+                    "first_at_ns": 10**18,
+                    "last_at_ns": 10**18 + 999_000_000,
+                    "late_packets": 0,
+                    "queued_packets": 0,
+                    "sequence": {"lost_runs": {}, "reordered_packets": 0, "duplicate_packets": 0},
+                }
+            ],
+        },
+    }  # fmt: skip
+    seen.streams = [stream]
+    seen.before = {
+        "src1": {("", "eth1"): counters(rx=5, tx=7)},
+        "uut": {("", "eth1"): counters(rx=1, tx=2), ("", "eth5"): counters(rx=3, tx=4)},
+        "snk1": {("", "eth1"): counters(rx=9, tx=9)},
+    }
+    seen.after = {
+        "src1": {("", "eth1"): counters(rx=5, tx=7 + nic)},
+        "uut": {("", "eth1"): counters(rx=1 + nic, tx=2), ("", "eth5"): counters(rx=3, tx=4 + uut_out)},
+        "snk1": {("", "eth1"): counters(rx=9 + arrived, tx=9)},
+    }
+    seen.drained = True
+    seen.start_skew_s = 0.0
+    return seen
+
+
+def record(
+    inventory: Inventory, seen: TrialSeen, target: str = "10Mbit", tolerances: Tolerances | None = None
+) -> RunRecord:
+    request = DesignPoint(
+        platform="raw",
+        frame=FrameSize(64),
+        sources=1,
+        target="max" if target == "max" else 10**7,
+        duration_s=1.0,
+    )
+    return build_record(
+        seen, inventory=inventory, request=request, operator="t", plan=None, environment={},
+        finished_at="2026-11-21T00:00:01.000Z", tolerances=tolerances or Tolerances(),
+    )  # fmt: skip
+
+
+def codes(run: RunRecord) -> set[str]:
+    return {reason.code for reason in run.verdict.reasons}
+
+
+PORT = {
+    "mtu": 1500, "up": True, "carrier_changes": 2, "speed_mbps": 1000, "qdisc": "fq_codel",
+    "offloads": {"tso": True, "gro": True}, "pause": {"autoneg": False, "rx": True, "tx": True}, "irqs": {"30": "0"},
+}  # fmt: skip
+SETTINGS = {"governors": {"performance": 4}, "sysctls": {"net/ipv4/ip_forward": "0"}}
+PORTS = {"src1": ["eth1"], "uut": ["eth1", "eth5", "eth9"], "snk1": ["eth1"]}
+WINDOW = {
+    "elapsed_s": 2.0,
+    "cpu": {"busy_ratio": 0.5, "interrupt_ratio": 0.1, "steal_ratio": 0.0},
+    "hottest": {"cpu": "cpu1", "busy_ratio": 0.9, "interrupt_ratio": 0.2, "steal_ratio": 0.0},
+    "used_s": {"ours": 1.0, "kernel": 0.4, "other": 0.02},
+    "processes": [{"pid": 7, "name": "python3", "whose": "ours", "cpu_s": 1.0}],
+}
+
+
+def reading(node: str, *, at_s: float, window: dict[str, Any] | None = None) -> NodeReading:
+    return NodeReading(
+        drops={
+            "softnet": [[0, 100, 3, 0]],
+            "namespaces": {
+                "": {
+                    "ip": {"InDiscards": 1},
+                    "qdiscs": [[name, "tbf", {"drops": 5, "requeues": 0, "overlimits": 9}] for name in PORTS[node]],
+                    "driver": {name: {} for name in PORTS[node]},
+                }
+            },
+        },
+        settings={**copy.deepcopy(SETTINGS), "interfaces": {name: copy.deepcopy(PORT) for name in PORTS[node]}},
+        surroundings={
+            "monotonic_ns": int(at_s * 1e9), "wall_ns": 1_800_000_000_000_000_000 + int(at_s * 1e9), "logins": [],
+            "load": [0.5, 0.4, 0.3], "cpus": 4, "boot_id": f"boot of {node}", "guests": [], "sessions": [], "window": window,
+        },
+    )  # fmt: skip
+
+
+def undisturbed(inventory: Inventory, **bend: Any) -> TrialSeen:
+    """A trial at whose end every node said the same as at its begin."""
+    seen = observe(inventory, **bend)
+    seen.begin = {node: reading(node, at_s=10) for node in PORTS}
+    seen.end = {node: reading(node, at_s=12, window=copy.deepcopy(WINDOW)) for node in PORTS}
+    return seen
+
+
+def found(run: RunRecord, code: str) -> Reason:
+    return next(each for each in run.verdict.reasons if each.code == code)
+
+
+def bump(seen: TrialSeen, node: str, interface: str, **statistics: int) -> None:
+    from labconsole.wire.codec import STAT_NAMES
+
+    sample = seen.after[node][("", interface)]
+    values = list(sample.values)
+    for name, by in statistics.items():
+        values[STAT_NAMES.index(name)] += by
+    seen.after[node][("", interface)] = CounterSample(sample.monotonic_ns, tuple(values))

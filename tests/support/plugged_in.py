@@ -1,0 +1,40 @@
+"""A distribution with plug-ins, installed in a directory of its own that stands on the search path."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import invalidate_caches
+from pathlib import Path
+
+from labconsole import plugins
+from labconsole.platforms import loading
+
+
+def _forget() -> None:
+    """Look for plug-ins anew."""
+    invalidate_caches()
+    plugins._entry_points.cache_clear()
+    loading.known_drivers.cache_clear()
+
+
+@contextmanager
+def plugged_in(directory: Path, group: str, modules: dict[str, str]) -> Iterator[None]:
+    """Meanwhile ``modules``, plug-in to source, are there by entry points of ``group``, as after ``pip install toys``."""
+    info = directory / "toys-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toys\nVersion: 1.0\n")
+    lines = [f"{name} = toys_{name}" for name in modules]
+    (info / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines, ""]))
+    for name, source in modules.items():
+        (directory / f"toys_{name}.py").write_text(source)
+    sys.path.insert(0, str(directory))
+    _forget()
+    try:
+        yield
+    finally:
+        sys.path.remove(str(directory))
+        for name in modules:
+            sys.modules.pop(f"toys_{name}", None)
+        _forget()

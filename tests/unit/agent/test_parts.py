@@ -1,0 +1,173 @@
+"""What of the agent needs no node: parsing, names, sentences, the promises to undo."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from labconsole.agent import capture
+from labconsole.agent.keeper import Journal
+from labconsole.agent.lease import lock
+from labconsole.agent.reading import counters, facts
+from labconsole.network import sysctl
+from labconsole.wire.codec import STAT_NAMES, WireError
+
+
+def stats_message(index: int, numbers: list[int]) -> bytes:
+    body = struct.pack("=BBHII", 0, 0, 0, index, 1)
+    body += struct.pack("=HH", 0, 0)[:0] + struct.pack("=HH", 4 + 8 * len(numbers), 1)
+    body += struct.pack(f"={len(numbers)}Q", *numbers)
+    return struct.pack("=IHHII", 16 + len(body), 92, 2, 1, 0) + body
+
+
+DONE = struct.pack("=IHHIIi", 20, 3, 2, 1, 0, 0)
+
+
+def test_counters_of_all_interfaces_come_out_of_several_parts() -> None:
+    full, other = list(range(100, 125)), list(range(200, 225))
+    parts = [stats_message(1, full) + stats_message(7, other), stats_message(300, full), DONE]
+    assert counters.parse_stats(parts) == [(1, tuple(full)), (7, tuple(other)), (300, tuple(full))]
+
+
+def test_an_older_kernel_gives_fewer_counters_and_a_newer_one_no_unnamed_ones() -> None:
+    assert counters.parse_stats([stats_message(1, [5] * 23), DONE]) == [(1, (5,) * 23)]
+    assert counters.parse_stats([stats_message(1, [5] * 30), DONE]) == [(1, (5,) * len(STAT_NAMES))]
+
+
+def test_the_end_of_tcpdump_is_read_in_singular_and_plural() -> None:
+    text = (
+        "tcpdump: listening on eth1, link-type EN10MB (Ethernet), snapshot length 96 bytes\n"
+        "1 packet captured\n12 packets received by filter\n"
+        "3 packets dropped by kernel\n4 packets dropped by interface\n"
+    )
+    assert capture.parse_counts(text) == {
+        "captured_packets": 1,
+        "received_by_filter_packets": 12,
+        "dropped_kernel_packets": 3,
+        "dropped_interface_packets": 4,
+    }
+    running = "tcpdump: 5 packets captured, 5 packets received by filter, 0 packets dropped by kernel\n"
+    assert capture.parse_counts(running)["captured_packets"] == 5
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("tcpdump: eth9: No such device exists\n(No such device exists)\n", "no_such_interface"),
+        ("tcpdump: eth1: You don't have permission\n(socket: Operation not permitted)\n", "no_permission"),
+        ("tcpdump: can't parse filter expression: syntax error\n", "bad_filter"),
+        ("tcpdump: eth1: That device is not up\n", "interface_down"),
+        ("tcpdump: listening on eth1\ntcpdump: Unable to write output: No space left on device\n", "no_space"),
+        ("something else\n", "capture_failed"),
+        ("", "capture_failed"),
+    ],
+)  # fmt: skip
+def test_what_stopped_tcpdump_gets_a_stable_word(said: str, code: str) -> None:
+    assert capture.error_of(said).code == code
+
+
+def test_a_signal_that_ended_tcpdump_is_named() -> None:
+    assert "signal 9" in capture.error_of("tcpdump: listening on eth1\n", -9).message
+
+
+def test_it_is_known_which_signals_a_process_handles() -> None:
+    # Its own handler, and for one signal that nobody sets: whoever starts the tests may have SIGINT ignored.
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: None)
+    try:
+        assert capture.catches(os.getpid(), signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not capture.catches(os.getpid(), signal.SIGUSR1)
+    assert not capture.catches(2**22 + 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("net.ipv4.ip_forward", "/proc/sys/net/ipv4/ip_forward"),
+        ("net.ipv4.conf.eth1.forwarding", "/proc/sys/net/ipv4/conf/eth1/forwarding"),
+        ("net.ipv4.conf.eth1.100.forwarding", "/proc/sys/net/ipv4/conf/eth1.100/forwarding"),
+        ("net/ipv4/conf/eth1.100/forwarding", "/proc/sys/net/ipv4/conf/eth1.100/forwarding"),
+        ("net.ipv6.neigh.br-1.gc_stale_time", "/proc/sys/net/ipv6/neigh/br-1/gc_stale_time"),
+    ],
+)
+def test_a_setting_is_found_though_its_interface_has_dots(name: str, path: str) -> None:
+    assert sysctl.path_of(name) == path
+
+
+@pytest.mark.parametrize("name", ["kernel.x", "net/../kernel/x", "net.a..b", "net//x", "net", "", "net.a b", "net.x\n"])
+def test_a_setting_outside_the_network_is_refused(name: str) -> None:
+    with pytest.raises(WireError):
+        sysctl.path_of(name)
+
+
+def test_only_real_logins_are_read_from_utmp() -> None:
+    def record(kind: int, user: bytes, line: bytes, host: bytes) -> bytes:
+        zeros = (0,) * 5
+        return facts.UTMP_RECORD.pack(kind, 1, line, b"", user, host, 0, 0, 0, 1700000000, *zeros)
+
+    assert facts.UTMP_RECORD.size == 384  # glibc's, on every architecture with 32-bit time in it
+    data = record(7, b"anna", b"pts/0", b"desk.lab") + record(8, b"", b"pts/1", b"") + record(2, b"reboot", b"~", b"")
+    expected = {"user": "anna", "line": "pts/0", "host": "desk.lab", "since_wall_s": 1700000000}
+    assert facts.parse_utmp(data + b"cut") == [expected]
+
+
+def test_who_holds_a_node_is_one_sentence() -> None:
+    holder = {"owner": "anna@a", "purpose": "plan dedicated", "since_wall_ns": 1_700_000_000_000_000_000}
+    assert lock.held_by(holder).message == "anna@a has this node since 2023-11-14 22:13:20 UTC for plan dedicated"
+    until = {**holder, "until_wall_ns": 1_700_000_600_000_000_000}
+    sentence = (
+        "anna@a has this node since 2023-11-14 22:13:20 UTC, until about 2023-11-14 22:23:20 UTC, for plan dedicated"
+    )
+    assert lock.held_by(until).message == sentence
+    assert lock.held_by({}).message == "another session has this node"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b"{", b"[1]", b"[" * 60000, b"\xff\xfe", b'{"owner": 7, "purpose": null, "quiet": 1}',
+        b'{"since_wall_ns": -1, "until_wall_ns": 1e9, "pid": true, "more": "x"}',
+        b'{"since_wall_ns": 99999999999999999999999999}',
+    ],
+)  # fmt: skip
+def test_of_a_lease_that_anybody_wrote_only_what_fits_is_believed(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "lease"
+    path.write_bytes(text)
+    with path.open("rb") as file:
+        assert lock._read(file.fileno()) == {}
+
+
+def test_promises_are_kept_in_reverse_and_by_owner() -> None:
+    reading, writing = os.pipe()
+    journal = Journal(writing)
+    for token, kind in (("a", "one"), ("b", "two"), ("a", "three")):
+        journal.promise({"token": token, "kind": kind})
+    assert [entry["kind"] for entry in journal.pending()] == ["three", "two", "one"]
+    assert [entry["kind"] for entry in journal.pending("a", since=1)] == ["three"]
+    journal.done(3)
+    assert [entry["kind"] for entry in journal.pending("a")] == ["one"]
+    told = [json.loads(line) for line in os.read(reading, 65536).splitlines()]
+    assert [next(iter(message)) for message in told] == ["promise", "promise", "promise", "done"]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_journal_without_a_keeper_still_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    journal = Journal(writing)
+    journal.promise({"kind": "one"})
+    assert len(journal.pending()) == 1
+
+
+def test_the_agent_says_hello_without_loading_the_netlink_library() -> None:
+    code = "import sys, labconsole.agent.server; print([m for m in sys.modules if m.startswith(('pyroute2', 'numpy'))])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

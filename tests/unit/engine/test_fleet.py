@@ -1,0 +1,59 @@
+"""What the fleet knows of its nodes' clocks."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from labconsole.engine.links import Fleet
+from labconsole.engine.live.telemetry import NodeLive, Telemetry
+from labconsole.errors import NodeLost
+from labconsole.wire.session import Hello
+
+
+class DriftingLink:
+    """A node whose clock has moved each time one looks."""
+
+    def __init__(self, name: str, lost: bool = False) -> None:
+        self.name, self.hello, self._lost = name, Hello(protocol=1, monotonic_ns=1, wall_ns=1), lost
+        self.round_trip_s, self.clock_error_ns = 0.0, 0
+        self.clock_offset_ns = self.monotonic_offset_ns = 0
+
+    async def measure_clock(self) -> None:
+        if self._lost:
+            raise NodeLost(self.name, "the cable was pulled", operation="ping")
+        self.round_trip_s, self.clock_error_ns = 0.001, 500_000
+        self.clock_offset_ns += 180_000_000
+        self.monotonic_offset_ns += 180_000_000
+
+
+def fleet_of(*names: str) -> tuple[Fleet, Telemetry]:
+    telemetry = Telemetry()
+    telemetry.nodes = {name: NodeLive(name, ("source",)) for name in names}
+    unused: Any = None
+    return (
+        Fleet(SimpleNamespace(), telemetry, connect=unused, emit=unused, on_event=unused, on_lost=unused),  # type: ignore[arg-type]
+        telemetry,
+    )
+
+
+def test_clocks_that_have_drifted_since_the_link_was_opened_are_compared_again():
+    fleet, telemetry = fleet_of("src1", "src2")
+    links: Any = [DriftingLink("src1"), DriftingLink("src2")]
+    asyncio.run(fleet.measure_clocks(links))
+    asyncio.run(fleet.measure_clocks(links[:1]))
+    assert [link.monotonic_offset_ns for link in links] == [360_000_000, 180_000_000]
+    assert [telemetry.nodes[name].clock_offset_ns for name in ("src1", "src2")] == [360_000_000, 180_000_000]
+    assert telemetry.nodes["src1"].clock_error_ns == 500_000
+
+
+def test_a_node_that_is_gone_meanwhile_is_named_after_the_others_have_answered():
+    fleet, telemetry = fleet_of("src1", "src2")
+    links: Any = [DriftingLink("src1", lost=True), DriftingLink("src2")]
+    with pytest.raises(NodeLost, match="src1"):
+        asyncio.run(fleet.measure_clocks(links))
+    assert links[1].monotonic_offset_ns == 180_000_000
+    assert telemetry.nodes["src1"].clock_offset_ns is None

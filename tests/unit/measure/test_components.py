@@ -1,0 +1,113 @@
+"""Components of the spread and the advice that rests on them: by hand, against an analysis of variance, by simulation."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy
+import pytest
+from scipy import stats
+
+from labconsole.errors import MeasurementError
+from labconsole.measure.statistics.components import Components, advise, components, pooled_components
+from labconsole.measure.statistics.effects import smallest_effect
+
+
+def pilot(rng: random.Random, set_ups: int, repetitions: int, between: float, within: float) -> dict[int, list[float]]:
+    found = {}
+    for b in range(set_ups):
+        centre = rng.gauss(0, between)
+        found[b] = [1000 * math.exp(centre + rng.gauss(0, within)) for _ in range(repetitions)]
+    return found
+
+
+def test_components_by_hand():
+    e = math.exp
+    found = components({1: [e(1), e(3)], 2: [e(4), e(6)], 3: [e(8), e(8)]})
+    assert found.variance_within == pytest.approx((2 + 2 + 0) / 3)
+    assert found.variance_of_means == pytest.approx(9)  # of 2, 5, 8
+    assert found.variance_between == pytest.approx(9 - 4 / 3 / 2)
+    assert (found.set_ups, found.repetitions, found.points) == (3, 2, 1)
+
+
+def test_components_are_those_of_an_analysis_of_variance():
+    values = pilot(random.Random(1), 5, 4, 0.01, 0.02)
+    found, logs = components(values), [numpy.log(trials) for trials in values.values()]
+    f = stats.f_oneway(*logs).statistic  # mean square between over mean square within
+    assert 4 * found.variance_of_means / found.variance_within == pytest.approx(f)
+
+
+def test_a_negative_component_is_kept_and_used_as_zero():
+    e = math.exp
+    found = components({b: [e(1), e(-1)] for b in range(4)})
+    assert found.variance_between == pytest.approx(-1)
+    advice = advise(found, 60, 2, 0.5)
+    assert advice.repetitions == 10
+    assert advice.variance_upper == pytest.approx((2 / 10) * 3 / stats.chi2.ppf(0.2, 3))
+
+
+def test_points_of_a_platform_are_pooled_without_more_set_ups():
+    one, other = Components(4.0, 10.0, 8.0, 5, 2.0), Components(2.0, 4.0, 3.0, 4, 2.0)
+    assert pooled_components([one, other]) == Components(3.0, 7.0, 5.5, 4, 2.0, 2)
+    with pytest.raises(MeasurementError, match="no components"):
+        pooled_components([])
+
+
+def test_advice_by_hand():
+    found = Components(variance_within=9e-4, variance_of_means=5.5e-4, variance_between=1e-4, set_ups=4, repetitions=2)
+    advice = advise(found, setup_s=30, trial_s=10, accuracy_ratio=0.02)
+    assert advice.repetitions == 6  # sqrt(3 · 9) = 5.2
+    variance = (1e-4 + 9e-4 / 6) * 3 / stats.chi2.ppf(0.2, 3)
+    assert advice.variance_upper == pytest.approx(variance)
+    wide, narrow = (stats.t.ppf(0.975, s - 1) * math.sqrt(variance / s) for s in (advice.set_ups - 1, advice.set_ups))
+    assert narrow <= 0.02 < wide and advice.half_width_ratio == pytest.approx(narrow)
+    assert advice.smallest_effect_ratio == pytest.approx(smallest_effect(math.sqrt(2 * variance), advice.set_ups))
+    assert advice.total_s == advice.set_ups * (30 + 6 * 10)
+
+
+def test_advice_never_goes_below_three_set_ups_or_beyond_what_can_be_done():
+    quiet = advise(Components(1e-12, 1e-12, 5e-13, 3, 2), 30, 10, 0.05)
+    assert (quiet.set_ups, quiet.repetitions) == (3, 3)
+    still = advise(Components(0.0, 0.0, 0.0, 3, 2), 30, 10, 0.05)
+    assert (still.set_ups, still.repetitions, still.half_width_ratio, still.smallest_effect_ratio) == (3, 1, 0, None)
+    assert advise(Components(1.0, 1.0, 5e-324, 3, 2), 30, 10, 0.5).repetitions == 10
+    assert advise(Components(1e-6, 1.0, 1.0, 3, 2), 0.0, 10, 0.5).repetitions == 1
+    with pytest.raises(MeasurementError, match="more than 10000 set-ups"):
+        advise(Components(1.0, 1.0, 0.5, 3, 2), 30, 10, 1e-4)
+    with pytest.raises(ValueError, match="above zero"):
+        advise(Components(1.0, 1.0, 0.5, 3, 2), 30, 10, 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({1: [1, 2], 2: [1, 2]}, "need 3 set-ups, there are 2"),
+        ({1: [1, 2], 2: [1, 2], 3: [1]}, "need 2 repetitions in each set-up, one has 1"),
+        ({1: [1, 2], 2: [1, 2], 3: [1, 0]}, "a value is zero or less"),
+        ({}, "there are 0"),
+    ],
+)
+def test_too_little_is_refused_with_words(values, words):
+    with pytest.raises(MeasurementError, match=words):
+        components(values)
+
+
+def test_advice_from_too_little_is_refused():
+    for parts in (Components(1.0, 1.0, 0.5, 2, 3), Components(1.0, 1.0, 0.5, 5, 1)):
+        with pytest.raises(MeasurementError, match="advice needs 3 stored set-ups of 2 repetitions"):
+            advise(parts, 30, 10, 0.1)
+
+
+def test_components_are_right_on_average_and_four_of_five_plans_get_their_accuracy():
+    rng = random.Random(3)
+    between, within = 0.01, 0.02
+    found = [components(pilot(rng, 4, 3, between, within)) for _ in range(4000)]
+    assert numpy.mean([f.variance_between for f in found]) == pytest.approx(between**2, rel=0.05)
+    assert numpy.mean([f.variance_within for f in found]) == pytest.approx(within**2, rel=0.03)
+    enough = 0
+    for parts in found[:1500]:
+        advice = advise(parts, 30, 10, 0.01)
+        truth = between**2 + within**2 / advice.repetitions
+        enough += stats.t.ppf(0.975, advice.set_ups - 1) * math.sqrt(truth / advice.set_ups) <= 0.01
+    assert 0.75 <= enough / 1500 <= 0.9

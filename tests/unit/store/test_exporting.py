@@ -1,0 +1,138 @@
+"""Runs as tables for other programs: a reader sees the types that the documentation promises."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from labconsole.cli.main import main
+from labconsole.model.record.run import Reason, Total, Verdict
+from labconsole.store.exporting import COLUMNS
+from labconsole.store.open import open_store
+from support.store_samples import planned, sample_record, sample_series
+
+FORMAT = (Path(__file__).parents[3] / "docs" / "data-format.md").read_text()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    unknown = Total(**dict.fromkeys(Total.model_fields))
+    reasons = (Reason(code="no_rate", detail="d"), Reason(code="aborted", detail="d"))
+    with open_store(str(tmp_path / "runs.sqlite")) as store:
+        store.save(sample_record(0, target_bps="max", platform="=kvm"), sample_series())
+        store.save(planned(1, 7, 2))
+        store.save(sample_record(2, total=unknown, verdict=Verdict(status="invalid", reasons=reasons)))
+        store.set_note(sample_record(1).run_id, 'a "quoted", Ä\nsecond line', author="op")
+    return str(tmp_path / "runs.sqlite")
+
+
+def test_a_csv_file_opens_in_pandas_with_the_types_that_it_promises(url, tmp_path):
+    out = tmp_path / "runs.csv"
+    assert main(["runs", "export", "--store", url, "--out", str(out)]) == 0
+    table = pd.read_csv(out, dtype_backend="numpy_nullable", parse_dates=["started_at"])
+    assert list(table.columns) == list(COLUMNS)
+    kinds = {"text": "string", "integer": "Int64", "real": "Float64", "boolean": "boolean"}
+    promised = {name: kinds.get(kind, "datetime64[us, UTC]") for name, kind in COLUMNS.items()}
+    real = {name: str(kind) for name, kind in table.dtypes.items()}
+    # Whole numbers that happen to be written without a fraction are numbers all the same.
+    assert {k: v for k, v in real.items() if v != promised[k] and (v, promised[k]) != ("Int64", "Float64")} == {}
+    assert table["target_is_max"].tolist() == [True, False, False]
+    assert table["target_bps"].tolist() == [pd.NA, 100_000_000, 100_000_000]
+    assert table["plan_point"].tolist() == [pd.NA, 7, pd.NA]
+    assert table["loss_ratio"].isna().tolist() == [False, False, True]
+    assert table["reason_codes"][2] == "no_rate;aborted"
+    assert table["platform"][0] == "'=kvm"  # no spreadsheet runs it as a formula
+    assert table["note"][1] == 'a "quoted", Ä\nsecond line'
+    plain = pd.read_csv(out)
+    assert plain["emulated"].dtype == bool
+    assert plain["offered_pps"].dtype == float
+
+
+def test_a_parquet_file_has_the_types_of_its_columns(url, tmp_path):
+    out = tmp_path / "runs.parquet"
+    assert main(["runs", "export", "--store", url, "--out", str(out)]) == 0
+    import pyarrow.parquet as parquet
+
+    table = parquet.read_table(out)
+    assert table.column_names == list(COLUMNS)
+    types = {"text": "string", "integer": "int64", "real": "double", "boolean": "bool", "time": "timestamp[us, tz=UTC]"}
+    wanted = {name: types[kind] for name, kind in COLUMNS.items()} | {"reason_codes": "list<element: string>"}
+    assert {name: str(table.schema.field(name).type) for name in table.column_names} == wanted
+    frame = pd.read_parquet(out, dtype_backend="numpy_nullable")
+    assert frame["target_bps"].tolist() == [pd.NA, 100_000_000, 100_000_000]
+    assert list(frame["reason_codes"][2]) == ["no_rate", "aborted"]
+    assert frame["platform"][0] == "=kvm"
+    assert frame["started_at"][0] == pd.Timestamp("2026-11-21T02:45:01Z")
+
+
+def test_the_filter_of_the_console_chooses_what_is_listed_and_exported(url, capsys):
+    assert main(["runs", "export", "--store", url, "--where", "target=max"]) == 0
+    assert [json.loads(line)["run_id"] for line in capsys.readouterr().out.splitlines()] == [sample_record(0).run_id]
+    assert main(["runs", "export", "--store", url, "--format", "csv", "--where", "verdict=invalid"]) == 0
+    assert capsys.readouterr().out.count("\n") == 2
+    assert main(["runs", "list", "--store", url, "--json", "--where", "note~quoted"]) == 0
+    assert [json.loads(line)["run_id"] for line in capsys.readouterr().out.splitlines()] == [sample_record(1).run_id]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["export", "--where", "colour=red"], "--where: there is no field 'colour'"),
+        (
+            ["export", "--format", "parquet"],
+            "--format: a Parquet file cannot go to the terminal; say where with --out FILE",
+        ),
+        (["export", "--out", "/proc/x/y.csv"], "--out: cannot be written: No such file or directory"),
+        (["list", "--out", "x"], "--out: goes with export only"),
+        (["show", "2026", "--where", "x"], "--where: goes with list and export only"),
+        (["export", "2026"], "--where says which"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_sentence(url, words, message, capsys):
+    assert main(["runs", *words, "--store", url]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_a_file_is_written_whole_or_left_as_it_was(url, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "runs.jsonl"
+    out.write_text("before")
+
+    def broken(*_: object) -> object:
+        yield "first line\n"
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("labconsole.store.exporters.jsonl.parts", broken)
+        assert main(["runs", "export", "--store", url, "--out", str(out)]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert out.read_text() == "before"
+    assert main(["runs", "export", "--store", url, "--out", str(out)]) == 0
+    assert len(out.read_text().splitlines()) == 3
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_without_pyarrow_the_extra_is_named(url, tmp_path):
+    program = (
+        "import sys\nsys.modules['pyarrow'] = None\nfrom labconsole.cli.main import main\n"
+        "sys.exit(main(['runs', 'export', '--out', sys.argv[2], '--store', sys.argv[1]]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, url, str(tmp_path / "x.parquet")], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert re.search(r"Parquet needs pyarrow, .* pip install 'labconsole\[parquet\]'", done.stderr)
+    assert not (tmp_path / "x.parquet").exists()
+
+
+def test_every_column_is_explained():
+    part = FORMAT.partition("## Tables of runs")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| `([a-z_]+)` \| (\w+)", part, re.MULTILINE))
+    assert rows == COLUMNS

@@ -1,0 +1,76 @@
+"""Numbers and foreign words as cells; sparklines and scales; the chart's lines."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from labconsole.text import charts
+from labconsole.text.cells import count, decimal, percent, safe, scale_top, span, sparkline
+
+
+@given(st.text(max_size=300), st.integers(min_value=1, max_value=40))
+def test_any_text_becomes_printable_and_never_wider_than_asked(text: str, width: int) -> None:
+    shown = safe(text, width)
+    assert cell_len(shown) <= width
+    assert "\x1b" not in shown
+    assert all(c.isprintable() or c == "\u2009" for c in shown)
+
+
+def test_an_escape_sequence_in_a_name_is_shown_harmlessly() -> None:
+    assert safe("eth\x1b[31m0\n", 20) == "eth·[31m0·"
+
+
+def test_a_ten_kilobyte_name_is_cut_and_marked() -> None:
+    assert safe("x" * 10_000, 8) == "xxxxxxx…"
+
+
+def test_wide_characters_are_cut_by_cells() -> None:
+    assert cell_len(safe("測定測定測定", 7)) <= 7
+
+
+def test_thousands_are_set_apart_by_thin_spaces_one_cell_wide() -> None:
+    assert count(14_880_952) == "14\u2009880\u2009952"
+    assert cell_len(count(14_880_952)) == 10
+    assert decimal(1234.5, 2) == "1\u2009234.50"
+
+
+def test_what_is_not_known_is_a_dash_and_not_a_zero() -> None:
+    assert count(None) == decimal(None, 2) == percent(None) == "–"
+
+
+def test_a_small_loss_never_reads_as_none() -> None:
+    assert percent(0.0) == "0.000"
+    assert percent(1e-7) == "<0.001"
+    assert percent(0.07) == "7.000"
+
+
+def test_lengths_of_time_read_naturally() -> None:
+    assert [span(s) for s in (0, 4.2, 65, 3700)] == ["0 s", "5 s", "1 min 05 s", "1 h 01 min"]
+
+
+def test_scales_are_round_and_do_not_fall_below_the_data() -> None:
+    assert scale_top([142_045]) == 200_000
+    assert scale_top([100]) == 100
+    assert scale_top([]) == 1
+
+
+def test_only_zero_has_the_lowest_bar_and_a_missing_sample_has_none() -> None:
+    assert sparkline([None, 0, 1, 50, 100], 100) == " ▁▂▅█"
+
+
+def test_a_chart_has_exactly_the_lines_asked_for_and_two_series_told_apart_by_glyph() -> None:
+    seconds = [i / 10 for i in range(50)]
+    series = charts.RateSeries(seconds, [100.0] * 50, [80.0] * 50)
+    lines = charts.draw_rates(series, 70, 14, span_s=5.0)
+    assert len(lines) == 14
+    assert all(cell_len(line) <= 70 for line in lines)
+    body = "".join(lines)
+    assert any(charts.is_offered_mark(c) for c in body)
+    assert any(charts.is_measured_mark(c) for c in body)
+    assert "\x1b" not in body
+
+
+def test_a_chart_of_nothing_is_empty_lines() -> None:
+    assert charts.draw_rates(charts.RateSeries([], [], []), 60, 10) == [""] * 10

@@ -1,0 +1,76 @@
+"""Keys: none means two things in one place, every terminal delivers them, every one is in the help."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from textual.binding import Binding
+from textual.widgets import Input
+
+from labconsole.tui.app import ConsoleApp
+from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.parts.fields import Choice, Field
+from labconsole.tui.parts.help import Help
+from labconsole.tui.parts.pick import Pick
+from labconsole.tui.parts.screen import ConsoleScreen
+from labconsole.tui.parts.table import LineTable
+from labconsole.tui.screens import SCREENS
+from support.driven_console import console, settle
+from support.fake_lab_session import LabSession
+
+ALL_SCREENS = [entry.load() for entry in SCREENS]
+UNDELIVERED = re.compile(r"ctrl\+(m|i|j|h|b|\[)|alt\+|ctrl\+enter|shift\+enter")
+"""Keys that terminals send as something else, or that tmux keeps for itself."""
+
+
+def declared(*classes: type) -> list[str]:
+    bindings = [b for c in classes for b in c.__dict__.get("BINDINGS", []) if isinstance(b, Binding)]
+    return [key for b in bindings for key in b.key.split(",")]
+
+
+@pytest.mark.parametrize("screen", ALL_SCREENS)
+@pytest.mark.parametrize("widget", [LineTable, Field, Choice])
+def test_no_two_bindings_overlap_where_the_focus_can_be(screen: type[ConsoleScreen], widget: type) -> None:
+    keys = declared(widget) + declared(screen, ConsoleScreen) + declared(ConsoleApp)
+    assert len(keys) == len(set(keys)), sorted(k for k in keys if keys.count(k) > 1)
+
+
+@pytest.mark.parametrize("screen", ALL_SCREENS)
+def test_no_key_of_the_console_is_taken_by_a_text_field(screen: type[ConsoleScreen]) -> None:
+    editing = {k for b in Input.BINDINGS if isinstance(b, Binding) for k in b.key.split(",")}
+    assert not editing & {*declared(screen, ConsoleScreen), *declared(ConsoleApp)}
+
+
+@pytest.mark.asyncio
+async def test_no_binding_hides_another_wherever_the_focus_can_be_on_any_screen() -> None:
+    """On the screens as they are mounted: from each widget that can have the focus up to the application."""
+    async with console(LabSession) as (app, _, pilot):
+        for entry in SCREENS:
+            await pilot.press(entry.function_key)
+            await settle(app, pilot)
+            assert isinstance(app.screen, ConsoleScreen) and app.screen.tab is entry
+            for widget in [w for w in app.screen.query("*") if w.can_focus and not isinstance(w, Input)]:
+                classes = [c for node in widget.ancestors_with_self for c in type(node).__mro__]
+                ours = dict.fromkeys(c for c in classes if c.__module__.startswith("labconsole."))
+                keys = declared(*ours)
+                twice = sorted({key for key in keys if keys.count(key) > 1})
+                assert not twice, (entry.title, widget, twice)
+
+
+@pytest.mark.parametrize("modal", [Confirm, Help, Pick])
+def test_no_two_bindings_overlap_in_a_question(modal: type) -> None:
+    keys = declared(modal)
+    assert len(keys) == len(set(keys))
+
+
+def test_only_keys_that_every_terminal_delivers_are_used() -> None:
+    for key in declared(ConsoleApp, ConsoleScreen, *ALL_SCREENS, LineTable, Field, Choice, Confirm, Help, Pick):
+        assert not UNDELIVERED.match(key), key
+
+
+def test_every_binding_has_an_id_for_keymaps_and_words_for_help() -> None:
+    for owner in (ConsoleApp, ConsoleScreen, *ALL_SCREENS):
+        for binding in owner.__dict__.get("BINDINGS", []):
+            assert binding.id, binding
+            assert binding.tooltip, binding

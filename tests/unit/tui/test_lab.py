@@ -1,0 +1,657 @@
+"""Whole tasks on the screens Plans, Check, Nodes and Log, driven by keys, on a scripted session."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+from textual.worker import WorkerCancelled
+
+from labconsole.engine.execution.grid import TrialState
+from labconsole.engine.execution.progress import CampaignStatus
+from labconsole.engine.live.events import NodeChanged, NodeState, Notice
+from labconsole.errors import LeaseHeld
+from labconsole.model.plan.loader import load_plan
+from labconsole.tui.app import ConsoleApp
+from labconsole.tui.console import clock
+from labconsole.tui.console.journal import KEPT
+from labconsole.tui.parts.ask_text import AskText
+from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.parts.runs_table import RunsTable
+from labconsole.tui.screens.bench.screen import BenchScreen
+from labconsole.tui.screens.check.checks_table import ChecksTable
+from labconsole.tui.screens.check.screen import CheckScreen
+from labconsole.tui.screens.log.journal_table import JournalTable
+from labconsole.tui.screens.log.screen import LogScreen
+from labconsole.tui.screens.nodes.node_list import NodeList
+from labconsole.tui.screens.nodes.screen import NodesScreen
+from labconsole.tui.screens.plans.grid import GridTable
+from labconsole.tui.screens.plans.plans_table import PlansTable
+from labconsole.tui.screens.plans.screen import PlansScreen
+from labconsole.tui.screens.runs.screen import RunsScreen
+from support.fake_lab_session import LabSession
+from support.fake_session import refuse
+
+pytestmark = pytest.mark.asyncio
+SIZES = [(80, 24), (120, 40), (200, 60)]
+
+PLAN = """\
+plan: pair
+platforms: [raw, container]
+frame_sizes: [64]
+targets: [10Mbit]
+duration_s: 1
+repetitions: 3
+order: as-listed
+max_redo: 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An own directory with one plan in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "pair.yaml").write_text(PLAN)
+    return tmp_path / "plans"
+
+
+@asynccontextmanager
+async def console(
+    session: Callable[[], LabSession] = LabSession, size: tuple[int, int] = (120, 40), screen: str = ""
+) -> AsyncIterator[tuple[ConsoleApp, LabSession, Pilot[int]]]:
+    made: list[LabSession] = []
+
+    def factory() -> LabSession:
+        made.append(session())
+        return made[0]
+
+    app = ConsoleApp(factory)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, BenchScreen) and bool(made[0].telemetry.interfaces))
+        if screen:
+            await pilot.press(screen)
+            await until(pilot, lambda: not isinstance(app.screen, BenchScreen) and app.screen.is_mounted)
+        yield app, made[0], pilot
+
+
+async def until(pilot: Pilot[int], true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not true():
+            if pilot.app._exception is not None:
+                raise pilot.app._exception
+            await pilot.pause(0.01)
+
+
+def text(app: ConsoleApp) -> str:
+    return "\n".join("".join(s.text for s in strip) for strip in app.screen._compositor.render_strips())
+
+
+async def shown(app: ConsoleApp, pilot: Pilot[int], *words: str) -> str:
+    """The picture, once it holds all of these words."""
+    try:
+        await until(pilot, lambda: all(word in text(app) for word in words))
+    except TimeoutError:
+        missing = [word for word in words if word not in text(app)]
+        raise AssertionError(f"not on the screen: {missing}\n{text(app)}") from None
+    return text(app)
+
+
+def state(app: ConsoleApp) -> CampaignStatus | None:
+    return app.state.campaign.status if app.state.campaign is not None else None
+
+
+# Plans
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def rescanned(app) -> None:
+    """The plan files, read anew; the console's own timer may cancel a reading by beginning another."""
+    while True:
+        try:
+            return await app.screen.rescan().wait()
+        except WorkerCancelled:
+            continue
+
+
+async def test_a_plan_is_previewed_run_to_its_end_and_its_failures_found(size):
+    async with console(lambda: LabSession(hold=True), size, "4") as (app, session, pilot):
+        await shown(app, pilot, "pair.yaml", "ready", "[·] ·  ·")
+        session.verdicts = ["valid", "suspect", "invalid", "invalid"]
+        await pilot.press("r")
+        await shown(app, pilot, "[▶]", "running")
+        session.release.set()
+        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        await shown(app, pilot, "[✓] ?  ✗′", "✓ done")
+        grid = app.screen.query_one(GridTable)
+        assert grid.has_focus
+        await pilot.press("f")
+        assert grid.trial == (0, 2)
+        await shown(app, pilot, "below_target", "✓ [?]")
+        await pilot.press("f")
+        assert grid.trial == (0, 3)
+        await shown(app, pilot, "taken 2 times")
+        await pilot.press("f")
+        assert grid.trial == (0, 2)
+        assert any("plan pair: done; 6 taken" in note.text for note in app.state.notes)
+        assert session.store.records[0].plan is not None
+
+
+RULED = """\
+plan: ruled
+platforms: [raw, container]
+frame_sizes: [64]
+targets: [10Mbit, max]
+backgrounds: [none, forwarding-50]
+exclude: [{platform: raw, background: forwarding-50}]
+duration_s: 1
+warm_up: true
+stop: {after_s: 3600}
+pre: [[./tune.sh, --quiet]]
+"""
+
+
+async def test_a_preview_shows_what_is_left_out_what_is_needed_and_every_command(plans):
+    (plans / "pair.yaml").unlink()
+    (plans / "ruled.yaml").write_text(RULED)
+    async with console(size=(160, 50), screen="4") as (app, _, pilot):
+        await shown(
+            app, pilot, "6 points", "not measured: platform raw, background", "2 points of the matrix are left out",
+            "a trial that is not kept", "after s 3600", "./tune.sh --quiet (at most 60 s)",
+            "points 4-5 need the maximum of", "--background idle",
+        )  # fmt: skip
+
+
+async def test_enter_on_a_trial_leads_to_its_run():
+    async with console(screen="4") as (app, session, pilot):
+        await shown(app, pilot, "pair.yaml", "ready")
+        await pilot.press("r")
+        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        await pilot.press("down", "right", "enter")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        wanted = next(r.run_id for r in session.store.records if (r.plan.point, r.plan.repetition) == (1, 2))
+        await until(pilot, lambda: app.screen.query_one("#runs", RunsTable).chosen == wanted)
+
+
+async def test_a_pause_holds_after_the_running_trial_and_every_screen_says_so():
+    async with console(lambda: LabSession(hold=True), screen="4") as (app, session, pilot):
+        await shown(app, pilot, "pair.yaml", "ready")
+        await pilot.press("r")
+        await shown(app, pilot, "[▶]")
+        await pilot.press("p")
+        await shown(app, pilot, "pausing", "the running trial ends first")
+        session.release.set()
+        await shown(app, pilot, "‖ paused", "[✓] ·")
+        assert session.running
+        await pilot.press("1")
+        await shown(app, pilot, "paused between two trials", "plan pair, 1 of 6")
+        await pilot.press("4", "p")
+        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+
+
+async def test_an_abort_asks_once_keeps_what_was_measured_and_running_again_goes_on():
+    async with console(lambda: LabSession(hold=True), screen="4") as (app, session, pilot):
+        await shown(app, pilot, "pair.yaml", "ready")
+        await pilot.press("r")
+        await shown(app, pilot, "[▶]")
+        await pilot.press("p")
+        session.release.set()
+        await shown(app, pilot, "paused", "[✓]")
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("n")
+        assert state(app) is CampaignStatus.PAUSED
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: state(app) is CampaignStatus.STOPPED)
+        assert not session.running
+        await until(pilot, lambda: not app.state.asked)
+        await pilot.press("r")
+        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        await shown(app, pilot, "[■] ✓  ✓")
+        assert app.state.campaign.outcome.skipped == 1
+
+
+async def test_only_one_thing_runs_at_a_time():
+    async with console(lambda: LabSession(hold=True)) as (app, session, pilot):
+        await pilot.press("r")
+        await until(pilot, lambda: app.state.trial is not None)
+        await pilot.press("4")
+        await shown(app, pilot, "pair.yaml", "ready")
+        await pilot.press("r")
+        await shown(app, pilot, "one thing at a time")
+        assert app.state.campaign is None
+        session.release.set()
+
+
+async def test_a_plan_runs_on_while_its_file_changes_and_vanishes(plans):
+    async with console(lambda: LabSession(hold=True), screen="4") as (app, session, pilot):
+        await shown(app, pilot, "pair.yaml", "ready")
+        await pilot.press("r")
+        await shown(app, pilot, "[▶]")
+        (plans / "pair.yaml").write_text(PLAN.replace("64", "128"))
+        await rescanned(app)
+        (plans / "pair.yaml").unlink()
+        await rescanned(app)
+        session.release.set()
+        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        assert {record.requested.frame_size_bytes for record in session.store.records} == {64}
+
+
+async def test_broken_files_are_listed_with_their_line_and_read_again_when_mended(plans):
+    (plans / "bad.yaml").write_text(PLAN.replace("10Mbit", "100"))
+    async with console(screen="4") as (app, _, pilot):
+        await shown(app, pilot, "✗ broken", "plans/bad.yaml:4: targets[0]: is not a")
+        await pilot.press("r")
+        await shown(app, pilot, "Choose a plan that can be used")
+        (plans / "bad.yaml").write_text(PLAN)
+        await rescanned(app)
+        await shown(app, pilot, "ready")
+        assert "✗ broken" not in text(app)
+
+
+async def test_a_plan_for_platforms_that_are_not_here_is_for_another_testbed_and_not_broken(plans):
+    (plans / "else.yaml").write_text(PLAN.replace("[raw, container]", "[raw, xen]"))
+    (plans / "pair.yaml").unlink()
+    async with console(screen="4") as (app, session, pilot):
+        await shown(app, pilot, "◌ other", "for another testbed: needs xen")
+        await pilot.press("r")
+        await shown(app, pilot, "else.yaml is for another testbed: needs xen.")
+        assert "broken" not in text(app) and not session.running
+
+
+async def test_a_plan_that_only_searches_is_shown_as_that_and_says_what_makes_it(plans):
+    (plans / "pair.yaml").write_text(
+        "plan: bounds\nplatforms: [raw]\nframe_sizes: [64, 1500]\nsearch: {goals: [ndr, back-to-back]}\n"
+    )
+    async with console(screen="4") as (app, session, pilot):
+        await shown(app, pilot, "○ search", "ndr, back-to-back at 2", "trials or more")
+        await pilot.press("r")
+        await shown(app, pilot, "This plan only searches")
+        assert not session.running
+
+
+async def test_without_plans_the_screen_says_what_to_do(plans):
+    (plans / "pair.yaml").unlink()
+    async with console(screen="4") as (app, _, pilot):
+        await shown(app, pilot, "no plan files in plans/", "no plan that could be shown")
+        await pilot.press("r", "f", "enter", "p")
+        await shown(app, pilot, "There is no plan to run.", "No plan is running.")
+
+
+async def test_a_store_that_cannot_be_read_is_told_once_and_tried_again():
+    def broken() -> LabSession:
+        session = LabSession()
+        session.store.broken = True
+        return session
+
+    async with console(broken, screen="4") as (app, session, pilot):
+        await until(pilot, lambda: any("store cannot be read" in note.text for note in app.state.notes))
+        await rescanned(app)
+        before = len(app.state.notes)
+        await rescanned(app)
+        assert len(app.state.notes) == before
+        session.store.broken = False
+        await pilot.press("l")
+        await shown(app, pilot, "○ ready")
+
+
+async def test_a_refused_plan_says_why_and_can_be_run_again(monkeypatch):
+    async with console(screen="4") as (app, session, pilot):
+        await shown(app, pilot, "pair.yaml", "ready")
+
+        async def refused(*_: object, **__: object):
+            raise refuse("eth5 carries 1400 bytes")
+
+        monkeypatch.setattr(session, "_take", refused)
+        await pilot.press("r")
+        await shown(app, pilot, "✗ failed", "eth5 carries 1400 bytes")
+        monkeypatch.undo()
+        await until(pilot, lambda: not app.state.asked)
+        await pilot.press("r")
+        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+
+
+async def test_a_held_testbed_is_taken_over_for_a_plan_only_after_a_question():
+    async with console(screen="4") as (app, session, pilot):
+        await shown(app, pilot, "pair.yaml", "ready")
+        session.held = LeaseHeld("uut", "eve@desk has this node", code="lease_held", operation="lease.take")
+        await pilot.press("r")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "eve@desk" in text(app)
+        await pilot.press("n")
+        await until(pilot, lambda: state(app) is CampaignStatus.FAILED and not app.state.asked)
+        assert session.store.records == []
+        await pilot.press("r")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        assert len(session.store.records) == 6
+
+
+async def test_what_was_done_in_a_session_becomes_a_plan_of_exactly_that(plans):
+    async with console() as (app, session, pilot):
+        await pilot.press("4", "s")
+        await shown(app, pilot, "nothing was measured yet")
+        await pilot.press("1", "r")
+        await until(pilot, lambda: len(session.store.records) == 1 and not app.state.asked)
+        await pilot.press("4")
+        await shown(app, pilot, "pair.yaml", "ready")
+        await pilot.press("r")
+        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.screen, AskText))
+        app.screen.query_one(Input).value = "pair"
+        await pilot.press("enter")
+        await shown(app, pilot, "there is such a plan already")
+        app.screen.query_one(Input).value = "a/b"
+        await pilot.press("enter")
+        await shown(app, pilot, "is not a usable name")
+        app.screen.query_one(Input).value = "again"
+        await pilot.press("enter")
+        await shown(app, pilot, "again.yaml")
+        saved = load_plan(plans / "again.yaml", session.inventory)
+        asked = [point.request for point in saved.points for _ in range(saved.repetitions_of(point.index))]
+        done = app.state.done
+        assert sorted(map(str, asked)) == sorted(str(request) for request, times in done.items() for _ in range(times))
+        assert len(asked) == 7
+
+
+async def test_the_grid_scrolls_across_many_repetitions(plans):
+    (plans / "pair.yaml").write_text(PLAN.replace("repetitions: 3", "repetitions: 60"))
+    async with console(size=(80, 24), screen="4") as (app, _, pilot):
+        await shown(app, pilot, "ready", "repetitions 1 to")
+        grid = app.screen.query_one(GridTable)
+        grid.focus()
+        await pilot.press(*["right"] * 59)
+        assert grid.trial == (0, 60)
+        await shown(app, pilot, "to 60 of 60", "[·]")
+        await pilot.press("right", "down", "down")
+        assert grid.trial == (1, 60)
+
+
+# Check
+
+
+async def test_results_come_one_by_one_and_the_first_failure_is_shown_in_full():
+    gate = asyncio.Semaphore(0)
+
+    def stepped() -> LabSession:
+        session = LabSession()
+        session.check_step = gate.acquire
+        return session
+
+    async with console(stepped, screen="5") as (app, session, pilot):
+        await shown(app, pilot, "▶ checking")
+        gate.release()
+        gate.release()
+        await shown(app, pilot, "✓ 1 pass", "! 1 warn", "pktgen is not loaded")
+        for _ in range(10):
+            gate.release()
+        await shown(app, pilot, "■ checked in", "✗ 1 fail", "ip link set eth5 mtu 1500")
+        table = app.screen.query_one(ChecksTable)
+        assert [r.node for r in table.results] == [None, "src1", "src1", "uut", "uut", "snk1"]
+        await pilot.press("f")
+        await shown(app, pilot, "modprobe pktgen on src1", "x can do this")
+        await pilot.press("w")
+        await shown(app, pilot, "only problems are listed")
+        assert len(table.keys()) == 3
+        assert session.checks == [(None, False)]
+
+
+async def test_a_running_check_is_aborted_by_a_key_and_keeps_what_it_found():
+    gate = asyncio.Semaphore(2)
+
+    def stepped() -> LabSession:
+        session = LabSession()
+        session.check_step = gate.acquire
+        return session
+
+    async with console(stepped, screen="5") as (app, session, pilot):
+        await shown(app, pilot, "▶ checking", "! 1 warn")
+        await pilot.press("a")
+        await shown(app, pilot, "▶ ending the check")
+        assert session.aborted
+        gate.release()
+        await shown(app, pilot, "■ aborted in", "! 1 warn", "check aborted: 1 pass, 1 warn")
+        await pilot.press("r")
+        await shown(app, pilot, "▶ checking")
+        for _ in range(10):
+            gate.release()
+        await shown(app, pilot, "■ checked in", "✗ 1 fail")
+
+
+async def test_a_check_is_run_for_a_plan_and_fixes_what_it_may_after_one_question():
+    async with console(screen="5") as (app, session, pilot):
+        await shown(app, pilot, "■ checked")
+        await app.workers.wait_for_complete()
+        await pilot.press("p")
+        await shown(app, pilot, "for plan pair")
+        await pilot.press("r")
+        await until(pilot, lambda: len(session.checks) == 2)
+        await shown(app, pilot, "■ checked")
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "Put 1 right?" in text(app)
+        assert "modprobe pktgen" in text(app)
+        await pilot.press("n", "x", "y")
+        await until(pilot, lambda: len(session.checks) == 3)
+        assert [(plan.name if plan else None, fix) for plan, fix in session.checks] == [
+            (None, False),
+            ("pair", False),
+            ("pair", True),
+        ]
+
+
+async def test_a_console_that_only_watches_checks_and_fixes_nothing():
+    def watching() -> LabSession:
+        session = LabSession()
+        session.read_only = True
+        return session
+
+    async with console(watching, screen="5") as (app, session, pilot):
+        await shown(app, pilot, "■ checked", "READ-ONLY")
+        await pilot.press("x")
+        await shown(app, pilot, "only watches")
+        assert session.checks == [(None, False)]
+
+
+async def test_no_check_disturbs_a_trial():
+    async with console(lambda: LabSession(hold=True)) as (app, session, pilot):
+        await pilot.press("r")
+        await until(pilot, lambda: app.state.trial is not None)
+        await pilot.press("5")
+        await shown(app, pilot, "not checked yet", "no check yet")
+        await pilot.press("r", "x")
+        await shown(app, pilot, "a check would disturb it")
+        assert session.checks == []
+        session.release.set()
+
+
+async def test_a_check_that_cannot_be_done_says_why():
+    def refusing() -> LabSession:
+        session = LabSession()
+        session.refusal = refuse("a run is under way already")
+        return session
+
+    async with console(refusing, screen="5") as (app, _, pilot):
+        await shown(app, pilot, "✗ a run is under way already")
+
+
+# Nodes
+
+
+def looks(session: LabSession) -> list[str]:
+    """The bench looks at the unit under test for its own sake."""
+    return [node for node in session.looks if node != "uut"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_node_is_looked_at_once_and_again_when_asked(size):
+    async with console(size=size, screen="6") as (app, session, pilot):
+        await shown(app, pilot, "src1", "held by", "eve@desk")
+        nodes = app.screen.query_one(NodeList)
+        nodes.focus()
+        await pilot.press("down")
+        assert nodes.cursor_key == "src2"
+        await until(pilot, lambda: looks(session) == ["src1", "src2"])
+        await pilot.press("l")
+        await until(pilot, lambda: looks(session) == ["src1", "src2", "src2"])
+        if size[0] > 100:
+            await shown(app, pilot, "pause rx (negotiated)", "guests", "exit sta", "$ ethtool")
+        else:
+            await pilot.press("v")
+            await shown(app, pilot, "exit status 75", "$ ethtool -a eth1")
+
+
+async def test_nobody_looks_at_a_node_in_a_trial():
+    async with console(lambda: LabSession(hold=True)) as (app, session, pilot):
+        await pilot.press("r")
+        await until(pilot, lambda: app.state.trial is not None)
+        await pilot.press("6")
+        await shown(app, pilot, "not looked at yet")
+        await pilot.press("l")
+        await shown(app, pilot, "a trial is under way")
+        session.release.set()
+
+
+async def test_a_lost_node_says_why_and_is_tried_again_at_once():
+    async with console(screen="6") as (app, session, pilot):
+        await shown(app, pilot, "src1")
+        session.telemetry.nodes["src1"].retry_at_s = clock.monotonic_s() + 50
+        session.say(NodeChanged(node="src1", state=NodeState.LOST, message="the \x1b[31mcable\x1b[0m was pulled"))
+        await shown(app, pilot, "✗ lost", "the ·[31mcable·[0m was pulled", "c: now")
+        await pilot.press("c")
+        await shown(app, pilot, "src1 is tried again now")
+        assert session.reconnected == ["src1"]
+        await pilot.press("down", "c")
+        await shown(app, pilot, "src2 is connected")
+
+
+async def test_a_shell_gets_the_terminal_while_the_console_lives_on(monkeypatch, tmp_path):
+    async with console(screen="6") as (app, session, pilot):
+        await shown(app, pilot, "src1")
+        suspended: list[str] = []
+
+        @contextmanager
+        def suspend():
+            suspended.append("begin")
+            yield
+            suspended.append("end")
+
+        monkeypatch.setattr(app, "suspend", suspend)
+        proof = tmp_path / "proof"
+        program = f"import time; time.sleep(.2); open({str(proof)!r}, 'w').write('was here'); raise SystemExit(3)"
+        monkeypatch.setattr(session, "shell_argv", lambda node: [sys.executable, "-c", program])
+        await pilot.press("o")
+        await until(pilot, lambda: suspended == ["begin"])
+        session.advance()  # the loop runs on: a trial would too
+        await until(pilot, lambda: suspended == ["begin", "end"])
+        assert proof.read_text() == "was here"
+        await until(pilot, lambda: any("shell ended with status 3" in note.text for note in app.state.notes))
+
+
+async def test_a_shell_that_cannot_be_opened_says_why():
+    async with console(screen="6") as (app, session, pilot):
+        await shown(app, pilot, "src1")
+        await pilot.press("o")
+        await shown(app, pilot, "This terminal cannot be handed over")
+        await pilot.press("down", "down", "down", "o")
+        await shown(app, pilot, "the SSH configuration cannot be used")
+
+
+# Log
+
+
+async def test_the_log_has_what_was_said_before_it_was_opened_and_follows():
+    async with console() as (app, session, pilot):
+        session.say(Notice(severity="warning", message="the \x1b[2Jclock stepped", node="snk2"))
+        logging.getLogger("labconsole.nodes").warning("%s: lost: %s", "src3", "the cable")
+        await pilot.press("7")
+        await shown(app, pilot, "the ·[2Jclock stepped", "snk2", "src3: lost: the cable", "nodes", "following")
+        table = app.screen.query_one(JournalTable)
+        for number in range(100):
+            app.state.note(0.0, f"note {number}")
+        await shown(app, pilot, "note 99")
+        await pilot.press("1", "7")
+        await shown(app, pilot, "note 99")
+        await pilot.press("up", "up")
+        await shown(app, pilot, "held; end or f follows again")
+        app.state.note(0.0, "one more")
+        await pilot.pause(0.3)
+        assert table.chosen.text == "note 97"
+        await pilot.press("f")
+        await shown(app, pilot, "one more", "following")
+
+
+async def test_the_log_is_filtered_by_words_and_severity_and_copied():
+    async with console(screen="7") as (app, session, pilot):
+        for number in range(5):
+            session.say(
+                Notice(severity="error" if number == 3 else "information", message=f"disk {number}", node="snk1")
+            )
+        await shown(app, pilot, "disk 4")
+        await pilot.press("slash", *"disk snk1")
+        table = app.screen.query_one(JournalTable)
+        await until(pilot, lambda: len(table.keys()) == 5)
+        await pilot.press("enter", "s")
+        await until(pilot, lambda: table.least == "warning")
+        assert [table._shown[key].text for key in table.keys()] == ["disk 3"]  # noqa: SIM118
+        await pilot.press("c")
+        await until(pilot, lambda: "error snk1 [console] disk 3" in app.clipboard)
+        await pilot.press("y")
+        await until(pilot, lambda: app.clipboard.endswith("disk 3"))
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.screen.query_one("#log-words", Input).value)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, BenchScreen))
+
+
+async def test_the_log_is_bounded_and_says_what_it_forgot():
+    async with console(screen="7") as (app, _, pilot):
+        for number in range(KEPT + 50):
+            app.state.note(0.0, f"note {number}")
+        await shown(app, pilot, f"{KEPT} of {KEPT}", "older ones are forgotten", f"note {KEPT + 49}")
+
+
+@pytest.mark.parametrize(
+    ("key", "screen"), [("4", PlansScreen), ("5", CheckScreen), ("6", NodesScreen), ("7", LogScreen)]
+)
+async def test_every_command_of_a_screen_is_in_the_palette_and_does_not_fail(key, screen):
+    async with console(screen=key) as (app, _, pilot):
+        assert isinstance(app.screen, screen)
+        await app.workers.wait_for_complete()
+        names = [command.title for command in app.get_system_commands(app.screen)]
+        for title, _words, action in list(app.screen.commands()):
+            assert title in names
+            if "shell" not in title.lower():
+                action()
+                await pilot.pause()
+        while len(app.screen_stack) > 1:
+            app.pop_screen()
+
+
+async def test_the_plans_of_a_grid_with_nothing_chosen_answer_every_key(plans):
+    (plans / "pair.yaml").write_text("plan: [")
+    async with console(screen="4") as (app, _, pilot):
+        await shown(app, pilot, "✗ broken")
+        app.screen.query_one(GridTable).focus()
+        await pilot.press("right", "left", "down", "enter", "end", "y")
+        assert app.screen.query_one(PlansTable).chosen is not None
+        assert app.screen.query_one(GridTable).cell is None
+        assert TrialState.PENDING.value == "pending"
+
+
+@pytest.mark.parametrize("screen", ["", "2", "3", "4", "5", "6", "7"])
+async def test_help_and_quit_stand_in_the_last_line_of_every_screen_however_narrow(screen):
+    async with console(size=(80, 24), screen=screen) as (app, _, pilot):
+        await until(pilot, lambda: "q Quit" in text(app).splitlines()[-1])
+        assert "? Help" in text(app).splitlines()[-1]

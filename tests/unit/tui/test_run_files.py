@@ -1,0 +1,37 @@
+"""Runs in files for spreadsheets: nothing in them is run as a formula."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labconsole.store.open import open_store
+from labconsole.text.spreadsheet import harmless_cell
+from labconsole.tui.screens.runs import run_files
+from support.store_samples import sample_record
+
+
+@pytest.mark.parametrize("text", ['=HYPERLINK("http://x","y")', "+1", "-1+2", "@SUM(1)", "\t=1"])
+def test_text_that_a_spreadsheet_would_run_is_told_apart(text: str):
+    assert harmless_cell(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("cell", ["raw", "", "–", None, -1.5, 7])
+def test_everything_else_is_left_as_it_is(cell: Any):
+    assert harmless_cell(cell) == cell
+
+
+def test_a_note_that_is_a_formula_is_exported_as_words(tmp_path: Path):
+    store: Any
+    with open_store(str(tmp_path / "runs.sqlite")) as store:
+        store.save(sample_record())
+        run_id = store.list()[0].run_id
+        store.set_note(run_id, "=1+1", author="anna@a")
+        path, stream = run_files.create(str(tmp_path / "out.csv"))
+        assert run_files.write(path, stream, store.list(), store) == (1, [])
+    (row,) = csv.DictReader(path.read_text().splitlines())
+    assert row["note"] == "'=1+1"
+    assert row["run_id"] == run_id

@@ -1,0 +1,386 @@
+"""Saved runs: found, sorted, read in full, compared, noted, copied and exported by keys, at the three sizes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from labconsole.engine.live.events import TrialFinished
+from labconsole.model.record.note import RunNote
+from labconsole.model.record.run import RunRecord
+from labconsole.store.exchange.lines import read_jsonl
+from labconsole.tui.app import ConsoleApp
+from labconsole.tui.console import saved_runs
+from labconsole.tui.console.saved_runs import SavedRuns
+from labconsole.tui.parts.ask_text import AskText
+from labconsole.tui.parts.filter_line import FilterInput
+from labconsole.tui.parts.runs_table import SavedRunsTable, Sorting
+from labconsole.tui.screens.bench.screen import BenchScreen
+from labconsole.tui.screens.runs import run_files
+from labconsole.tui.screens.runs.details import PageTabs
+from labconsole.tui.screens.runs.screen import RunsScreen
+from support.driven_console import console, picture, still, text, until
+from support.fake_session import FakeSession
+from support.saved_runs import matrix, saved_record, session_with_runs
+
+pytestmark = pytest.mark.asyncio
+SIZES = [(80, 24), (120, 40), (200, 60)]
+LOSSY = "platform=container loss>10% size=64"
+KEYS = {
+    " ": "space",
+    "=": "equals_sign",
+    ">": "greater_than_sign",
+    "%": "percent_sign",
+    "~": "tilde",
+    "!": "exclamation_mark",
+}
+
+
+async def open_runs(app: ConsoleApp, pilot: Pilot[int]) -> SavedRunsTable:
+    """Go to the screen and wait until everything is read."""
+    await pilot.press("2")
+    await until(pilot, lambda: isinstance(app.screen, RunsScreen) and bool(app.screen.query(SavedRunsTable)))
+    await still(app, pilot)
+    return app.screen.query_one(SavedRunsTable)
+
+
+async def type_filter(app: ConsoleApp, pilot: Pilot[int], words: str) -> None:
+    """Put words into the filter, but for the last letter, which is typed."""
+    await pilot.press("slash")
+    app.screen.query_one(FilterInput).value = words[:-1]
+    await pilot.press("end", KEYS.get(words[-1], words[-1]), "enter")
+    await still(app, pilot)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_run_is_found_by_typing_and_read_in_full(size: tuple[int, int]) -> None:
+    async with console(session_with_runs, size) as (app, session, pilot):
+        table = await open_runs(app, pilot)
+        assert len(table.order) == len(session.store.records)
+        await type_filter(app, pilot, LOSSY)
+        assert len(table.order) == 3
+        assert f"3 of {len(session.store.records)} runs" in text(app)
+        assert "? suspect" in text(app)
+        await pilot.press("enter")
+        await still(app, pilot)
+        assert "other_processes" in text(app)
+        assert "below_target" in text(app)
+        await pilot.press("t")
+        assert "lost before uut out" in text(app)
+        await pilot.press("t")
+        await still(app, pilot)
+        await pilot.press("t")
+        assert "On all nodes" in text(app)
+        assert "6.6.0" in text(app)
+        assert all(cell_len(line) <= size[0] for line in picture(app))
+        await pilot.press("escape")
+        assert app.focused is table
+        await pilot.press("escape")
+        await still(app, pilot)
+        assert len(table.order) == len(session.store.records)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, BenchScreen))
+
+
+async def test_the_time_series_of_a_run_is_drawn_and_its_absence_said() -> None:
+    async with console(session_with_runs) as (app, session, pilot):
+        await open_runs(app, pilot)
+        await pilot.press("t", "t")
+        await still(app, pilot)
+        assert "⠒ measured" in text(app)
+        assert "┤" in text(app)
+        await pilot.press("end")
+        await still(app, pilot)
+        assert "no time series was kept of this run" in text(app)
+
+
+async def test_what_is_wrong_with_a_filter_is_said_beside_it_and_the_rest_of_it_counts() -> None:
+    async with console(session_with_runs) as (app, session, pilot):
+        table = await open_runs(app, pilot)
+        await type_filter(app, pilot, "size=500 platfrom=raw")
+        assert "there is no field 'platfrom'; did you mean platform?" in text(app)
+        assert {run.frame_size_bytes for run in table.all_shown()} == {500}
+        await pilot.press("escape")
+        await still(app, pilot)
+        assert "platfrom" not in text(app)
+        await type_filter(app, pilot, "kvm")
+        assert "no run is meant by this filter" in text(app)
+
+
+async def test_runs_are_sorted_by_columns_with_what_is_not_known_last() -> None:
+    async with console(session_with_runs) as (app, session, pilot):
+        unknown = session.store.records[5]
+        session.store.records[5] = unknown.model_copy(
+            update={"total": unknown.total.model_copy(update={"loss_ratio": None})}
+        )
+        table = await open_runs(app, pilot)
+        while table.sorting.column != "loss":
+            await pilot.press("s")
+        await still(app, pilot)
+        ratios = [run.loss_ratio for run in table.all_shown()]
+        assert ratios[-1] is None
+        assert ratios[:-1] == sorted(ratios[:-1], reverse=True)
+        assert "loss %▼" in text(app)
+        await pilot.press("S")
+        await still(app, pilot)
+        ratios = [run.loss_ratio for run in table.all_shown()]
+        assert ratios[-1] is None
+        assert ratios[:-1] == sorted(ratios[:-1])
+        header = next(i for i, line in enumerate(picture(app)) if "measured pps" in line)
+        await pilot.click(offset=(picture(app)[header].index("measured pps") + 3, header))
+        await still(app, pilot)
+        assert table.sorting == Sorting("measured", True)
+
+
+async def test_the_cursor_stays_on_its_run_when_new_ones_come() -> None:
+    async with console(session_with_runs) as (app, session, pilot):
+        table = await open_runs(app, pilot)
+        await pilot.press("down", "down")
+        there = table.chosen
+        fresh = saved_record(99)
+        session.store.records.insert(0, fresh)
+        session.say(TrialFinished(record=fresh, saved=True))
+        await until(pilot, lambda: len(table.order) == len(session.store.records))
+        assert table.order[0] == fresh.run_id
+        assert table.chosen == there
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_two_marked_runs_are_compared_and_differences_marked(size: tuple[int, int]) -> None:
+    async with console(session_with_runs, size) as (app, session, pilot):
+        await open_runs(app, pilot)
+        await pilot.press("c")
+        assert any("Comparing takes two runs" in note.text for note in app.state.notes)
+        await type_filter(app, pilot, "size=64 target=400Mbit")
+        await pilot.press("m", "end", "c")
+        await still(app, pilot)
+        assert app.screen.query_one(PageTabs).page == "compare"
+        marked = [line for line in picture(app) if "≠" in line]
+        assert any("platform" in line and "container" in line and "raw" in line for line in marked)
+        assert not any("duration" in line for line in marked)
+        assert all(cell_len(line) <= size[0] for line in picture(app))
+        await pilot.press("escape", "u", "up")
+        await still(app, pilot)
+        assert app.screen.query_one(PageTabs).page == "verdict"
+        assert "1 marked" not in text(app)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_note_is_written_shown_filtered_by_and_removed(size: tuple[int, int]) -> None:
+    async with console(session_with_runs, size) as (app, session, pilot):
+        table = await open_runs(app, pilot)
+        run_id = table.chosen
+        await pilot.press("n", *"warm room".replace(" ", "_"), "enter")
+        await until(pilot, lambda: not isinstance(app.screen, AskText))
+        await still(app, pilot)
+        assert session.store.notes[run_id] == RunNote("warm_room", "op@console", "2026-03-02T09:20:00.000000Z")
+        await type_filter(app, pilot, "note~warm")
+        assert table.order == [run_id]
+        await pilot.press("enter")
+        await still(app, pilot)
+        assert "warm_room" in text(app)
+        assert "op@console" in text(app)
+        await pilot.press("escape", "n")
+        app.screen.query_one(Input).value = "  "
+        await pilot.press("enter")
+        await until(pilot, lambda: not isinstance(app.screen, AskText))
+        assert run_id not in session.store.notes
+
+
+async def test_a_note_that_a_locked_store_refuses_is_not_lost() -> None:
+    async with console(session_with_runs) as (app, session, pilot):
+        await open_runs(app, pilot)
+        session.store.locked = True
+        await pilot.press("n", *"warm", "enter")
+        await until(pilot, lambda: "held it locked" in text(app))
+        assert isinstance(app.screen, AskText)
+        session.store.locked = False
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        assert "warm" in {note.text for note in session.store.notes.values()}
+
+
+async def test_ids_records_and_rows_are_copied() -> None:
+    async with console(session_with_runs) as (app, session, pilot):
+        table = await open_runs(app, pilot)
+        await pilot.press("y")
+        assert app.clipboard == table.chosen
+        await pilot.press("J")
+        assert RunRecord.model_validate_json(app.clipboard).run_id == table.chosen
+        await pilot.press("R")
+        titles, row = (line.split("\t") for line in app.clipboard.splitlines())
+        assert row[titles.index("run")] == table.chosen
+        assert row[titles.index("B")] == "64"
+        await pilot.press("m", "m", "R", "y")
+        assert app.clipboard.split("\n") == list(table.order[:2])
+
+
+async def test_marked_runs_are_exported_to_a_new_file_and_never_over_one(tmp_path: Path) -> None:
+    async with console(session_with_runs) as (app, session, pilot):
+        table = await open_runs(app, pilot)
+        await type_filter(app, pilot, LOSSY)
+        await pilot.press("m", "m", "x")
+        await pilot.pause()
+        assert "Export 2 runs marked" in text(app)
+        file = tmp_path / "out.jsonl"
+        file.write_text("precious")
+        app.screen.query_one(Input).value = str(file)
+        await pilot.press("enter")
+        await until(pilot, lambda: "nothing is overwritten" in text(app).replace("\n", " "))
+        assert file.read_text() == "precious"
+        app.screen.query_one(Input).value = str(tmp_path / "mine.jsonl")
+        await pilot.press("enter")
+        await until(pilot, lambda: any("exported 2 runs" in note.text for note in app.state.notes))
+        exported = list(read_jsonl(tmp_path / "mine.jsonl"))
+        assert [item.record.run_id for item in exported] == list(table.marked)
+        assert {item.note.text for item in exported if item.note} <= {"the fan was loud"}
+        await pilot.press("u", "x")
+        await pilot.pause()
+        app.screen.query_one(Input).value = str(tmp_path / "all.csv")
+        await pilot.press("enter")
+        await until(pilot, lambda: any("exported 3 runs" in note.text for note in app.state.notes))
+        rows = list(csv.DictReader((tmp_path / "all.csv").read_text().splitlines()))
+        assert [row["run_id"] for row in rows] == list(table.order)
+        assert rows[0]["reason_codes"] == "below_target"
+        await until(pilot, lambda: str(tmp_path / "all.csv") in text(app))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("", "needs a name"), ("x.txt", "must end in .jsonl or .csv"), ("/nowhere/at/all.csv", "cannot be written")],
+)
+async def test_a_file_that_cannot_be_made_is_said(name: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        run_files.create(name)
+
+
+async def test_a_damaged_record_is_left_out_of_an_export_and_told(tmp_path: Path) -> None:
+    session = session_with_runs()
+    runs = session.store.list()[:3]
+    session.store.damaged.add(runs[1].run_id)
+    path, stream = run_files.create(str(tmp_path / "x.jsonl"))
+    assert run_files.write(path, stream, runs, session.store) == (
+        2,
+        [f"run {runs[1].run_id}: not valid JSON: Expecting value: line 1 column 1 (char 0)"],
+    )
+    assert len(path.read_text().splitlines()) == 2
+
+
+async def test_a_damaged_record_is_said_in_its_place_and_the_others_can_be_read() -> None:
+    async with console(session_with_runs) as (app, session, pilot):
+        table = await open_runs(app, pilot)
+        session.store.damaged.add(table.order[1])
+        await pilot.press("down")
+        await still(app, pilot)
+        await until(pilot, lambda: "not valid JSON" in text(app))
+        await pilot.press("t", "down")
+        await still(app, pilot)
+        assert "Stream s1" in text(app)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_store_that_cannot_be_read_is_said_and_read_again_on_demand(size: tuple[int, int]) -> None:
+    async with console(session_with_runs, size) as (app, session, pilot):
+        session.store.broken = True
+        table = await open_runs(app, pilot)
+        assert "✗ the run store cannot be read" in text(app)
+        session.store.broken = False
+        await pilot.press("l")
+        await until(pilot, lambda: len(table.order) == len(session.store.records))
+        session.store.broken = True
+        await pilot.press("l")
+        await until(pilot, lambda: "cannot be read" in text(app))
+        assert len(table.order) == len(session.store.records)
+        session.store.broken = False
+        app.screen.follow_in_sight()
+        await until(pilot, lambda: "cannot be read" not in text(app))
+        assert len(table.order) == len(session.store.records)
+
+
+async def test_without_runs_the_screen_says_how_to_get_some() -> None:
+    async with console() as (app, _, pilot):
+        await open_runs(app, pilot)
+        assert "no runs saved yet: 1 leads to the bench" in text(app)
+        for key in ("m", "n", "x", "J", "R", "c", "enter", "t", "escape"):
+            await pilot.press(key)
+            await pilot.pause()
+            assert app.is_running
+
+
+async def test_hostile_words_in_records_and_notes_are_shown_harmlessly() -> None:
+    def hostile() -> FakeSession:
+        session = FakeSession()
+        record = saved_record(0)
+        bad = "\x1b[31m[bold]x[/bold]" + "y" * 10_000
+        changes = {
+            "environment": {"nodes": {bad: {bad: bad}}},
+            "influences": ({"kind": bad, "detail": bad},),
+            "testbed": bad,
+        }
+        session.store.records = [record.model_copy(update=changes)]
+        session.store.notes[record.run_id] = RunNote(bad, bad, "2026-01-01T00:00:00Z")
+        return session
+
+    async with console(hostile) as (app, _, pilot):
+        await open_runs(app, pilot)
+        for _ in range(4):
+            await pilot.press("t")
+            await still(app, pilot)
+            assert "\x1b" not in text(app)
+            assert all(cell_len(line) <= 120 for line in picture(app))
+        assert "[bold]x" in text(app)
+
+
+async def test_the_list_is_read_in_pages_then_only_what_came_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved_runs, "PAGE_RUNS", 10)
+    session = FakeSession()
+    session.store.records = list(reversed(matrix()))
+    asked: list[tuple[int | None, int | None]] = []
+    page = session.store.page
+
+    def counted(*, before: int | None = None, after: int | None = None, limit: int) -> object:
+        asked.append((before, after))
+        return page(before=before, after=after, limit=limit)
+
+    session.store.page = counted  # type: ignore[method-assign, assignment]
+    saved, told = SavedRuns(session.store), []
+    await saved.refresh(lambda: told.append(len(saved.runs)))
+    total = len(session.store.records)
+    assert told == [10, 20, 30, 40, total]
+    assert [run.run_id for run in saved.runs] == [record.run_id for record in session.store.records]
+    asked.clear()
+    session.store.records[:0] = [saved_record(1000 + n) for n in range(15, 0, -1)]
+    await saved.refresh(lambda: None)
+    assert len(saved.runs) == total + 15
+    assert all(after is not None for _, after in asked)
+    assert json.dumps(saved.words()) == json.dumps(f"{total + 15} runs")
+
+
+async def test_of_very_many_runs_the_newest_are_kept_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved_runs, "PAGE_RUNS", 10)
+    monkeypatch.setattr(saved_runs, "MOST", 20)
+    session = session_with_runs()
+    saved = SavedRuns(session.store)
+    await saved.refresh(lambda: None)
+    assert [run.run_id for run in saved.runs] == [record.run_id for record in session.store.records[:20]]
+    assert saved.words() == f"newest 20 of {len(session.store.records)} runs"
+
+
+async def test_runs_that_somebody_else_saved_appear_by_themselves_and_nothing_is_painted_for_none() -> None:
+    async with console(session_with_runs) as (app, session, pilot):
+        table = await open_runs(app, pilot)
+        assert isinstance(app.screen, RunsScreen)
+        before = app.screen._done
+        app.screen.follow_in_sight()
+        await still(app, pilot)
+        assert app.screen._done == before
+        fresh = saved_record(700)
+        session.store.records.insert(0, fresh)
+        app.screen.follow_in_sight()
+        await until(pilot, lambda: fresh.run_id in table.order)
