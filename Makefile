@@ -1,4 +1,4 @@
-# Two commands: `make demo` (the main job) and `make test`. Each sets up what it needs first and says what it does.
+# Two commands: `make demo` (the main job) and `make test`; `make quick` while you work. Each sets up what it needs first and says what it does.
 
 SHELL := /bin/sh
 VENV ?= .venv
@@ -9,7 +9,7 @@ TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux pro
 SCREENSHOT_PACKAGES := $(DEMO_PACKAGES) openssh-client ethtool librsvg2-bin pngquant fonts-dejavu-core
 BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng wireshark-common
 
-.PHONY: demo test test-platforms bench screenshots soak validate evaluation clean packages-demo packages-test packages-bench packages-screenshots
+.PHONY: demo test quick test-platforms bench screenshots soak validate evaluation clean packages-demo packages-test packages-bench packages-screenshots
 
 demo: packages-demo $(VENV)/.installed
 	$(BIN)/labconsole demo
@@ -23,36 +23,40 @@ test: packages-test $(VENV)/.installed-test
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m "not alone and not platforms" tests/lab
 	$(BIN)/python -m pytest -m "alone and not platforms" tests/lab
 
+# Lint, types and the unit tests of the rooms that changed, or of those you name: make quick ROOMS="measure report"
+quick: $(VENV)/.installed-test
+	$(BIN)/python tests/programs/quick.py $(ROOMS)
+
 # Every platform of the lab at both ends of its range, its faults, a guest at work beside it: some minutes.
 test-platforms: packages-test $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m platforms tests/lab
 
 bench: packages-bench $(VENV)/.installed-test
-	$(BIN)/python tests/benchmarks/run.py
+	$(BIN)/python tests/programs/benchmarks/run.py
 
 # The console on a lab of its own, driven by keys, some three minutes; writes screenshots/.
 screenshots: packages-screenshots $(VENV)/.installed-test
-	$(BIN)/python tests/screenshots.py $(SCREENSHOT_ARGS)
+	$(BIN)/python tests/programs/screenshots.py $(SCREENSHOT_ARGS)
 
 # Bounded by SOAK_RUNS and SOAK_MINUTES; see docs/reliability.md, whose figures `SOAK_ARGS=--write` renews.
 soak: packages-test $(VENV)/.installed-test
-	$(BIN)/python tests/soak/soak.py $(SOAK_ARGS)
+	$(BIN)/python tests/programs/soak.py $(SOAK_ARGS)
 
 # Reported against true, on labs of its own and by simulation, some half an hour; writes docs/validation.md. Exit status 1 when a
 # row fails. A part: make validate VALIDATE_ARGS="--out x.md --only simulated --share 0.05"
 validate: packages-test $(VENV)/.installed-test
-	$(BIN)/python tests/validation/run.py $(VALIDATE_ARGS)
+	$(BIN)/python tests/programs/validation/run.py $(VALIDATE_ARGS)
 
 # The paper's evaluation on the local lab, some hours; writes docs/evaluation.md and its pictures.
 evaluation: packages-test $(VENV)/.installed-test
-	$(BIN)/python tests/evaluation.py $(EVALUATION_ARGS)
+	$(BIN)/python tests/programs/evaluation.py $(EVALUATION_ARGS)
 
 packages-demo: PACKAGES := $(DEMO_PACKAGES)
 packages-test: PACKAGES := $(TEST_PACKAGES)
 packages-bench: PACKAGES := $(BENCH_PACKAGES)
 packages-screenshots: PACKAGES := $(SCREENSHOT_PACKAGES)
 packages-demo packages-test packages-bench packages-screenshots:
-	@sh tests/packages.sh $(PACKAGES)
+	@sh tests/programs/packages.sh $(PACKAGES)
 
 $(VENV)/bin/python:
 	@echo "making a virtual environment in $(VENV)"

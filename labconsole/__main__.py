@@ -1,6 +1,6 @@
 """``python -m labconsole``: the same as the ``labconsole`` command."""
 
-from labconsole.cli import main
+from labconsole.cli.main import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

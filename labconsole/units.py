@@ -1,23 +1,9 @@
-"""Conversions between frame sizes, rates and delays. Pure functions; the only place where framing overheads are known.
-
-Two conventions for the *frame size* s exist (method.md section 2, RFC 1242 section 3.5):
-
-- the paper's: s is pktgen's ``pkt_size``, without the 4-byte frame check sequence; the wire adds 24 bytes;
-- RFC 2544's: s includes the frame check sequence; the wire adds 20 bytes.
-
-Bandwidth is always bandwidth on the wire (layer 1). Packets per second is canonical.
-"""
+"""Rates, targets, counts and ratios as people write them and read them. Pure functions."""
 
 from __future__ import annotations
 
 import re
 from fractions import Fraction
-
-FCS_BYTES = 4
-"""Frame check sequence."""
-
-PREAMBLE_AND_GAP_BYTES = 20
-"""Preamble and start delimiter (8) plus the inter-frame gap (12)."""
 
 MAX_RATE_DIGITS = 40
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kMGT]?)(?:bit/s|bit|bps|b/s)\s*$")
@@ -26,36 +12,6 @@ MAX_RATE_BPS = 10**15
 """A thousand times what any link does: what is more is a slip, and would not fit the numbers made from it."""
 
 _SI = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-
-
-def wire_bytes(frame_size_bytes: int, *, includes_fcs: bool = False) -> int:
-    """Bytes one frame occupies on the wire: s + 24 (paper) or s + 20 (RFC 2544)."""
-    return frame_size_bytes + PREAMBLE_AND_GAP_BYTES + (0 if includes_fcs else FCS_BYTES)
-
-
-def pkt_size_bytes(frame_size_bytes: int, *, includes_fcs: bool = False) -> int:
-    """Frame size as pktgen and the kernel count it: without the frame check sequence."""
-    return frame_size_bytes - (FCS_BYTES if includes_fcs else 0)
-
-
-def delay_ns(frame_size_bytes: int, bandwidth_bps: int, *, includes_fcs: bool = False) -> int:
-    """Inter-packet delay for a bandwidth on the wire, rounded to the nearest nanosecond.
-
-    The paper's formula (Schlosser et al. section 3.2): delay = 8000 (s + 24) / b with b in Mbit/s.
-    """
-    if bandwidth_bps <= 0:
-        raise ValueError(f"bandwidth_bps must be positive, got {bandwidth_bps}")
-    return round(Fraction(8 * 10**9 * wire_bytes(frame_size_bytes, includes_fcs=includes_fcs), bandwidth_bps))
-
-
-def pps_to_bps(rate_pps: float, frame_size_bytes: int, *, includes_fcs: bool = False) -> float:
-    """Bandwidth on the wire of a packet rate."""
-    return rate_pps * 8 * wire_bytes(frame_size_bytes, includes_fcs=includes_fcs)
-
-
-def bps_to_pps(bandwidth_bps: float, frame_size_bytes: int, *, includes_fcs: bool = False) -> float:
-    """Packet rate of a bandwidth on the wire. 64 bytes with FCS at 10 Gbit/s is 14 880 952 pps."""
-    return bandwidth_bps / (8 * wire_bytes(frame_size_bytes, includes_fcs=includes_fcs))
 
 
 def parse_rate_bps(text: str | int) -> int:

@@ -1,4 +1,4 @@
-"""The agent's process. Started from the archive that nodes/package.py builds, or as ``python -m labconsole.agent``."""
+"""The agent's process. Started from the archive that nodes/archive.py builds, or as ``python -m labconsole.agent``."""
 
 from __future__ import annotations
 

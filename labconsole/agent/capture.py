@@ -17,10 +17,10 @@ import shutil
 import signal
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from labconsole.agent import children, linux
 from labconsole.agent.keeper import Journal
+from labconsole.agent.processes import children, linux
 from labconsole.agent.spool import Spool, default_directory
-from labconsole.agent.wire import WireError, field
+from labconsole.wire.codec import WireError, field
 
 LISTEN_TIMEOUT_S = 5.0
 SETTLE_TIMEOUT_S = 1.5
@@ -184,7 +184,7 @@ class Capture:
 
     def _opened(self) -> Any:
         if self._follower is None:
-            from labconsole.agent.following import CaptureFollower
+            from labconsole.packets.follower import CaptureFollower
 
             self._follower = CaptureFollower(
                 self.spool.path,

@@ -18,8 +18,8 @@ import threading
 import time
 from typing import Any, Dict, Iterable, List, Optional
 
-from labconsole.agent import linux
-from labconsole.agent.complaints import complain
+from labconsole.agent.debug import complain
+from labconsole.agent.processes import linux
 
 LIMIT_S = 1.5
 """The protocol promises 2 s from the end of stdin until nothing is left."""

@@ -11,7 +11,7 @@ import asyncio
 import os
 from typing import Any, Callable, Dict, List
 
-from labconsole.agent import wire
+from labconsole.wire import codec
 
 DROP_ABOVE_BYTES = 1024 * 1024
 GIVE_UP_BYTES = 64 * 1024 * 1024
@@ -64,7 +64,7 @@ class Inlet:
             return
         self._parts.append(part)
         self._size += len(part)
-        if self._size > wire.MAX_LINE_BYTES:
+        if self._size > codec.MAX_LINE_BYTES:
             self._parts, self._size, self._skipping = [], 0, True
             self._on_too_long()
 
@@ -91,13 +91,13 @@ class Outlet:
 
     def send(self, message: Dict[str, Any]) -> None:
         """Queue a message that must arrive."""
-        self._write(wire.encode(message))
+        self._write(codec.encode(message))
 
     def offer(self, message: Dict[str, Any]) -> bool:
         """Queue a message that may be dropped; False when it was."""
         if not self.has_room:
             return False
-        self._write(wire.encode(message))
+        self._write(codec.encode(message))
         return True
 
     @property

@@ -16,21 +16,25 @@ import traceback
 from typing import Any, Awaitable, Callable, Dict, List, Optional, Set
 
 import labconsole
-from labconsole.agent import facts, linux, spool, sysctl, undo, wire
+from labconsole.agent import spool, undo
 from labconsole.agent.capture import Captures
-from labconsole.agent.checking import Checking
-from labconsole.agent.counters import Counters
-from labconsole.agent.execute import Executor
-from labconsole.agent.foreign import Foreign
-from labconsole.agent.generating import Generating
-from labconsole.agent.guests import Guests
 from labconsole.agent.keeper import Journal
-from labconsole.agent.leasing import Leasing
-from labconsole.agent.links import Links
-from labconsole.agent.namespaces import Namespaces
+from labconsole.agent.operations.checking import Checking
+from labconsole.agent.operations.execute import Executor
+from labconsole.agent.operations.generating import Generating
+from labconsole.agent.operations.guests import Guests
+from labconsole.agent.operations.leasing import Leasing
+from labconsole.agent.operations.network import Tuner
 from labconsole.agent.pipes import Inlet, Outlet
-from labconsole.agent.tuning import Tuner
-from labconsole.agent.wire import WireError, field, names
+from labconsole.agent.processes import linux
+from labconsole.agent.processes.namespaces import Namespaces
+from labconsole.agent.reading import facts
+from labconsole.agent.reading.counters import Counters
+from labconsole.agent.reading.foreign import Foreign
+from labconsole.agent.reading.links import Links
+from labconsole.network import sysctl
+from labconsole.wire import codec
+from labconsole.wire.codec import WireError, field, names
 
 ALARM_S = 1.1
 """After this a hanging shutdown is killed; the keeper then has the rest of the two seconds."""
@@ -45,7 +49,7 @@ def hello() -> Dict[str, Any]:
     uname = os.uname()
     return {
         "event": "hello",
-        "protocol": wire.PROTOCOL,
+        "protocol": codec.PROTOCOL,
         "version": labconsole.__version__,
         "python": platform.python_version(),
         "pid": os.getpid(),
@@ -153,7 +157,7 @@ class Agent:
         if self._ended.is_set():
             return
         try:
-            request = wire.decode(line)
+            request = codec.decode(line)
         except WireError as exc:
             self.notice(exc.code, exc.message)
             return
@@ -167,7 +171,7 @@ class Agent:
         self._start(self._answer(number, request.get("op"), request.get("args")))
 
     def _line_too_long(self) -> None:
-        self.notice("bad_line", "a line is longer than %d bytes" % wire.MAX_LINE_BYTES)
+        self.notice("bad_line", "a line is longer than %d bytes" % codec.MAX_LINE_BYTES)
 
     def _start(self, work: Any) -> None:
         task = self._loop.create_task(work)
@@ -221,7 +225,7 @@ class Agent:
         return {"links": await self._links.read()}
 
     async def _settings(self, args: Args) -> Dict[str, Any]:
-        from labconsole.agent import settings
+        from labconsole.agent.reading import settings
 
         return await self._in_namespace(args, settings.read)
 
@@ -262,22 +266,22 @@ class Agent:
             self._held_links = None
 
     async def _drops_read(self, args: Args) -> Dict[str, Any]:
-        from labconsole.agent import drops
+        from labconsole.agent.reading import drops
 
         interfaces = names(args, "interfaces")
         return await drops.read(self._namespaces, interfaces)
 
     async def _read_surroundings(self, args: Args) -> Dict[str, Any]:
         if self._surroundings is None:
-            from labconsole.agent.surroundings import Surroundings
+            from labconsole.agent.reading.surroundings import Surroundings
 
             self._surroundings = Surroundings()
         begin, own = field(args, "begin", bool), field(args, "own", list, optional=True) or []
         console = field(args, "console", dict, optional=True)
         if not all(type(pid) is int for pid in (*own, *([console.get("pid")] if console else []))):
             raise WireError("bad_request", "own must be a list of process numbers, and so must the console's be one")
-        result: Dict[str, Any] = await self._loop.run_in_executor(None, self._surroundings.read, begin, own, console)
-        return result
+        guests = names(args, "guests", optional=True)
+        return dict(await self._loop.run_in_executor(None, self._surroundings.read, begin, guests, own, console))
 
     async def _capture_start(self, args: Args) -> Dict[str, Any]:
         namespaces = self._namespaces.to_enter(field(args, "namespace", str, optional=True) or "")
@@ -315,7 +319,7 @@ class Agent:
         return await self._guests.start(args, namespaces)
 
     async def _process_usage(self, args: Args) -> Dict[str, Any]:
-        from labconsole.agent import usage
+        from labconsole.agent.operations import usage
 
         pids = field(args, "pids", list)
         result: Dict[str, Any] = await self._loop.run_in_executor(None, usage.read, pids)

@@ -14,9 +14,9 @@ import secrets
 import shutil
 from typing import Optional, Set, Tuple
 
-from labconsole.agent.complaints import complain
+from labconsole.agent.debug import complain
 from labconsole.agent.keeper import Journal
-from labconsole.agent.wire import WireError
+from labconsole.wire.codec import WireError
 
 FILE = "capture.pcap"
 """The usual suffix: some distributions' profiles for tcpdump allow it no other."""

@@ -13,8 +13,8 @@ import shutil
 import socket
 from typing import Any, Callable, Dict, List, Optional
 
-from labconsole.agent import linux
-from labconsole.agent.complaints import complain
+from labconsole.agent.debug import complain
+from labconsole.agent.processes import linux
 
 Entry = Dict[str, Any]
 Resolve = Callable[[str], Optional[int]]
@@ -191,7 +191,7 @@ def _namespace(entry: Entry) -> None:
 
 
 def _pktgen(entry: Entry) -> None:
-    from labconsole.agent import pktgen
+    from labconsole.agent.sending import pktgen
 
     pktgen.cleanup_ours(**entry.get("arguments", {}))
 

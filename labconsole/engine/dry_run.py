@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from labconsole.engine.beside import DriverFor, refusal
-from labconsole.engine.driver import StreamWiring
+from labconsole.contracts.driver import DriverFor, StreamWiring
+from labconsole.engine.trial.second_guest import refusal
+from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory, Stream
-from labconsole.model.request import TrialRequest
 
 
 def foretold_wiring(stream: Stream, uut: str) -> StreamWiring:
@@ -28,7 +28,7 @@ def foretold_wiring(stream: Stream, uut: str) -> StreamWiring:
     )
 
 
-def set_up_commands(request: TrialRequest, inventory: Inventory, driver_for: DriverFor) -> list[str]:
+def set_up_commands(request: DesignPoint, inventory: Inventory, driver_for: DriverFor) -> list[str]:
     """The lines that set the platform of ``request`` up for the streams that it uses. Raises ConfigError."""
     driver = driver_for(request.platform, inventory)
     sentence = refusal(driver, request.platform, request.background)
@@ -41,9 +41,9 @@ def set_up_commands(request: TrialRequest, inventory: Inventory, driver_for: Dri
     return driver.commands(first, [foretold_wiring(own, inventory.uut)] if own is not None else [])
 
 
-def set_ups(requests: Iterable[TrialRequest]) -> list[TrialRequest]:
+def set_ups(requests: Iterable[DesignPoint]) -> list[DesignPoint]:
     """One request for each way of setting a platform up: with all streams that any of them uses."""
-    found: dict[tuple[str, bool], TrialRequest] = {}
+    found: dict[tuple[str, bool], DesignPoint] = {}
     for request in requests:
         key = (request.platform, request.background != "none")
         if key not in found or request.sources > found[key].sources:

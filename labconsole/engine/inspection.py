@@ -6,10 +6,11 @@ Never while a trial is under way: it costs the node milliseconds of work that th
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from labconsole.engine.ports import AgentLink
+from labconsole.contracts.ports import AgentLink
 from labconsole.errors import AgentError
 
 
@@ -28,8 +29,8 @@ class Inspection:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-async def inspect(link: AgentLink) -> Inspection:
-    """Ask for everything. Raises NodeLost when the link goes away meanwhile."""
+async def inspect(link: AgentLink, guests: Sequence[str]) -> Inspection:
+    """Ask for everything. Raises NodeLost when the link goes away meanwhile. ``guests``: see DriverInfo.processes."""
     refused: dict[str, str] = {}
 
     async def ask(op: str, args: dict[str, Any] | None = None) -> dict[str, Any] | None:
@@ -42,7 +43,7 @@ async def inspect(link: AgentLink) -> Inspection:
     await link.measure_clock()
     facts = await ask("facts")
     settings = await ask("settings")
-    surroundings = await ask("surroundings", {"begin": False})
+    surroundings = await ask("surroundings", {"begin": False, "guests": list(guests)})
     await ask("surroundings", {"begin": True})  # so that the next look can say who used the processors since
     lease = await ask("lease.read")
     return Inspection(

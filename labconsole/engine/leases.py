@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from labconsole.engine.ports import AgentLink
-from labconsole.engine.together import together
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.gather import together
 from labconsole.errors import AgentError, LeaseHeld, LeaseTaken, NodeError
+from labconsole.wire.lease import LeaseChanged, LeaseLost, ReleaseLease, StatedHolder, TakeLease
 
 log = logging.getLogger("labconsole.engine")
 
@@ -49,24 +50,23 @@ class LeaseHolder:
         return text
 
 
-def holder_from(told: dict[str, Any], *, clock_offset_ns: int = 0, own: bool = False) -> LeaseHolder:
-    """A checked holder as an agent tells it; ``clock_offset_ns`` is the node's clock minus ours."""
+def holder_from(told: StatedHolder, *, clock_offset_ns: int = 0) -> LeaseHolder:
+    """A holder as an agent tells it; ``clock_offset_ns`` is the node's clock minus ours."""
 
-    def when(key: str) -> datetime | None:
-        at_ns = told.get(key)
+    def when(at_ns: int | None) -> datetime | None:
         try:
             return None if at_ns is None else datetime.fromtimestamp((at_ns - clock_offset_ns) / 1e9, UTC)
         except (ValueError, OverflowError, OSError):
             return None  # a node may say a year that no calendar has
 
     return LeaseHolder(
-        owner=told.get("owner"),
-        purpose=told.get("purpose"),
-        since=when("since_wall_ns"),
-        until=when("until_wall_ns"),
-        observe=told.get("observe"),
-        quiet=bool(told.get("quiet")),
-        own=own,
+        owner=told.owner,
+        purpose=told.purpose,
+        since=when(told.since_wall_ns),
+        until=when(told.until_wall_ns),
+        observe=told.observe,
+        quiet=bool(told.quiet),
+        own=False,
     )
 
 
@@ -99,20 +99,18 @@ class Leases:
         """Take these nodes in order. Raises LeaseHeld, with all that is known, when another session has one."""
         self.lost = None
         self._taken_from.clear()
-        self._args = {"owner": self._owner, "purpose": purpose, "left_s": left_s}
-        self._observe = observe
+        self._purpose, self._observe = purpose, observe
         for name, link in links.items():
-            args = {**self._args, "observe": observe.get(name, ""), "take_over": take_over}
+            wish = self._wish(name, left_s, take_over=take_over)
             try:
-                taken = await link.request("lease.take", args, timeout_s=TAKE_OVER_S if take_over else 30.0)
+                taken = await link.ask(wish, timeout_s=TAKE_OVER_S if take_over else 30.0)
             except AgentError as exc:
                 if exc.code not in ("lease_held", "lease_stuck", "lease_lost"):
                     raise
-                raise LeaseHeld(name, exc.message, code=exc.code, operation="lease.take", detail=exc.detail) from None
+                raise LeaseHeld(name, exc.message, code=exc.code, operation=wish.op, detail=exc.detail) from None
             self._held.append(link)
-            former = taken.get("taken_from")
-            if former is not None:
-                holder = holder_from(former, clock_offset_ns=link.clock_offset_ns)
+            if taken.taken_from is not None:
+                holder = holder_from(taken.taken_from, clock_offset_ns=link.clock_offset_ns)
                 self._taken_from.append(
                     {
                         "node": name,
@@ -128,9 +126,8 @@ class Leases:
             return
 
         async def tell(link: AgentLink) -> None:
-            args = {**self._args, "observe": self._observe.get(link.name, ""), "left_s": max(0.0, left_s)}
             try:
-                await link.request("lease.take", args, timeout_s=5)
+                await link.ask(self._wish(link.name, max(0.0, left_s)), timeout_s=5)
             except NodeError as exc:
                 log.info("renewing the lease on %s: %s", link.name, exc.message)
 
@@ -141,23 +138,32 @@ class Leases:
         while self._held:
             link = self._held.pop()
             try:
-                await link.request("lease.release", timeout_s=5)
+                await link.ask(ReleaseLease(), timeout_s=5)
             except NodeError as exc:
                 log.info("lease.release on %s: %s", link.name, exc.message)
 
-    def taken_over(self, node: str, event: dict[str, Any]) -> bool:
+    def _wish(self, node: str, left_s: float | None, *, take_over: bool | None = None) -> TakeLease:
+        return TakeLease(
+            owner=self._owner,
+            purpose=self._purpose,
+            observe=self._observe.get(node, ""),
+            left_s=left_s,
+            take_over=take_over,
+        )
+
+    def taken_over(self, node: str, event: LeaseLost) -> bool:
         """A checked ``lease_lost``. True when it is about a lease of this batch, for the first time."""
         if self.lost is not None or not any(link.name == node for link in self._held):
             return False
-        self.lost = LeaseTaken(node, event["by"], event["purpose"])
+        self.lost = LeaseTaken(node, event.by, event.purpose)
         return True
 
-    def seen(self, node: str, event: dict[str, Any], clock_offset_ns: int) -> None:
+    def seen(self, node: str, event: LeaseChanged, clock_offset_ns: int) -> None:
         """A checked ``lease``: who else holds a node now."""
-        if event["holder"] is None:
+        if event.holder is None:
             self.holders.pop(node, None)
         else:
-            self.holders[node] = holder_from(event["holder"], clock_offset_ns=clock_offset_ns)
+            self.holders[node] = holder_from(event.holder, clock_offset_ns=clock_offset_ns)
 
     def forget(self, node: str) -> None:
         """The link to a node is gone, and what was known with it."""

@@ -1,4 +1,4 @@
-"""A connected testbed: what the console and the headless commands both drive, one batch of trials at a time.
+"""A session on a testbed: its links, its platform and its lease, and one batch of trials at a time.
 
 The session owns the links (it reconnects lost ones with back-off), the live telemetry, the platform that is set up on
 the UUT, and the lease. Everything it changed on a node is undone when a batch ends, well or badly; one that another
@@ -8,17 +8,20 @@ operator takes over ends so.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from labconsole.engine.assemble import build_record
-from labconsole.engine.beside import DriverFor, beside, check_background
-from labconsole.engine.campaign import Campaign
-from labconsole.engine.events import (
+from labconsole.contracts.driver import DriverFor
+from labconsole.contracts.ports import AgentLink, Connect, Reference, RunSink
+from labconsole.engine.execution.set_up_course import breaks
+from labconsole.engine.leases import LeaseHolder, Leases
+from labconsole.engine.links import Fleet
+from labconsole.engine.live.events import (
     Event,
     Listener,
     Notice,
@@ -27,31 +30,26 @@ from labconsole.engine.events import (
     TrialFinished,
     TrialStarted,
 )
-from labconsole.engine.fleet import Fleet
-from labconsole.engine.inspection import Inspection, inspect
-from labconsole.engine.instrument import held_against
-from labconsole.engine.keeping import environment, save
-from labconsole.engine.leases import LeaseHolder, Leases
-from labconsole.engine.live import LiveStreams
-from labconsole.engine.ports import AgentLink, Connect, Reference, RunSink
-from labconsole.engine.set_up_course import breaks
-from labconsole.engine.stamps import operator_name, utc_now
-from labconsole.engine.standing import StandingPlatform
-from labconsole.engine.telemetry import NodeLive, Telemetry
-from labconsole.engine.trial import Trial, TrialSettings
-from labconsole.engine.wiring import check_mtu
+from labconsole.engine.live.samples import LiveStreams
+from labconsole.engine.live.telemetry import NodeLive, Telemetry
+from labconsole.engine.trial.platform import StandingPlatform
+from labconsole.engine.trial.saving import environment, save
+from labconsole.engine.trial.second_guest import beside, check_background
+from labconsole.engine.trial.stream_wiring import check_mtu
+from labconsole.engine.trial.trial import Trial, TrialSettings
 from labconsole.errors import ConfigError, LabError, MeasurementError, NodeUnreachable
-from labconsole.model.envelope import Envelope
-from labconsole.model.inventory import Inventory
-from labconsole.model.plan_estimate import TRIAL_OVERHEAD_S
-from labconsole.model.record import InForce, PlanRef, Role, RunRecord
-from labconsole.model.request import TrialRequest, check_request, nodes_of
-from labconsole.model.run_id import new_run_id
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.identity import new_run_id
+from labconsole.model.inventory import Inventory, Stream
+from labconsole.model.limits_check import check_request, nodes_of
+from labconsole.model.plan.estimate import TRIAL_OVERHEAD_S
+from labconsole.model.record.envelope import Envelope, NodeVersions
+from labconsole.model.record.run import InForce, PlanRef, Role, RunRecord
+from labconsole.model.stamps import operator_name, utc_now
 from labconsole.model.tolerances import Tolerances
-
-if TYPE_CHECKING:
-    from labconsole.engine.preflight.result import CheckResult, OnResult
-    from labconsole.model.plan import Plan
+from labconsole.verdict.calibrated import held_against
+from labconsole.verdict.record import build_record
+from labconsole.wire import lease, message
 
 log = logging.getLogger("labconsole.engine")
 
@@ -73,6 +71,7 @@ class Session(Generic[StoreT]):
         *,
         connect: Connect,
         driver_for: DriverFor,
+        guest_processes: Callable[[], Sequence[str]] = tuple,
         store: StoreT,
         tolerances: Tolerances | None = None,
         shell_argv: Callable[[str, Inventory], list[str]] | None = None,
@@ -84,7 +83,7 @@ class Session(Generic[StoreT]):
         self.envelope: Envelope | None = None
         """The testbed's calibration, which whoever opens the session reads from the store."""
         self.telemetry = Telemetry()
-        self.operator, self.driver_for = operator_name(), driver_for
+        self.operator, self.driver_for, self.guest_processes = operator_name(), driver_for, guest_processes
         for name, node in inventory.nodes.items():
             self.telemetry.nodes[name] = NodeLive(name, node.roles)
         self._shell_argv = shell_argv
@@ -155,10 +154,12 @@ class Session(Generic[StoreT]):
         if self._trial is not None:
             self._trial.node_lost(name, reason)
 
-    def _on_agent_event(self, node: str, event: dict[str, Any]) -> None:
-        if event["event"] == "lease":
-            self._see_lease(node, event)
-        elif event["event"] == "lease_lost" and self._leases.taken_over(node, event):
+    def _on_agent_event(self, node: str, event: message.AgentEvent) -> None:
+        if isinstance(event, lease.LeaseChanged):
+            link = self._fleet.links.get(node)
+            self._leases.seen(node, event, link.clock_offset_ns if link is not None else 0)
+            self._mark_quiet(node, event.quiet)
+        elif isinstance(event, lease.LeaseLost) and self._leases.taken_over(node, event):
             self._lose_lease()
         if self._trial is not None:
             self._trial.on_agent_event(node, event)
@@ -168,10 +169,9 @@ class Session(Generic[StoreT]):
         """The links that stand now, by node."""
         return self._fleet.links
 
-    @property
-    def facts(self) -> dict[str, dict[str, Any]]:
-        """What each connected node said of itself."""
-        return self._fleet.facts
+    def versions(self, streams: Iterable[Stream]) -> dict[str, NodeVersions]:
+        """Kernels and drivers of the nodes at both ends of these streams, as they are seen now."""
+        return self._fleet.versions(streams)
 
     # Nodes, for the operator who looks after them
 
@@ -179,34 +179,22 @@ class Session(Generic[StoreT]):
         """Try a lost node again now, without waiting for its back-off. False when there is nothing to try."""
         return self._fleet.reconnect(node)
 
-    async def inspect(self, node: str) -> Inspection:
-        """Look at a node. Raises MeasurementError while a trial is under way, NodeUnreachable, NodeLost."""
-        if self._trial is not None:
-            raise MeasurementError("a trial is under way, and looking at a node would be part of what it measures")
-        link = self._fleet.require([node])[node]
-        inspection = await inspect(link)
-        self._fleet.tell_clock(link)
-        return inspection
-
     def shell_argv(self, node: str) -> list[str]:
         """The command line that opens a shell on a node by the same way as the link. Blocking: reads ssh_config."""
         if self._shell_argv is None:
             raise NodeUnreachable(node, "this testbed has no way to open a shell", operation="shell")
         return self._shell_argv(node, self.inventory)
 
-    def check_background(self, request: TrialRequest) -> None:
+    @functools.cached_property
+    def boots_s(self) -> dict[str, float]:
+        """Platform to the time until one guest of it forwards. Raises ConfigError."""
+        return {name: self.driver_for(name, self.inventory).about.boot_s for name in self.inventory.platforms}
+
+    def check_background(self, request: DesignPoint) -> None:
         """Raises ConfigError for a background load that the platform cannot have. Asks nobody."""
         check_background(request, self.inventory, self.driver_for)
 
     # Checks
-
-    async def check(
-        self, *, plan: Plan | None = None, fix: bool = False, on_result: OnResult | None = None
-    ) -> list[CheckResult]:
-        """Preflight: see engine/preflight. Connects first; raises MeasurementError when a run is under way."""
-        from labconsole.engine.preflight import preflight
-
-        return await preflight(self, plan=plan, fix=fix, on_result=on_result)
 
     @contextmanager
     def attending(self, trial: Trial) -> Iterator[None]:
@@ -234,12 +222,6 @@ class Session(Generic[StoreT]):
         """Who else holds which of the connected nodes now. Kept up by the agents; asks nobody."""
         return dict(self._leases.holders)
 
-    def _see_lease(self, node: str, event: dict[str, Any]) -> None:
-        link = self._fleet.links.get(node)
-        self._leases.seen(node, event, link.clock_offset_ns if link is not None else 0)
-        self.telemetry.nodes[node].quiet = event["quiet"]
-        self.telemetry.revision += 1
-
     def _lose_lease(self) -> None:
         """Another operator took the testbed over: nothing more is begun, and the running trial is void."""
         lost = self._leases.lost
@@ -251,7 +233,7 @@ class Session(Generic[StoreT]):
 
     # Trials
 
-    async def run(self, request: TrialRequest, repetitions: int = 1, *, take_over: bool = False) -> list[RunRecord]:
+    async def run(self, request: DesignPoint, repetitions: int = 1, *, take_over: bool = False) -> list[RunRecord]:
         """Take one design point ``repetitions`` times and store every run.
 
         Raises LabError when it cannot begin (LeaseHeld when another operator has the testbed, which ``take_over``
@@ -287,10 +269,6 @@ class Session(Generic[StoreT]):
         """Return once abort() is called."""
         await self._stop.wait()
 
-    def campaign(self, plan: Plan, *, take_over: bool = False) -> Campaign:
-        """An execution of a plan on this testbed, not begun yet. The plan is resolved for it (check_plan)."""
-        return Campaign(plan, self, take_over=take_over)
-
     async def settle(self, seconds: float) -> None:
         """Let the UUT restabilise between trials (RFC 2544 section 23 e); abort() ends the wait."""
         if seconds <= 0:
@@ -303,7 +281,7 @@ class Session(Generic[StoreT]):
     @asynccontextmanager
     async def batch(
         self,
-        request: TrialRequest,
+        request: DesignPoint,
         *,
         purpose: str | None = None,
         take_over: bool = False,
@@ -324,7 +302,7 @@ class Session(Generic[StoreT]):
             try:
                 await self._leases.take(
                     self._fleet.require(self.nodes_of(request) if nodes is None else list(nodes)),
-                    purpose=purpose or request.describe(),
+                    purpose=purpose or request.words(),
                     observe={self.inventory.uut: request.observe},
                     left_s=left_s,
                     take_over=take_over,
@@ -365,13 +343,13 @@ class Session(Generic[StoreT]):
                 async with asyncio.timeout(POLL_S):
                     await self._stop.wait()
 
-    def nodes_of(self, request: TrialRequest) -> list[str]:
+    def nodes_of(self, request: DesignPoint) -> list[str]:
         """The UUT, and the sources and sinks of the streams that a request uses."""
         return nodes_of(request, self.inventory)
 
     async def _take(
         self,
-        request: TrialRequest,
+        request: DesignPoint,
         plan: PlanRef | None = None,
         repetition: int = 1,
         repetitions: int = 1,
@@ -409,6 +387,7 @@ class Session(Generic[StoreT]):
             settings=settings,
             live=live,
             emit=self._emit,
+            guests=self.guest_processes(),
             beside=besides,
         )
         trial.seen.notes += self._leases.influences
@@ -417,13 +396,14 @@ class Session(Generic[StoreT]):
             trial.lease_taken(self._leases.lost)
         elif self.stopping:
             trial.abort()
-        self._mark_quiet(request.observe == "quiet")
+        self._mark_quiet(self.inventory.uut, request.observe == "quiet")
         try:
             seen = await trial.execute()
         finally:
             self._trial = None
-            self._mark_quiet(False)
-        envelope, calibration = held_against(self.envelope, request, self.inventory, self.telemetry, self._fleet.facts)
+            self._mark_quiet(self.inventory.uut, False)
+        versions = self.versions(self.inventory.streams[: request.sources])
+        envelope, calibration = held_against(self.envelope, self.inventory, versions, datetime.now(UTC))
         record = build_record(
             seen,
             inventory=self.inventory,
@@ -465,6 +445,6 @@ class Session(Generic[StoreT]):
             capture_directories={name: node.capture_dir for name, node in self.inventory.nodes.items()},
         )
 
-    def _mark_quiet(self, quiet: bool) -> None:
-        self.telemetry.nodes[self.inventory.uut].quiet = quiet
+    def _mark_quiet(self, node: str, quiet: bool) -> None:
+        self.telemetry.nodes[node].quiet = quiet
         self.telemetry.revision += 1

@@ -22,10 +22,10 @@ from typing import Any
 
 from labconsole.errors import ConfigError, LabSetupError
 from labconsole.lab import control
-from labconsole.lab.containers import remove_control_groups
 from labconsole.lab.files import alias
+from labconsole.lab.guests.containers import remove_control_groups
 from labconsole.lab.layout import SSH_PORT, lay_out
-from labconsole.lab.platforms import LOAD_TOOLS, check_rights, tools_of
+from labconsole.lab.offers import LOAD_TOOLS, check_rights, tools_of
 from labconsole.lab.prerequisites import check_tools
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import LabFile, ProcessIdentity, lab_directory, labs_directory, locked
@@ -423,22 +423,3 @@ def _remove(directory: Path) -> None:
             parent.rmdir()
         except OSError:
             return
-
-
-__all__ = [
-    "ExecResult",
-    "LabSpec",
-    "LabStatus",
-    "NodeStatus",
-    "bypassed",
-    "down",
-    "execute",
-    "kill_node",
-    "names",
-    "of_inventory",
-    "revive_node",
-    "status",
-    "truth",
-    "up",
-    "wire",
-]

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from labconsole.lab import domains, uml
-from labconsole.lab.containers import DIRECTORY as CONTAINERS
-from labconsole.lab.containers import write_containers
+from labconsole.lab.guests import domains, uml
+from labconsole.lab.guests.containers import DIRECTORY as CONTAINERS
+from labconsole.lab.guests.containers import write_containers
 from labconsole.lab.layout import SSH_PORT, Layout
-from labconsole.lab.platforms import GuestFiles, guest_files, inventory_lines
-from labconsole.lab.spec import LabSpec
+from labconsole.lab.offers import GuestFiles, guest_files, inventory_lines
+from labconsole.lab.spec import UML, LabSpec
 from labconsole.lab.state import write_private
 from labconsole.units import format_target
 
@@ -72,8 +72,11 @@ def known_hosts(layout: Layout, host_keys: Mapping[str, str]) -> str:
 
 
 def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str, guest: GuestFiles | None = None) -> str:
-    """The lab as an inventory (design.md section 5). Unshaped links have no line rate; what is written then only bounds
-    the targets that may be asked for, at more than a CPU can send."""
+    """The hosts.yaml that describes the lab.
+
+    Unshaped links have no line rate; what is written then only bounds the targets that may be asked for, at more than
+    a CPU can send.
+    """
     speed = format_target(spec.link_speed_bps or UNSHAPED_BPS)
     lines = [
         f"# The lab {spec.name}. Made by `labconsole lab up`, removed by `labconsole lab down`.",
@@ -133,7 +136,7 @@ def write_client_files(
     guest = guest_files(spec.platforms, directory)
     if "lxc" in spec.platforms:
         write_containers(directory / CONTAINERS, spec.name, layout)
-    if uml.PLATFORM in spec.platforms:
+    if UML in spec.platforms:
         uml.write_files(directory)
     if "xen" in spec.platforms:
         assert guest is not None

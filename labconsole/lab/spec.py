@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from labconsole.errors import ConfigError
-from labconsole.lab import platforms
-from labconsole.lab.containers import MAX_STREAMS
-from labconsole.units import PREAMBLE_AND_GAP_BYTES
+from labconsole.model.design_point import PREAMBLE_AND_GAP_BYTES
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
 MAX_SOURCES = 99
@@ -22,6 +21,19 @@ HOPS = ("uut/in", "uut/out")
 """Where loss can be injected. Not ``sink/in``: tcpdump's tap sees a frame before the netdev ingress hook does, so the
 capture would count what the rule dropped. Not the source's egress: the drop comes back to the sender as ENOBUFS, and a
 frame that was never sent is not lost."""
+
+DEFAULT_PLATFORMS = ("raw", "raw-bridge", "container")
+UML = "uml"
+QEMU_NIC_MODELS = {"qemu-virtio": "virtio", "qemu-e1000": "e1000", "qemu-vmxnet3": "vmxnet3"}
+"""Platforms that emulate a machine, and the NIC that it has."""
+
+MACHINE_ONLY_PLATFORMS = ("kvm", "xen")
+"""For a UUT that is a machine: KVM as its processor has it, Xen as it boots it."""
+
+DEFAULT_MACHINE_PLATFORMS = ("raw", "raw-bridge", "lxc", *MACHINE_ONLY_PLATFORMS)
+KNOWN_PLATFORMS = (*DEFAULT_PLATFORMS, "lxc", UML, *QEMU_NIC_MODELS, *MACHINE_ONLY_PLATFORMS)
+MAX_LXC_STREAMS = 8
+"""The driver looks for at most sixteen NICs of a container."""
 
 DEFAULT_LINK_SPEED_BPS = 10**9
 MIN_LINK_SPEED_BPS = 10**6
@@ -41,7 +53,7 @@ class LabSpec:
     mtu: int = 1500
     python: str | None = None
     accel: Literal["tcg", "kvm"] = "tcg"
-    platforms: tuple[str, ...] = platforms.DEFAULT
+    platforms: tuple[str, ...] = DEFAULT_PLATFORMS
     uut: Literal["namespace", "machine"] = "namespace"
     boot: Literal["linux", "xen"] = "linux"
     """What the machine that is the UUT boots."""
@@ -72,23 +84,23 @@ class LabSpec:
             )
         object.__setattr__(self, "platforms", tuple(self.platforms))  # JSON knows lists only
         for name in self.platforms:
-            _word("platforms", name, platforms.KNOWN)
+            _word("platforms", name, KNOWN_PLATFORMS)
         if not self.platforms or len(set(self.platforms)) != len(self.platforms):
             raise ConfigError("must be named once each, and at least one", key="platforms", value=self.platforms)
-        if self.generator == "pktgen" and platforms.needs_guest(self.platforms):
+        if self.generator == "pktgen" and needs_guest(self.platforms):
             raise ConfigError(
                 "is not possible in a lab with pktgen, which is in a machine itself", key="platforms",
-                value=", ".join(self.platforms), allowed=", ".join(platforms.DEFAULT),
+                value=", ".join(self.platforms), allowed=", ".join(DEFAULT_PLATFORMS),
             )  # fmt: skip
-        if platforms.UML in self.platforms and (self.generator == "pktgen" or self.uut == "machine"):
+        if UML in self.platforms and (self.generator == "pktgen" or self.uut == "machine"):
             raise ConfigError(
-                "is not possible on a node that is in a machine", key="platforms", value=platforms.UML,
+                "is not possible on a node that is in a machine", key="platforms", value=UML,
                 allowed="uut namespace, generator afpacket",
             )  # fmt: skip
-        if "lxc" in self.platforms and self.sources > MAX_STREAMS:
+        if "lxc" in self.platforms and self.sources > MAX_LXC_STREAMS:
             raise ConfigError(
                 "is more than a container of lxc has NICs for", key="sources", value=self.sources,
-                allowed=f"at most {MAX_STREAMS} with platform lxc",
+                allowed=f"at most {MAX_LXC_STREAMS} with platform lxc",
             )  # fmt: skip
         if not isinstance(self.loss, dict):
             raise ConfigError("is not a table of hops and ratios", key="loss", value=self.loss)
@@ -102,7 +114,7 @@ class LabSpec:
             if self.boot != "linux":
                 raise ConfigError("is for a UUT that is a machine (--uut machine)", key="boot", value=self.boot)
             for name in self.platforms:
-                if name in platforms.MACHINE_ONLY:
+                if name in MACHINE_ONLY_PLATFORMS:
                     raise ConfigError("is for a UUT that is a machine (--uut machine)", key="platforms", value=name)
             return
         if self.generator == "pktgen":
@@ -140,6 +152,11 @@ class LabSpec:
         """What ``other`` asks for that this is not, as ``option: this, not other``."""
         mine, theirs = self.to_json(), other.to_json()
         return [f"{key}: {mine[key]!r}, not {theirs[key]!r}" for key in mine if mine[key] != theirs[key]]
+
+
+def needs_guest(platforms: Sequence[str]) -> bool:
+    """Whether one of them boots a kernel of its own."""
+    return any(name in QEMU_NIC_MODELS or name in MACHINE_ONLY_PLATFORMS for name in platforms)
 
 
 def shaper_burst_bytes(spec: LabSpec) -> int:

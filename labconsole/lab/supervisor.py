@@ -14,13 +14,16 @@ import os
 import signal
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from labconsole.errors import LabError, LabSetupError
-from labconsole.lab import control, kernel
+from labconsole.lab import control
+from labconsole.lab.files import user_name, write_client_files
 from labconsole.lab.layout import HIGHEST_INDEX, OWNER_NUMBER, SSH_PORT, Layout, address_of, lay_out
-from labconsole.lab.listeners import listen
+from labconsole.lab.nodes import kernel
+from labconsole.lab.nodes.listeners import listen
 from labconsole.lab.prerequisites import namespace_refusal
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import LabFile, ProcessIdentity
@@ -41,25 +44,26 @@ def main(arguments: list[str]) -> int:
         os._exit(0)
     os.setsid()
     ready = os.fdopen(options.ready_fd, "w", encoding="utf-8")
-    tell(ready, {"pid": os.getpid()})
+    _tell(ready, {"pid": os.getpid()})
     try:
         spec = LabSpec.from_json(json.loads(options.spec))
         if spec.generator == "pktgen":
-            from labconsole.lab.machine import hold_machine
+            from labconsole.lab.machines.whole_lab import hold_machine
 
             index, owner, listeners = claim(spec)
             with owner:
                 for each in listeners.values():
                     each.close()  # QEMU listens there
-                return hold_machine(spec, index, options.directory, ready, options.lock_fd)
+                is_up = partial(_say_up, spec, index, options.directory, ready, options.lock_fd)
+                return hold_machine(spec, index, options.directory, is_up)
         return _hold(spec, options.directory, ready, options.lock_fd)
     except (LabError, OSError) as exc:
         print(exc, file=sys.stderr)
-        tell(ready, {"error": str(exc)})
+        _tell(ready, {"error": str(exc)})
         return 1
 
 
-def tell(ready: TextIO, message: dict[str, object]) -> None:
+def _tell(ready: TextIO, message: dict[str, object]) -> None:
     """One line for ``up``: first ``pid``, then ``ready`` or ``error``."""
     try:
         print(json.dumps(message), file=ready, flush=True)
@@ -97,9 +101,8 @@ def claim(spec: LabSpec) -> tuple[int, socket.socket, dict[str, socket.socket]]:
 
 
 def _hold(spec: LabSpec, directory: Path, ready: TextIO, lock: int) -> int:
-    from labconsole.lab import init
-    from labconsole.lab.files import user_name, write_client_files
     from labconsole.lab.keys import new_keys
+    from labconsole.lab.nodes import init
 
     index, owner, listeners = claim(spec)
     layout: Layout = lay_out(spec, index)
@@ -112,12 +115,14 @@ def _hold(spec: LabSpec, directory: Path, ready: TextIO, lock: int) -> int:
         public_key=keys.client_public,
         host_keys=keys.host_public,
     )
+    uut_case = None
     if spec.uut == "machine":
-        from labconsole.lab.uut_machine import write_boot_files
+        from labconsole.lab.machines.uut import MachineCase, write_boot_files
 
         write_boot_files(spec, directory)
+        uut_case = MachineCase
     listener = control.listen(directory)
-    blueprint = init.Blueprint(spec, layout, listeners, keys.host_private, keys.client_public, user_name())
+    blueprint = init.Blueprint(spec, layout, listeners, keys.host_private, keys.client_public, user_name(), uut_case)
     enter_namespaces()
     report, their_report = socket.socketpair()
     lifeline, our_end = os.pipe()
@@ -135,14 +140,11 @@ def _hold(spec: LabSpec, directory: Path, ready: TextIO, lock: int) -> int:
     report.settimeout(init.SETUP_STEP_S * 3 + init.step_limit_s(spec))
     try:
         _await_ready(report)
-        write_lab_file(spec, index, directory, process, os.uname().release)
+        _say_up(spec, index, directory, ready, lock, process, os.uname().release)
     except BaseException:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
         raise
-    os.close(lock)
-    tell(ready, {"ready": True})
-    ready.close()
     os.waitpid(process, 0)
     return 0
 
@@ -179,10 +181,11 @@ def end_with_signal(process: int) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-def write_lab_file(spec: LabSpec, index: int, directory: Path, process: int, kernel_release: str) -> None:
-    """Say that the lab is up. ``/proc`` here is still the host's, so the numbers are those that ``down`` sees."""
-    from labconsole.lab.files import user_name
-
+def _say_up(
+    spec: LabSpec, index: int, directory: Path, ready: TextIO, lock: int, process: int, kernel_release: str
+) -> None:
+    """Write that the lab is up, and tell ``up``. ``/proc`` here is still the host's, so the numbers are those that
+    ``down`` sees."""
     LabFile(
         spec=spec,
         index=index,
@@ -192,6 +195,9 @@ def write_lab_file(spec: LabSpec, index: int, directory: Path, process: int, ker
         started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         kernel=kernel_release,
     ).write(directory)
+    os.close(lock)
+    _tell(ready, {"ready": True})
+    ready.close()
 
 
 if __name__ == "__main__":

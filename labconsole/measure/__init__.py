@@ -1,0 +1,1 @@
+"""Arithmetic on counts, and on runs. Pure."""

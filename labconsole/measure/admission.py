@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from labconsole.measure.design_points import STANDING, RunLike, design_of, is_search_trial, kept_out
+from labconsole.measure.groups import STANDING, RunLike, design_of, is_search_trial, kept_out
 from labconsole.measure.stretches import Begun, Stretches, first_begun, stretches
 
 Place = tuple[str, str, int | None, int, int]

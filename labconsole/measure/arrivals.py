@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from labconsole.model.plan_search import QUEUED_S
-from labconsole.model.record import Arrivals
+from labconsole.model.plan.search import QUEUED_S
+from labconsole.model.record.run import Arrivals
 
 STAMP_RESOLUTION_S = 1e-9
 """tcpdump is asked for nanoseconds."""

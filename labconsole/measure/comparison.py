@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from labconsole.model.record import RunRecord, StreamRecord
+from labconsole.model.design_point import INCLUDES_FCS
+from labconsole.model.record.run import RunRecord, StreamRecord
 
 Kind = Literal["text", "packets", "pps", "bps", "ratio", "seconds", "bytes", "count"]
 
@@ -79,7 +80,7 @@ def _asked(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
         kind = kinds.get(name, "text")
         if name == "target_bps" and "max" not in (a, b):
             kind = "bps"
-        label = "with_fcs" if name == "frame_size_includes_fcs" else name
+        label = "with_fcs" if name == INCLUDES_FCS else name
         yield Pair("Asked", label.removesuffix("_bytes").removesuffix("_bps").removesuffix("_s"), a, b, kind)
     for name in ("testbed", "testbed_fingerprint", "operator", "labconsole_version"):
         yield Pair("Asked", name, getattr(left, name), getattr(right, name))

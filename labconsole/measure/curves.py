@@ -1,6 +1,6 @@
 """Curves over saved runs: measured over offered with intervals, the maximum per number of sources. Pure, on summaries.
 
-Repetitions are runs of one design point under the same conditions (design_points.py), so that a point of a curve never
+Repetitions are runs of one design point under the same conditions (groups.py), so that a point of a curve never
 mixes two targets, two kernels or two durations. What is measured is the forwarding rate where a run knows it; a mean is
 that of set-ups where there are several. What says nothing of the platform is left out and counted. Runs can be added as
 they come: what is known of a design point is summarized again only when it got another run.
@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from labconsole.measure.design_points import (
+from labconsole.measure.groups import (
+    Alike,
     Conditions,
-    DesignPoint,
     DesignPoints,
     Repetitions,
     RunLike,
     maxima,
     told_apart,
 )
-from labconsole.measure.setups import SetUpMean
+from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.units import format_target
 
 Quantity = Literal["offered", "measured", "loss"]
@@ -67,7 +67,7 @@ class CurvePoint:
 
     x: float
     y: SetUpMean
-    design: DesignPoint
+    design: Alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ class CurveData:
         return found
 
 
-_FACTORS: dict[Factor, Callable[[DesignPoint], tuple[int | str, ...]]] = {
+_FACTORS: dict[Factor, Callable[[Alike], tuple[int | str, ...]]] = {
     "platform": lambda d: (d.platform,),
-    "size": lambda d: (d.frame_size_bytes, int(d.includes_fcs)),
+    "size": lambda d: (d.frame.bytes, int(d.frame.includes_fcs)),
     "sources": lambda d: (d.sources,),
     "background": lambda d: (d.background,),
     "generator": lambda d: (d.conditions.generator or "",),
@@ -159,7 +159,7 @@ def _by_rate(target: int | str) -> tuple[int, int]:
     return (1, 0) if isinstance(target, str) else (0, target)
 
 
-def _label(spec: CurveSpec, key: tuple[object, ...], design: DesignPoint) -> str:
+def _label(spec: CurveSpec, key: tuple[object, ...], design: Alike) -> str:
     factors = [factor for factor in spec.lines_by if factor != spec.effective_x]
     words = [_words(factor, _FACTORS[factor](design)) for factor in factors]
     if len(key) > len(factors) + 1:
@@ -172,11 +172,11 @@ def _column(quantity: Quantity, unit: Unit) -> str:
     return "loss_ratio" if quantity == "loss" else f"{quantity}_{'pps' if unit == 'pps' else 'bps'}"
 
 
-def _x_of(design: DesignPoint, repetitions: Repetitions, x: X, unit: Unit) -> float | None:
+def _x_of(design: Alike, repetitions: Repetitions, x: X, unit: Unit) -> float | None:
     if x == "sources":
         return float(design.sources)
     if x == "size":
-        return float(design.frame_size_bytes)
+        return float(design.frame.bytes)
     summary = repetitions.summary(_column(x, unit))
     return None if summary is None else summary.mean
 
@@ -188,12 +188,12 @@ def _arranged(spec: CurveSpec, points: list[CurvePoint]) -> tuple[CurvePoint, ..
     return tuple(sorted(points, key=lambda point: (point.x, point.y.mean)))
 
 
-def _told(design: DesignPoint) -> Conditions:
+def _told(design: Alike) -> Conditions:
     """Conditions that no choice of lines shows: all but generator and testbed."""
     return design.conditions._replace(generator=None, testbed=None)
 
 
-def _apart(designs: Iterable[DesignPoint]) -> dict[tuple[str, Conditions], str]:
+def _apart(designs: Iterable[Alike]) -> dict[tuple[str, Conditions], str]:
     """What tells runs of one platform apart beside the factors, in words: ``(kernel 6.1.0)``, mostly nothing."""
     held = list(designs)
     beds = {(design.conditions.testbed, design.conditions.fingerprint) for design in held}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from labconsole.model.record import Hop
+from labconsole.model.record.run import Hop
 
 
 @dataclass(frozen=True, slots=True)

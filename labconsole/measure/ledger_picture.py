@@ -6,7 +6,7 @@ style and plain output leaves out, so that no meaning hangs on colour. Rows are 
 
 from __future__ import annotations
 
-from labconsole.model.record import Hop, StreamRecord
+from labconsole.model.record.run import Hop, StreamRecord
 from labconsole.units import format_count
 
 Row = list[tuple[str, str]]

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from labconsole.model.record import Capture, LostTogether, Side
+from labconsole.model.record.run import Capture, LostTogether, Side
 
 
 def offered_packets(generator_packets: int | None, source_tx_packets: int | None) -> int | None:
-    """Packets of the stream on the wire (RFC 2285, section 3.5.1): not more than were made, nor than the NIC sent.
+    """Packets of the stream on the wire (RFC 2285, section 3.5.2): not more than were made, nor than the NIC sent.
 
     Foreign frames make the NIC's count larger, never the result. A NIC that was not read leaves the generator's word.
     """
@@ -85,7 +85,10 @@ def rate_pps(packets: int | None, duration_s: float | None) -> float | None:
 def choose_measured(
     capture: Capture | None, sink_rx_packets: int | None
 ) -> tuple[int | None, Literal["capture", "counters"] | None]:
-    """Packets that arrived, and the witness: the capture when it is complete, else the sink's counter (design 3.3)."""
+    """Packets that arrived, and the witness: the capture when it is complete, else the sink's counter.
+
+    Why there are two: docs/decisions/0008-two-witnesses.md.
+    """
     if capture is not None and capture.complete:
         return capture.captured_packets, "capture"
     if sink_rx_packets is not None:

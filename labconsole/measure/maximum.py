@@ -11,8 +11,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from labconsole.measure.effects import Effect, paired_effect
-from labconsole.measure.setups import Key, set_up_means
+from labconsole.measure.statistics.effects import Effect, paired_effect
+from labconsole.measure.statistics.set_ups import Key, set_up_means
 
 MINIMUM_TO_CHOOSE = 4
 """Set-ups without a pilot: one to choose by, three to read an interval from."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from operator import gt
 from typing import NamedTuple
 
-from labconsole.agent.wire import STAT_NAMES
 from labconsole.errors import CounterInconsistency
+from labconsole.wire.codec import STAT_NAMES
 
 
 class CounterSample(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-from labconsole.measure.design_points import RunLike, block_of
+from labconsole.measure.groups import RunLike, block_of
 
 Stretches = Mapping[tuple[Hashable, str], int]
 """The number of a set-up's stretch, by block (``block_of``) and set-up."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from labconsole.model.timing import Delay, OneWay, Quantiles, StreamSpacing, Variation
+from labconsole.model.record.timing import Delay, OneWay, Quantiles, StreamSpacing, Variation
 
 Figures = TypeVar("Figures", bound=Quantiles)
 

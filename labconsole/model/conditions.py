@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from labconsole.model.record import Conditions, RunRecord
+from labconsole.model.record.run import Conditions, RunRecord
 
 MOST_LENGTH = 200
 """Of a version as a node tells it."""

@@ -1,4 +1,4 @@
-"""hosts.yaml: the nodes of a testbed, its streams, its platforms. design.md section 5."""
+"""hosts.yaml: the nodes of a testbed, its streams, its platforms. The shipped one explains its keys."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from labconsole.errors import ConfigError
+from labconsole.model.design_point import FrameSize
 from labconsole.model.yaml_file import key_text, line_of, load_yaml, register_keys, validate
 from labconsole.units import parse_rate_bps
 
@@ -161,6 +162,10 @@ class Defaults(BaseModel):
     sample_interval_s: float = Field(default=0.1, ge=0.02, le=10)
     capture_buffer_kib: int = Field(default=65536, ge=64, le=4 * 1024 * 1024)
     background_stream: Name | None = None
+
+    def frame(self, size_bytes: int, includes_fcs: bool = False) -> FrameSize:
+        """A frame size in this testbed's convention, or in RFC 2544's where that is asked for."""
+        return FrameSize(size_bytes, includes_fcs or self.frame_size_includes_fcs)
 
 
 class Inventory(BaseModel):

@@ -21,7 +21,7 @@ from labconsole.errors import NodeUnreachable
 from labconsole.model.inventory import Inventory
 from labconsole.nodes.hostkeys import Witness, key_algorithms, read_known_hosts, refusal
 from labconsole.nodes.route import Hop, Route, accept_command
-from labconsole.nodes.text import clean
+from labconsole.wire.clean import clean
 
 log = logging.getLogger("labconsole.nodes")
 

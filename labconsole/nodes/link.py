@@ -10,19 +10,24 @@ from typing import Any
 
 import asyncssh
 
-from labconsole.agent.wire import MAX_LINE_BYTES, encode
-from labconsole.engine.ports import AgentEvent
+from labconsole.contracts.ports import OnAgentEvent
 from labconsole.errors import AgentError, CapabilityMissing, NodeError, NodeLost, NodeUnreachable
 from labconsole.model.inventory import Inventory
+from labconsole.nodes.channel import AgentSession
 from labconsole.nodes.dial import Dialled, dial
-from labconsole.nodes.inbound import check_event
-from labconsole.nodes.replies import check_reply
+from labconsole.nodes.inbound import read_event, read_reply
 from labconsole.nodes.route import find_route
-from labconsole.nodes.session import AgentSession
 from labconsole.nodes.startup import explain, too_old, version_command
-from labconsole.nodes.text import clean, last_line
+from labconsole.wire.catalogue import REQUESTS
+from labconsole.wire.clean import clean, last_line
+from labconsole.wire.codec import MAX_LINE_BYTES, encode
+from labconsole.wire.message import Message, R, Refusal, Request
+from labconsole.wire.rules import Check, plain
+from labconsole.wire.session import Close, Ping, Watchdog
 
 log = logging.getLogger("labconsole.nodes")
+# Without a handler of anybody's, Python would print warnings into the middle of the console's screen.
+log.addHandler(logging.NullHandler())
 
 CLOSE_S = 2.0
 PINGS = 5
@@ -36,11 +41,12 @@ MAX_NOTES = 10
 """How often one link's oddities are logged; a node could send them by the thousand."""
 
 
-_NOTHING: tuple[str, None] = ("", None)
+_PLAIN = plain(characters=MAX_LINE_BYTES)
+_NOTHING: tuple[str, Check, None] = ("", _PLAIN, None)
 
 
 class NodeLink:
-    """See labconsole.engine.ports.AgentLink. Owns the connection and no task.
+    """See labconsole.contracts.ports.AgentLink. Owns the connection and no task.
 
     ``unknown_replies`` counts answers to nothing that is pending (late ones, mostly), ``unknown_events`` events of a
     kind this console does not know.
@@ -52,10 +58,10 @@ class NodeLink:
         dialled: Dialled,
         channel: asyncssh.SSHClientChannel[bytes],
         session: AgentSession,
-        on_event: AgentEvent,
+        on_event: OnAgentEvent,
     ) -> None:
         self.name = name
-        self.hello: dict[str, Any] = session.hello.result()
+        self.hello = session.hello.result()
         self.round_trip_s = 0.0
         self.clock_offset_ns = 0
         self.monotonic_offset_ns = 0
@@ -66,7 +72,7 @@ class NodeLink:
         self._channel = channel
         self._session = session
         self._on_event = on_event
-        self._pending: dict[int, tuple[str, asyncio.Future[dict[str, Any]]]] = {}
+        self._pending: dict[int, tuple[str, Check, asyncio.Future[Any]]] = {}
         self._last_id = 0
         self._closing = False
         self._notes = 0
@@ -75,23 +81,33 @@ class NodeLink:
         session.ended.add_done_callback(self._on_ended)
         session.listen(self._receive)
 
-    async def request(self, op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
-        """Ask the agent and return its ``ok``. Raises AgentError (it refused) or NodeLost (gone, or no answer in time).
+    async def ask(self, request: Request[R], *, timeout_s: float = 30.0) -> R:
+        """Ask the agent. Raises AgentError (it refused) or NodeLost (gone, or no answer in time).
 
-        What it returns is as docs/agent-protocol.md describes it: an answer that is not ends the link, and NodeLost
-        says what was wrong with it.
+        An answer that is not of the request's class ends the link, and NodeLost says what was wrong with it.
         """
-        if self._closing and op != "close":
+        reply: R = await self._asked(request.op, request.arguments(), request.reply.parse, timeout_s)
+        return reply
+
+    async def request(self, op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
+        """As ``ask``, with plain data for arguments and answer."""
+        check = REQUESTS[op].reply.parse if op in REQUESTS else _PLAIN
+        reply = await self._asked(op, args or {}, check, timeout_s)
+        plain_reply: dict[str, Any] = reply.to_wire() if isinstance(reply, Message) else reply
+        return plain_reply
+
+    async def _asked(self, op: str, args: dict[str, Any], check: Check, timeout_s: float) -> Any:
+        if self._closing and op != Close.op:
             raise NodeLost(self.name, "the link was closed", operation=op)
         if self._session.ended.done():
             raise NodeLost(self.name, self._session.ended.result(), operation=op)
         self._last_id += 1
         number = self._last_id
-        line = encode({"id": number, "op": op, "args": args or {}})
+        line = encode({"id": number, "op": op, "args": args})
         if len(line) > MAX_LINE_BYTES:
             raise AgentError(self.name, f"{op} is too long to send", code="bad_request", operation=op)
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._pending[number] = (op, answer)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._pending[number] = (op, check, answer)
         try:
             self._write(line, op)
             async with asyncio.timeout(timeout_s):
@@ -102,32 +118,29 @@ class NodeLink:
             raise NodeLost(self.name, str(exc), operation=op) from None
         finally:
             self._pending.pop(number, None)
-        error = reply.get("error")
-        if error is not None:
-            raise AgentError(self.name, error["message"], code=error["code"], operation=op, detail=error["detail"])
-        ok: dict[str, Any] = reply["ok"]
-        return ok
+        if isinstance(reply, Refusal):
+            raise AgentError(self.name, reply.message, code=reply.code, operation=op, detail=reply.detail)
+        return reply
 
     async def measure_clock(self) -> None:
         """Refresh round trip and clock offsets: of a few pings the fastest, which bounds the error most tightly."""
         best: int | None = None
         for _ in range(PINGS):
             wall_ns, sent_ns = time.time_ns(), time.monotonic_ns()
-            reply = await self.request("ping", timeout_s=10.0)
+            clocks = await self.ask(Ping(), timeout_s=10.0)
             round_trip_ns = time.monotonic_ns() - sent_ns
-            node_monotonic_ns, node_wall_ns = reply["monotonic_ns"], reply["wall_ns"]
             if best is None or round_trip_ns < best:
                 best = round_trip_ns
                 # The node read its clocks at some moment of the round trip; its middle is wrong by half of it at most.
                 half_ns = (round_trip_ns + 1) // 2
                 self.round_trip_s = round_trip_ns / 1e9
                 self.clock_error_ns = half_ns
-                self.monotonic_offset_ns = node_monotonic_ns - (sent_ns + half_ns)
-                self.clock_offset_ns = node_wall_ns - (wall_ns + half_ns)
+                self.monotonic_offset_ns = clocks.monotonic_ns - (sent_ns + half_ns)
+                self.clock_offset_ns = clocks.wall_ns - (wall_ns + half_ns)
 
     async def keep_alive(self) -> None:
         """Let the agent end by itself when nothing is heard of us: a pulled cable ends no stdin for hours."""
-        await self.request("watchdog", {"silence_s": SILENCE_S})
+        await self.ask(Watchdog(silence_s=SILENCE_S))
         self._schedule_beat()
 
     def _schedule_beat(self) -> None:
@@ -139,11 +152,11 @@ class NodeLink:
             return
         self._last_id += 1
         number = self._last_id
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(lambda done: (self._pending.pop(number, None), done.cancelled() or done.exception()))
-        self._pending[number] = ("ping", answer)
+        self._pending[number] = (Ping.op, Ping.reply.parse, answer)
         try:
-            self._write(encode({"id": number, "op": "ping", "args": {}}), "ping")
+            self._write(encode({"id": number, "op": Ping.op, "args": {}}), Ping.op)
         except NodeLost:
             answer.cancel()
             return  # the session's own end tells everybody
@@ -170,8 +183,8 @@ class NodeLink:
 
     async def _say_goodbye(self) -> None:
         try:
-            reply = await self.request("close", timeout_s=CLOSE_S)
-            for failed in reply["failed"]:
+            reply = await self.ask(Close(), timeout_s=CLOSE_S)
+            for failed in reply.failed:
                 log.warning("%s: not undone: %s", self.name, failed)
             self._channel.write_eof()
             async with asyncio.timeout(CLOSE_S):
@@ -190,26 +203,25 @@ class NodeLink:
     def _receive(self, message: dict[str, Any]) -> None:
         """One message of the agent's. Raises WireError, which ends the session, when it is not of the protocol."""
         if "event" in message:
-            kind = check_event(message)
-            if kind is None:
+            event = read_event(message)
+            if event is None:
                 self.unknown_events += 1
                 self._note("an event of an unknown kind: %s", message["event"])
                 return
             if self._closing:
                 return
             try:
-                self._on_event(self.name, message)
+                self._on_event(self.name, event)
             except Exception:
-                log.exception("%s: whoever listens failed on an event %s", self.name, kind)
+                log.exception("%s: whoever listens failed on an event %s", self.name, event.kind)
             return
         number = message.get("id")
-        op, answer = self._pending.get(number, _NOTHING) if type(number) is int else _NOTHING
+        op, check, answer = self._pending.get(number, _NOTHING) if type(number) is int else _NOTHING
         if answer is None or answer.done():
             self.unknown_replies += 1
             self._note("an answer to nothing that was asked: %s", number)
             return
-        check_reply(op, message)
-        answer.set_result(message)
+        answer.set_result(read_reply(op, check, message))
 
     def _note(self, text: str, value: object) -> None:
         self._notes += 1
@@ -218,7 +230,7 @@ class NodeLink:
 
     def _on_ended(self, ended: asyncio.Future[str]) -> None:
         reason = ended.result()
-        for _, answer in list(self._pending.values()):
+        for _, _, answer in list(self._pending.values()):
             if not answer.done():
                 answer.set_exception(_Ended(reason))
         if not self._closing:
@@ -233,7 +245,7 @@ class _Ended(Exception):
     """Raised in whoever waits for an answer when the session ends."""
 
 
-async def connect(name: str, inventory: Inventory, on_event: AgentEvent) -> NodeLink:
+async def connect(name: str, inventory: Inventory, on_event: OnAgentEvent) -> NodeLink:
     """Log in to a node, start its agent and compare clocks.
 
     Raises NodeUnreachable or CapabilityMissing with what to do. Cancelled, it leaves nothing open.
@@ -256,7 +268,7 @@ async def connect(name: str, inventory: Inventory, on_event: AgentEvent) -> Node
 
 def program(python: str, become: str | None) -> tuple[str, bytes]:
     """What starts an agent: the command line, and what that reads from its stdin first."""
-    from labconsole.nodes.package import launch_command, payload
+    from labconsole.nodes.archive import launch_command, payload
 
     return launch_command(python, become), payload()
 

@@ -18,7 +18,7 @@ from asyncssh.config import ConfigParseError, SSHClientConfig, SSHConfig
 
 from labconsole.errors import NodeUnreachable
 from labconsole.model.inventory import Inventory
-from labconsole.nodes.text import clean
+from labconsole.wire.clean import clean
 
 DEFAULT_SSH_CONFIG = "~/.ssh/config"
 MAX_HOPS = 8

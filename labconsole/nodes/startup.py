@@ -6,7 +6,7 @@ import re
 import shlex
 
 from labconsole.errors import CapabilityMissing, NodeError, NodeUnreachable
-from labconsole.nodes.text import last_line
+from labconsole.wire.clean import last_line
 
 MIN_PYTHON = (3, 9)
 _VERSION = re.compile(r"\b(\d+)\.(\d+)\b")

@@ -1,1 +1,4 @@
-"""From saved runs to figures, tables, findings and a page. Pure: what is made here, commands read and write."""
+"""From saved runs to figures, tables, findings and a page.
+
+Pure, but for gathering.py, which reads, and files.py, which writes.
+"""

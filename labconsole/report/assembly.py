@@ -4,45 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from labconsole.model.search_record import SearchRecord
-from labconsole.report.claim_tables import collapses, ranking, relative_changes, streams
+from labconsole.contracts.report import Figure, Findings, MethodNote, Part, Table
+from labconsole.model.record.search import SearchRecord
 from labconsole.report.conclusions import conclusions
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import Evaluation
-from labconsole.report.figures import EMULATED, Figure, all_figures
-from labconsole.report.findings import Finding, claimed
-from labconsole.report.guest_tables import background_loads, by_load, in_and_out
-from labconsole.report.marks import marks
-from labconsole.report.points import FORWARDING, platform_order
-from labconsole.report.reference import Reference, beside, matched
-from labconsole.report.result_tables import results, runs_by_point, spread
-from labconsole.report.sample import Coverage, Sample
-from labconsole.report.search_tables import search_tables
+from labconsole.report.material import Material, Unit
+from labconsole.report.points import platform_order
+from labconsole.report.reference import PaperTables, matched
+from labconsole.report.sample import Coverage, Sample, missing_words
 from labconsole.report.selection import Selection
-from labconsole.report.tables import Table
+
+EMULATED = "Emulated testbed: it shows the method, not the speed of hardware."
+"""What every caption says of runs that were taken on machines made of software."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """``kept``: the runs that are meant; ``evaluation``: what follows from those that enter, platforms told apart.
+    """``material``: what it was made of. ``conclusions``: what may be concluded and what not, in sentences.
 
     ``references``: tables beside a paper's; ``plans``: files that the runs were chosen by, as name and text.
-    ``conclusions``: what may be concluded and what not, in sentences.
     """
 
     title: str
     selection: Selection
-    kept: Sample
-    digest: Digest
-    evaluation: Evaluation
-    coverage: tuple[Coverage, ...]
+    material: Material
     conclusions: tuple[str, ...]
     figures: tuple[Figure, ...]
     tables: tuple[Table, ...]
     references: tuple[Table, ...]
-    findings: tuple[Finding, ...]
-    searches: tuple[SearchRecord, ...] = ()
+    findings: tuple[Findings, ...]
+    method_notes: tuple[MethodNote, ...]
     plans: tuple[tuple[str, str], ...] = ()
 
 
@@ -50,10 +44,11 @@ def assemble(
     kept: Sample,
     digest: Digest,
     made: Evaluation,
+    units: Sequence[Unit],
     *,
     selection: Selection | None = None,
     found: Sequence[Coverage] = (),
-    reference: Reference | None = None,
+    reference: PaperTables | None = None,
     names: Mapping[str, str] | None = None,
     searches: Sequence[SearchRecord] = (),
     plans: Sequence[tuple[str, str]] = (),
@@ -64,48 +59,57 @@ def assemble(
     """
     chosen = selection or Selection()
     platforms = sorted({point.platform for point in made.points}, key=platform_order)
-    references = [] if reference is None else beside(
-        reference, matched(platforms, reference, names or {}), made.table_1, made.second_guests, made.claims
-    )  # fmt: skip
-    told = (*chosen.warnings, *([EMULATED] if digest.emulated else []))
-    return Report(
-        title=f"Forwarding performance of {', '.join(platforms) if platforms else 'no platform'}",
-        selection=chosen,
+    material = Material(
         kept=kept,
         digest=digest,
         evaluation=made,
         coverage=tuple(found),
-        conclusions=tuple(conclusions(made, found, chosen, unreadable=digest.unreadable)),
-        figures=tuple(all_figures(made, digest.facts, emulated=digest.emulated, told=chosen.warnings)),
-        tables=tuple(_captioned(table, told) for table in _tables(made, digest, found, searches) if table.rows),
-        references=tuple(_captioned(table, told) for table in references),
-        findings=(*claimed(made), *marks(made, kept.entered, digest)),
         searches=tuple(searches),
+        paper=reference,
+        paper_names={} if reference is None else matched(platforms, reference, names or {}),
+    )
+    parts = _parts(units, material, (*chosen.warnings, *([EMULATED] if material.emulated else [])))
+    tables = [part for part in parts if isinstance(part, Table) and part.rows]
+    return Report(
+        title=f"Forwarding performance of {', '.join(platforms) if platforms else 'no platform'}",
+        selection=chosen,
+        material=material,
+        conclusions=tuple(conclusions(made, found, chosen, unreadable=digest.unreadable)),
+        figures=tuple(part for part in parts if isinstance(part, Figure)),
+        tables=tuple(table for table in tables if not table.beside_paper),
+        references=tuple(table for table in tables if table.beside_paper),
+        findings=tuple(part for part in parts if isinstance(part, Findings) and part.found),
+        method_notes=tuple(part for part in parts if isinstance(part, MethodNote)),
         plans=tuple(plans),
     )
 
 
-def _tables(
-    made: Evaluation, digest: Digest, found: Sequence[Coverage], searches: Sequence[SearchRecord]
-) -> list[Table]:
-    family = made.claims
-    cpu = "Relative change of the maximum throughput under background CPU load"
-    network = "Relative change of the maximum throughput beside a forwarding second guest"
-    return [
-        ranking(made.ranking, family),
-        relative_changes((*made.table_1, *made.idle), family, name="table-1", title=cpu),
-        relative_changes(made.figure_5, family, name="figure-5-numbers", title=network),
-        *(in_and_out(made.second_guests, kind, family, number_of_table=n) for n, kind in enumerate(FORWARDING, 2)),
-        collapses(made.collapses, family),
-        streams(made.streams, family),
-        background_loads(digest.loads),
-        by_load(made.second_by_load),
-        *search_tables(searches),
-        runs_by_point(found),
-        spread(made.spread),
-        results(made.points, digest.facts),
-    ]
+def _parts(units: Sequence[Unit], material: Material, told: Sequence[str]) -> list[Part]:
+    """What the units make, in the order of their places, numbered as in their papers; every caption says ``told``."""
+    found: list[Part] = []
+    for unit in sorted(units, key=lambda unit: (unit.place, unit.name)):
+        number = "" if unit.paper is None else unit.paper[1].capitalize()
+        for part in unit.parts(material):
+            if isinstance(part, Figure):
+                part = replace(part, number=number, caption=" ".join([part.caption, *told]))
+            elif isinstance(part, Table):
+                part = replace(part, number=number, note=" ".join([part.note, *told]).strip())
+            found.append(part)
+    return found
 
 
-def _captioned(table: Table, told: Sequence[str]) -> Table:
-    return replace(table, note=" ".join([table.note, *told]).strip()) if told else table
+def counts(made: Report) -> dict[str, Any]:
+    """Planned, taken, retaken and entered over all points, what is missing, and the family of claims."""
+    coverage, kept = made.material.coverage, made.material.kept
+    planned = [each.planned for each in coverage]
+    family = made.material.evaluation.claims
+    return {
+        "planned": None if None in planned else sum(each or 0 for each in planned),
+        "taken": sum(each.taken for each in coverage),
+        "retaken": sum(each.retaken for each in coverage),
+        "entered": len(kept.entered),
+        "left_out": dict(kept.excluded_by_reason),
+        "missing_of_plans": missing_words(coverage),
+        "claims": {"tested": family.size, "different": sum(claim.different for claim in family.claims),
+                   "margin_ratio": family.margin_ratio, "margin_declared": family.declared},
+    }  # fmt: skip

@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from labconsole.measure.distributions import student_t_quantile
-from labconsole.measure.effects import (
+from labconsole.measure.statistics.distributions import student_t_quantile
+from labconsole.measure.statistics.effects import (
     MINIMUM_BLOCKS,
     SIGNIFICANCE,
     Effect,

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from labconsole.measure.design_points import OF_THE_PLATFORM, ONE_SET_UP
-from labconsole.measure.effects import MINIMUM_BLOCKS, Effect, paired_effect, share_effect, unpaired_effect
+from labconsole.measure.groups import OF_THE_PLATFORM, ONE_SET_UP
 from labconsole.measure.maximum import collapse, second_guest_loses
-from labconsole.measure.setups import SetUpMean, mean_of, set_up_means
+from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, paired_effect, share_effect, unpaired_effect
+from labconsole.measure.statistics.set_ups import SetUpMean, mean_of, set_up_means
 from labconsole.report.claims import Claim, Question
 from labconsole.report.drawn_order import Drawn, why_not_drawn
 from labconsole.report.points import (

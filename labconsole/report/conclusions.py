@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from labconsole.measure.effects import MINIMUM_BLOCKS
-from labconsole.model.claims import CLAIMS
+from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
+from labconsole.model.plan.claims import CLAIMS
 from labconsole.report.claims import NO_MARGIN, Family
 from labconsole.report.evaluation import Evaluation
-from labconsole.report.findings import count
 from labconsole.report.sample import Coverage, missing_words
 from labconsole.report.selection import Selection
-from labconsole.report.tables import number
+from labconsole.report.words import count, number
 
 ONE_SET_UP = (
     "One set-up: every platform was set up once, and its trials say nothing of how far another set-up would lie away. "

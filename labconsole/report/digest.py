@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 from labconsole.measure.comparison import VOLATILE
-from labconsole.measure.design_points import SIDES, WHY
-from labconsole.measure.statistics import jain_index
+from labconsole.measure.groups import SIDES, WHY
+from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.report.points import RunFacts
 from labconsole.report.sample import PlanFacts
 from labconsole.units import format_rate_bps
@@ -211,10 +211,11 @@ class Digest:
             self._say("sender", f"{stream['generator']} {stream['generator_version'] or ''}".strip())
 
     def _surroundings(self, record: Json) -> None:
-        for kind, node, detail in {
+        told = dict.fromkeys(  # each once, in the record's order: the last stays as the newest
             (str(entry.get("kind", "note")), str(entry.get("node") or "console"), str(entry.get("detail") or ""))
             for entry in record["influences"]
-        }:
+        )
+        for kind, node, detail in told:
             held = self.influences.setdefault((kind, node), Influence())
             held.runs, held.detail = held.runs + 1, detail
         environment = record["environment"]

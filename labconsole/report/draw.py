@@ -12,8 +12,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from labconsole.contracts.report import Figure, Mark, Panel
 from labconsole.errors import ConfigError
-from labconsole.report.figures import Figure, Mark, Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

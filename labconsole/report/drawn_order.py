@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
-from labconsole.measure.design_points import RunLike, block_of
+from labconsole.measure.groups import RunLike, block_of
 from labconsole.measure.stretches import Begun
 from labconsole.report.points import Point, RunFacts
 

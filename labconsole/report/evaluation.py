@@ -7,7 +7,7 @@ How to call it, from a report or a simulation::
     [claim for claim in made.claims.claims if claim.different]
 
 ``rows``: every stored run of the plans concerned, as RunSummary or anything with its attributes
-(measure/design_points.py, RunLike). To be told from format 1 a row needs ``format=2, method=2, role="measured"``,
+(measure/groups.py, RunLike). To be told from format 1 a row needs ``format=2, method=2, role="measured"``,
 ``set_up`` (an id), ``block`` from 1, ``attempt=1``, ``plan_hash, plan_point, repetition`` and a ``boot_id`` that the
 set-ups of a block share; ``set_up_trials`` None asks for no whole set-ups. Rates: ``offered_pps/bps, measured_pps/bps,
 forwarding_pps/bps``. Counts: ``offered_packets``, ``loss_packets``, ``uut_lost_packets``, ``late_packets``: where less
@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 from labconsole.errors import MeasurementError
 from labconsole.measure.admission import Admission, admit
-from labconsole.measure.components import Components, components, pooled_components
-from labconsole.measure.design_points import RunLike
+from labconsole.measure.groups import RunLike
+from labconsole.measure.statistics.components import Components, components, pooled_components
 from labconsole.report.claims import Family, answer
 from labconsole.report.comparisons import (
     CPU_BASELINES,
@@ -64,13 +64,16 @@ from labconsole.report.points import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """All that follows from the runs. ``table_1``, ``figure_5``, ``ranking``: comparisons, each with its claim."""
+    """All that follows from the runs.
+
+    ``cpu_loads``, ``idle``, ``network_loads``: beside each background; ``ranking``: pairs of platforms.
+    """
 
     admission: Admission
     points: tuple[Point, ...]
     settings: dict[Setting, SettingPoints]
-    table_1: tuple[Comparison, ...]
-    figure_5: tuple[Comparison, ...]
+    cpu_loads: tuple[Comparison, ...]
+    network_loads: tuple[Comparison, ...]
     idle: tuple[Comparison, ...]
     ranking: tuple[Comparison, ...]
     collapses: tuple[Collapse, ...]
@@ -138,9 +141,9 @@ def evaluate(
         admission=judged,
         points=tuple(points),
         settings=settings,
-        table_1=compared(cpu),
+        cpu_loads=compared(cpu),
         idle=compared(idle),
-        figure_5=compared(network),
+        network_loads=compared(network),
         ranking=compared(ranked),
         collapses=tuple(Collapse(reading=reading, claim=next(taken)) for reading in fallen),
         second_guests=tuple(with_claim(guest, next(taken)) for guest in second),

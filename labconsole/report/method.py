@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from labconsole.contracts.report import MethodNote
 from labconsole.report.claims import Family
 from labconsole.report.digest import Digest
-from labconsole.report.points import CPU_LOADS, FORWARDING, Point
+from labconsole.report.points import Point
 
 Words = tuple[str, str]
 
@@ -44,13 +45,18 @@ def one_of(held: Counter[str] | None) -> str:
     return ", ".join(f"{word} ({times})" for word, times in held.most_common())
 
 
-def method(digest: Digest, points: Sequence[Point], family: Family) -> list[tuple[str, list[Words]]]:
-    """Sections with their rows: what was sent, what was counted, how it was reckoned, what departs from what."""
+def method(
+    digest: Digest, points: Sequence[Point], family: Family, notes: Sequence[MethodNote]
+) -> list[tuple[str, list[Words]]]:
+    """Sections with their rows: what was sent, what was counted, how it was reckoned, what departs from what.
+
+    ``notes``: what the units say of how their own values are reckoned.
+    """
     return [
         ("Load", _load(digest)),
         ("Trials", _trials(digest, points)),
         ("Quantities", _quantities(digest, points)),
-        ("Statistics", _statistics(points, family)),
+        ("Statistics", _statistics(family, notes)),
         ("Departures", _departures(digest)),
     ]
 
@@ -180,8 +186,7 @@ def _quantities(digest: Digest, points: Sequence[Point]) -> list[Words]:
     return [*rows, ("Sums", "rates of several sources are added up over the streams")]
 
 
-def _statistics(points: Sequence[Point], family: Family) -> list[Words]:
-    kinds = {point.background for point in points}
+def _statistics(family: Family, notes: Sequence[MethodNote]) -> list[Words]:
     rows = [
         (
             "Repetitions",
@@ -218,30 +223,7 @@ def _statistics(points: Sequence[Point], family: Family) -> list[Words]:
             "within the declared margin, Holm over the rows so tested",
         ),
     ]
-    if kinds & set(CPU_LOADS):
-        rows.append(
-            (
-                "Baseline of table 1",
-                "the same platform beside an idle second guest, as the shared scenario of the paper (section 3.4) "
-                "starts from a second guest without load; beside none where no idle one was measured. The column "
-                "against says which. Maxima are over the loads at which both were measured",
-            )
-        )
-    if kinds & set(FORWARDING):
-        rows += [
-            (
-                "Baseline of figure 5",
-                "the dedicated maximum (no second guest) of the same platform, frame size and number of sources; "
-                "beside an idle second guest where no dedicated one was measured. Maxima are over the loads at which "
-                "both were measured",
-            ),
-            (
-                "Tables 2 and 3",
-                "the second guest's own streams, measured as all others are; mean over all runs of one frame size of "
-                "the first guest, whatever it was offered, as in the paper",
-            ),
-        ]
-    return rows
+    return rows + [(note.heading, note.words) for note in notes]
 
 
 def _departures(digest: Digest) -> list[Words]:

@@ -16,7 +16,6 @@ from labconsole import __version__
 from labconsole.errors import ConfigError
 from labconsole.report.assembly import Report
 from labconsole.report.digest import Digest, Evidence, Facts
-from labconsole.report.findings import COMPARES, Finding
 from labconsole.report.method import Words, method, one_of
 from labconsole.report.sample import Sample
 from labconsole.report.tables import labelled
@@ -31,28 +30,6 @@ MANY = 8
 
 LONG_TABLE = 60
 """Rows beyond which a table is folded away."""
-
-KINDS = {
-    "platforms_differ": "Platforms that differ",
-    "background_effect": "Maxima that background load moves",
-    "equivalent": "Equivalent within the margin",
-    "collapse": "Collapse beyond the maximum",
-    "second_guest_loses": "Second guests that lose what they are offered",
-    "unequal_streams": "Streams of one trial that fare unequally",
-    "maximum_not_reached": "Maxima that the load set, not the platform",
-    "wide_spread": "Set-ups that differ more than usual",
-    "outlier": "Runs far from their repetitions",
-    "order_effect": "Rates that change over the course of a plan",
-    "mixed_witnesses": "Means of two witnesses",
-    "generator_throttled": "Generator throttled by flow control",
-    "generator_short": "Generator short of its target",
-    "lost_before_guest": "Loss before the guest",
-    "lost_before_uut": "Loss before the unit under test counts the frame",
-    "lost_at_source": "Lost at the source",
-    "lost_at_sink": "Lost at the sink",
-    "instrument_limited": "Beyond the calibrated instrument",
-    "background_not_achieved": "Background load not achieved",
-}
 
 ENTERS_NO_FACTS = frozenset({"clock_offset_ns", "clock_error_ns", "round_trip_s", "load", "uptime_s", "logins"})
 """Other at every look: the record of a run has them, a description of the testbed needs none."""
@@ -78,21 +55,22 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
     template = environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
         TEMPLATE.read_text(encoding="utf-8")
     )
-    digest = report.digest
+    material = report.material
+    digest, kept = material.digest, material.kept
     page: str = template.render(
         title=report.title,
-        summary=_summary(digest, report.kept),
+        summary=_summary(digest, kept),
         emulated=digest.emulated,
         selection=report.selection,
         conclusions=report.conclusions,
-        claims=_by_kind([finding for finding in report.findings if finding.kind in COMPARES]),
-        marks=_by_kind([finding for finding in report.findings if finding.kind not in COMPARES]),
+        claims=[(each.heading, each.found) for each in report.findings if each.claims],
+        marks=[(each.heading, each.found) for each in report.findings if not each.claims],
         many=MANY,
         long=LONG_TABLE,
         figures=[
             {
                 "name": f.name,
-                "title": labelled(f.name, f.title),
+                "title": labelled(f),
                 "caption": f.caption,
                 "svg": Markup(inline(drawings[f.name], f.name, f.title)),
             }
@@ -102,28 +80,21 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
         tables=report.tables,
         labelled=labelled,
         references=report.references,
-        method=method(digest, report.evaluation.points, report.evaluation.claims),
-        exclusions=_exclusions(report.kept),
-        excluded=[(code, count) for code, count in report.kept.excluded_by_reason],
+        method=method(digest, material.evaluation.points, material.evaluation.claims, report.method_notes),
+        exclusions=_exclusions(kept),
+        excluded=[(code, count) for code, count in kept.excluded_by_reason],
         left_out=digest.left_out[:MOST_LISTED],
         not_listed=max(0, len(digest.left_out) - MOST_LISTED),
-        doubts=_doubts(report),
+        doubts=_doubts(kept, digest),
         influences=sorted((kind, node, held.runs, held.detail) for (kind, node), held in digest.influences.items()),
         paths=sorted((platform, stream, way) for (platform, stream), way in digest.paths.items()),
         platforms=[_thing(name, facts, ("driver",)) for name, facts in sorted(digest.platforms.items())],
         nodes=[_thing(name, facts, ("os", "kernel", "cpu_model")) for name, facts in sorted(digest.nodes.items())],
         provenance=_provenance(digest),
         plans=report.plans,
-        searched=sum(len(search.trials) for search in report.searches),
+        searched=sum(len(search.trials) for search in material.searches),
     )
     return page
-
-
-def _by_kind(findings: Sequence[Finding]) -> list[tuple[str, list[Finding]]]:
-    groups: dict[str, list[Finding]] = {}
-    for finding in findings:
-        groups.setdefault(KINDS.get(finding.kind, finding.kind), []).append(finding)
-    return list(groups.items())
 
 
 def inline(svg: str, name: str, title: str) -> str:
@@ -161,13 +132,13 @@ def _exclusions(kept: Sample) -> str:
     )
 
 
-def _doubts(report: Report) -> list[tuple[str, int, str]]:
+def _doubts(kept: Sample, digest: Digest) -> list[tuple[str, int, str]]:
     """Why runs that enter are suspect: code, how many, an example."""
     counts: dict[str, int] = {}
-    for run in report.kept.entered:
+    for run in kept.entered:
         for code in run.reason_codes:
             counts[code] = counts.get(code, 0) + 1
-    examples = report.digest.doubts
+    examples = digest.doubts
     found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return [(code, n, _example(examples[code])) for code, n in found if code in examples]
 

@@ -11,10 +11,10 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from labconsole.measure.design_points import (
+from labconsole.measure.groups import (
     ONE_SET_UP,
+    Alike,
     Conditions,
-    DesignPoint,
     RunLike,
     arrived_packets,
     block_of,
@@ -22,9 +22,9 @@ from labconsole.measure.design_points import (
     rate_of,
     told_apart,
 )
-from labconsole.measure.loss_interval import LossEstimate, is_told, loss_of_counts, loss_of_trials
 from labconsole.measure.maximum import REACHED_LOSS_RATIO, MaximumChoice, choose_maximum, is_at_least
-from labconsole.measure.setups import SetUpMean, mean_over_set_ups, set_up_means
+from labconsole.measure.statistics.loss_interval import LossEstimate, is_told, loss_of_counts, loss_of_trials
+from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
 from labconsole.measure.stretches import Stretches
 
 DEDICATED = "none"
@@ -86,7 +86,7 @@ class Point:
     """
 
     platform: str
-    design: DesignPoint
+    design: Alike
     target_bps: int | None
     offered_bps: SetUpMean
     rate_bps: SetUpMean
@@ -104,11 +104,11 @@ class Point:
 
     @property
     def frame_size_bytes(self) -> int:
-        return self.design.frame_size_bytes
+        return self.design.frame.bytes
 
     @property
     def frame_size_includes_fcs(self) -> bool:
-        return self.design.includes_fcs
+        return self.design.frame.includes_fcs
 
     @property
     def sources(self) -> int:
@@ -137,7 +137,7 @@ class Point:
     def key(self) -> Setting:
         """All factors but the target."""
         d = self.design
-        return Setting(self.platform, d.frame_size_bytes, d.includes_fcs, d.sources, d.background, d.conditions)
+        return Setting(self.platform, d.frame.bytes, d.frame.includes_fcs, d.sources, d.background, d.conditions)
 
     @property
     def trial_values_bps(self) -> tuple[float, ...]:
@@ -161,7 +161,7 @@ class _Group:
 def make_points(runs: Iterable[RunLike], pool: Collection[str] = (), taken: Stretches | None = None) -> list[Point]:
     """Every design point of runs that enter, ordered by its factors, raw first."""
     known = taken or {}
-    groups: dict[DesignPoint, _Group] = {}
+    groups: dict[Alike, _Group] = {}
     for run in runs:
         design, rate = design_of(run, pool), rate_of(run)
         if design is None or rate is None or run.offered_bps is None:
@@ -181,7 +181,7 @@ def make_points(runs: Iterable[RunLike], pool: Collection[str] = (), taken: Stre
     return sorted(made, key=point_order)
 
 
-def _point(name: str, design: DesignPoint, group: _Group, known: Stretches) -> Point:
+def _point(name: str, design: Alike, group: _Group, known: Stretches) -> Point:
     by_sides = all((run.method or 1) > 1 for run in group.runs)
     arrived = [arrived_packets(run) for run in group.runs]
     lost = _lost_packets(group.runs, by_sides)
@@ -294,7 +294,7 @@ def background_order(kind: str) -> tuple[int, str]:
 def point_order(p: Point) -> tuple[object, ...]:
     """By size, platform, sources, background, target."""
     d = p.design
-    where = (d.frame_size_bytes, d.includes_fcs, platform_order(p.platform), d.sources, background_order(d.background))
+    where = (d.frame, platform_order(p.platform), d.sources, background_order(d.background))
     return (*where, p.load)
 
 
@@ -391,7 +391,7 @@ def make_settings(
             if (known := facts.get(run_id)) is not None and known.fixed
         }
         if fixed is not None:
-            told = {fixed.get((d.platform, d.frame_size_bytes, d.sources, d.background))}
+            told = {fixed.get((d.platform, d.frame.bytes, d.sources, d.background))}
         (load,) = told if len(told) == 1 else (None,)
         made[setting] = SettingPoints(
             setting, held, None if load is None else math.inf if load == "max" else float(load)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from labconsole.measure.admission import Admission, place_of
-from labconsole.measure.design_points import RunLike
-from labconsole.model.run_query import Query
+from labconsole.measure.groups import RunLike
+from labconsole.model.query import Query
 from labconsole.report.selection import factors_match
 
 
@@ -128,11 +128,12 @@ def coverage(
         facts = plans.get((plan_hash, fingerprint))
         in_file = asked.get((plan_hash, number))
         first = held[0]
+        size_bytes, includes_fcs = (first.frame.bytes, first.frame.includes_fcs) if first.frame else (None, False)
         found.append(
             Coverage(
                 plan=facts.name if facts is not None else "", plan_hash=plan_hash, fingerprint=fingerprint,
-                point=number, platform=first.platform, frame_size_bytes=first.frame_size_bytes,
-                frame_size_includes_fcs=first.frame_size_includes_fcs, sources=first.sources,
+                point=number, platform=first.platform, frame_size_bytes=size_bytes,
+                frame_size_includes_fcs=includes_fcs, sources=first.sources,
                 target_bps=None if first.target_bps == "max" else first.target_bps, background=first.background,
                 planned=in_file.planned if in_file is not None else _planned(facts), taken=len(held),
                 retaken=len(held) - len({place_of(run) for run in held}),

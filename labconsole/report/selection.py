@@ -14,8 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from labconsole.errors import ConfigError
-from labconsole.measure.design_points import CONDITIONS, STANDING, RunLike, design_of, is_search_trial
-from labconsole.model.run_query import Query, QueryError, parse_query
+from labconsole.measure.groups import CONDITIONS, STANDING, RunLike, design_of, is_search_trial
+from labconsole.model.query import Query, QueryError, parse_query
 
 FACTORS = ("platform", "size", "sources", "target", "background", "duration", "point", "plan")
 FREE = (

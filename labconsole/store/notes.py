@@ -15,9 +15,9 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, update
 
 from labconsole.errors import StoreError
-from labconsole.model.note import RunNote
+from labconsole.model.record.note import RunNote
 from labconsole.store.records import utc_text
-from labconsole.store.schema import calibrations, notes, runs
+from labconsole.store.sql.schema import calibrations, notes, runs
 
 MAX_NOTE_CHARACTERS = 10_000
 """A note is a few sentences; what is longer belongs into a file whose name the note says."""

@@ -11,19 +11,23 @@ from typing import Any, Self
 
 from sqlalchemy import Row, Select, and_, func, null, or_, select, tuple_
 
-from labconsole.engine.ports import Reference, Series, StoredTrial
+from labconsole.contracts.ports import Reference, Series, StoredTrial
 from labconsole.errors import StoreError
-from labconsole.measure.design_points import STANDING
+from labconsole.measure.groups import STANDING
 from labconsole.measure.loss import loss_ratio
-from labconsole.model.note import RunNote
-from labconsole.model.record import Fixed, RunRecord
-from labconsole.model.run_id import RUN_ID
-from labconsole.store.backend import Backend
-from labconsole.store.matching import matching
+from labconsole.model.design_point import FrameSize
+from labconsole.model.identity import RUN_ID
+from labconsole.model.record.note import RunNote
+from labconsole.model.record.run import Fixed, RunRecord
+from labconsole.model.record.summary import EVERYTHING, Page, RunFilter, RunSummary
+from labconsole.store.maximum import highest
 from labconsole.store.notes import read_calibrations, read_notes
 from labconsole.store.records import parse_record
-from labconsole.store.reference import highest
-from labconsole.store.schema import (
+from labconsole.store.searches import StoredSearches
+from labconsole.store.series import unpack_series
+from labconsole.store.sql.backend import Backend
+from labconsole.store.sql.matching import matching
+from labconsole.store.sql.schema import (
     SUMMARY_COLUMNS,
     notes,
     runs,
@@ -32,9 +36,6 @@ from labconsole.store.schema import (
     summary_columns_before_4,
     summary_of,
 )
-from labconsole.store.searches import StoredSearches
-from labconsole.store.series import unpack_series
-from labconsole.store.summary import EVERYTHING, Page, RunFilter, RunSummary
 
 PAGE_RUNS = 200
 """Records read at a time while streaming: a slow consumer then holds no snapshot that keeps the WAL from shrinking."""
@@ -228,8 +229,7 @@ class StoredRuns(StoredSearches):
         platform: str,
         testbed_fingerprint: str,
         background: str,
-        frame_size_bytes: int,
-        frame_size_includes_fcs: bool,
+        frame: FrameSize,
         sources: int,
     ) -> Reference | None:
         """As engine.ports.RunSink."""
@@ -237,8 +237,7 @@ class StoredRuns(StoredSearches):
             platform=platform,
             testbed_fingerprint=testbed_fingerprint,
             background=background,
-            frame_size_bytes=frame_size_bytes,
-            frame_size_includes_fcs=frame_size_includes_fcs,
+            **frame.columns(),
             sources=sources,
         )
         return highest(self.list(where))

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from labconsole.errors import StoreError
-from labconsole.model.record import FORMAT, RunRecord
-from labconsole.model.record_format import misplaced_key
-from labconsole.model.run_id import RUN_ID
+from labconsole.model.identity import RUN_ID
+from labconsole.model.record.format import misplaced_key
+from labconsole.model.record.run import FORMAT, RunRecord
 
 
 def record_text(record: RunRecord) -> str:
@@ -54,6 +54,20 @@ def parse_record(source: str | bytes | Mapping[str, Any], where: str) -> RunReco
         raise StoreError(f"{where}: run_id {record.run_id!r} is not usable; allowed: letters, digits, '.', '_', '-'")
     utc_text(record.started_at, where)
     return record
+
+
+def checked_text(record: RunRecord) -> str:
+    """The record as it is stored. Raises StoreError when it could not be read back, which nobody would notice."""
+    if not RUN_ID.fullmatch(record.run_id):
+        raise StoreError(f"run_id {record.run_id!r} is not usable; allowed: letters, digits, '.', '_', '-'")
+    text = record_text(record)
+    parse_record(text, f"run {record.run_id}")
+    return text
+
+
+def same_record(one: str, other: str, where: str) -> bool:
+    """Whether two texts are the same record: an older program wrote fewer keys."""
+    return one == other or parse_record(one, where) == parse_record(other, where)
 
 
 def utc_text(timestamp: str, where: str) -> str:

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, insert, select
 
 from labconsole.errors import StoreError
-from labconsole.model.run_id import RUN_ID
-from labconsole.model.search_record import SEARCH_FORMAT, SearchRecord
+from labconsole.model.identity import RUN_ID
+from labconsole.model.record.search import SEARCH_FORMAT, SearchRecord
+from labconsole.model.record.summary import EVERYTHING, RunFilter
 from labconsole.store.records import json_object, utc_text
-from labconsole.store.schema import searches
-from labconsole.store.summary import EVERYTHING, RunFilter
+from labconsole.store.sql.schema import searches
 
 SEARCHES_SINCE = 3
 """The version of the tables that has them."""

@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labconsole.engine.ports import Series
+from labconsole.contracts.ports import Series
 from labconsole.errors import StoreError
 
 if TYPE_CHECKING:

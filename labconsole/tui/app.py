@@ -24,22 +24,24 @@ from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import WorkerFailed
 
-from labconsole.engine.events import Event, Notice, TrialFinished
+from labconsole.engine.live.events import Event, Notice, TrialFinished
+from labconsole.engine.protocol import SessionFactory, SessionLike, store_location
 from labconsole.errors import LabError, LeaseHeld
-from labconsole.model.request import TrialRequest
-from labconsole.tui import clock, theme
-from labconsole.tui.journal import JournalHandler
-from labconsole.tui.memory import Memory
-from labconsole.tui.saved_runs import SavedRuns
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.record.summary import RunSummary
+from labconsole.text.cells import safe
+from labconsole.tui.console import clock, theme
+from labconsole.tui.console.journal import JournalHandler
+from labconsole.tui.console.memory import Memory
+from labconsole.tui.console.saved_runs import SavedRuns
+from labconsole.tui.console.settings import Settings, load_settings, memory_path
+from labconsole.tui.console.state import ConsoleState
+from labconsole.tui.console.terminal import HangUpDriver, detach, terminal_is_gone
+from labconsole.tui.keymap import EVERYWHERE, Places, bindings_of, check_settings
+from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.parts.help import TABLES_AND_FIELDS, Help, key_rows
+from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.screens import SCREENS, ScreenEntry
-from labconsole.tui.screens.base import ConsoleScreen
-from labconsole.tui.screens.confirm import Confirm
-from labconsole.tui.screens.help import Help, key_rows
-from labconsole.tui.session import RunSummaryLike, SessionFactory, SessionLike, store_location
-from labconsole.tui.settings import Settings, load_settings, memory_path
-from labconsole.tui.state import ConsoleState
-from labconsole.tui.terminal import HangUpDriver, detach, terminal_is_gone
-from labconsole.tui.text import safe
 
 RUNS_SHOWN = 500
 
@@ -81,6 +83,7 @@ class ConsoleApp(App[int]):
         alone: bool = False,
     ) -> None:
         super().__init__(driver_class=HangUpDriver)
+        self.tabs = SCREENS
         self._alone = alone
         self.settings = settings or Settings()
         self.memory = memory or Memory(None)
@@ -88,7 +91,7 @@ class ConsoleApp(App[int]):
         self.session: SessionLike | None = None
         self.state = ConsoleState()
         self._journal = JournalHandler(self.state.journal)
-        self.runs: Sequence[RunSummaryLike] = ()
+        self.runs: Sequence[RunSummary] = ()
         self.saved: SavedRuns | None = None
         self.failure: LabError | None = None
         self._leaving = False
@@ -130,7 +133,7 @@ class ConsoleApp(App[int]):
         self.switch_mode(SCREENS[0].mode)
 
     def _make_screen(self, entry: ScreenEntry, session: SessionLike) -> ConsoleScreen:
-        return entry.load()(session, self.state)
+        return entry.load()(self, session, entry)
 
     def bench_is_painted(self) -> None:
         """The bench is on screen: now there is time for everything slow."""
@@ -197,7 +200,7 @@ class ConsoleApp(App[int]):
         stacks = [screen for stack in self._screen_stacks.values() for screen in stack]
         return [screen for screen in stacks if isinstance(screen, ConsoleScreen) and screen.standing]
 
-    def start_run(self, request: TrialRequest, repetitions: int) -> None:
+    def start_run(self, request: DesignPoint, repetitions: int) -> None:
         """Start, unless something runs already."""
         if self.session is None or self._leaving:
             return
@@ -209,9 +212,7 @@ class ConsoleApp(App[int]):
         self._run(self.session, request, repetitions)
 
     @work(group="trial")
-    async def _run(
-        self, session: SessionLike, request: TrialRequest, repetitions: int, take_over: bool = False
-    ) -> None:
+    async def _run(self, session: SessionLike, request: DesignPoint, repetitions: int, take_over: bool = False) -> None:
         held: LeaseHeld | None = None
         try:
             await session.run(request, repetitions, take_over=take_over)
@@ -227,7 +228,7 @@ class ConsoleApp(App[int]):
             self.tell(str(held), "error")
 
     @work(group="ask", exclusive=True)
-    async def _ask_take_over(self, held: LeaseHeld, request: TrialRequest, repetitions: int) -> None:
+    async def _ask_take_over(self, held: LeaseHeld, request: DesignPoint, repetitions: int) -> None:
         """Somebody else has the testbed: say who, and take it only if the operator says so."""
         self.state.note(clock.wall_s(), str(held), "warning")
         question = Confirm("The testbed is held. Take it over?", f"{held}. Their run ends, and the records say so.")
@@ -347,21 +348,11 @@ class ConsoleApp(App[int]):
 
     def help_sections(self, screen: ConsoleScreen | None) -> list[tuple[str, list[tuple[str, str]]]]:
         """Keys by where they work."""
-
-        def declared(*classes: type) -> list[Binding]:
-            return [b for c in classes for b in c.__dict__.get("BINDINGS", []) if isinstance(b, Binding)]
-
-        here = [c for c in type(screen).__mro__ if issubclass(c, ConsoleScreen)] if screen is not None else []
-        title = f"On the screen {screen.WHERE}" if screen is not None else "Here"
-        tables = [
-            ("↑ ↓ PgUp PgDn", "move the cursor; in the streams it chooses what the chart shows"),
-            ("tab", "next part or field; enter does the same in a field"),
-            ("↑ ↓", "in the set-up: step through usual values (← → too where words are chosen)"),
-            ("^p", "command palette: everything by name, themes"),
-        ]
         keymap = self.settings.keymap
-        keys = [("Everywhere", key_rows(declared(ConsoleApp), keymap)), ("In tables and fields", tables)]
-        return [(title, key_rows(declared(*here), keymap)), *keys] if here else keys
+        keys = [("Everywhere", key_rows(bindings_of(ConsoleApp), keymap)), ("In tables and fields", TABLES_AND_FIELDS)]
+        if screen is None:
+            return keys
+        return [(f"On the screen {screen.tab.title}", key_rows(screen.own_bindings(), keymap)), *keys]
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Everything that has a key is in the palette too."""
@@ -380,16 +371,18 @@ class ConsoleApp(App[int]):
         yield SystemCommand("Quit", "Leave; asks once while a trial runs (q)", self.action_quit)
 
 
+def places() -> Places:
+    """Where which bindings work. Imports every screen."""
+    return {EVERYWHERE: bindings_of(ConsoleApp)} | {entry.title: entry.load().own_bindings() for entry in SCREENS}
+
+
 def run_console(session_factory: SessionFactory) -> int:
     """Run the console until it is left; print what was saved and where. Returns the exit status.
 
     Raises ConfigError when the settings file is wrong.
     """
     settings = load_settings()
-    if settings != Settings():
-        from labconsole.tui.keymap import check_settings  # imports every screen
-
-        check_settings(settings, ConsoleApp)
+    check_settings(settings, places)
     gc.disable()  # until the bench is painted; what is made before that is kept anyway
     app = ConsoleApp(session_factory, settings, Memory(memory_path() if settings.remember_set_up else None), alone=True)
     status = app.run()

@@ -1,23 +1,20 @@
 """Which key does what where, with the operator's changes; and whether those changes can be.
 
 A place is a screen with what works everywhere: two bindings of one place must not share a key, bindings of two screens
-may. Importing this imports every screen, so it is imported only where there is a keymap or somebody asks for the list.
+may.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from textual.app import App
 from textual.binding import Binding
 from textual.keys import Keys, key_to_character
 from textual.theme import BUILTIN_THEMES
 
-from labconsole.tui import theme
-from labconsole.tui.screens import SCREENS
-from labconsole.tui.screens.base import ConsoleScreen
-from labconsole.tui.settings import Settings
+from labconsole.tui.console import theme
+from labconsole.tui.console.settings import Settings
 
 UNDELIVERED = re.compile(r"ctrl\+(m|i|j|h|b|\[|left_square_bracket)$|alt\+|ctrl\+enter|shift\+enter|ctrl\+shift\+")
 """Keys that terminals send as something else, or that tmux keeps for itself."""
@@ -25,19 +22,13 @@ UNDELIVERED = re.compile(r"ctrl\+(m|i|j|h|b|\[|left_square_bracket)$|alt\+|ctrl\
 _NAMED = {key.value for key in Keys}
 EVERYWHERE = "everywhere"
 
-
-def bindings_of(cls: type) -> Iterator[Binding]:
-    """The bindings that a class itself declares."""
-    yield from (binding for binding in cls.__dict__.get("BINDINGS", []) if isinstance(binding, Binding))
+Places = Mapping[str, Sequence[Binding]]
+"""Bindings by where they work: EVERYWHERE, and each screen by its title."""
 
 
-def places(app: type[App[int]]) -> dict[str, list[Binding]]:
-    """Bindings by where they work: EVERYWHERE, and each screen by its title."""
-    found = {EVERYWHERE: list(bindings_of(app))}
-    for entry in SCREENS:
-        classes = [cls for cls in entry.load().__mro__ if issubclass(cls, ConsoleScreen)]
-        found[entry.title] = [binding for cls in classes for binding in bindings_of(cls)]
-    return found
+def bindings_of(*classes: type) -> list[Binding]:
+    """The bindings that these classes declare themselves."""
+    return [binding for cls in classes for binding in cls.__dict__.get("BINDINGS", []) if isinstance(binding, Binding)]
 
 
 def effective(binding: Binding, keymap: Mapping[str, str]) -> list[str]:
@@ -51,13 +42,16 @@ def themes() -> list[str]:
     return [theme.DARK.name, theme.LIGHT.name, *BUILTIN_THEMES]
 
 
-def check_settings(settings: Settings, app: type[App[int]]) -> None:
-    """Raises ConfigError for a theme that does not exist, or a keymap that is not unambiguous everywhere."""
+def check_settings(settings: Settings, places: Callable[[], Places]) -> None:
+    """Raises ConfigError for a theme that does not exist, or a keymap that is not unambiguous everywhere.
+
+    ``places`` is asked only where there is a keymap: the answer takes importing every screen.
+    """
     if settings.theme not in themes():
         raise settings.complaint(("theme",), "is not a theme", settings.theme, ", ".join(themes()))
     if not settings.keymap:
         return
-    found = places(app)
+    found = places()
     known = {binding.id for bindings in found.values() for binding in bindings if binding.id}
     for name, keys in settings.keymap.items():
         if name not in known:

@@ -1,43 +1,42 @@
 """The screens of the console, in the order of their keys. A screen's module is loaded when it is first gone to.
 
-Adding one is a module here with a ConsoleScreen in it, and a line in SCREENS. The digit works wherever no text is
-typed, the function key everywhere.
+Adding one is a package here whose screen.py has a ConsoleScreen in it, and a line in SCREENS. The digit works wherever
+no text is typed, the function key everywhere.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from labconsole.tui.screens.base import ConsoleScreen
+from labconsole.tui.parts.screen import ConsoleScreen
 
 
 @dataclass(frozen=True, slots=True)
 class ScreenEntry:
-    """One screen: its mode, its name on screen, its keys, what it is for, and where its class is."""
+    """One screen: its mode, which is its package here too, its name on screen, its keys, what it is for, its class."""
 
     mode: str
     title: str
     key: str
     function_key: str
     purpose: str
-    module: str
     class_name: str
 
     def load(self) -> type[ConsoleScreen]:
         """The class; imports its module."""
-        found: type[ConsoleScreen] = getattr(import_module(f"labconsole.tui.screens.{self.module}"), self.class_name)
+        found: type[ConsoleScreen] = getattr(
+            import_module(f"labconsole.tui.screens.{self.mode}.screen"), self.class_name
+        )
         return found
 
 
 SCREENS: tuple[ScreenEntry, ...] = (
-    ScreenEntry("bench", "Bench", "1", "f2", "Set up, run, watch.", "bench", "BenchScreen"),
-    ScreenEntry("runs", "Runs", "2", "f3", "Saved runs with their verdicts.", "runs", "RunsScreen"),
-    ScreenEntry("curves", "Curves", "3", "f4", "Curves over saved runs, with intervals.", "curves", "CurvesScreen"),
-    ScreenEntry("plans", "Plans", "4", "f5", "Plan files: preview, run, watch the grid fill.", "plans", "PlansScreen"),
-    ScreenEntry("check", "Check", "5", "f6", "Is the testbed fit to measure on?", "check", "CheckScreen"),
-    ScreenEntry("nodes", "Nodes", "6", "f7", "Every node, and who else is there.", "nodes", "NodesScreen"),
-    ScreenEntry("log", "Log", "7", "f8", "Everything that happened.", "log", "LogScreen"),
+    ScreenEntry("bench", "Bench", "1", "f2", "Set up, run, watch.", "BenchScreen"),
+    ScreenEntry("runs", "Runs", "2", "f3", "Saved runs with their verdicts.", "RunsScreen"),
+    ScreenEntry("curves", "Curves", "3", "f4", "Curves over saved runs, with intervals.", "CurvesScreen"),
+    ScreenEntry("plans", "Plans", "4", "f5", "Plan files: preview, run, watch the grid fill.", "PlansScreen"),
+    ScreenEntry("check", "Check", "5", "f6", "Is the testbed fit to measure on?", "CheckScreen"),
+    ScreenEntry("nodes", "Nodes", "6", "f7", "Every node, and who else is there.", "NodesScreen"),
+    ScreenEntry("log", "Log", "7", "f8", "Everything that happened.", "LogScreen"),
 )

@@ -1,0 +1,1 @@
+"""Who measures on this node: holding the lease, watching it, taking it over."""

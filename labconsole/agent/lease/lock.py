@@ -1,0 +1,215 @@
+"""The lease: who is measuring on this node now. An flock, so the kernel releases it when its holder dies.
+
+One lease per network namespace, because that is what two measurements would share: on an ordinary node there is one,
+in a testbed made of namespaces each node has its own. Beside the file lies a socket on which the holder can be asked to
+let go (takeover.py): a lock that is asked for leaves its holder time to stop in order, a lock that is broken does not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import json
+import os
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from labconsole.wire.codec import WireError
+
+MAX_BYTES = 65536
+OWNER_CHARACTERS = 200
+PURPOSE_CHARACTERS = 500
+TRIES = 5
+"""An agent that only looks holds the lock for some microseconds; that must not pass for a holder."""
+TRY_AGAIN_S = 0.01
+
+
+def _outer_uid() -> int:
+    """The user id outside a user namespace, where it names a person; inside everybody may be 0."""
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as mapping:
+            inside, outside, count = (int(word) for word in mapping.readline().split())
+    except (OSError, ValueError):
+        return os.getuid()
+    own = os.getuid()
+    return own - inside + outside if inside <= own < inside + count else own
+
+
+def directories() -> List[str]:
+    """Where a lease may lie, best first. The first in which the file can be opened is used."""
+    found = ["/run/labconsole"]
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and os.path.isabs(runtime):
+        found.append(os.path.join(runtime, "labconsole"))
+    found.append("/tmp/labconsole-%d" % _outer_uid())
+    return found
+
+
+def file_name() -> str:
+    return "lease-%d" % os.stat("/proc/self/ns/net").st_ino
+
+
+def places() -> List[str]:
+    """Every path at which a session of whatever user may hold this namespace's lease."""
+    name = file_name()
+    found = [os.path.join(directory, name) for directory in directories()]
+    found += sorted(glob.glob("/tmp/labconsole-*/" + name) + glob.glob("/run/user/*/labconsole/" + name))
+    return list(dict.fromkeys(found))
+
+
+def _open() -> "tuple[int, str]":
+    reasons = []
+    for directory in directories():
+        try:
+            os.makedirs(directory, mode=0o755, exist_ok=True)
+            # /tmp is everybody's: a directory there that another user made is not to be trusted.
+            if os.lstat(directory).st_uid != os.geteuid():
+                raise PermissionError(1, "belongs to another user", directory)
+            path = os.path.join(directory, file_name())
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), path
+        except OSError as exc:
+            reasons.append("%s: %s" % (directory, exc.strerror))
+    raise WireError("no_lease_file", "there is no place for the lease (%s)" % "; ".join(reasons))
+
+
+def _read(descriptor: int) -> Dict[str, Any]:
+    """What the file says of its holder. Another user may have written it: of the known words, and those typed right."""
+    try:
+        told = json.loads(os.pread(descriptor, MAX_BYTES, 0))
+    except (ValueError, OSError, RecursionError):
+        return {}
+    if not isinstance(told, dict):
+        return {}
+    holder: Dict[str, Any] = {}
+    for key, kind in _WORDS.items():
+        value = told.get(key)
+        if type(value) is not kind or (isinstance(value, int) and not 0 <= value < 2**63):
+            continue
+        holder[key] = value[:PURPOSE_CHARACTERS] if isinstance(value, str) else value
+    return holder
+
+
+_WORDS = {"owner": str, "purpose": str, "observe": str, "quiet": bool}
+_WORDS.update(dict.fromkeys(("since_wall_ns", "until_wall_ns", "pid"), int))
+
+
+def try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def holder_at(path: str) -> Optional[Dict[str, Any]]:
+    """What is said of the session that holds the lease at ``path``; None when none does, or none that we may see."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return None if try_lock(descriptor, fcntl.LOCK_SH) else _read(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def other_holder() -> Optional[Dict[str, Any]]:
+    """Who holds this node's lease; only to be asked by an agent that does not hold it itself."""
+    for path in places():
+        holder = holder_at(path)
+        if holder is not None:
+            return holder
+    return None
+
+
+class Lease:
+    """``open_door`` is called with the lease's path once the lock is ours: from then on another session can ask us to
+    let go. It returns what closes the door again."""
+
+    def __init__(self, open_door: Callable[[str], Callable[[], None]]) -> None:
+        self._open_door = open_door
+        self._close_door: Optional[Callable[[], None]] = None
+        self._descriptor: Optional[int] = None
+        self._told: Dict[str, Any] = {}
+
+    @property
+    def held(self) -> bool:
+        return self._descriptor is not None
+
+    def take(self, owner: str, purpose: str, *, observe: str = "", left_s: Optional[float] = None) -> Dict[str, Any]:
+        """Take the node, or renew what is said about it. Raises WireError("lease_held") when another session has it."""
+        if self._descriptor is None:
+            self._acquire()
+            self._told = {"since_wall_ns": time.time_ns(), "pid": os.getpid(), "quiet": False}
+        self._told.update(owner=owner[:OWNER_CHARACTERS], purpose=purpose[:PURPOSE_CHARACTERS], observe=observe[:16])
+        self._told["until_wall_ns"] = None if left_s is None else time.time_ns() + int(left_s * 1e9)
+        self._write()
+        return {"since_wall_ns": self._told["since_wall_ns"]}
+
+    def _acquire(self) -> None:
+        descriptor, path = _open()
+        try:
+            for _ in range(TRIES):
+                if try_lock(descriptor):
+                    break
+                time.sleep(TRY_AGAIN_S)
+            else:
+                raise held_by(_read(descriptor), path)
+            for other in places():
+                # Another user's lies elsewhere, and is as good as ours.
+                if other != path and holder_at(other) is not None:
+                    raise held_by(holder_at(other) or {}, other)
+            self._close_door = self._open_door(path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def mark_quiet(self, quiet: bool) -> None:
+        """Tell agents that only look to hold still: a counted window begins (or has ended)."""
+        if self._descriptor is not None:
+            self._told["quiet"] = quiet
+            self._write()
+
+    def holder(self) -> Optional[Dict[str, Any]]:
+        """Who has the node, be it us (``own``) or another session; None when it is free."""
+        if self._descriptor is not None:
+            return dict(self._told, own=True)
+        holder = other_holder()
+        return None if holder is None else dict(holder, own=False)
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+            self._descriptor = None
+        if self._close_door is not None:
+            # After the lock: whoever asked waits for the end of this socket and then tries the lock.
+            self._close_door()
+            self._close_door = None
+
+    def _write(self) -> None:
+        assert self._descriptor is not None
+        data = json.dumps(self._told).encode("ascii")
+        # One write that also covers the longer text before it: no reader finds half of one.
+        os.pwrite(self._descriptor, data.ljust(os.fstat(self._descriptor).st_size), 0)
+
+
+def _when(wall_ns: int) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(wall_ns // 1000000000))
+    except (OverflowError, ValueError, OSError):
+        return "a time that is none"
+
+
+def held_by(holder: Dict[str, Any], path: str = "") -> WireError:
+    """The refusal, with who, since when, until when and what for, as far as the file says."""
+    owner = holder.get("owner") or "another session"
+    text = "%s has this node" % owner
+    if isinstance(holder.get("since_wall_ns"), int):
+        text += " since %s" % _when(holder["since_wall_ns"])
+    if isinstance(holder.get("until_wall_ns"), int):
+        text += ", until about %s," % _when(holder["until_wall_ns"])
+    if holder.get("purpose"):
+        text += " for %s" % holder["purpose"]
+    return WireError("lease_held", text, dict(holder, path=path))

@@ -1,0 +1,195 @@
+"""Taking a lease from its holder: it is asked through a socket beside the lease, and killed only if it does not react.
+
+Asked, the holder's agent stops its traffic at once and tells its console, which stops in order and gives the lease
+back; if it does not within LET_GO_S, the agent undoes everything by itself and lets go. Only a holder that does not
+even do that (stopped, or hanging in the kernel) is killed, and only if the kernel says that it holds the lock, the
+lease names the same process, and that is an agent of ours. Its keeper then undoes what it did. Nobody but the same user
+and root can ask or kill: another user's lease is refused with who has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import struct
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from labconsole.agent.debug import complain
+from labconsole.agent.lease.lock import OWNER_CHARACTERS, PURPOSE_CHARACTERS, Lease, held_by, holder_at
+from labconsole.wire.codec import WireError
+
+LET_GO_S = 6.0
+"""What a console has to stop in order: a drain, its captures counted, the platform restored."""
+ASK_S = LET_GO_S + 2.0
+KILLED_S = 4.0
+"""The keeper of a killed agent promises to have undone everything in less."""
+LINE_BYTES = 4096
+
+_CREDENTIALS = struct.Struct("=iii")
+_OURS = (b"labconsole-agent", b"labconsole.agent")
+"""What the command line of an agent holds, and of its keeper: the archive's name, or the module's."""
+
+
+class Door:
+    """The holder's socket. Who knocks may only be root or the same user."""
+
+    def __init__(self, lease_path: str, on_asked: Callable[[Dict[str, Any]], None]) -> None:
+        self._path, self._on_asked = lease_path + ".ask", on_asked
+        self._loop = asyncio.get_running_loop()
+        self._waiting: List[socket.socket] = []
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        try:
+            if os.path.lexists(self._path):
+                os.unlink(self._path)  # we hold the lock: whoever made it is dead
+            self._socket.bind(self._path)
+            os.chmod(self._path, 0o600)
+            self._socket.listen(8)
+        except OSError as exc:
+            self._socket.close()
+            raise WireError("no_lease_file", "%s: %s" % (self._path, exc.strerror)) from None
+        self._loop.add_reader(self._socket.fileno(), self._knock)
+
+    def _knock(self) -> None:
+        try:
+            caller, _ = self._socket.accept()
+        except OSError:
+            return
+        credentials = caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        if _CREDENTIALS.unpack(credentials)[1] not in (0, os.geteuid()) or len(self._waiting) >= 8:
+            caller.close()
+            return
+        caller.setblocking(False)
+        self._waiting.append(caller)
+        self._loop.add_reader(caller.fileno(), self._hear, caller)
+
+    def _hear(self, caller: socket.socket) -> None:
+        """The request is one line that fits into one write, so it comes in one piece or not at all."""
+        self._loop.remove_reader(caller.fileno())
+        try:
+            wish = json.loads(caller.recv(LINE_BYTES))
+            owner, purpose = str(wish["owner"]), str(wish["purpose"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as exc:
+            complain("a request for the lease cannot be read: %s" % exc)
+            return
+        self._on_asked({"by": owner[:OWNER_CHARACTERS], "purpose": purpose[:PURPOSE_CHARACTERS]})
+
+    def close(self) -> None:
+        """The end of the socket is the answer to those who wait."""
+        for opened in [self._socket, *self._waiting]:
+            self._loop.remove_reader(opened.fileno())
+            opened.close()
+        self._waiting.clear()
+        try:
+            os.unlink(self._path)
+        except FileNotFoundError:
+            return
+
+
+async def take_over(lease: Lease, wish: Dict[str, Any]) -> Dict[str, Any]:
+    """Take the lease as ``wish`` (the arguments of Lease.take) says, from its holder if there is one.
+
+    Returns what Lease.take does, and ``taken_from``: what was said of the former holder, or None. Raises
+    WireError: "lease_held" when somebody else was faster or it is another user's, "lease_stuck" when nothing helps.
+    """
+    try:
+        return dict(lease.take(**wish), taken_from=None)
+    except WireError as exc:
+        if exc.code != "lease_held":
+            raise
+        former = dict(exc.detail)
+    path = former.pop("path")
+    _require_ours(path, former)
+    line = json.dumps({"owner": wish["owner"], "purpose": wish["purpose"]}).encode("ascii")[:LINE_BYTES]
+    if not await _ask(path + ".ask", line):
+        await _end_frozen(path, former)
+    return dict(lease.take(**wish), taken_from=former)
+
+
+def _require_ours(path: str, holder: Dict[str, Any]) -> None:
+    try:
+        owner = os.lstat(path).st_uid
+    except FileNotFoundError:
+        return  # let go this moment
+    if os.geteuid() not in (0, owner):
+        refusal = held_by(holder)
+        who = "user %d of this node, which only that user and root can end" % owner
+        raise WireError("lease_held", "%s; it is a session of %s" % (refusal.message, who), refusal.detail)
+
+
+async def _ask(path: str, line: bytes) -> bool:
+    """Ask, and wait until the holder lets go. False when it does not in time, or nobody listens."""
+    try:
+        reader, writer = await asyncio.wait_for(asyncio.open_unix_connection(path), ASK_S)
+    except (asyncio.TimeoutError, FileNotFoundError, ConnectionRefusedError):
+        return False
+    try:
+        writer.write(line)
+        await asyncio.wait_for(reader.read(), ASK_S)
+    except asyncio.TimeoutError:
+        return False
+    except ConnectionError:
+        return True  # ended in the middle: as good as the end
+    finally:
+        writer.close()
+    return True
+
+
+async def _end_frozen(path: str, former: Dict[str, Any]) -> None:
+    """Kill the agent that holds the lock at ``path`` and wait until its keeper has undone what it did."""
+    holder = holder_at(path)
+    if holder is None:
+        return
+    pid = holder.get("pid")
+    if not isinstance(pid, int) or lock_owner(path) != pid or not _is_agent(pid):
+        text = "%s, does not let go when asked, and is no agent that could be ended from here" % held_by(former).message
+        raise WireError("lease_stuck", text, former)
+    keeper = _parent(pid)
+    try:
+        os.kill(pid, signal.SIGKILL)
+        if keeper is not None and _is_agent(keeper):
+            os.kill(keeper, signal.SIGCONT)  # stopped as well, it would undo nothing
+    except ProcessLookupError:
+        keeper = None
+    except PermissionError:
+        raise WireError("lease_stuck", "%s, and may not be ended by us" % held_by(former).message, former) from None
+    deadline = time.monotonic() + KILLED_S
+    while holder_at(path) is not None or (keeper is not None and _is_agent(keeper)):
+        if time.monotonic() > deadline:
+            raise WireError("lease_stuck", "%s, and did not end when killed" % held_by(former).message, former)
+        await asyncio.sleep(0.02)
+
+
+def lock_owner(path: str) -> Optional[int]:
+    """The process that holds an flock on the file, as the kernel says; None when it is not seen from here."""
+    try:
+        status = os.stat(path)
+        with open("/proc/locks", encoding="ascii") as locks:
+            wanted = "%02x:%02x:%d" % (os.major(status.st_dev), os.minor(status.st_dev), status.st_ino)
+            for line in locks:
+                words = line.split()
+                if len(words) >= 6 and words[1:4] == ["FLOCK", "ADVISORY", "WRITE"] and words[5] == wanted:
+                    return int(words[4])
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def _is_agent(pid: int) -> bool:
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as command:
+            text = command.read(65536)
+    except OSError:
+        return False
+    return any(mark in text for mark in _OURS)  # a zombie has no command line: it counts as gone
+
+
+def _parent(pid: int) -> Optional[int]:
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as stat:
+            return int(stat.read().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return None

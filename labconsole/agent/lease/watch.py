@@ -1,0 +1,90 @@
+"""Following another session's lease: told by the kernel (inotify), so that nothing wakes a node that is being measured.
+
+The holder's agent writes into the lease when a counted window begins and ends. It closes the file whenever and however
+it ends, which is an event too. A user may have only so many watches (128 by default, which a lab of a hundred agents on
+one machine comes near); an agent that gets none looks once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any, Callable, Dict, Optional
+
+from labconsole.agent.lease.lock import Lease, directories, file_name, other_holder, places
+from labconsole.agent.processes import linux
+
+LOOK_S = 1.0
+
+Changed = Callable[[Optional[Dict[str, Any]]], None]
+_SHOWN = ("owner", "purpose", "observe", "quiet", "since_wall_ns", "until_wall_ns")
+
+
+def shown(holder: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+    """What a console is told of a holder: every key, None where it is not known."""
+    return None if holder is None else {key: holder.get(key) for key in _SHOWN}
+
+
+class LeaseWatch:
+    """Calls ``on_change`` with who else holds this node's lease, at once and whenever that changes."""
+
+    def __init__(self, lease: Lease, on_change: Changed) -> None:
+        self._lease, self._on_change = lease, on_change
+        self._loop = asyncio.get_running_loop()
+        self._descriptor: Optional[int] = None
+        self._timer: Optional[asyncio.TimerHandle] = None
+        self._last: Any = self  # no answer equals this
+
+    @property
+    def watching(self) -> bool:
+        return self._descriptor is not None or self._timer is not None
+
+    def start(self) -> None:
+        if not self.watching:
+            wanted = {os.path.dirname(path) for path in places()}
+            if os.geteuid() == 0:
+                # Whoever may, makes the directory in which root's sessions meet, so that it can be watched at all.
+                wanted.add(directories()[0])
+                try:
+                    os.makedirs(directories()[0], mode=0o755, exist_ok=True)
+                except OSError:
+                    wanted.discard(directories()[0])
+            try:
+                self._descriptor = linux.watch_files([path for path in sorted(wanted) if os.path.isdir(path)])
+                self._loop.add_reader(self._descriptor, self._woken)
+            except OSError:
+                self._timer = self._loop.call_later(LOOK_S, self._tick)
+        self._last = self
+        self.look()
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(LOOK_S, self._tick)
+        self.look()
+
+    def _woken(self) -> None:
+        assert self._descriptor is not None
+        try:
+            events = os.read(self._descriptor, 65536)
+        except BlockingIOError:
+            return
+        # The name is in the event; parsing it would need more than asking whether it occurs.
+        if file_name().encode("ascii") in events:
+            self.look()
+
+    def look(self) -> None:
+        """Look now. The holder's own agent sees nobody."""
+        if not self.watching:
+            return
+        holder = None if self._lease.held else shown(other_holder())
+        if holder != self._last:
+            self._last = holder
+            self._on_change(holder)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._descriptor is not None:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = None

@@ -1,0 +1,1 @@
+"""What a console can ask of the agent, one module per subject."""

@@ -1,0 +1,113 @@
+"""The operations generator.*: one GeneratorSession at a time, its progress as events, its end always told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Callable, Dict, List, Optional
+
+from labconsole.agent.keeper import Journal
+from labconsole.wire.codec import WireError, field
+
+Send = Callable[[Dict[str, Any]], Any]
+
+
+class Generating:
+    def __init__(self, journal: Journal, send: Send, offer: Send, clock_ns: Callable[[], int]) -> None:
+        self._journal, self._send, self._offer, self._clock_ns = journal, send, offer, clock_ns
+        self._session: Any = None
+        self._promise: Optional[int] = None
+        self._runner: Optional["asyncio.Task[List[Dict[str, Any]]]"] = None
+        self._lock = asyncio.Lock()
+
+    async def prepare(self, args: Dict[str, Any]) -> Dict[str, Any]:
+        streams = field(args, "streams", list)
+        async with self._lock:
+            if self._session is not None:
+                raise WireError("busy", "this node's generator is prepared already; close it first")
+            from labconsole.agent.sending.generator import GeneratorSession, cleanup_arguments
+            from labconsole.wire.stream_spec import StreamSpec
+
+            specs = [StreamSpec.parse(stream, "a stream") for stream in streams]
+            # Promised before anything is configured; taking back nothing does no harm.
+            if any(spec.generator != "afpacket" for spec in specs):
+                self._promise = self._journal.promise({"kind": "pktgen", "arguments": cleanup_arguments()})
+            self._session = GeneratorSession()
+            try:
+                return {"streams": await self._session.prepare(specs)}
+            except BaseException:
+                await self._close()
+                raise
+
+    async def start(self, args: Dict[str, Any]) -> Dict[str, Any]:
+        at_monotonic_ns = field(args, "at_monotonic_ns", int, optional=True)
+        interval_s = field(args, "progress_interval_s", float, optional=True)
+        if interval_s is not None and not 0.01 <= interval_s <= 3600:
+            raise WireError("bad_request", "progress_interval_s must be from 0.01 to 3600, got %g" % interval_s)
+        async with self._lock:
+            session = self._prepared()
+            if self._runner is not None:
+                raise WireError("busy", "the generator was started already")
+            await session.start(at_monotonic_ns)
+            self._runner = asyncio.ensure_future(self._run(session, interval_s))
+        return {}
+
+    async def wait(self) -> Dict[str, Any]:
+        """The results, when the last stream has ended."""
+        self._prepared()
+        if self._runner is None:
+            raise WireError("not_started", "the generator was prepared but not started")
+        return {"streams": await asyncio.shield(self._runner)}
+
+    async def stop(self) -> Dict[str, Any]:
+        await self._prepared().stop()
+        return {}
+
+    async def close(self) -> Dict[str, Any]:
+        async with self._lock:
+            return {"streams": await self._close()}
+
+    async def abandon(self) -> None:
+        """The dead-man's way: nobody is interested in results."""
+        async with self._lock:
+            await self._close(results=False)
+
+    def _prepared(self) -> Any:
+        if self._session is None:
+            raise WireError("not_prepared", "no generator is prepared on this node")
+        return self._session
+
+    async def _run(self, session: Any, interval_s: Optional[float]) -> List[Dict[str, Any]]:
+        """Report progress until the last stream has ended."""
+        ended = asyncio.ensure_future(session.wait())
+        try:
+            while not ended.done():
+                await asyncio.wait([ended], timeout=interval_s)
+                if not ended.done():
+                    self._offer({"event": "generator", "monotonic_ns": self._clock_ns(), "streams": session.progress()})
+            results: List[Dict[str, Any]] = ended.result()
+        except WireError as exc:
+            self._send({"event": "generator.done", "streams": [], "error": {"code": exc.code, "message": exc.message}})
+            raise
+        finally:
+            ended.cancel()
+        self._send({"event": "generator.done", "streams": results})
+        return results
+
+    async def _close(self, *, results: bool = True) -> List[Dict[str, Any]]:
+        session, runner, promise = self._session, self._runner, self._promise
+        self._session = self._runner = self._promise = None
+        found: List[Dict[str, Any]] = []
+        if session is None:
+            return found
+        try:
+            if runner is not None:
+                await session.stop()
+                if results:
+                    found = await runner
+        finally:
+            if runner is not None:
+                runner.cancel()
+            await session.close()
+            if promise is not None:
+                self._journal.done(promise)
+        return found

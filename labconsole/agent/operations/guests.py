@@ -1,0 +1,207 @@
+"""Guests as processes of the agent: started, spoken to on their console, gone with it.
+
+A guest's console is its standard input and output (QEMU's ``-serial stdio``, UML's ``con0=fd:0,fd:1``), which works for
+any hypervisor that is a program, needs no network in the guest, and ends with the process. What the guest prints is
+untrusted text: bounded, never interpreted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+from typing import Any, Callable, Dict, Optional, Sequence
+
+from labconsole.agent.processes import children
+from labconsole.wire.codec import WireError, field
+
+CONSOLE_BYTES = 65536
+"""How much of a console is kept: the last part."""
+
+STOP_S = 0.3
+MAX_WAIT_S = 600.0
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}\Z")
+
+Args = Dict[str, Any]
+
+
+class Guest:
+    """One process and its console."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, ended: Callable[["Guest"], None]) -> None:
+        self.name, self.process = name, process
+        self.console = bytearray()
+        self.printed_bytes = 0
+        self._grown = asyncio.Event()
+        self._ended = ended
+        self.over = False
+        self.ending = False
+        self.reader = asyncio.ensure_future(self._read())
+        self._reaper = asyncio.ensure_future(self._reap())
+        self.asking = asyncio.Lock()
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        while True:
+            data = await self.process.stdout.read(8192)
+            if not data:
+                break
+            self.printed_bytes += len(data)
+            self.console += data
+            del self.console[:-CONSOLE_BYTES]
+            self._grown.set()
+        await self.process.wait()
+        self.over = True  # not before all of its last words were read
+        self._grown.set()
+        self._ended(self)
+
+    async def _reap(self) -> None:
+        """What it started must not hold its console open."""
+        await self.process.wait()
+        children.kill_group(self.process)
+
+    @property
+    def running(self) -> bool:
+        return self.process.returncode is None
+
+    def since(self, position: int) -> bytes:
+        """What was printed after ``position`` bytes, as far as it is kept."""
+        return bytes(self.console[max(0, len(self.console) - (self.printed_bytes - position)) :])
+
+    async def wait_for(self, marker: bytes, position: int, timeout_s: float) -> bytes:
+        """What was printed after ``position`` up to ``marker``. Raises WireError with the console's end."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while True:
+            self._grown.clear()
+            printed = self.since(position)
+            at = printed.find(marker)
+            if at >= 0:
+                return printed[:at]
+            left_s = deadline - asyncio.get_running_loop().time()
+            if self.over:
+                raise WireError("guest_ended", "guest %s ended with status %s; its console ends: %s" % (
+                    self.name, self.process.returncode, self.last_words()))  # fmt: skip
+            if left_s <= 0:
+                raise WireError("guest_silent", "guest %s did not answer within %g s; its console ends: %s" % (
+                    self.name, timeout_s, self.last_words()))  # fmt: skip
+            try:
+                await asyncio.wait_for(self._grown.wait(), left_s)
+            except asyncio.TimeoutError:
+                continue
+
+    def last_words(self) -> str:
+        lines = bytes(self.console[-4096:]).decode("utf-8", "replace").strip().splitlines()
+        # A kernel that dies says why, and then where it was.
+        why = [number for number, line in enumerate(lines) if "Kernel panic" in line]
+        shown = lines[max(0, why[-1] - 3) : why[-1] + 1] if why else lines[-8:]
+        return " | ".join(line.strip() for line in shown) or "(empty)"
+
+    def kill(self) -> None:
+        """End it on purpose."""
+        self.ending = True
+        children.kill_group(self.process)
+
+
+class Guests:
+    """The guests that run now. ``tell`` sends an event."""
+
+    def __init__(self, tell: Callable[[Dict[str, Any]], None]) -> None:
+        self._tell = tell
+        self._guests: Dict[str, Guest] = {}
+
+    async def start(self, args: Args, namespaces: Sequence[Any] = ()) -> Dict[str, Any]:
+        """Start a guest's program; ``ready`` is what its console prints when it is up."""
+        name, argv = field(args, "guest", str), field(args, "argv", list)
+        ready, timeout_s = field(args, "ready", str), _timeout(args)
+        if not NAME.match(name):
+            raise WireError("bad_request", "guest must be a plain name, got %r" % name)
+        if not argv or not all(isinstance(word, str) and "\0" not in word for word in argv):
+            raise WireError("bad_request", "argv must be a list of at least one string")
+        if name in self._guests:
+            raise WireError("exists", "a guest %s runs already" % name)
+        try:
+            process = await children.spawn(argv, stdin=subprocess.PIPE, stderr=subprocess.STDOUT, namespaces=namespaces)
+        except FileNotFoundError:
+            raise WireError("command_missing", "there is no program %s on this node" % argv[0]) from None
+        except OSError as exc:
+            raise WireError("exec_failed", "cannot run %s: %s" % (argv[0], exc.strerror)) from exc
+        guest = self._guests[name] = Guest(name, process, self._guest_ended)
+        try:
+            printed = await guest.wait_for(ready.encode(), 0, timeout_s)
+        except BaseException:
+            self._guests.pop(name, None)
+            guest.kill()
+            raise
+        return {"pid": process.pid, "console": _text(printed)}
+
+    async def ask(self, args: Args) -> Dict[str, Any]:
+        """Write a line to a guest's console and return what it prints up to ``until``."""
+        guest = self._find(args)
+        line, until = field(args, "line", str), field(args, "until", str)
+        if "\n" in line or not until:
+            raise WireError("bad_request", "line must be one line and until must not be empty")
+        timeout_s = _timeout(args)
+        async with guest.asking:
+            position = guest.printed_bytes
+            assert guest.process.stdin is not None
+            try:
+                guest.process.stdin.write(line.encode("utf-8", "surrogateescape") + b"\n")
+                await guest.process.stdin.drain()
+            except (BrokenPipeError, ConnectionResetError):
+                raise WireError("guest_ended", "guest %s takes no more input" % guest.name) from None
+            return {"printed": _text(await guest.wait_for(until.encode(), position, timeout_s))}
+
+    async def status(self, args: Args) -> Dict[str, Any]:
+        """Whether a guest runs, and the CPU time that its process has had."""
+        guest = self._find(args)
+        return {"running": guest.running, "pid": guest.process.pid, "cpu_s": cpu_s(guest.process.pid)}
+
+    async def stop(self, args: Args) -> Dict[str, Any]:
+        """End a guest at once; there is nothing in it that a shutdown would save."""
+        guest = self._find(args)
+        guest.kill()
+        await asyncio.wait([guest.reader], timeout=STOP_S)
+        self._guests.pop(guest.name, None)
+        return {}
+
+    def kill_all(self) -> None:
+        for guest in self._guests.values():
+            guest.kill()
+        self._guests.clear()
+
+    def _find(self, args: Args) -> Guest:
+        name = field(args, "guest", str)
+        if name not in self._guests:
+            raise WireError("no_such_guest", "no guest %s was started here" % name)
+        return self._guests[name]
+
+    def _guest_ended(self, guest: Guest) -> None:
+        if self._guests.get(guest.name) is guest:
+            del self._guests[guest.name]
+        if guest.ending:
+            return
+        message = "guest %s ended by itself with status %s; its console ends: %s" % (
+            guest.name, guest.process.returncode, guest.last_words())  # fmt: skip
+        self._tell({"event": "guest.ended", "guest": guest.name, "message": message})
+
+
+def _timeout(args: Args) -> float:
+    timeout_s: float = field(args, "timeout_s", float)
+    if not 0 < timeout_s <= MAX_WAIT_S:
+        raise WireError("bad_request", "timeout_s must be above 0 and at most %d, got %g" % (MAX_WAIT_S, timeout_s))
+    return timeout_s
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def cpu_s(pid: int) -> Optional[float]:
+    """User and system time of a process and its threads so far; None when it is gone."""
+    try:
+        with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as source:
+            words = source.read().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / float(os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError):
+        return None

@@ -1,0 +1,1 @@
+"""Processes and namespaces that never outlive the agent."""

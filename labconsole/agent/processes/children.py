@@ -1,0 +1,117 @@
+"""Processes that the agent starts: none of them outlives it.
+
+Each child asks the kernel for SIGKILL at its parent's death. That request is tied to the *thread* that forked, so all
+forks happen on the main thread (the event loop's). It is lost at the exec of a program with file capabilities (a
+tcpdump set up for an unprivileged group) and not inherited by grandchildren: those are left to the keeper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from typing import Any, Callable, Sequence, Set
+
+from labconsole.agent.processes import linux
+
+SEARCH_PATH = ":".join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"])
+"""An unprivileged login's PATH often lacks the directories that tcpdump is in."""
+
+CHILD_ENVIRONMENT = dict(os.environ, PATH=SEARCH_PATH.strip(":"), LC_ALL="C", LANGUAGE="C")
+"""Messages of tools are matched by text, so they must not be translated."""
+
+
+def before_exec(parent: int, namespaces: Sequence[Any], ignore_setgroups: bool) -> Callable[[], None]:
+    """What a child does between fork and exec. ``namespaces``: (descriptor, kind) to enter, in this order."""
+
+    def prepare() -> None:
+        linux.die_with_parent(signal.SIGKILL, parent)
+        for descriptor, kind in namespaces:
+            linux.setns(descriptor, kind)
+        if ignore_setgroups:
+            linux.ignore_setgroups()
+
+    return prepare
+
+
+async def spawn(
+    argv: Sequence[str],
+    *,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
+    namespaces: Sequence[Any] = (),
+    ignore_setgroups: bool = False,
+) -> asyncio.subprocess.Process:
+    """Start a program that dies with the agent, in a process group of its own."""
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *argv,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env=CHILD_ENVIRONMENT,
+            start_new_session=True,
+            preexec_fn=before_exec(os.getpid(), namespaces, ignore_setgroups),
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # Cancelled half-way, asyncio would kill the process but not what it has started by then.
+        await asyncio.wait([starting])
+        if not starting.cancelled() and starting.exception() is None:
+            kill_group(starting.result())
+        raise
+
+
+def fork(work: Callable[[], None], *, keep: Sequence[int] = ()) -> int:
+    """Run ``work`` in a child without exec. It holds no descriptor of ours but ``keep`` and never returns here."""
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        linux.die_with_parent(signal.SIGKILL, parent)
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            if descriptor not in keep:
+                os.dup2(null, descriptor)
+        close_all_but(set(keep) | {0, 1, 2} | archive_descriptors())
+        work()
+        status = 0
+    finally:
+        os._exit(status)
+    return 0  # not reached
+
+
+def archive_descriptors() -> Set[int]:
+    """The descriptor of the agent's own archive, which has no other name: a child may still import from it."""
+    prefix = "/proc/self/fd/"
+    numbers = [entry[len(prefix) :] for entry in sys.path if entry.startswith(prefix)]
+    return {int(number) for number in numbers if number.isdigit()}
+
+
+def close_all_but(keep: Any) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        descriptor = int(name)
+        if descriptor not in keep:
+            try:
+                os.close(descriptor)
+            except OSError:  # the one that listed the directory is closed already
+                continue
+
+
+def kill_group(process: asyncio.subprocess.Process, number: int = signal.SIGKILL) -> None:
+    """Signal a child made by ``spawn`` and what it started itself, unless it has ended."""
+    try:
+        os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):
+        # Permission: the group holds only the zombie of a process with other credentials.
+        return

@@ -1,0 +1,145 @@
+"""Network namespaces that the agent makes for guests, each held by a child process and by nothing else.
+
+No name in /run/netns and no bind mount: when the holder dies, and it dies with the agent, the kernel takes the
+namespace and all that is in it away. The agent hears of a holder's death by the end of a pipe, and lets its own
+descriptors go: a guest that was killed is gone, and does not forward as if nothing had been.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from labconsole.agent.processes import children, linux
+from labconsole.wire import codec
+
+READY_TIMEOUT_S = 5.0
+
+
+class Holder:
+    """One namespace: its holding process, open descriptors of its network and mount namespace, the pipe of its life."""
+
+    def __init__(self, pid: int, private_mounts: bool, life: int) -> None:
+        self.pid, self.life = pid, life
+        self.network = os.open("/proc/%d/ns/net" % pid, os.O_RDONLY | os.O_CLOEXEC)
+        self.mounts: Optional[int] = None
+        if private_mounts:
+            self.mounts = os.open("/proc/%d/ns/mnt" % pid, os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """End the holder and wait for it, so that the namespace is free to go when this returns."""
+        asyncio.get_running_loop().remove_reader(self.life)
+        os.close(self.life)
+        os.close(self.network)
+        if self.mounts is not None:
+            os.close(self.mounts)
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            return
+
+
+class Namespaces:
+    """The namespaces made so far, by name; "" is the one that the agent runs in.
+
+    ``on_death`` is called with the name of one whose holder was killed, when it is gone.
+    """
+
+    def __init__(self, on_death: Callable[[str], None]) -> None:
+        self._held: Dict[str, Holder] = {}
+        self._on_death = on_death
+
+    def __contains__(self, name: str) -> bool:
+        return name == "" or name in self._held
+
+    @property
+    def names(self) -> List[str]:
+        return ["", *self._held]
+
+    def resolve(self, name: str) -> Optional[int]:
+        """The descriptor to enter ``name`` by, None for "". Raises LookupError when there is none."""
+        return None if name == "" else self._held[name].network
+
+    def require(self, name: str) -> Optional[int]:
+        """As ``resolve``, for names that a request gave."""
+        try:
+            return self.resolve(name)
+        except LookupError:
+            raise codec.WireError("no_such_namespace", "there is no namespace %s here" % name) from None
+
+    def to_enter(self, name: str) -> List[Tuple[int, int]]:
+        """What a child enters to run inside ``name``: its mounts (a fresh /sys) and its network."""
+        self.require(name)
+        if name == "":
+            return []
+        holder = self._held[name]
+        entered = [(holder.network, linux.CLONE_NEWNET)]
+        if holder.mounts is not None:
+            entered.append((holder.mounts, linux.CLONE_NEWNS))
+        return entered
+
+    def pid(self, name: str) -> int:
+        self.require(name)
+        return self._held[name].pid if name else os.getpid()
+
+    async def make(self, name: str) -> Dict[str, Any]:
+        """Make a namespace. Returns its undo entry. Main thread only, because it forks."""
+        reading, writing = os.pipe()
+        pid = children.fork(lambda: _hold(writing), keep=(writing,))
+        os.close(writing)
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[bytes] = loop.create_future()
+
+        def readable() -> None:
+            loop.remove_reader(reading)
+            if not answer.done():
+                answer.set_result(os.read(reading, 256))
+
+        loop.add_reader(reading, readable)
+        try:
+            word = await asyncio.wait_for(answer, READY_TIMEOUT_S)
+        except asyncio.TimeoutError:
+            word = b"no answer in %g s" % READY_TIMEOUT_S
+        finally:
+            loop.remove_reader(reading)
+        if word not in (b"net", b"net+mnt"):
+            os.close(reading)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            reason = word.decode("ascii", "replace") or "its process ended"
+            raise codec.WireError("no_namespace", "cannot make the namespace %s: %s" % (name, reason))
+        self._held[name] = Holder(pid, word == b"net+mnt", reading)
+        loop.add_reader(reading, self._died, name)
+        return {"kind": "namespace", "name": name}
+
+    def _died(self, name: str) -> None:
+        self.remove(name)
+        self._on_death(name)
+
+    def remove(self, name: str) -> None:
+        holder = self._held.pop(name, None)
+        if holder is not None:
+            holder.close()
+
+
+def _hold(writing: int) -> None:
+    """The holder's life: make the namespace, say so, wait to be killed."""
+    try:
+        linux.unshare(linux.CLONE_NEWNET)
+    except OSError as exc:
+        os.write(writing, str(exc).encode("ascii", "replace")[:200])
+        return
+    word = b"net+mnt"
+    try:
+        # A /sys of its own, else programs in here see the outer interfaces in /sys/class/net.
+        linux.unshare(linux.CLONE_NEWNS)
+        linux.mount(None, b"/", None, linux.MS_PRIVATE_RECURSIVE)
+        linux.mount(b"sysfs", b"/sys", b"sysfs", 0)
+    except OSError:
+        word = b"net"
+    os.write(writing, word)
+    while True:
+        signal.pause()

@@ -1,0 +1,295 @@
+"""Which frames pass a data port that are not the streams': counted by protocol, nothing of them is kept.
+
+There are two ways to watch. ``every``: one raw socket that is offered all frames, whose filter drops the streams' own
+in the kernel; it names whatever there is, both ways, and costs some 0.1 microseconds for each frame of the stream that
+is received and 0.3 for each that is sent by sendmmsg (tests/programs/benchmarks/bench_foreign.py). Otherwise: sockets
+for the types of control traffic only, which the kernel never offers a test frame to, and the kernel's own counts of
+ICMPv6 that it sent; that costs a stream nothing, and what is neither has no name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import socket
+import struct
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from labconsole.agent.reading.listen import MAGIC, MAGIC_BYTES, PACKET_OUTGOING, SO_ATTACH_FILTER, SOL_PACKET
+from labconsole.wire.codec import WireError, field
+
+ETH_P_ALL = 3
+CONTROL_TYPES = (0x0806, 0x86DD, 0x88CC, 0x0004)
+"""ARP, IPv6, LLDP, and frames of 802.2, spanning tree's among them."""
+PACKET_STATISTICS = 6
+SNAP_BYTES = 96
+BUFFER_BYTES = 1 << 20
+MAX_PORTS = 64
+MAX_STREAMS = 16
+"""Of one port: a filter's jumps reach no further."""
+MAX_PROTOCOLS = 64
+MAX_FRAMES = 50_000
+"""Named on one port; what comes after that is counted by the port's own counters only, and has no name."""
+
+VLANS = (0x8100, 0x88A8)
+ETHERTYPES = {0x0806: "arp", 0x88CC: "lldp"}
+IPV4 = {1: "icmp", 2: "igmp", 6: "tcp", 17: "udp"}
+IPV6 = {6: "tcp", 17: "udp", 58: "icmpv6"}
+NEIGHBOUR_DISCOVERY = range(133, 138)
+LISTENER_DISCOVERY = (130, 131, 132, 143)
+BRIDGES = b"\x01\x80\xc2\x00\x00\x00"
+PVST = b"\x01\x00\x0c\xcc\xcc\xcd"
+PVST_SNAP = b"\xaa\xaa\x03\x00\x00\x0c\x01\x0b"
+_SENT_TYPE = "Icmp6OutType"
+
+
+def _discovery(kind: int) -> Optional[str]:
+    """Of ICMPv6's types, those of neighbour and of listener discovery."""
+    return "nd" if kind in NEIGHBOUR_DISCOVERY else "mld" if kind in LISTENER_DISCOVERY else None
+
+
+class Own(NamedTuple):
+    """What tells a stream's frames: addresses in network order, and the UDP port of the sink."""
+
+    source: bytes
+    sink: bytes
+    udp_sink_port: int
+
+
+def program(streams: List[Own]) -> bytes:
+    """The filter: nothing of these streams' frames, the first bytes of all others."""
+    per_stream = 6
+    length = 8 + per_stream * len(streams) + 2
+    keep = length - 2
+    lines: List[Tuple[int, int, int, int]] = []
+
+    def unless(value: int) -> None:
+        """Go on if the accumulator holds this, else the frame is somebody else's."""
+        lines.append((0x15, 0, keep - len(lines) - 1, value))
+
+    lines.append((0x28, 0, 0, 12))
+    unless(0x0800)
+    lines.append((0x30, 0, 0, 14))
+    unless(0x45)
+    lines.append((0x30, 0, 0, 23))
+    unless(17)
+    lines.append((0x20, 0, 0, 42))
+    unless(MAGIC)
+    for index, own in enumerate(streams):
+        last = 8 + per_stream * (index + 1)  # where the next stream's lines begin
+        for load, value in (
+            ((0x20, 0, 0, 26), int.from_bytes(own.source, "big")),
+            ((0x20, 0, 0, 30), int.from_bytes(own.sink, "big")),
+        ):
+            lines.append(load)
+            lines.append((0x15, 0, last - len(lines) - 1, value))
+        lines.append((0x28, 0, 0, 36))
+        lines.append((0x15, length - 1 - len(lines) - 1, last - len(lines) - 1, own.udp_sink_port))
+    lines += [(0x06, 0, 0, SNAP_BYTES), (0x06, 0, 0, 0)]
+    return b"".join(struct.pack("=HBBI", *line) for line in lines)
+
+
+def name_of(frame: bytes, streams: List[Own]) -> str:
+    """One word for the protocol of a frame that begins with these bytes."""
+    at = 12
+    kind = int.from_bytes(frame[at : at + 2], "big")
+    while kind in VLANS and at < 20:
+        at += 4
+        kind = int.from_bytes(frame[at : at + 2], "big")
+    body = frame[at + 2 :]
+    if len(body) < 4:
+        return "short"
+    if kind < 0x0600:
+        if (frame[:6] == BRIDGES and body[:3] == b"\x42\x42\x03") or (frame[:6] == PVST and body[:8] == PVST_SNAP):
+            return "stp"
+        return "llc"
+    if kind == 0x0800:
+        return _ipv4(body, streams)
+    if kind == 0x86DD:
+        return _ipv6(body)
+    return ETHERTYPES.get(kind, "0x%04x" % kind)
+
+
+def _ipv4(packet: bytes, streams: List[Own]) -> str:
+    if len(packet) < 20:
+        return "ipv4"
+    name = IPV4.get(packet[9], "ipv4")
+    if name != "udp":
+        return name
+    if packet[(packet[0] & 15) * 4 + 8 :][:4] == MAGIC_BYTES:
+        return "udp_test"
+    if any(packet[12:16] == own.source or packet[16:20] == own.sink for own in streams):
+        return "udp_stream"
+    return name
+
+
+def _ipv6(packet: bytes) -> str:
+    if len(packet) < 44:
+        return "ipv6"
+    following, at = packet[6], 40
+    if following == 0:  # hop by hop options, as listener discovery has
+        following, at = packet[40], 40 + 8 * (packet[41] + 1)
+    name = IPV6.get(following, "ipv6")
+    if name == "icmpv6" and at < len(packet):
+        return _discovery(packet[at]) or name
+    if name == "udp" and packet[at + 8 : at + 12] == MAGIC_BYTES:
+        return "udp_test"
+    return name
+
+
+def _open(interface: str, ethertype: int, text: bytes) -> socket.socket:
+    """A raw socket on one interface. Raises WireError."""
+    held = ctypes.create_string_buffer(text)
+    try:
+        # Protocol 0: nothing comes before the filter is in place.
+        opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    except PermissionError:
+        raise WireError("no_permission", "may not listen on a raw socket; CAP_NET_RAW is needed") from None
+    try:
+        if text:
+            attached = struct.pack("HP", len(text) // 8, ctypes.addressof(held))
+            opened.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, attached)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        opened.bind((interface, ethertype))
+    except OSError as exc:
+        opened.close()
+        raise WireError("no_such_interface", "cannot listen on %s: %s" % (interface, exc.strerror)) from None
+    opened.setblocking(False)
+    return opened
+
+
+def sent_icmpv6(interface: str) -> Dict[str, int]:
+    """Neighbour and listener discovery that the kernel has sent on an interface since it was made."""
+    found = {"nd": 0, "mld": 0}
+    try:
+        with open("/proc/self/net/dev_snmp6/%s" % interface, encoding="ascii", errors="replace") as source:
+            lines = source.read(65536).splitlines()
+    except OSError:
+        return found  # no IPv6 here
+    for line in lines:
+        name, _, number = line.partition(" ")
+        kind = name[len(_SENT_TYPE) :] if name.startswith(_SENT_TYPE) else ""
+        if kind.isdigit() and number.strip().isdigit():
+            word = _discovery(int(kind))
+            if word is not None:
+                found[word] += int(number)
+    return found
+
+
+class Tap:
+    """What watches one interface, and what it has counted."""
+
+    def __init__(self, interface: str, streams: List[Own], every: bool) -> None:
+        self.interface, self.every = interface, every
+        self._streams = streams
+        self._received: Dict[str, int] = {}
+        self._sent: Dict[str, int] = {}
+        self._frames = 0
+        self._loop = asyncio.get_running_loop()
+        self._sent_before = {} if every else sent_icmpv6(interface)
+        self._sockets: List[socket.socket] = []
+        try:
+            for kind in (ETH_P_ALL,) if every else CONTROL_TYPES:
+                opened = _open(interface, kind, program(streams) if every else b"")
+                self._sockets.append(opened)
+                self._loop.add_reader(opened.fileno(), self._read, opened)
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self, opened: socket.socket) -> None:
+        while self._frames < MAX_FRAMES:
+            try:
+                frame, origin = opened.recvfrom(SNAP_BYTES)
+            except OSError:  # no more for now, or the interface has gone down
+                return
+            self._frames += 1
+            counts = self._sent if origin[2] == PACKET_OUTGOING else self._received
+            name = name_of(frame, self._streams)
+            if name not in counts and len(counts) >= MAX_PROTOCOLS:
+                name = "other"
+            counts[name] = counts.get(name, 0) + 1
+        self._loop.remove_reader(opened.fileno())
+
+    def stop(self) -> Dict[str, Any]:
+        """Take what is queued still, close, and say what was counted."""
+        missed: Optional[int] = 0
+        for opened in self._sockets:
+            self._read(opened)
+            try:
+                lost = struct.unpack("=II", opened.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[1]
+                missed = None if missed is None else missed + lost
+            except OSError:
+                missed = None
+        self.close()
+        if not self.every:
+            after = sent_icmpv6(self.interface)
+            moved = {name: after[name] - before for name, before in self._sent_before.items()}
+            self._sent = {name: packets for name, packets in moved.items() if packets > 0}
+        return {
+            "interface": self.interface,
+            "every": self.every,
+            "received": self._received,
+            "sent": self._sent,
+            "missed_packets": missed,
+        }
+
+    def close(self) -> None:
+        for opened in self._sockets:
+            self._loop.remove_reader(opened.fileno())
+            opened.close()
+        self._sockets = []
+
+
+def _own(value: Any) -> Own:
+    if not isinstance(value, dict):
+        raise WireError("bad_request", "a stream must be an object, got %s" % type(value).__name__)
+    addresses = []
+    for key in ("source_ip", "sink_ip"):
+        try:
+            addresses.append(socket.inet_aton(field(value, key, str)))
+        except OSError:
+            raise WireError("bad_request", "%s is not an IPv4 address" % key) from None
+    port = field(value, "udp_sink_port", int)
+    if not 0 <= port <= 0xFFFF:
+        raise WireError("bad_request", "udp_sink_port must be from 0 to 65535, got %d" % port)
+    return Own(addresses[0], addresses[1], port)
+
+
+class Foreign:
+    """The taps of a session."""
+
+    def __init__(self) -> None:
+        self._taps: List[Tap] = []
+
+    async def start(self, args: Dict[str, Any]) -> Dict[str, Any]:
+        """Begin to count on these ports. Taps that stand are replaced."""
+        ports = field(args, "ports", list)
+        if not 0 < len(ports) <= MAX_PORTS:
+            raise WireError("bad_request", "ports must be 1 to %d" % MAX_PORTS)
+        self.close()
+        try:
+            for port in ports:
+                if not isinstance(port, dict):
+                    raise WireError("bad_request", "a port must be an object, got %s" % type(port).__name__)
+                streams = [_own(value) for value in field(port, "streams", list)]
+                if len(streams) > MAX_STREAMS:
+                    raise WireError("bad_request", "a port has at most %d streams" % MAX_STREAMS)
+                interface = field(port, "interface", str)
+                if not 1 <= len(interface) <= 15 or "/" in interface:
+                    raise WireError("bad_request", "interface: %r is not an interface's name" % interface)
+                self._taps.append(Tap(interface, streams, field(port, "every", bool)))
+        except BaseException:
+            self.close()
+            raise
+        return {}
+
+    async def stop(self, args: Dict[str, Any]) -> Dict[str, Any]:
+        """What was counted since then."""
+        taps, self._taps = self._taps, []
+        return {"ports": [tap.stop() for tap in taps]}
+
+    def close(self) -> None:
+        for tap in self._taps:
+            tap.close()
+        self._taps = []

@@ -1,0 +1,142 @@
+"""The node's interfaces: what the kernel says of each, and word when one appears, goes or changes.
+
+A link event says only *that* something changed; the list is then read anew and compared. So a lost event (a full
+socket buffer) or one misunderstood cannot leave a wrong list behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import closing
+from typing import Any, Callable, Dict, List, Optional, Set
+
+from labconsole.agent import undo
+from labconsole.agent.debug import complain
+from labconsole.agent.processes import linux
+from labconsole.agent.processes.namespaces import Namespaces
+from labconsole.agent.reading.ethtool import Ethtool
+
+RTNLGRP_LINK_MASK = 1
+SETTLE_S = 0.05
+"""Making one veth pair is six events; the list is read once for all of them."""
+
+
+def read_links(namespace: str) -> List[Dict[str, Any]]:
+    """All interfaces of the calling thread's namespace, which is called ``namespace``."""
+    links = []
+    with undo.open_route() as route, closing(Ethtool()) as tool:
+        messages = list(route.get_links())
+        names = {message["index"]: message.get("IFLA_IFNAME") for message in messages}
+        for message in messages:
+            name = message.get("IFLA_IFNAME")
+            carrier = message.get("IFLA_CARRIER")
+            up = message["state"] == "up"
+            speed_mbps = tool.link(name)["speed_mbps"]
+            links.append(
+                {
+                    "namespace": namespace,
+                    "index": message["index"],
+                    "name": name,
+                    "mac": message.get("IFLA_ADDRESS"),
+                    "mtu": message.get("IFLA_MTU"),
+                    "kind": message.get(("linkinfo", "kind")),
+                    "driver": tool.driver(name)["driver"],
+                    "up": up,
+                    # The kernel answers for an interface that is down too, but then it means nothing.
+                    "carrier": bool(carrier) if carrier is not None and up else None,
+                    "speed_bps": None if speed_mbps is None else speed_mbps * 1000 * 1000,
+                    "pause": tool.pause(name),
+                    "master": names.get(message.get("IFLA_MASTER")),
+                }
+            )
+    return links
+
+
+class Links:
+    """The list of interfaces, and a call of ``on_change`` whenever it has become another."""
+
+    def __init__(self, namespaces: Namespaces, on_change: Callable[[List[Dict[str, Any]]], None]) -> None:
+        self._namespaces, self._on_change = namespaces, on_change
+        self._sockets: Dict[str, socket.socket] = {}
+        self._loop = asyncio.get_running_loop()
+        self._known: Optional[List[Dict[str, Any]]] = None
+        self._settling: Optional[asyncio.TimerHandle] = None
+        self._reading = asyncio.Lock()
+        self._tasks: Set["asyncio.Task[None]"] = set()
+
+    async def read(self) -> List[Dict[str, Any]]:
+        """The list now. From the first call on, changes are reported."""
+        if not self._sockets:
+            self.follow_namespaces()
+        async with self._reading:
+            found: List[Dict[str, Any]] = []
+            for name in self._namespaces.names:
+                try:
+                    descriptor = self._namespaces.resolve(name)
+                    found += await self._loop.run_in_executor(None, linux.in_namespace, descriptor, _reader(name))
+                except (LookupError, OSError) as exc:
+                    if name == "":
+                        raise
+                    complain("namespace %s went while its links were read: %s" % (name, exc))
+            self._known = found
+            return found
+
+    def follow_namespaces(self, leaving: Optional[str] = None) -> None:
+        for name in list(self._sockets):
+            if name not in self._namespaces or name == leaving:
+                self._forget(name)
+        for name in self._namespaces.names:
+            if name not in self._sockets and name != leaving:
+                opened = linux.in_namespace(self._namespaces.resolve(name), _subscribe)
+                self._sockets[name] = opened
+                self._loop.add_reader(opened.fileno(), self._event, opened)
+        if self._known is not None:
+            self._changed()
+
+    def close(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
+        for name in list(self._sockets):
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        opened = self._sockets.pop(name)
+        self._loop.remove_reader(opened.fileno())
+        opened.close()
+
+    def _event(self, opened: socket.socket) -> None:
+        try:
+            while True:
+                opened.recv(65536)
+        except BlockingIOError:
+            self._changed()
+        except OSError:
+            self._changed()  # ENOBUFS: events were lost, the list is read anew all the same
+
+    def _changed(self) -> None:
+        if self._settling is None:
+            self._settling = self._loop.call_later(SETTLE_S, self._compare_soon)
+
+    def _compare_soon(self) -> None:
+        self._settling = None
+        task = self._loop.create_task(self._compare())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _compare(self) -> None:
+        known = self._known
+        found = await self.read()
+        if found != known:
+            self._on_change(found)
+
+
+def _reader(name: str) -> Callable[[], List[Dict[str, Any]]]:
+    return lambda: read_links(name)
+
+
+def _subscribe() -> socket.socket:
+    opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+    opened.setblocking(False)
+    opened.bind((0, RTNLGRP_LINK_MASK))
+    return opened

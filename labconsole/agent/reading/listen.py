@@ -1,0 +1,124 @@
+"""Listening for test frames on all data ports at once: which stream's frames arrive where. Proves the cabling.
+
+A raw socket hears every interface of the namespace, so a frame is also seen where nobody expects it. The kernel filters
+for the payload's magic number: whatever else passes costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import socket
+import struct
+from typing import Any, Dict, List, Optional, Tuple
+
+from labconsole.wire.codec import WireError
+
+ETH_P_IP = 0x0800
+SO_ATTACH_FILTER = 26
+SOL_PACKET = 263
+PACKET_ADD_MEMBERSHIP = 1
+PACKET_MR_PROMISC = 1
+PACKET_OUTGOING = 4
+MAGIC = 0xBE9BE955
+MAGIC_BYTES = struct.pack("!I", MAGIC)
+MAX_FRAMES = 100_000
+"""A listener counts marked frames by the dozen; one that hears a whole run stops before it costs anything."""
+MAX_PLACES = 1000
+
+_FILTER = (
+    (0x28, 0, 0, 12),  # ethertype
+    (0x15, 0, 6, ETH_P_IP),
+    (0x30, 0, 0, 23),  # protocol
+    (0x15, 0, 4, 17),
+    (0xB1, 0, 0, 14),  # X = length of the IP header
+    (0x40, 0, 0, 14 + 8),  # the first word of UDP's payload
+    (0x15, 0, 1, MAGIC),
+    (0x06, 0, 0, 96),  # so much of it
+    (0x06, 0, 0, 0),
+)
+
+
+class Listener:
+    """One raw socket and what it has heard. Closing it also takes its promiscuous mode away."""
+
+    def __init__(self, interfaces: List[str]) -> None:
+        self.heard: Dict[Tuple[str, str, str, int], int] = {}
+        self._frames = 0
+        program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in _FILTER))
+        filter_ = struct.pack("HP", len(_FILTER), ctypes.addressof(program))
+        try:
+            kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
+            self._socket = socket.socket(socket.AF_PACKET, kind, socket.htons(ETH_P_IP))
+        except PermissionError:
+            raise WireError("no_permission", "may not listen on a raw socket; CAP_NET_RAW is needed") from None
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter_)
+            for interface in interfaces:
+                index = socket.if_nametoindex(interface)
+                member = struct.pack("IHH8s", index, PACKET_MR_PROMISC, 0, b"")
+                self._socket.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, member)
+        except OSError as exc:
+            self._socket.close()
+            raise WireError("no_such_interface", "cannot listen on %s: %s" % (", ".join(interfaces), exc)) from None
+        self._socket.setblocking(False)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._socket.fileno(), self._read)
+
+    def _read(self) -> None:
+        while self._frames < MAX_FRAMES:
+            try:
+                frame, origin = self._socket.recvfrom(96)
+            except OSError:  # no more for now, or an interface has gone down: silence then speaks for itself
+                return
+            header = 14 + 4 * (frame[14] & 15) if len(frame) > 14 else 0
+            # What came before the filter was in place has not passed it.
+            if origin[2] == PACKET_OUTGOING or frame[header + 8 : header + 12] != MAGIC_BYTES or frame[23] != 17:
+                continue
+            self._frames += 1
+            key = (
+                str(origin[0]),
+                socket.inet_ntoa(frame[26:30]),
+                socket.inet_ntoa(frame[30:34]),
+                int(struct.unpack_from("!H", frame, header + 2)[0]),
+            )
+            if key in self.heard or len(self.heard) < MAX_PLACES:
+                self.heard[key] = self.heard.get(key, 0) + 1
+        self._loop.remove_reader(self._socket.fileno())
+
+    def close(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+
+
+class Listening:
+    """At most one listener per session."""
+
+    def __init__(self) -> None:
+        self._listener: Optional[Listener] = None
+
+    def start(self, interfaces: List[str]) -> None:
+        """Begin to listen, promiscuously on these interfaces. A listener that runs is replaced."""
+        self.close()
+        self._listener = Listener(interfaces)
+
+    def stop(self) -> Dict[str, Any]:
+        """What was heard since then."""
+        heard = dict(self._listener.heard) if self._listener is not None else {}
+        self.close()
+        return {"heard": _rows(heard)}
+
+    def read(self) -> Dict[str, Any]:
+        """What was heard so far."""
+        return {"heard": _rows(self._listener.heard if self._listener is not None else {})}
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+
+def _rows(heard: Dict[Tuple[str, str, str, int], int]) -> List[Dict[str, Any]]:
+    names = ("interface", "source_ip", "sink_ip", "udp_sink_port")
+    return [{**dict(zip(names, key)), "packets": packets} for key, packets in sorted(heard.items())]

@@ -1,0 +1,279 @@
+"""What else is on the node that a check must know: room, time, memory, other programs, rules, what earlier runs left.
+
+The counterpart of settings.py for what moves by itself. Only /proc, /sys and a few directories are read, no program is
+started. What cannot be known is null.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import glob
+import os
+import re
+import shutil
+import socket
+from typing import Any, Dict, List, Optional, Pattern, Tuple
+
+from labconsole.agent import spool, undo
+from labconsole.agent.processes import children
+from labconsole.agent.reading import facts
+from labconsole.agent.reading.guests import matching
+from labconsole.agent.reading.settings import number_of, text_of
+from labconsole.agent.sending.pktgen_files import ProcFiles, cleanup_ours
+
+CLOCK_UNSYNCHRONISED = 5
+"""TIME_ERROR, what adjtimex answers while nothing disciplines the clock."""
+
+STATUS_NANOSECONDS = 0x2000
+STATUS_UNSYNCHRONISED = 0x40
+SNIFFERS = ("tcpdump", "dumpcap", "tshark", "wireshark", "netsniff-ng", "suricata", "zeek")
+SENDERS = ("trafgen", "iperf", "iperf3", "netperf", "nuttcp", "stress-ng", "stress", "mausezahn", "mz")
+COMMAND_CHARACTERS = 300
+_SECRET = re.compile(
+    r"((?:pass(?:word|wd|phrase)?|secret|token|credentials?|data|(?:api-?|auth-?|private-?)?key)[\w-]*[=: ])[^\s,]+",
+    re.IGNORECASE,
+)
+"""QEMU's ``-object secret,data=...``, ``--password ...`` and the like."""
+MAX_PROCESSES = 200
+MAX_LEFTOVERS = 200
+OURS = re.compile(r"lc[bvt][io]?\d+\Z")
+"""What the platform drivers call the bridges, veths and taps that they make."""
+
+
+class _Timex(ctypes.Structure):
+    """struct timex."""
+
+    _fields_ = [
+        ("modes", ctypes.c_uint), ("offset", ctypes.c_long), ("freq", ctypes.c_long), ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long), ("status", ctypes.c_int), ("constant", ctypes.c_long),
+        ("precision", ctypes.c_long), ("tolerance", ctypes.c_long), ("seconds", ctypes.c_long),
+        ("fraction", ctypes.c_long), ("tick", ctypes.c_long), ("rest", ctypes.c_char * 160),
+    ]  # fmt: skip
+
+
+def clock() -> Optional[Dict[str, Any]]:
+    """Whether the kernel's clock is disciplined, and how far it may be off by its own account."""
+    timex = _Timex()
+    try:
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex))
+    except AttributeError:
+        return None
+    if state < 0:
+        return None
+    unit_ns = 1 if timex.status & STATUS_NANOSECONDS else 1000
+    return {
+        "synchronised": state != CLOCK_UNSYNCHRONISED and not timex.status & STATUS_UNSYNCHRONISED,
+        "offset_ns": timex.offset * unit_ns,
+        "max_error_us": timex.maxerror,
+        "estimated_error_us": timex.esterror,
+    }
+
+
+def disk(directory: str) -> Dict[str, Any]:
+    try:
+        status = os.statvfs(directory)
+    except OSError as exc:
+        return {"directory": directory, "error": exc.strerror, "free_bytes": None, "total_bytes": None}
+    writable = os.access(directory, os.W_OK | os.X_OK)
+    return {
+        "directory": directory,
+        "error": None if writable else "may not be written to",
+        "free_bytes": status.f_bavail * status.f_frsize,
+        "total_bytes": status.f_blocks * status.f_frsize,
+    }
+
+
+def memory() -> Dict[str, Optional[int]]:
+    found: Dict[str, Optional[int]] = {}
+    for key, name in (("total_bytes", "MemTotal"), ("available_bytes", "MemAvailable")):
+        match = re.search(r"^%s:\s+(\d+) kB" % name, text_of("/proc/meminfo") or "", re.MULTILINE)
+        found[key] = int(match.group(1)) * 1024 if match else None
+    return found
+
+
+def heat() -> Dict[str, Optional[int]]:
+    """How often processors were slowed down for their heat since boot, and the hottest place now."""
+    counts = [
+        number_of(path) for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
+    ]
+    known = [count for count in counts if count is not None]
+    degrees = [number_of(path) for path in glob.glob("/sys/class/thermal/thermal_zone*/temp")]
+    hot = [value for value in degrees if value is not None and 0 < value < 200_000]
+    return {"throttled": sum(known) if known else None, "hottest_millidegrees": max(hot) if hot else None}
+
+
+def without_secrets(command: str) -> str:
+    """A command line as a report may show it: what stands behind a word for a secret is left out."""
+    return _SECRET.sub(r"\1***", command)
+
+
+def _process(pid: str, guests: Pattern[str]) -> Optional[Tuple[str, str]]:
+    """(kind, name) of a process that a measurement should know of."""
+    name = text_of("/proc/%s/comm" % pid) or ""
+    if name in SNIFFERS:
+        return "sniffer", name
+    if name in SENDERS:
+        return "sender", name
+    if guests.fullmatch(name):
+        return "guest", name
+    return None
+
+
+def _is_ours(pid: str, command: str) -> bool:
+    """Whether this agent started it, or it only says its version, as agents ask of tcpdump."""
+    if command.rstrip().endswith(" --version"):
+        return True
+    for _ in range(4):
+        parent = re.search(r"^PPid:\s*(\d+)", text_of("/proc/%s/status" % pid) or "", re.MULTILINE)
+        if parent is None or parent.group(1) in ("0", "1"):
+            return False
+        pid = parent.group(1)
+        if int(pid) == os.getpid():
+            return True
+    return False
+
+
+def processes(guests: Pattern[str]) -> List[Dict[str, Any]]:
+    """Programs that watch or load the network, and hypervisors' guests, that this agent can see and did not start."""
+    own = os.stat("/proc/self/ns/net").st_ino
+    found: List[Dict[str, Any]] = []
+    for pid in sorted((entry for entry in os.listdir("/proc") if entry.isdigit()), key=int):
+        known = _process(pid, guests)
+        if known is None or len(found) >= MAX_PROCESSES:
+            continue
+        command = without_secrets((text_of("/proc/%s/cmdline" % pid) or "").replace("\0", " "))[:COMMAND_CHARACTERS]
+        if _is_ours(pid, command):
+            continue
+        try:
+            here: Optional[bool] = os.stat("/proc/%s/ns/net" % pid).st_ino == own
+        except FileNotFoundError:
+            continue  # it has just ended
+        except OSError:
+            here = None
+        entry = {"pid": int(pid), "kind": known[0], "name": known[1], "command": command, "same_network": here}
+        found.append(entry)
+    return found
+
+
+def pktgen_devices() -> List[str]:
+    """What is configured in pktgen, of whosever."""
+    try:
+        threads = ProcFiles().threads()
+    except (OSError, ValueError):
+        return []
+    return [device for thread in threads.values() for device in thread.devices]
+
+
+def conntrack() -> Dict[str, Optional[int]]:
+    """Connections tracked in this namespace; null where the module is not loaded."""
+    return {
+        "entries": number_of("/proc/sys/net/netfilter/nf_conntrack_count"),
+        "limit": number_of("/proc/sys/net/netfilter/nf_conntrack_max"),
+    }
+
+
+def icmp() -> Dict[str, Optional[int]]:
+    """ICMP errors that this namespace has sent: a storm of them means that frames are not forwarded but refused."""
+    lines = [line.split() for line in (text_of("/proc/self/net/snmp") or "").splitlines() if line.startswith("Icmp:")]
+    counted = dict(zip(lines[0], lines[1])) if len(lines) == 2 else {}
+    return {
+        "sent_unreachable": int(counted["OutDestUnreachs"]) if "OutDestUnreachs" in counted else None,
+        "sent_redirects": int(counted["OutRedirects"]) if "OutRedirects" in counted else None,
+    }
+
+
+def management() -> Dict[str, Any]:
+    """By which interface the SSH session comes in, and the addresses of all but loopback."""
+    ssh, inward = _ssh_server_address(), None
+    addresses: Dict[str, List[str]] = {}
+    with undo.open_route() as route:
+        names = {link["index"]: link.get("IFLA_IFNAME") for link in route.get_links()}
+        for entry in route.get_addr():
+            name, address = names.get(entry["index"]), entry.get("IFA_LOCAL") or entry.get("IFA_ADDRESS")
+            if address == ssh:
+                inward = name
+            if name is not None and name != "lo" and not str(address).startswith("fe80:"):
+                addresses.setdefault(name, []).append(address)
+    return {"address": ssh, "interface": inward, "addresses": addresses}
+
+
+def _ssh_server_address() -> Optional[str]:
+    """Where the SSH server was reached. sudo drops the variable that says it, so the parents are asked too."""
+    pid = os.getpid()
+    for _ in range(12):
+        try:
+            with open("/proc/%d/environ" % pid, "rb") as source:
+                found = re.search(rb"(?:^|\0)SSH_CONNECTION=([^\0]*)", source.read(1 << 20))
+        except OSError:
+            return None
+        words = found.group(1).decode("ascii", "replace").split() if found else []
+        if len(words) == 4:
+            return words[2].split("%")[0]
+        parent = re.search(r"^PPid:\s*(\d+)", text_of("/proc/%d/status" % pid) or "", re.MULTILINE)
+        pid = int(parent.group(1)) if parent else 0
+        if pid <= 1:
+            return None
+    return None
+
+
+def tools(names: List[str]) -> Dict[str, Optional[str]]:
+    """Where each program is, by its name or its path; null: nowhere."""
+    return {name: shutil.which(name, path=children.SEARCH_PATH) for name in names}
+
+
+def leftovers() -> List[Dict[str, str]]:
+    """What a session that ended badly has left. Directories of captures are swept by agent/spool.py itself."""
+    found = [{"kind": "pktgen", "name": device} for device in pktgen_devices() if _abandoned(device)]
+    found += [{"kind": "link", "name": name} for _, name in socket.if_nameindex() if OURS.match(name)]
+    return found[:MAX_LEFTOVERS]
+
+
+def _abandoned(device: str) -> bool:
+    """A pktgen device of an agent (eth1@lc17-0) that runs no more."""
+    owner = re.search(r"@lc(\d+)-\d+\Z", device)
+    return owner is not None and not os.path.exists("/proc/" + owner.group(1))
+
+
+def named_namespaces() -> List[str]:
+    try:
+        return sorted(os.listdir("/run/netns"))[:MAX_LEFTOVERS]
+    except OSError:
+        return []
+
+
+def read(directory: Optional[str], wanted: List[str], guests: List[str]) -> Dict[str, Any]:
+    """Everything. Call it in the node's own namespace."""
+    return {
+        "clock": clock(),
+        "conntrack": conntrack(),
+        "disk": disk(directory or spool.default_directory()),
+        "heat": heat(),
+        "icmp": icmp(),
+        "iptables": (text_of("/proc/self/net/ip_tables_names") or "").split(),
+        "leftovers": leftovers(),
+        "load": facts.load(),
+        "management": management(),
+        "memory": memory(),
+        "namespaces": named_namespaces(),
+        "pktgen_devices": pktgen_devices(),
+        "processes": processes(matching(guests)),
+        "tools": tools(wanted),
+    }
+
+
+def clean() -> List[str]:
+    """Remove what ``leftovers`` names; returns a sentence for each. For good: there is nothing to give back."""
+    removed = []
+    for left in leftovers():
+        name = left["name"]
+        if left["kind"] == "pktgen":
+            kept = cleanup_ours([name])
+            removed.append(kept[0] if kept else "removed %s from pktgen" % name)
+            continue
+        with undo.open_route() as route:
+            index = undo.link_index(route, name)
+            if index is not None:  # else a veth's other end has taken it along
+                undo.quietly(functools.partial(route.link, "del", index=index))
+        removed.append("removed the interface %s" % name)
+    return removed

@@ -1,0 +1,1 @@
+"""Generators of traffic: the kernel's pktgen, and the agent's own sender."""

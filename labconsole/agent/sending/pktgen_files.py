@@ -1,0 +1,219 @@
+"""The files under /proc/net/pktgen: what they say, whose devices they list, and how they are read and written.
+
+Parsed by pattern, not by line: lines come and go with what is set (burst, tos, imix, IPv6 addresses in place of
+dst_min). A device of ours carries its owner in its name, eth1@lc17-0, so that what a killed agent left can be told from
+what somebody else is using.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from labconsole.wire.codec import WireError
+
+ROOT = "/proc/net/pktgen"
+CONTROL = "pgctrl"
+THREAD_PREFIX = "kpktgend_"
+
+
+_VERSION = re.compile(r"[Vv]ersion:?\s*([\d.]+)|pktgen v([\d.]+)")
+_THREAD = re.compile(r"^Running:(?P<run>.*)\n\s*Stopped:(?P<stop>.*)\nResult:\s*(?P<res>.*)$", re.M)
+_RESULT = re.compile(
+    r"OK:\s+(?P<elapsed>\d+)\(c(?P<busy>\d+)\+d(?P<idle>\d+)\)\s+[un]sec,\s+"
+    r"(?P<packets>\d+)\s+\((?P<size>\d+)byte,(?P<frags>-?\d+)frags\)\s+"
+    r"(?P<pps>\d+)pps\s+(?P<mbps>\d+)Mb/sec\s+\((?P<bps>\d+)bps\)\s+errors:\s+(?P<errors>\d+)"
+)
+_CURRENT = re.compile(
+    r"pkts-sofar:\s*(?P<sent>\d+)\s+errors:\s*(?P<errors>\d+).*?"
+    r"started:\s*(?P<started>\d+)us\s+stopped:\s*(?P<stopped>\d+)us\s+idle:\s*(?P<idle>\d+)us",
+    re.S,
+)
+_VALUE = re.compile(r"(\w+): (\S*)")
+
+
+@dataclass(frozen=True)
+class ThreadFile:
+    running: Tuple[str, ...]
+    stopped: Tuple[str, ...]
+    result: str
+
+    @property
+    def devices(self) -> Tuple[str, ...]:
+        return self.running + self.stopped
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run's Result. Times in µs: kernels before 2.6.3x print "nsec" beside the same microseconds."""
+
+    elapsed_us: int
+    busy_us: int
+    idle_us: int
+    packets: int
+    errors: int
+
+
+@dataclass(frozen=True)
+class DeviceFile:
+    params: Dict[str, str]
+    flags: Tuple[str, ...]
+    sent_packets: int
+    errors: int
+    started_us: int
+    stopped_us: int
+    """While running: now."""
+    idle_us: int
+    result_text: str
+    """As it stands in the file, without the word Result."""
+    result: Optional[RunResult]
+    """None unless the text is that of a finished run."""
+
+
+def parse_version(text: str) -> Optional[str]:
+    found = _VERSION.search(text)
+    return None if found is None else found.group(1) or found.group(2)
+
+
+def parse_thread(text: str) -> ThreadFile:
+    """Raises ValueError when it is not a thread's file."""
+    found = _THREAD.search(text)
+    if found is None:
+        raise ValueError("not the file of a pktgen thread: %r" % text[:200])
+    return ThreadFile(tuple(found["run"].split()), tuple(found["stop"].split()), found["res"].strip())
+
+
+def parse_result(text: str) -> Optional[RunResult]:
+    found = _RESULT.match(text.strip())
+    if found is None:
+        return None
+    return RunResult(
+        elapsed_us=int(found["elapsed"]),
+        busy_us=int(found["busy"]),
+        idle_us=int(found["idle"]),
+        packets=int(found["packets"]),
+        errors=int(found["errors"]),
+    )
+
+
+def parse_device(text: str) -> DeviceFile:
+    """Raises ValueError when it is not a device's file."""
+    head, found_current, rest = text.partition("\nCurrent:")
+    current, found_result, result_text = rest.partition("\nResult:")
+    counters = _CURRENT.search(current)
+    if not head.startswith("Params:") or not found_current or not found_result or counters is None:
+        raise ValueError("not the file of a pktgen device: %r" % text[:200])
+    settings, _, flags = head[len("Params:") :].partition("Flags:")
+    params: Dict[str, str] = dict(_VALUE.findall(settings))
+    count = re.match(r"\s*count (\d+)", settings)
+    if count:
+        params["count"] = count.group(1)
+    return DeviceFile(
+        params=params,
+        flags=tuple(flags.split()),
+        sent_packets=int(counters["sent"]),
+        errors=int(counters["errors"]),
+        started_us=int(counters["started"]),
+        stopped_us=int(counters["stopped"]),
+        idle_us=int(counters["idle"]),
+        result_text=result_text.strip(),
+        result=parse_result(result_text),
+    )
+
+
+# -- the files --------------------------------------------------------------------------------------------------------
+
+
+class ProcFiles:
+    """The directory of one network namespace. Tests put a stand-in of this class in its place."""
+
+    def __init__(self, root: str = ROOT) -> None:
+        self.root = root
+
+    def names(self) -> List[str]:
+        return sorted(os.listdir(self.root))
+
+    def read(self, name: str) -> str:
+        with open(os.path.join(self.root, name), encoding="ascii", errors="replace") as file:
+            return file.read()
+
+    def write(self, name: str, line: str) -> None:
+        """One line in one system call, as pktgen expects it. Raises OSError with pktgen's errno."""
+        descriptor = os.open(os.path.join(self.root, name), os.O_WRONLY)
+        try:
+            os.write(descriptor, line.encode("ascii") + b"\n")
+        finally:
+            os.close(descriptor)
+
+    def threads(self) -> Dict[str, ThreadFile]:
+        """By name, in the order of their CPUs."""
+        names = [name for name in self.names() if name.startswith(THREAD_PREFIX)]
+        return {name: parse_thread(self.read(name)) for name in sorted(names, key=thread_cpu)}
+
+
+def thread_cpu(thread: str) -> int:
+    return int(thread[len(THREAD_PREFIX) :])
+
+
+# -- whose device it is ----------------------------------------------------------------------------------------------
+
+
+def owner_of(device: str) -> Optional[str]:
+    """Who put a device there: ``lc17`` for ``eth1@lc17-0``, the agent with process id 17. None: not an agent."""
+    found = re.fullmatch(r".+@(lc\d+)-\d+", device)
+    return found.group(1) if found else None
+
+
+def foreign_devices(threads: Dict[str, ThreadFile], ours: Iterable[str] = ()) -> List[str]:
+    mine = set(ours)
+    return [
+        "%s on %s" % (device, name)
+        for name, thread in threads.items()
+        for device in thread.devices
+        if device not in mine
+    ]
+
+
+def refuse_foreign(files: ProcFiles, ours: Iterable[str] = ()) -> None:
+    foreign = foreign_devices(files.threads(), ours)
+    if foreign:
+        raise WireError(
+            "pktgen_in_use",
+            "somebody else has configured pktgen here (%s); start would start them too" % ", ".join(foreign),
+            {"devices": foreign},
+        )
+
+
+def cleanup_ours(
+    paths: Optional[Iterable[str]] = None, owner: Optional[str] = None, proc_root: str = ROOT, files: Any = None
+) -> List[str]:
+    """Stop and remove devices, given as files' paths or by their owner's tag. For a keeper whose agent was killed.
+
+    A thread that also holds somebody else's device is left as it is: there is no way to remove one device alone. Nor is
+    a run stopped that is also somebody else's. What could not be removed is returned, one sentence each.
+    """
+    files = files or ProcFiles(proc_root)
+    wanted = {os.path.basename(path) for path in paths or ()}
+
+    def is_ours(device: str) -> bool:
+        return device in wanted or (owner is not None and owner_of(device) == owner)
+
+    try:
+        threads = files.threads()
+    except FileNotFoundError:  # no pktgen any more: nothing of ours either
+        return []
+    running = [device for thread in threads.values() for device in thread.running]
+    if any(map(is_ours, running)) and all(map(is_ours, running)):
+        files.write(CONTROL, "stop")
+    left = []
+    for name, thread in threads.items():
+        ours = [device for device in thread.devices if is_ours(device)]
+        if not ours:
+            continue
+        if len(ours) < len(thread.devices):
+            left.append("%s stays on %s, which holds somebody else's device as well" % (", ".join(ours), name))
+        else:
+            files.write(name, "rem_device_all")
+    return left

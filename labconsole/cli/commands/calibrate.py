@@ -1,0 +1,200 @@
+"""``labconsole calibrate``: bypasses the UUT (a lab by itself, else the operator), calibrates, saves, and shows it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import GENERATORS, add_common, add_shared, hosts_path
+from labconsole.cli.output import answer
+from labconsole.errors import ConfigError, MeasurementError
+from labconsole.model.design_point import FrameSize
+from labconsole.text.harmless import undisguised
+
+if TYPE_CHECKING:
+    from labconsole.engine.calibration.calibration import CalibrationProgress, CalibrationRequest
+    from labconsole.engine.testbed import Testbed
+    from labconsole.model.inventory import Inventory
+    from labconsole.model.record.envelope import Envelope
+    from labconsole.store.writing import RunStore
+
+PAPER_FRAME_SIZES = (64, 500, 1000, 1500)
+DRIVER = "bypass"
+BYPASS = Literal["lab", "patched", "inventory"]
+
+about = About(
+    80,
+    "what generators, sinks and captures can do, with the UUT bypassed",
+    description="Measure the instrument itself. The UUT must be out of the way: a local lab is rewired and wired "
+    "back by itself, on any other testbed this says what to connect and checks that it is so.",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--hosts", "--store", "--json")
+    parser.add_argument("--show", action="store_true", help="print the last calibration; touch nothing")
+    parser.add_argument(
+        "--wired", action="store_true", help="the UUT is out of the way already: rewire and ask nothing"
+    )
+    parser.add_argument(
+        "--frame-size", type=int, action="append", metavar="BYTES",
+        help="may be given again (default: the plan's, else 64, 500, 1000 and 1500)",
+    )  # fmt: skip
+    parser.add_argument("--includes-fcs", action="store_true", help="frame sizes include the FCS, as in RFC 2544")
+    parser.add_argument("--plan", type=Path, metavar="FILE", help="frame sizes and numbers of sources of this plan")
+    parser.add_argument(
+        "--sources", type=int, action="append", metavar="N",
+        help="sources at once; may be given again (default: all, in an emulated testbed 1 and all)",
+    )  # fmt: skip
+    parser.add_argument("--duration", type=float, default=0.5, metavar="S", help="of each trial (default: 0.5)")
+    parser.add_argument(
+        "--time-limit", type=float, default=120.0, metavar="S",
+        help="no search for closer bounds beyond this (default: 120)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--generator", choices=GENERATORS, help="what sends (default: the plan's, else the inventory's)"
+    )
+    add_shared(parser, "--take-over")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Take a calibration, or show the last one."""
+    from labconsole.cli.drive import drive
+    from labconsole.cli.testbed import load_testbed, open_session
+    from labconsole.engine.calibration.calibration import calibrate
+
+    inventory, store = load_testbed(hosts_path(args.hosts), args.store)
+    if args.show:
+        return _show(inventory, store, as_json=args.json)
+    platform, with_bypass = _with_bypass(inventory)
+    wanted = _request(args, inventory, platform)
+    with _bypassed(args, inventory, wanted, given=platform in inventory.platforms) as how:
+        session = open_session(with_bypass, store)
+        session.envelope = None  # a calibration is not held against the one before
+
+        async def work(session: Testbed[RunStore]) -> int:
+            envelope = await calibrate(session, wanted, inventory.fingerprint(), how, _progress(args))
+            store.save_calibration(envelope.to_json())
+            if sys.stderr.isatty():
+                sys.stderr.write("\n")
+            _print(envelope, as_json=args.json)
+            return 0
+
+        streams = inventory.streams[: max(wanted.source_counts)]
+        needed = [inventory.uut, *(s.source.node for s in streams), *(s.sink.node for s in streams)]
+        return drive(session, list(dict.fromkeys(needed)), work, [], kept="nothing of the calibration is kept")
+
+
+def _with_bypass(inventory: Inventory) -> tuple[str, Inventory]:
+    """The name of the bypass, and the inventory with it: its own, or one added for this purpose only."""
+    from labconsole.model.inventory import Platform
+
+    for name, platform in inventory.platforms.items():
+        if platform.driver == DRIVER:
+            return name, inventory
+    platforms = {**inventory.platforms, DRIVER: Platform(driver=DRIVER)}
+    return DRIVER, inventory.model_copy(update={"platforms": platforms})
+
+
+def _request(args: argparse.Namespace, inventory: Inventory, platform: str) -> CalibrationRequest:
+    from labconsole.engine.calibration.calibration import CalibrationRequest
+    from labconsole.model.plan.loader import load_plan
+
+    plan = load_plan(args.plan, inventory) if args.plan is not None else None
+    requests = [point.request for point in plan.points] if plan is not None else []
+    sizes = tuple(args.frame_size or dict.fromkeys(r.frame.bytes for r in requests)) or PAPER_FRAME_SIZES
+    includes_fcs = inventory.defaults.frame(sizes[0], args.includes_fcs).includes_fcs
+    if requests and not args.frame_size:
+        includes_fcs = requests[0].frame.includes_fcs
+    everyone = len(inventory.streams)
+    counts = tuple(args.sources or ((1, everyone) if inventory.emulated else (everyone,)))
+    if requests and not args.sources:
+        counts = tuple(sorted({request.sources for request in requests}))
+    if args.duration < 0.1:
+        raise ConfigError("is too short to count on", key="--duration", value=args.duration, allowed="0.1 or more")
+    return CalibrationRequest(
+        platform=platform,
+        frames=tuple(FrameSize(size, includes_fcs) for size in dict.fromkeys(sizes)),
+        source_counts=tuple(dict.fromkeys(counts)),
+        duration_s=args.duration,
+        generator=args.generator or (requests[0].generator if requests else inventory.defaults.generator),
+        time_limit_s=args.time_limit,
+        take_over=args.take_over,
+    )
+
+
+@contextmanager
+def _bypassed(
+    args: argparse.Namespace, inventory: Inventory, wanted: CalibrationRequest, *, given: bool
+) -> Iterator[BYPASS]:
+    """With the UUT out of the way: a lab is rewired and wired back, an operator is told what to connect."""
+    from labconsole.engine.calibration.bypass import cabling
+    from labconsole.lab import commands as lab
+
+    if args.wired:
+        yield "patched"
+        return
+    name = lab.of_inventory({node: each.address for node, each in inventory.nodes.items()})
+    if name is not None:
+        sys.stderr.write(f"lab {name}: every source is wired straight to its sink, and back at the end\n")
+        with lab.bypassed(name):
+            yield "lab"
+        return
+    if given:
+        yield "inventory"
+        return
+    lines = cabling(inventory, inventory.streams[: max(wanted.source_counts)])
+    sys.stderr.write("calibration needs the unit under test out of the way:\n")
+    sys.stderr.writelines(f"  {line}\n" for line in lines)
+    if sys.stdin.isatty():
+        sys.stderr.write("Enter when that is done, Ctrl-C to leave: ")
+        sys.stderr.flush()
+        sys.stdin.readline()
+    yield "patched"
+    sys.stderr.write("put the cables back before measuring\n")
+
+
+def _progress(args: argparse.Namespace) -> Callable[[CalibrationProgress], None]:
+    """One line per trial on stderr; on a terminal, one that is written over."""
+    over = sys.stderr.isatty() and not args.verbose
+    stream = undisguised(sys.stderr)  # what is written here is ours
+
+    def tell(progress: CalibrationProgress) -> None:
+        left = f", about {progress.left_s:.0f} s left" if progress.left_s is not None else ""
+        text = f"{progress.done + 1}/{max(progress.expected, progress.done + 1)} {progress.doing}{left}"
+        stream.write(f"\r\x1b[K{text}" if over else f"{text}\n")
+        stream.flush()
+
+    return tell
+
+
+def _print(envelope: Envelope, *, as_json: bool) -> None:
+    from labconsole.cli.text.calibration import envelope_lines
+
+    answer(envelope.to_json(), envelope_lines(envelope), as_json=as_json)
+
+
+def _show(inventory: Inventory, store: RunStore, *, as_json: bool) -> int:
+    """The last calibration of this testbed. Raises MeasurementError where there is none that holds."""
+    from labconsole.model.record.envelope import parse_envelope
+
+    record = store.latest_calibration(inventory.fingerprint())
+    if record is not None:
+        _print(parse_envelope(record), as_json=as_json)
+        return 0
+    others = [each for each in store.calibrations() if each.get("testbed") == inventory.testbed]
+    why = "it was never calibrated"
+    if others:
+        with contextlib.suppress(KeyError):
+            why = (
+                f"the last one, {others[0]['calibration_id']}, is of fingerprint {others[0]['testbed_fingerprint']}, "
+                f"and hosts.yaml now has {inventory.fingerprint()}"
+            )
+    raise MeasurementError(f"no valid calibration of {inventory.testbed}: {why}; type: labconsole calibrate")

@@ -1,0 +1,72 @@
+"""``labconsole check``: is the testbed fit to measure on, and can a plan be carried out on it? docs/check.md."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common, add_configuration, add_shared
+from labconsole.errors import ConfigError
+
+OBSERVER_DEFAULTS = {"frame_size": 64, "sources": 1, "target": "100Mbit", "duration": 1.0}
+OF_OBSERVER_EFFECT = ("platform", "includes_fcs", "take_over", *OBSERVER_DEFAULTS)
+"""Options that are about the comparison only."""
+
+OF_CHECKS = ("plan", "fix", "brief")
+"""Options that are about the checks only."""
+
+about = About(
+    90,
+    "is the testbed fit to measure on: every check with evidence and a hint",
+    description="Check every node, cable and platform path. Sends a few marked frames down every cable and a small "
+    "flow through the unit under test; keeps no run. Exit status: 0 no check failed; 1 some did; 2 bad usage or "
+    "bad file; 3 no node could be reached.",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--hosts", "--store", "--json")
+    parser.add_argument(
+        "--plan", type=Path, metavar="FILE",
+        help="also whether this plan can be carried out: rates, calibration, disk, time, its platforms",
+    )  # fmt: skip
+    parser.add_argument(
+        "--fix", action="store_true", help="put right what is safe to; undone at the end unless it says"
+    )
+    parser.add_argument("--brief", action="store_true", help="print only what is not a pass")
+    # No defaults here: what is given without --observer-effect would do nothing, and is refused there.
+    group = parser.add_argument_group("the observer effect, instead of the checks")
+    group.add_argument(
+        "--observer-effect", type=int, nargs="?", const=5, metavar="PAIRS",
+        help="take runs with the UUT watched quietly and live, in pairs (default: 5), and compare; none is stored",
+    )  # fmt: skip
+    add_configuration(group, frame_size_bytes=None, sources=None)
+    group.add_argument(
+        "--target", metavar="RATE",
+        help="bandwidth on the wire per source, such as 100Mbit, or max (default: 100Mbit)",
+    )  # fmt: skip
+    group.add_argument("--duration", type=float, metavar="S", help="seconds of traffic of each run (default: 1)")
+    add_shared(group, "--take-over")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The checks, or the comparison."""
+    _refuse_strays(args)
+    if args.observer_effect is not None:
+        from labconsole.cli.commands.check.observer_effect import observe
+
+        return observe(args)
+    from labconsole.cli.commands.check.checks import check
+
+    return check(args)
+
+
+def _refuse_strays(args: argparse.Namespace) -> None:
+    """Raise ConfigError for an option that would do nothing: one of the comparison without it, or the other way."""
+    wanted = args.observer_effect is not None
+    for name in OF_CHECKS if wanted else OF_OBSERVER_EFFECT:
+        if getattr(args, name) not in (None, False):
+            key = "--" + name.replace("_", "-")
+            raise ConfigError("does not go with --observer-effect" if wanted else "needs --observer-effect", key=key)

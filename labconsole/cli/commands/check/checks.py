@@ -1,0 +1,91 @@
+"""Every check, and what came out."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+
+from labconsole.cli.drive import drive
+from labconsole.cli.options import hosts_path
+from labconsole.cli.output import json_line
+from labconsole.cli.testbed import load_testbed, open_session
+from labconsole.cli.text.check import closing_line, report_lines, status_counts, terminal_style
+from labconsole.engine.check.result import CheckResult, CheckStatus
+from labconsole.engine.testbed import Testbed
+from labconsole.errors import Aborted, NodeUnreachable
+from labconsole.model.plan.loader import load_plan
+from labconsole.model.plan.plan import Plan
+from labconsole.store.writing import RunStore
+from labconsole.text.harmless import undisguised
+
+
+def check(args: argparse.Namespace) -> int:
+    """Run every check and say what came out. 0: none failed; 1: some did; 3: no node could be reached."""
+    inventory, store = load_testbed(hosts_path(args.hosts), args.store)
+    # Not held against the testbed yet: what does not fit is a check's finding, and all of it is told at once.
+    plan = load_plan(args.plan) if args.plan is not None else None
+    session = open_session(inventory, store)
+
+    async def work(session: Testbed[RunStore]) -> int:
+        return await _check(session, args, plan)
+
+    return drive(session, [], work, [])
+
+
+async def _check(session: Testbed[RunStore], args: argparse.Namespace, plan: Plan | None) -> int:
+    begun = time.monotonic()
+
+    def tell(result: CheckResult) -> None:
+        if args.json:
+            json_line(result.to_json())
+
+    progress = None
+    if not args.json and sys.stderr.isatty():
+        progress = asyncio.create_task(_progress(len(session.inventory.nodes)))
+    try:
+        results = await session.check(plan=plan, fix=args.fix, on_result=tell)
+    finally:
+        if progress is not None:
+            progress.cancel()
+            undisguised(sys.stderr).write("\r\x1b[K")
+    took_s = time.monotonic() - begun
+    logins = [result for result in results if result.id == "ssh.login"]
+    unreachable = bool(logins) and all(result.status is CheckStatus.FAIL for result in logins)
+    failed = any(result.status is CheckStatus.FAIL for result in results)
+    status = NodeUnreachable.exit_code if unreachable else 1 if failed else 0
+    if session.stopping:
+        status = Aborted.exit_code
+    if args.json:
+        json_line(_summary(session, results, took_s, status))
+    else:
+        lines = report_lines(results, list(session.inventory.nodes), brief=args.brief, **terminal_style())
+        # Colours are ours; what nodes say in it has been made printable by the engine.
+        undisguised(sys.stdout).write(
+            "\n".join([*lines, "", closing_line(results, took_s, stopped=session.stopping)]) + "\n"
+        )
+    return status
+
+
+async def _progress(nodes: int) -> None:
+    """A word while nothing is on the screen yet."""
+    begun = time.monotonic()
+    while True:
+        undisguised(sys.stderr).write(f"\rchecking {nodes} nodes … {time.monotonic() - begun:.0f} s")
+        sys.stderr.flush()
+        await asyncio.sleep(1)
+
+
+def _summary(session: Testbed[RunStore], results: list[CheckResult], took_s: float, status: int) -> dict[str, object]:
+    return {
+        "summary": True,
+        "testbed": session.inventory.testbed,
+        "testbed_fingerprint": session.inventory.fingerprint(),
+        "checks": len(results),
+        **status_counts(results),
+        "fixed": sum(result.fixed for result in results),
+        "took_s": took_s,
+        "stopped": session.stopping,
+        "exit_status": status,
+    }

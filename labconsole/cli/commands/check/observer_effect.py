@@ -1,0 +1,56 @@
+"""``labconsole check --observer-effect``: does watching the UUT live change what is measured on this testbed?"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from labconsole.cli.commands.check import OBSERVER_DEFAULTS
+from labconsole.cli.drive import drive
+from labconsole.cli.options import hosts_path, request_from
+from labconsole.cli.output import answer
+from labconsole.cli.testbed import load_testbed, open_session
+from labconsole.engine.calibration.observer import ObserverEffect, ObserverProgress, ObserverRun, observer_effect
+from labconsole.engine.testbed import Testbed
+from labconsole.store.writing import RunStore
+
+
+def observe(args: argparse.Namespace) -> int:
+    """Compare both ways of observing; 0: done, whatever came out; 1: too few valid runs to tell."""
+    inventory, store = load_testbed(hosts_path(args.hosts), args.store)
+    for name, value in OBSERVER_DEFAULTS.items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+    args.repetitions, args.background, args.generator, args.observe = 1, "none", None, None
+    request = request_from(args, inventory)
+    session = open_session(inventory, store)
+
+    def tell(progress: ObserverProgress) -> None:
+        if progress.last is None:
+            sys.stderr.write(f"{request.words()}: {progress.total} runs, quiet and live in random order\n")
+        else:
+            sys.stderr.write(f"{progress.done}/{progress.total} {_run_text(progress.last)}\n")
+        sys.stderr.flush()
+
+    async def work(session: Testbed[RunStore]) -> int:
+        effect = await observer_effect(session, request, args.observer_effect, tell, take_over=args.take_over)
+        answer(effect.to_json(), effect_lines(effect), as_json=args.json)
+        return 0 if effect.loss_ratio is not None and effect.loss_ratio.detectable is not None else 1
+
+    return drive(session, session.nodes_of(request), work, [], kept="nothing of the comparison is kept")
+
+
+def _run_text(run: ObserverRun) -> str:
+    loss = "?" if run.loss_ratio is None else f"{run.loss_ratio * 100:.4g} %"
+    rate = "?" if run.measured_pps is None else f"{run.measured_pps:.0f} packets/s"
+    doubts = f" ({', '.join(run.reasons)})" if run.reasons else ""
+    return f"{run.observe:<5} loss {loss}, measured {rate}, {run.status}{doubts}"
+
+
+def effect_lines(effect: ObserverEffect) -> list[str]:
+    """The finding for people."""
+    left_out = f"; {effect.left_out} invalid runs left out" if effect.left_out else ""
+    return [
+        effect.sentence,
+        f"{effect.request}; {len(effect.runs)} runs in pairs, order by seed {effect.seed}{left_out}; none is stored",
+    ]

@@ -1,0 +1,22 @@
+"""``labconsole console``, or no command at all: the console on an inventory."""
+
+from __future__ import annotations
+
+import argparse
+
+from labconsole.cli.commands import About
+from labconsole.cli.console import open_console
+from labconsole.cli.options import add_common, hosts_path
+
+about = About(10, "the console (default)", draws=True)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--hosts", "--store")
+    parser.add_argument("--read-only", action="store_true", help="watch what others measure; takes no run")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open it."""
+    return open_console(hosts_path(args.hosts), args.store, read_only=args.read_only)

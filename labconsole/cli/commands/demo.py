@@ -1,0 +1,81 @@
+"""``labconsole demo``: a local lab, and the console on it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from labconsole.cli.commands import About
+from labconsole.cli.console import open_console
+from labconsole.cli.options import add_common
+from labconsole.errors import ConfigError
+
+about = About(20, "local lab up, console on it, lab down on leaving", draws=True)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--store")
+    parser.add_argument("--sources", type=int, default=3, metavar="N", help="sources of the lab (default: 3)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The lab is taken down on leaving only if this command brought it up."""
+    from labconsole.lab import commands as lab
+    from labconsole.lab.spec import LabSpec
+
+    if not sys.stdout.isatty():
+        raise ConfigError("demo needs a terminal; without one use `labconsole lab up` and `labconsole run`")
+    found = lab.status("local")
+    was_up = found is not None and found.running
+    if found is not None and was_up:
+        sys.stderr.write("building the local testbed: it is up already\n")
+        return open_console(Path(found.hosts_file), args.store)
+    sys.stderr.write(f"building the local testbed: {args.sources} sources\n")
+    with _ended_by_signals():
+        try:
+            status = lab.up(LabSpec(sources=args.sources))
+        except (SystemExit, KeyboardInterrupt):
+            _take_down()  # it may be up already, and have had no time to say so
+            raise
+        try:
+            return open_console(Path(status.hosts_file), args.store)
+        finally:
+            _take_down()
+
+
+def _take_down() -> None:
+    """The demo's lab. A closed terminal says so twice, by its shell and by the kernel: nothing may stop this."""
+    from labconsole.lab import commands as lab
+
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        sys.stderr.write("removing the local testbed\n")
+    lab.down("local")
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGHUP and SIGTERM raise SystemExit where the console does not take them, so that the lab is taken down."""
+
+    before: dict[int, Any] = {}
+
+    def end(number: int, _frame: Any) -> None:
+        for each in before:  # once: what follows is the taking down
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    for each in (signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(each) is not signal.SIG_IGN:  # as under nohup
+            before[each] = signal.signal(each, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,159 @@
+"""``labconsole lab up|down|wire|status``: the local testbed as a user meets it. docs/lab.md."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common, comma_separated
+from labconsole.cli.output import answer, plain_lines
+from labconsole.errors import ConfigError
+
+if TYPE_CHECKING:
+    from labconsole.lab.spec import LabSpec
+
+about = About(30, "the local testbed, real in every part")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its actions, and the options of each."""
+    actions = parser.add_subparsers(dest="lab_action", metavar="ACTION", required=True)
+    up = actions.add_parser("up", help="build it and leave it running")
+    add_common(up, "--json")
+    up.add_argument("--name", default="local", help="several labs may run under different names (default: local)")
+    up.add_argument("--sources", type=int, default=3, metavar="N", help="sources, and as many sinks (default: 3)")
+    up.add_argument("--link-speed", default="1Gbit", metavar="RATE", help="of every link, or none (default: 1Gbit)")
+    up.add_argument(
+        "--loss", action="append", default=[], metavar="HOP=RATIO",
+        help="drop a known share at a known place, such as uut/out=0.07; may be given again",
+    )  # fmt: skip
+    up.add_argument(
+        "--generator", choices=("afpacket", "pktgen"), default="afpacket",
+        help="pktgen: the whole lab inside a machine whose kernel has pktgen, by qemu (default: afpacket)",
+    )  # fmt: skip
+    up.add_argument(
+        "--uut", choices=("namespace", "machine"), default="namespace",
+        help="machine: the UUT is a machine of its own, by qemu, on which platforms can be compared "
+        "(default: namespace)",
+    )  # fmt: skip
+    up.add_argument(
+        "--boot", choices=("linux", "xen"), default="linux",
+        help="what that machine boots; xen: the UUT is Xen's first domain (default: linux). A lab that is up reboots",
+    )  # fmt: skip
+    up.add_argument(
+        "--ssh-server", choices=("builtin", "openssh"), default="builtin",
+        help="what the nodes are logged in to by; openssh needs sshd (default: builtin)",
+    )  # fmt: skip
+    up.add_argument(
+        "--platforms", type=comma_separated, metavar="A,B",
+        help="what the UUT offers: raw, raw-bridge, container, lxc, uml, qemu-virtio, qemu-e1000, qemu-vmxnet3, and if "
+        "it is a machine kvm, xen (default: the first three; on a machine raw, raw-bridge, lxc, kvm, xen)",
+    )  # fmt: skip
+    up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of a machine, and of qemu-* (default: tcg)")
+    up.add_argument("--install", action="store_true", help="install the Debian packages that are missing")
+    wire = actions.add_parser("wire", help="take the UUT out from between sources and sinks")
+    add_common(wire, "--json")
+    wire.add_argument("how", choices=("direct", "through"), help="direct: source to sink; through: the UUT, as built")
+    wire.add_argument("--name", default="local", help="which lab (default: local)")
+    for action, text in (("down", "remove it"), ("status", "what is running, and the drops it injected")):
+        sub = actions.add_parser(action, help=text)
+        add_common(sub, "--json")
+        only = "local" if action == "down" else None
+        sub.add_argument("--name", default=only, help=f"which lab (default: {only or 'all of them'})")
+
+
+def run(args: argparse.Namespace) -> int:
+    """One action; returns the exit status."""
+    return {"up": _up, "down": _down, "wire": _wire, "status": _status}[args.lab_action](args)
+
+
+def _spec(args: argparse.Namespace) -> LabSpec:
+    from labconsole.lab.spec import DEFAULT_MACHINE_PLATFORMS, DEFAULT_PLATFORMS, LabSpec
+    from labconsole.units import parse_rate_bps, parse_ratio
+
+    link_speed_bps = None
+    if args.link_speed != "none":
+        try:
+            link_speed_bps = parse_rate_bps(args.link_speed)
+        except ValueError as exc:
+            raise ConfigError(
+                "is not a rate", key="--link-speed", value=args.link_speed, allowed=f"{exc}, or none"
+            ) from None
+    loss = {}
+    for text in args.loss:
+        hop, equals, ratio = text.partition("=")
+        try:
+            if not equals:
+                raise ValueError("HOP=RATIO, such as uut/out=0.07")
+            loss[hop] = parse_ratio(ratio)
+        except ValueError as exc:
+            raise ConfigError("is not a loss", key="--loss", value=text, allowed=str(exc)) from None
+    return LabSpec(
+        name=args.name,
+        sources=args.sources,
+        link_speed_bps=link_speed_bps,
+        loss=loss,
+        generator=args.generator,
+        ssh_server=args.ssh_server,
+        accel=args.accel,
+        uut=args.uut,
+        boot=args.boot,
+        platforms=tuple(args.platforms or (DEFAULT_MACHINE_PLATFORMS if args.uut == "machine" else DEFAULT_PLATFORMS)),
+    )
+
+
+def _up(args: argparse.Namespace) -> int:
+    from labconsole.lab import commands as lab
+
+    spec = _spec(args)
+    if spec.generator == "pktgen" or spec.uut == "machine":
+        sys.stderr.write("booting an emulated machine with Debian's kernel; this takes a quarter of a minute or more\n")
+    status = lab.up(spec, install=args.install).to_json()
+    answer(status, _lines(status), as_json=args.json)
+    return 0
+
+
+def _down(args: argparse.Namespace) -> int:
+    from labconsole.lab import commands as lab
+
+    was_up = lab.down(args.name)
+    words = f"lab {args.name} is down" if was_up else f"lab {args.name} was not up"
+    answer({"name": args.name, "was_up": was_up}, [words], as_json=args.json)
+    return 0
+
+
+def _wire(args: argparse.Namespace) -> int:
+    from labconsole.lab import commands as lab
+
+    lab.wire(args.name, args.how)
+    way = "every source straight to its sink" if args.how == "direct" else "every stream through the UUT"
+    words = f"lab {args.name} is wired {args.how}: {way}"
+    answer({"name": args.name, "wired": args.how}, [words], as_json=args.json)
+    return 0
+
+
+def _status(args: argparse.Namespace) -> int:
+    from labconsole.lab import commands as lab
+
+    names = [args.name] if args.name else lab.names()
+    found = [status.to_json() for status in map(lab.status, names) if status is not None]
+    for status in found:
+        answer(status, _lines(status), as_json=args.json)
+    if not found and not args.json:
+        plain_lines(f"lab {args.name} is not up" if args.name else "no lab is up")
+    return 0 if found or not args.name else 1
+
+
+def _lines(status: dict[str, Any]) -> list[str]:
+    state = "is up" if status["running"] else "has died; `labconsole lab down` clears it, `lab up` builds it anew"
+    lines = [f"lab {status['name']} {state}"]
+    lines += [f"  hosts    {status['hosts_file']}", f"  ssh      {status['ssh_config']}"]
+    for node in status["nodes"]:
+        lines.append(f"  {node['name']:<8} {node['address']}:{node['port']}")
+    if status["wired"] != "through":
+        lines.append(f"  wired    {status['wired']}; `labconsole lab wire through` puts the UUT back between")
+    for place, counts in status["truth"].items():
+        lines.append(f"  drops    {place}: {counts['dropped_packets']} of {counts['seen_packets']} test packets so far")
+    return lines

@@ -1,0 +1,67 @@
+"""``labconsole plan advise``: how many set-ups and repetitions a plan needs, from its own blocks. docs/plans.md."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common, hosts_path
+from labconsole.cli.output import answer
+from labconsole.errors import ConfigError
+
+about = About(70, "advice on plans")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its actions, and the options of each."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    advise = actions.add_parser(
+        "advise", help="how many set-ups and repetitions a plan needs",
+        description="From the plan's own stored blocks, three of two repetitions or more: what varies between set-ups "
+        "and within them, how many of both make a mean so accurate in the least time, and which differences they show.",
+    )  # fmt: skip
+    add_common(advise, "--hosts", "--store", "--json")
+    advise.add_argument("plan", type=Path, help="a plan file with set_ups")
+    advise.add_argument(
+        "--accuracy", default="2%", metavar="RATIO", help="of a mean, either way (default: %(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the advice for one plan on this testbed. Raises ConfigError, MeasurementError, StoreError."""
+    from dataclasses import asdict
+
+    from labconsole.cli.testbed import load_testbed
+    from labconsole.cli.text.advice import advice_lines
+    from labconsole.engine.execution.advice import plan_advice
+    from labconsole.measure.admission import admit
+    from labconsole.model.plan.claims import most_claims
+    from labconsole.model.plan.loader import load_plan
+    from labconsole.model.record.summary import RunFilter
+
+    accuracy_ratio = _accuracy(args.accuracy)
+    inventory, store = load_testbed(hosts_path(args.hosts), args.store)
+    plan = load_plan(args.plan, inventory)
+    where = RunFilter(plan_hash=plan.hash(), testbed_fingerprint=inventory.fingerprint())
+    # What the report's means rest on.
+    entered = {run.run_id for run in admit(store.list(where)).entered if run.block} if plan.set_ups else set()
+    records = [record for record in store.iterate(where) if record.run_id in entered] if entered else []
+    claims = most_claims([point.request for point in plan.points], plan.claims)
+    found = plan_advice(plan, records, accuracy_ratio, claims)
+    data = {"event": "advice", "plan": plan.name, "hash": plan.hash(), **asdict(found)}
+    answer(data, advice_lines(plan, found), as_json=args.json)
+    return 0
+
+
+def _accuracy(text: str) -> float:
+    from labconsole.units import parse_ratio
+
+    try:
+        ratio = parse_ratio(text)
+    except ValueError:
+        ratio = 0.0
+    if not 0 < ratio < 1:
+        allowed = "a share above 0 and below 1, such as 2% or 0.02"
+        raise ConfigError("is not a ratio", key="--accuracy", value=text, allowed=allowed)
+    return ratio

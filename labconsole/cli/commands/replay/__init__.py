@@ -1,0 +1,43 @@
+"""``labconsole replay``: plans headless, resumable. docs/plans.md."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common, comma_separated
+
+about = About(
+    60,
+    "execute or resume plans headless",
+    description="Measure what is still missing of every plan, one after the other, holding the testbed once. TERM "
+    "lets the running trial end and leaves; Ctrl-C stops it. Exit status: 0 everything is there; 1 not everything, "
+    "or a run is invalid; 2 bad usage or bad file; 3 testbed unreachable, lost or held; 130 interrupted.",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--hosts", "--store", "--json", "--take-over")
+    parser.add_argument("plan", type=Path, nargs="+", help="plan files, such as plans/sanity.yaml")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="list the trials, time, room and what needs what; touch nothing"
+    )
+    parser.add_argument(
+        "--platforms", type=comma_separated, metavar="A,B",
+        help="of the plans' points only these platforms'; the report compares platforms by blocks that are taken in "
+        "one go and in the order that the plan draws",
+    )  # fmt: skip
+    parser.add_argument("--points", metavar="N,N-M", help="of one plan only these points, by number")
+    parser.add_argument(
+        "--set-ups", type=int, metavar="N",
+        help="of plans in blocks only the first N blocks, as if they said `set_ups: N`: for one block in each boot",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure what is missing, or list it."""
+    from labconsole.cli.commands.replay.execution import replay
+
+    return replay(args)

@@ -1,0 +1,84 @@
+"""What of the plans the options of a replay leave."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from labconsole.errors import ConfigError
+from labconsole.model.plan.order import configuration
+from labconsole.model.plan.plan import Plan
+
+
+def first_blocks(plan: Plan, args: argparse.Namespace) -> Plan:
+    """The plan with as many blocks as --set-ups leaves. Raises ConfigError."""
+    if args.set_ups is None:
+        return plan
+    if plan.set_ups is None:
+        raise ConfigError(f"plan {plan.name} has no blocks; give it set_ups", key="--set-ups", value=args.set_ups)
+    if not 1 <= args.set_ups <= plan.set_ups:
+        raise ConfigError(
+            f"plan {plan.name} has no such number of blocks; raise its set_ups for more",
+            key="--set-ups", value=args.set_ups, allowed=f"1 to {plan.set_ups}",
+        )  # fmt: skip
+    return replace(plan, set_ups=args.set_ups)
+
+
+def refuse_twice(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
+    """Two files with one meaning are one plan: the second would find everything stored."""
+    seen: dict[object, Path] = {}
+    for path, plan in zip(paths, plans, strict=True):
+        meaning = (plan.hash(), plan.grid, plan.search)
+        if meaning in seen:
+            raise ConfigError(f"means the same as {seen[meaning]}; leave one of them out", file=str(path))
+        seen[meaning] = path
+
+
+def chosen_points(plan: Plan, args: argparse.Namespace) -> frozenset[int] | None:
+    """The points that --platforms and --points leave; None: all. Raises ConfigError."""
+    if args.points is not None and len(args.plan) > 1:
+        raise ConfigError("goes with one plan: every plan numbers its own points", key="--points", value=args.points)
+    chosen: set[int] | None = None
+    if args.points is not None:
+        chosen = _numbers(args.points, len(plan.points))
+    if args.platforms:
+        own = {point.index for point in plan.points if point.request.platform in args.platforms}
+        unknown = [name for name in args.platforms if name not in plan.platforms]
+        if unknown and len(args.plan) == 1:
+            raise ConfigError(
+                "is no platform of the plan", key="--platforms", value=unknown[0], allowed=", ".join(plan.platforms)
+            )
+        chosen = own if chosen is None else chosen & own
+        if not chosen and len(args.plan) == 1:
+            raise ConfigError("--platforms and --points leave no point of the plan")
+    if plan.set_ups is not None and args.points is not None and chosen is not None:
+        _refuse_parts_of_set_ups(plan, chosen, args)
+    return None if chosen is None else frozenset(chosen)
+
+
+def _refuse_parts_of_set_ups(plan: Plan, chosen: set[int], args: argparse.Namespace) -> None:
+    """A set-up of which some points are measured would never be whole."""
+    asked = {configuration(plan.points[index].request) for index in chosen}
+    whole = [point.index for point in plan.points if configuration(point.request) in asked]
+    if len(whole) > len(chosen):
+        lacking = ",".join(str(index) for index in whole if index not in chosen)
+        raise ConfigError(
+            "names some points of a set-up, and with set_ups every set-up is taken whole",
+            key="--points", value=args.points, allowed=f"these also: {lacking}",
+        )  # fmt: skip
+
+
+def _numbers(text: str, points: int) -> set[int]:
+    """``3,8-11`` as numbers. Raises ConfigError."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (first.isascii() and first.isdecimal()) or (dash and not (last.isascii() and last.isdecimal())):
+            raise ConfigError("is no list of points", key="--points", value=text, allowed="numbers such as 3,8-11")
+        low, high = int(first[:9]), int((last or first)[:9])
+        if not low <= high < points:
+            raise ConfigError("names points that are not there", key="--points", value=part, allowed=f"0-{points - 1}")
+        found.update(range(low, high + 1))
+    return found

@@ -1,0 +1,131 @@
+"""What a replay would measure of a plan, listed: trials and time, room and what needs what."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from labconsole.cli.drive import show_set_ups
+from labconsole.cli.output import json_line, plain_lines
+from labconsole.cli.text.replay import minutes, size_words
+from labconsole.engine.execution.blocks import first_block
+from labconsole.engine.execution.pending import Dependency, asked_for, dependencies, is_asked_for, look_up
+from labconsole.engine.execution.set_up_course import beside_words, block_words
+from labconsole.engine.execution.time_limit import room_refusal
+from labconsole.engine.testbed import Testbed
+from labconsole.model.plan.blocks import PILOT, undrawn_words
+from labconsole.model.plan.estimate import Estimate, estimate
+from labconsole.model.plan.order import Trial, configuration
+from labconsole.model.plan.plan import Plan
+from labconsole.store.writing import RunStore
+
+
+def trials_dry_run(plan: Plan, only: frozenset[int] | None, session: Testbed[RunStore], *, as_json: bool) -> None:
+    """What would be taken, in which order, how long it takes, and what depends on what."""
+    if not plan.grid:
+        return
+    state = look_up(plan, session, only)
+    todo = state.left
+    refusal = state.refusal or room_refusal(plan, todo, session.inventory, session.boots_s)
+    if refusal is not None:
+        raise refusal
+    reckoned = estimate(plan, session.inventory, session.boots_s, todo)
+    _list_trials(plan, todo, as_json=as_json)
+    trials = asked_for(plan, only)
+    kept = sum(is_asked_for(plan, trial, only) for trial in state.done)
+    needs = dependencies(plan, todo, session, state.pilot)
+    show_set_ups((plan.every_point[index].request for index, _ in todo), session.inventory, as_json=as_json)
+    if as_json:
+        json_line(_plan_json(plan, trials, kept, len(todo), reckoned, needs))
+        return
+    commands = [f"{key}: {shlex.join(each.run)}" for key in ("pre", "post") for each in getattr(plan, key)]
+    undrawn = undrawn_words(plan.set_ups, plan.order)
+    for line in [*plan.rules, *commands, *(need.words for need in needs), *([undrawn] if undrawn else ())]:
+        plain_lines(f"{plan.name}: {line}")
+    extra = f", {reckoned.warm_ups} warm-ups" if reckoned.warm_ups else ""
+    if plan.set_ups is not None:
+        plain_lines(f"{plan.name}: {_blocks_words(plan, todo, session)}")
+    plain_lines(
+        f"{plan.name}: {len(todo)} of {trials} trials to take ({kept} stored already), "
+        f"{reckoned.per_trial_s:.1f} s each, {reckoned.platform_switches} set-ups{extra}, "
+        f"about {minutes(reckoned.total_s)} in all; {size_words(reckoned.store_bytes)} in the store, "
+        f"up to {size_words(reckoned.capture_bytes)} on a sink while a trial runs"
+    )
+
+
+def _list_trials(plan: Plan, todo: Sequence[Trial], *, as_json: bool) -> None:
+    """Every trial in its order; of a plan in blocks under the set-up that it is taken in."""
+    above: object = None
+    for index, number in todo:
+        request = plan.every_point[index].request
+        block, repetition = plan.place_of((index, number))
+        if as_json:
+            json_line({"event": "trial", "plan": plan.name, **_trial_json(plan, index, number)})
+            continue
+        if block is not None and above != (block, configuration(request)):
+            above = (block, configuration(request))
+            where = block_words(block, plan.set_ups)
+            plain_lines(f"{where}: {request.platform} {beside_words(request.background)}")
+        plain_lines(f"{index:>5}  #{repetition:<3} {request.words()}")
+
+
+def _blocks_words(plan: Plan, todo: Sequence[Trial], session: Testbed[RunStore]) -> str:
+    """How the time divides into the pilot and the blocks."""
+    pilot = [trial for trial in todo if trial[1] == PILOT]
+    parts = [f"{plan.set_ups} blocks of {plan.repetitions} repetition{'s' if plan.repetitions > 1 else ''}"]
+    for name, trials in (("pilot", pilot), ("next block", first_block(plan, [each for each in todo if each[1]]))):
+        if trials:
+            took = minutes(estimate(plan, session.inventory, session.boots_s, trials).total_s)
+            parts.append(f"{name}: {len(trials)} trials, about {took}")
+    return "; ".join(parts)
+
+
+def _trial_json(plan: Plan, index: int, number: int) -> dict[str, Any]:
+    request = plan.every_point[index].request
+    block, repetition = plan.place_of((index, number))
+    return {
+        "point": index,
+        "repetition": repetition,
+        "block": block,
+        "platform": request.platform,
+        "frame_size_bytes": request.frame.bytes,
+        "sources": request.sources,
+        "target_bps": request.target,
+        "background": request.background,
+        "duration_s": request.duration_s,
+    }
+
+
+def _plan_json(
+    plan: Plan, trials: int, kept: int, left: int, reckoned: Estimate, needs: Sequence[Dependency]
+) -> dict[str, Any]:
+    return {
+        "event": "plan",
+        "plan": plan.name,
+        "hash": plan.hash(),
+        "order": plan.order,
+        "warning": undrawn_words(plan.set_ups, plan.order),
+        "points": len(plan.points),
+        "trials": trials,
+        "stored": kept,
+        "remaining": left,
+        "set_ups": reckoned.platform_switches,
+        "blocks": plan.set_ups,
+        "pilot": len(plan.pilot),
+        "warm_ups": reckoned.warm_ups,
+        "per_trial_s": reckoned.per_trial_s,
+        "total_s": reckoned.total_s,
+        "store_bytes": reckoned.store_bytes,
+        "capture_bytes": reckoned.capture_bytes,
+        "needs": [
+            {
+                "platform": need.platform,
+                "points": list(need.points),
+                "given_by": list(need.given_by),
+                "stored_run_id": None if need.reference is None else need.reference.run_id,
+                "missing": need.missing,
+            }
+            for need in needs
+        ],
+    }

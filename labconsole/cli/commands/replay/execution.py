@@ -1,0 +1,129 @@
+"""A replay: what is missing of its plans is measured, one after the other."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+
+from labconsole.cli.commands.replay.choice import chosen_points, first_blocks, refuse_twice
+from labconsole.cli.commands.replay.dry_run import trials_dry_run
+from labconsole.cli.commands.replay.searches import ReplaySearches, searches_dry_run
+from labconsole.cli.drive import drive, narrator
+from labconsole.cli.options import hosts_path
+from labconsole.cli.output import plain_lines
+from labconsole.cli.testbed import load_testbed, open_session
+from labconsole.cli.text.replay import ReplayScreen
+from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.progress import Outcome
+from labconsole.engine.execution.runner import Tour
+from labconsole.engine.testbed import Testbed
+from labconsole.errors import Aborted, ConfigError, StoreHeld
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan.loader import load_plan
+from labconsole.model.plan.plan import Plan
+from labconsole.model.record.run import RunRecord
+from labconsole.model.stamps import operator_name
+from labconsole.store.writing import RunStore
+
+
+def replay(args: argparse.Namespace) -> int:
+    """Measure what is missing of every plan that was named, one after the other, holding the testbed once."""
+    inventory, store = load_testbed(hosts_path(args.hosts), args.store)
+    session = open_session(inventory, store)
+    plans = [first_blocks(load_plan(path, inventory, also=session.check_background), args) for path in args.plan]
+    refuse_twice(args.plan, plans)
+    chosen = [chosen_points(plan, args) for plan in plans]
+    if args.platforms and not any(points for points in chosen):
+        known = list(dict.fromkeys(name for plan in plans for name in plan.platforms))
+        raise ConfigError(
+            "names no platform of the plan", key="--platforms", value=",".join(args.platforms), allowed=", ".join(known)
+        )
+    if args.dry_run:
+        for plan, only in zip(plans, chosen, strict=True):
+            trials_dry_run(plan, only, session, as_json=args.json)
+            searches_dry_run(plan, only, session, as_json=args.json)
+        return 0
+    if args.platforms and not args.json and any(plan.set_ups is not None for plan in plans):
+        plain_lines(
+            f"only {', '.join(args.platforms)}: the report compares these with other platforms by blocks that are "
+            "taken in one go, and in the order that the plan draws"
+        )
+    # The lease keeps operators apart while one measures. This is for the rest: reading the store, commands, waiting.
+    since = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    holder = f"{operator_name()} since {since} (process {os.getpid()}), {', '.join(plan.name for plan in plans)}"
+    with ExitStack() as held:
+        try:
+            held.enter_context(store.hold(f"replay-{inventory.fingerprint()[:12]}", holder))
+        except StoreHeld as exc:
+            raise StoreHeld("replaying into this store on this testbed", exc.holder) from None
+        return _replay(args, inventory, session, plans, chosen)
+
+
+def _replay(
+    args: argparse.Namespace,
+    inventory: Inventory,
+    session: Testbed[RunStore],
+    plans: Sequence[Plan],
+    chosen: Sequence[frozenset[int] | None],
+) -> int:
+    needed: list[str] = []
+    for plan, only in zip(plans, chosen, strict=True):
+        for point in plan.points:
+            if only is None or point.index in only:
+                needed += session.nodes_of(point.request)
+    screen = ReplayScreen(plans, as_json=args.json)
+    campaigns = [Campaign(plan, session, screen.update, only=only) for plan, only in zip(plans, chosen, strict=True)]
+    tour = Tour(campaigns, session, take_over=args.take_over)
+    searches = ReplaySearches(plans, chosen, session, as_json=args.json)
+
+    def finish() -> None:
+        tour.finish()
+        searches.finish()
+
+    async def work(session: Testbed[RunStore]) -> int:
+        with screen.over(campaigns):
+            outcomes = await tour.run()
+        status = 0
+        for campaign, outcome in zip(campaigns, outcomes, strict=True):
+            if campaign.plan.grid:
+                status = max(status, _tell(screen, campaign, outcome, as_json=args.json))
+        if any(outcome.stopped for outcome in outcomes):
+            return status
+        return max(status, await searches.run(take_over=args.take_over))
+
+    nodes = list(dict.fromkeys(needed)) or [inventory.uut]
+    return drive(session, nodes, work, [narrator(args, quiet=True)], finish=finish)
+
+
+def _tell(screen: ReplayScreen, campaign: Campaign, outcome: Outcome, *, as_json: bool) -> int:
+    """How one plan ended, and the exit status that goes with it."""
+    status = Aborted.exit_code if outcome.stopped else 0 if outcome.complete else 1
+    if as_json:
+        screen.finished(campaign, status)
+        return status
+    counts = ", ".join(f"{count} {word}" for word, count in sorted(outcome.verdicts.items())) or "nothing to do"
+    word = "stopped" if outcome.stopped else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"
+    more = f", {outcome.left_out} left out" if outcome.left_out else ""
+    more += f", {outcome.warm_ups} warm-ups thrown away" if outcome.warm_ups else ""
+    plain_lines(
+        f"{campaign.plan.name}: {word}; {outcome.taken} taken ({counts}), {outcome.skipped} stored before, "
+        f"{outcome.redone} redone{more}"
+    )
+    for why, trials in outcome.refused:
+        plain_lines(f"  not measured{f' ({trials} trials)' if trials else ''}: {why}")
+    if outcome.to_retake:
+        plain_lines(f"  of a set-up that broke off: {outcome.to_retake} of the trials taken, which will be taken again")
+    if outcome.invalid_before:
+        plain_lines(
+            f"  {outcome.invalid_before} stored trials stayed invalid, and their set-ups are gone: raise set_ups"
+        )
+    for record in outcome.invalid:
+        plain_lines(f"  invalid: {_why(record)}")
+    return status
+
+
+def _why(record: RunRecord) -> str:
+    return f"{record.run_id}: " + "; ".join(reason.detail for reason in record.verdict.reasons)

@@ -1,0 +1,67 @@
+"""``labconsole run``: one design point, now."""
+
+from __future__ import annotations
+
+import argparse
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common, add_configuration, add_shared, hosts_path, request_from
+from labconsole.cli.output import json_line, plain_lines
+from labconsole.errors import Aborted
+
+about = About(40, "take one design point now")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--hosts", "--store", "--json", "--take-over")
+    add_configuration(parser)
+    parser.add_argument(
+        "--target", default="10Mbit", metavar="RATE",
+        help="bandwidth on the wire per source, such as 100Mbit, or max (default: 10Mbit)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--background", default="none", metavar="KIND",
+        help="a second guest beside the first: idle, light, heavy, forwarding-50, forwarding-95 (default: none)",
+    )  # fmt: skip
+    parser.add_argument("--duration", type=float, default=10.0, metavar="S", help="seconds of traffic (default: 10)")
+    parser.add_argument("--repetitions", type=int, default=1, metavar="N", help="how often it is taken (default: 1)")
+    add_shared(parser, "--generator", "--observe")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="list the commands that would set the platform up; touch nothing"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when it was measured, 1 when a run is invalid."""
+    from labconsole.cli.drive import drive, narrator, show_set_ups
+    from labconsole.cli.testbed import load_testbed, open_session
+    from labconsole.cli.text.runs import run_lines
+    from labconsole.engine.live.events import Event, TrialFinished
+    from labconsole.engine.testbed import Testbed
+    from labconsole.model.inventory import load_inventory
+    from labconsole.store.writing import RunStore
+
+    if args.dry_run:
+        inventory = load_inventory(hosts_path(args.hosts))
+        show_set_ups([request_from(args, inventory)], inventory, as_json=args.json)
+        return 0
+    inventory, store = load_testbed(hosts_path(args.hosts), args.store)
+    request = request_from(args, inventory)
+
+    async def work(session: Testbed[RunStore]) -> int:
+        records = await session.run(request, args.repetitions, take_over=args.take_over)
+        if session.stopping:
+            return Aborted.exit_code
+        return 1 if any(record.verdict.status == "invalid" for record in records) else 0
+
+    def show(event: Event) -> None:
+        if isinstance(event, TrialFinished):
+            if args.json:
+                json_line(event.record.to_json())
+            else:
+                plain_lines(*run_lines(event.record, saved=event.saved))
+
+    session = open_session(inventory, store)
+    session.check_background(request)
+    return drive(session, session.nodes_of(request), work, [show, narrator(args)])

@@ -1,0 +1,198 @@
+"""``labconsole runs``: what is saved and noted, out of the store as a file, and back in without doubles."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common
+from labconsole.cli.output import answer, complain, json_line, plain_lines
+from labconsole.errors import ConfigError, StoreError
+from labconsole.store import exporters
+
+if TYPE_CHECKING:
+    from labconsole.model.record.summary import RunSummary
+    from labconsole.store.writing import RunStore
+
+_SQLITE_MAGIC, _GZIP_MAGIC = b"SQLite format 3\0", b"\x1f\x8b"
+
+about = About(100, "saved runs")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--store", "--json")
+    parser.add_argument(
+        "action", nargs="?", choices=("list", "show", "note", "export", "import"), default="list",
+        help="what to do (default: list)",
+    )  # fmt: skip
+    parser.add_argument(
+        "what", nargs="?",
+        help="show, note: a run's id or its beginning; import: a file that export or report --bundle wrote, or another "
+        "store; everything is taken over without doubles",
+    )  # fmt: skip
+    parser.add_argument(
+        "text", nargs="?", help='note: what to write on the run ("" removes it); without: show the note'
+    )
+    parser.add_argument("--limit", type=int, default=20, metavar="N", help="list: newest N runs (default: 20)")
+    parser.add_argument(
+        "--where",
+        metavar="FILTER",
+        help="list, export: as in the console, such as 'platform=raw size=64 verdict!=invalid'",
+    )
+    parser.add_argument(
+        "--format", choices=exporters.names(),
+        help="export: all of a run, or a row of a table (default: by the file's name, else jsonl)",
+    )  # fmt: skip
+    parser.add_argument("--out", type=Path, metavar="FILE", help="export: where to write (default: stdout)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """1 when an import had to leave something out."""
+    from labconsole.store.open import open_store
+
+    _refuse_strays(args)
+    writes = args.action == "import" or (args.action == "note" and args.text is not None)
+    with open_store(args.store, write=writes) as store:
+        if args.action == "import":
+            return _import(store, args)
+        if args.action == "export":
+            _export(store, args)
+        elif args.action == "show":
+            _show(store, args)
+        elif args.action == "note":
+            _note(store, args)
+        else:
+            _list(store, args)
+    return 0
+
+
+def _refuse_strays(args: argparse.Namespace) -> None:
+    needed = {
+        "show": "a run's id", "note": "a run's id",
+        "import": "a file of JSON lines, a bundle, or another store",
+    }.get(args.action)  # fmt: skip
+    if needed and not args.what:
+        raise ConfigError(f"runs {args.action} needs {needed}")
+    if args.text is not None and args.action != "note":
+        raise ConfigError(f"runs {args.action} takes no further word", value=args.text)
+    if args.action in ("list", "export") and args.what is not None:
+        raise ConfigError(f"runs {args.action} takes no run; --where says which", value=args.what)
+    for option in ("format", "out"):
+        if getattr(args, option) is not None and args.action != "export":
+            raise ConfigError("goes with export only", key=f"--{option}")
+    if args.where is not None and args.action not in ("list", "export"):
+        raise ConfigError("goes with list and export only", key="--where")
+
+
+def _chosen(store: RunStore, args: argparse.Namespace, *, limit: int | None = None) -> list[RunSummary]:
+    """The runs that ``--where`` means, newest first."""
+    from labconsole.model.query import QueryError, parse_query
+
+    if args.where is None:
+        return store.list(limit=limit)
+    try:
+        query = parse_query(args.where)
+    except QueryError as exc:
+        raise ConfigError(str(exc), key="--where") from None
+    return query.select(store.list())[:limit]
+
+
+def _list(store: RunStore, args: argparse.Namespace) -> None:
+    from labconsole.cli.text.runs import runs_table
+    from labconsole.model.record.note import exported
+
+    chosen = _chosen(store, args, limit=args.limit)
+    if not args.json:
+        plain_lines(*runs_table(chosen))
+        return
+    for summary in chosen:
+        try:
+            json_line(exported(store.get(summary.run_id), store.note(summary.run_id)))
+        except StoreError as exc:
+            _left_out(exc)
+
+
+def _show(store: RunStore, args: argparse.Namespace) -> None:
+    from labconsole.cli.text.runs import note_lines, run_lines
+    from labconsole.model.record.note import exported
+
+    record = store.get(args.what)
+    note = store.note(record.run_id)
+    lines = run_lines(record, saved=True, details=True) + note_lines(note)
+    answer(exported(record, note), lines, as_json=args.json)
+
+
+def _note(store: RunStore, args: argparse.Namespace) -> None:
+    """``labconsole runs note ID [TEXT]``: write the note on a run (an empty text removes it), or show it."""
+    from labconsole.cli.text.runs import note_lines
+    from labconsole.model.stamps import operator_name
+
+    if args.text is not None:
+        store.set_note(args.what, args.text, author=operator_name())
+    note = store.note(args.what)
+    if args.json:
+        json_line({"run_id": store.get(args.what).run_id, "note": None if note is None else note.to_json()})
+    else:
+        plain_lines(*(note_lines(note) or ["no note"]))
+
+
+def _import(store: RunStore, args: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from labconsole.store.exchange.importing import import_records
+    from labconsole.store.exchange.lines import read_jsonl
+    from labconsole.store.open import open_store
+
+    if "://" in args.what or _begins(args.what, _SQLITE_MAGIC):
+        with open_store(args.what, write=False) as source:
+            return _merge(source, store, args)
+    if _begins(args.what, _GZIP_MAGIC):
+        from labconsole.bundle.verify import as_store
+
+        with as_store(Path(args.what)) as source:
+            return _merge(source, store, args)
+    result = import_records(store, read_jsonl(Path(args.what)), refusing=True)
+    words = f"{result.added} runs added, {result.present} were there already"
+    words += f", {result.notes} notes taken" if result.notes else ""
+    words += f", {result.searches} searches taken" if result.searches else ""
+    answer(asdict(result), [words], as_json=args.json)
+    return 0
+
+
+def _begins(what: str, magic: bytes) -> bool:
+    """Whether a file is of a kind. One that cannot be read is told by whoever reads it next."""
+    try:
+        with Path(what).open("rb") as stream:
+            return stream.read(len(magic)) == magic
+    except (OSError, ValueError):
+        return False
+
+
+def _merge(source: RunStore, store: RunStore, args: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from labconsole.store.exchange.merging import merge
+
+    result = merge(source, store, _left_out)
+    words = [f"{result.added} runs added", f"{result.present} were there already"]
+    words += [f"{count} {word} taken" for count, word in (
+        (result.series, "series"), (result.notes, "notes"), (result.calibrations, "calibrations"),
+        (result.searches, "searches"),
+    ) if count]  # fmt: skip
+    words += [f"{result.left_out} left out"] if result.left_out else []
+    answer(asdict(result), [", ".join(words)], as_json=args.json)
+    return 1 if result.left_out else 0
+
+
+def _export(store: RunStore, args: argparse.Namespace) -> None:
+    from labconsole.store.exporting import ChosenRuns
+
+    chosen = None if args.where is None else _chosen(store, args)
+    exporters.export(ChosenRuns(store, chosen, _left_out), args.format, args.out)
+
+
+def _left_out(problem: StoreError) -> None:
+    complain(f"left out: {problem}")

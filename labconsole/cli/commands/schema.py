@@ -1,0 +1,30 @@
+"""``labconsole schema``: the JSON Schema of a file that people write, for editors."""
+
+from __future__ import annotations
+
+import argparse
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common
+from labconsole.cli.output import plain_lines
+
+about = About(130, "JSON Schema of a file, for editors")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser)
+    parser.add_argument("file", choices=("hosts", "plan", "settings"), help="hosts.yaml, a plan, settings.yaml")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print it."""
+    import json
+
+    from labconsole.model.plan.file import PlanFile
+    from labconsole.platforms.schema import hosts_schema
+    from labconsole.tui.console.settings import Settings
+
+    schemas = {"hosts": hosts_schema, "plan": PlanFile.model_json_schema, "settings": Settings.model_json_schema}
+    plain_lines(json.dumps(schemas[args.file](), indent=2))
+    return 0

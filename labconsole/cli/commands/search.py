@@ -1,0 +1,173 @@
+"""``labconsole search``: the highest load that meets a loss goal, RFC 2544's further tests, and earlier searches."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common, add_configuration, add_shared, comma_separated, hosts_path, request_from
+from labconsole.cli.output import answer, json_line, plain_lines
+from labconsole.errors import Aborted, ConfigError
+
+if TYPE_CHECKING:
+    from labconsole.engine.testbed import Testbed
+    from labconsole.model.plan.search import Search
+    from labconsole.model.record.run import RunRecord
+    from labconsole.store.writing import RunStore
+
+PLAN_NAME = "search"
+"""What the trials of a search from the command line have as their plan's name."""
+
+_OPTIONS = {
+    "goals": "--goals",
+    "trial_s": "--trial-duration",
+    "duration_sum_s": "--duration-sum",
+    "width_ratio": "--width",
+    "repetitions": "--repetitions",
+    "max_trials": "--max-trials",
+}
+
+about = About(
+    50,
+    "find the highest load that meets a loss goal",
+    description="Find the highest load per source that meets each goal, with its bounds and whose limit it is; "
+    "RFC 2544's frame loss, back-to-back and latency tests with it. Every trial is an ordinary run, the result is "
+    "stored. The key search of a plan does the same at every configuration, and is resumed. Exit status: 0 found; "
+    "1 a goal has no lower bound, or the search did not come to its end; 2 bad usage; 3 testbed unreachable; "
+    "130 interrupted.",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--hosts", "--store", "--json")
+    add_configuration(parser)
+    parser.add_argument("--background", default="none", help="load on a second guest, as in run (default: none)")
+    parser.add_argument(
+        "--goals", type=comma_separated, default=["ndr"], metavar="A,B",
+        help="ndr, pdr-X%% such as pdr-0.5%%, rfc2544, tst009; beside them frame-loss, back-to-back, latency "
+        "(default: ndr)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trial-duration", type=float, metavar="S",
+        help="of one trial, and of the longest burst (default: the goal's; frame loss 60 s, a burst 2 s, "
+        "latency 120 s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--duration-sum", type=float, metavar="S", help="trial time that decides on one load (default: the goal's)"
+    )
+    parser.add_argument("--width", type=float, metavar="RATIO", help="how close the bounds come (default: the goal's)")
+    parser.add_argument(
+        "--repetitions", type=int, dest="times", metavar="N",
+        help="of back-to-back and latency (default: RFC 2544's 50 and 20)",
+    )  # fmt: skip
+    parser.add_argument("--max-trials", type=int, metavar="N", help="end after so many (default: 2000)")
+    add_shared(parser, "--generator", "--observe", "--take-over")
+    parser.add_argument("--list", action="store_true", help="print the searches of the store; touch nothing")
+    parser.add_argument("--show", metavar="ID", help="print one search of the store with its trials; touch nothing")
+    parser.set_defaults(target="max", duration=1.0, repetitions=1)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when every goal has a lower bound and all ended well, 1 when not."""
+    if args.list or args.show:
+        return _stored(args)
+    from labconsole.cli.drive import drive
+    from labconsole.cli.testbed import load_testbed, open_session
+    from labconsole.cli.text.runs import run_row
+    from labconsole.cli.text.searches import search_lines
+    from labconsole.experiments.search.execution import SearchOutcome, make_searches
+    from labconsole.experiments.search.procedure import Wanted, check_search
+    from labconsole.model.plan.search import Configuration, search_hash
+    from labconsole.model.stamps import utc_now
+
+    asked = _asked(args)
+    inventory, store = load_testbed(hosts_path(args.hosts), args.store)
+    request = request_from(args, inventory)
+    try:
+        check_search(asked, request, inventory)
+    except ConfigError as exc:
+        raise exc if exc.key not in _OPTIONS else _of_option(exc) from None
+    configuration = Configuration(0, 1, request)
+    # A new search at every call, which nothing resumes: what is to be resumed stands in a plan.
+    wanted = Wanted(
+        search=asked,
+        configuration=configuration,
+        hash=search_hash(asked, configuration, salt=utc_now()),
+        plan_name=PLAN_NAME,
+    )
+    session = open_session(inventory, store)
+
+    def on_trial(record: RunRecord) -> None:
+        sys.stderr.write(run_row(record) + "\n")
+        if args.json:
+            json_line(record.to_json())
+
+    async def work(session: Testbed[RunStore]) -> int:
+        outcome = await make_searches(
+            [wanted], session, SearchOutcome(), purpose=f"search: {configuration.describe()}", on_trial=on_trial,
+            take_over=args.take_over,
+        )  # fmt: skip
+        if outcome.stopped:
+            return Aborted.exit_code
+        (record,) = outcome.made
+        answer({"search": record.to_json()}, search_lines(record), as_json=args.json)
+        return 1 if record.status == "failed" or any(found.lower_bound_pps is None for found in record.goals) else 0
+
+    return drive(session, session.nodes_of(request), work, [])
+
+
+def _of_option(exc: ConfigError) -> ConfigError:
+    """The same complaint about the option by which the key was given."""
+    return ConfigError(exc.message, key=_OPTIONS[exc.key or ""], value=exc.value, allowed=exc.allowed)
+
+
+def _asked(args: argparse.Namespace) -> Search:
+    """What the command line asks for, in a plan's words. Raises ConfigError naming the option."""
+    from pydantic import ValidationError
+
+    from labconsole.model.plan.search import Search
+
+    every = {"trial_s": args.trial_duration} if args.trial_duration is not None else {}
+    times = {"repetitions": args.times} if args.times is not None else {}
+    given: dict[str, Any] = {
+        **every,
+        **({"duration_sum_s": args.duration_sum} if args.duration_sum is not None else {}),
+        **({"width_ratio": args.width} if args.width is not None else {}),
+        **({"max_trials": args.max_trials} if args.max_trials is not None else {}),
+        "goals": tuple(dict.fromkeys(args.goals)),
+        "frame_loss": every,
+        "back_to_back": {**every, **times},
+        "latency": {**every, **times},
+    }
+    try:
+        return Search.model_validate(given)
+    except ValidationError as exc:
+        problem = exc.errors(include_url=False)[0]
+        steps = [str(step) for step in problem["loc"] if isinstance(step, str)]
+        message, _, allowed = problem["msg"].removeprefix("Value error, ").partition(" | allowed: ")
+        key = _OPTIONS.get(steps[-1] if steps else "")
+        if key is None and "duration_sum_s" in message:
+            key = "--duration-sum"
+        value = problem["input"] if isinstance(problem["input"], (str, int, float)) else None
+        raise ConfigError(
+            message.replace("duration_sum_s", "--duration-sum"), key=key or "--goals", value=value,
+            allowed=allowed or None,
+        ) from None  # fmt: skip
+
+
+def _stored(args: argparse.Namespace) -> int:
+    """``search --list`` and ``search --show ID``: what was found before, of every testbed in the store."""
+    from labconsole.cli.text.searches import search_lines, searches_table
+    from labconsole.store.open import open_store
+
+    with open_store(args.store, write=False) as store:
+        records = [store.search(args.show)] if args.show else store.searches()
+    if args.json:
+        for record in records:
+            json_line({"search": record.to_json()})
+    else:
+        plain_lines(*(search_lines(records[0], trials=True) if args.show else searches_table(records)))
+    return 0

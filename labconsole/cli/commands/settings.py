@@ -1,0 +1,78 @@
+"""``labconsole settings``: where the console's settings file is, what it says now, what it can say."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from typing import Any
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common
+from labconsole.cli.output import json_line, plain_lines
+
+about = About(140, "the console's settings file: where it is, what it can hold")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--json")
+    parser.add_argument("--keys", action="store_true", help="list every key with the name that a keymap uses")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises ConfigError when the file is wrong: this is also how one checks it."""
+    import json
+
+    from labconsole.tui.app import places
+    from labconsole.tui.console.settings import Settings, load_settings, settings_path
+    from labconsole.tui.keymap import check_settings, effective
+
+    found = load_settings()
+    check_settings(found, places)
+    if args.keys:
+        rows = [
+            {"place": place, "binding": binding.id, "keys": effective(binding, found.keymap), "does": binding.tooltip}
+            for place, bindings in places().items()
+            for binding in bindings
+            if binding.id
+        ]
+        if args.json:
+            for row in rows:
+                json_line(row)
+        else:
+            plain_lines(*_key_lines(rows))
+        return 0
+    path = settings_path()
+    fields = {
+        name: {
+            "value": getattr(found, name),
+            "default": field.get_default(call_default_factory=True),
+            "means": field.description,
+        }
+        for name, field in Settings.model_fields.items()
+    }
+    if args.json:
+        json_line({"file": str(path), "exists": path.exists(), "settings": fields})
+        return 0
+    state = "read" if path.exists() else "not there: everything is at its default"
+    lines = [f"{path} ({state})", ""]
+    for name, entry in fields.items():
+        changed = "" if entry["value"] == entry["default"] else f"   (default: {json.dumps(entry['default'])})"
+        lines.append(f"{name}: {json.dumps(entry['value'])}{changed}")
+        lines += textwrap.wrap(str(entry["means"]), 96, initial_indent="    ", subsequent_indent="    ")
+    lines += ["", "labconsole settings --keys lists the bindings; labconsole schema settings is for editors."]
+    plain_lines(*lines)
+    return 0
+
+
+def _key_lines(rows: list[dict[str, Any]]) -> list[str]:
+    lines: list[str] = []
+    place = None
+    width = max(len(row["binding"]) for row in rows)
+    for row in rows:
+        if row["place"] != place:
+            place = row["place"]
+            lines += ["", place] if lines else [place]
+        keys = ", ".join(row["keys"])
+        lines.append(f"  {row['binding']:<{width}}  {keys:<18}  {row['does'] or ''}")
+    return lines

@@ -1,0 +1,117 @@
+"""``labconsole verify``: every derived number in a store, computed again from the raw counts beside it; every verdict
+judged again; every two facts that cannot both be true.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common
+from labconsole.cli.output import answer
+from labconsole.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from labconsole.measure.recompute.discrepancy import Discrepancy
+
+about = About(
+    120,
+    "recompute and judge the saved runs again, and hold them against each other; of a bundle its report, too",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--store", "--json")
+    parser.add_argument(
+        "bundle", nargs="?", type=Path, metavar="FILE.tar.gz",
+        help="what report --bundle wrote: check its files, verify its runs, make its report again",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when everything follows and nothing contradicts, else 1; 1 when one is unreadable."""
+    if args.bundle is not None:
+        return _verify_bundle(args)
+    from labconsole.bundle.examination import Examination, columns
+    from labconsole.store.open import open_store
+
+    differences = 0
+
+    def found(run_id: str, wrong: Discrepancy) -> None:
+        nonlocal differences
+        differences += 1
+        _tell(run_id, wrong, as_json=args.json)
+
+    unreadable: list[StoreError] = []
+    examination = Examination(found)
+    with open_store(args.store, write=False) as store:
+        listed = {summary.run_id: summary for summary in store.list()}
+        for record in store.iterate(unreadable=unreadable.append):
+            examination.take(record)
+            for wrong in columns(listed[record.run_id], record) if record.run_id in listed else ():
+                found(record.run_id, wrong)
+        searches = store.searches()
+    examination.end(searches)
+    for problem in unreadable:
+        answer({"unreadable": str(problem)}, [f"unreadable: {problem}"], as_json=args.json)
+    counts = {"runs": examination.runs, "searches": len(searches)}
+    bad = f"; {len(unreadable)} could not be read" if unreadable else ""
+    more = f" and {len(searches)} searches" if searches else ""
+    answer(
+        {**counts, "differences": differences, "unreadable": len(unreadable), **_not_judged(examination.unjudged)},
+        [f"{examination.runs} runs{more} verified: {_verdict(differences)}{bad}", *_unjudged(examination.unjudged)],
+        as_json=args.json,
+    )
+    return 1 if differences or unreadable else 0
+
+
+def _verdict(differences: int) -> str:
+    if differences:
+        return f"{differences} difference{'s' if differences > 1 else ''}"
+    return "every derived number follows from its raw counts, and nothing contradicts anything else"
+
+
+def _verify_bundle(args: argparse.Namespace) -> int:
+    """``labconsole verify FILE``: 0 when the files are those of the manifest and everything in them follows."""
+    from labconsole.bundle.verify import check
+
+    if args.store is not None:
+        raise ConfigError("a bundle is verified without a store", key="--store", value=args.store)
+    differences = 0
+
+    def tell(sentence: str) -> None:
+        nonlocal differences
+        differences += 1
+        answer({"difference": sentence}, [sentence], as_json=args.json)
+
+    counts, not_judged = check(args.bundle, tell)
+    looked_at = ", ".join(f"{count} {word}" for word, count in counts.items() if word != "tables")
+    word = "everything follows from the raw counts" if not differences else f"{differences} differences"
+    answer(
+        {"bundle": str(args.bundle), **counts, "differences": differences, **_not_judged(not_judged)},
+        [
+            f"{looked_at} verified, {counts['tables']} files of the report made again: {word}",
+            *_unjudged(not_judged),
+        ],
+        as_json=args.json,
+    )
+    return 1 if differences else 0
+
+
+def _not_judged(found: Counter[str]) -> dict[str, object]:
+    return {"not_judged": dict(found)} if found else {}
+
+
+def _unjudged(found: Counter[str]) -> list[str]:
+    return [f"not judged in {runs} run{'s' if runs > 1 else ''}: {words}" for words, runs in sorted(found.items())]
+
+
+def _tell(run_id: str, found: Discrepancy, *, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    answer({"run_id": run_id, **asdict(found)}, [f"{run_id}  {found.where}: {found.sentence}"], as_json=as_json)

@@ -1,0 +1,23 @@
+"""Opens the console on an inventory, for the commands that do. Importing this takes no time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False) -> int:
+    """The console on this inventory and store, until the user leaves it; returns the exit status. Raises LabError."""
+    from labconsole.engine.protocol import SessionLike
+    from labconsole.model.inventory import load_inventory
+    from labconsole.tui.app import run_console
+
+    inventory = load_inventory(hosts)
+
+    def session() -> SessionLike:
+        # Called once the first frame is on screen: the engine and the database take longer to import than to use.
+        from labconsole.cli.testbed import open_session
+        from labconsole.store.open import open_store
+
+        return open_session(inventory, open_store(store_url), read_only=read_only)
+
+    return run_console(session)

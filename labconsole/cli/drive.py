@@ -1,0 +1,115 @@
+"""What the commands that measure share: driving a session, and narrating on stderr what happens in it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from labconsole.cli.output import complain, json_line, plain_lines
+from labconsole.engine.dry_run import set_up_commands, set_ups
+from labconsole.engine.live.events import Event, NodeChanged, NodeState, Notice, PhaseChanged, TrialStarted
+from labconsole.engine.testbed import Testbed
+from labconsole.errors import Aborted, LeaseHeld, NodeUnreachable
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import Inventory
+from labconsole.platforms.loading import driver_for
+from labconsole.store.writing import RunStore
+
+
+def show_set_ups(requests: Iterable[DesignPoint], inventory: Inventory, *, as_json: bool) -> None:
+    """What setting up the platforms of these requests would do on the UUT: once for each, all else is the same."""
+    for request in set_ups(requests):
+        commands = set_up_commands(request, inventory, driver_for)
+        beside = request.background != "none"
+        if as_json:
+            told = {"platform": request.platform, "second_guest": beside, "commands": commands}
+            json_line({"event": "set_up", **told})
+            continue
+        with_second = " with a second guest" if beside else ""
+        lines = [f"  {line}" for line in commands or ["# nothing"]]
+        plain_lines(f"{request.platform}{with_second}, on {inventory.uut}:", *lines)
+
+
+def drive(
+    session: Testbed[RunStore],
+    nodes: list[str],
+    work: Callable[[Testbed[RunStore]], Coroutine[Any, Any, int]],
+    listeners: list[Callable[[Event], None]],
+    *,
+    kept: str = "what was measured is kept",
+    finish: Callable[[], None] | None = None,
+) -> int:
+    """Connect, work, close. The first Ctrl-C or TERM stops in order and saves; the second gives up at once.
+
+    With ``finish``, the first TERM (or HUP) while trials are taken calls that, which lets the running trial end.
+
+    Either way every agent undoes what it did: it notices the end of its link by itself.
+    """
+
+    async def body() -> int:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        told = finishing = False
+
+        def interrupt(number: signal.Signals) -> None:
+            nonlocal told, finishing
+            if finish is not None and number is not signal.SIGINT and session.running and not (told or finishing):
+                finishing = True
+                complain("the running trial ends first (again, or Ctrl-C: stop it)")
+                finish()
+                return
+            if told:
+                task.cancel()
+                return
+            told = True
+            complain(f"stopping; {kept} (again: give up at once)")
+            if session.running:
+                stopping.append(loop.create_task(session.abort()))
+            else:
+                task.cancel()
+
+        stopping: list[asyncio.Task[None]] = []
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, interrupt, number)
+        for listener in listeners:
+            session.subscribe(listener)
+        try:
+            await session.connect(nodes)
+            failed = [n for n in nodes if session.telemetry.nodes[n].state is not NodeState.CONNECTED]
+            if failed:
+                reasons = "; ".join(f"{n}: {session.telemetry.nodes[n].message}" for n in failed[1:])
+                first = NodeUnreachable(failed[0], session.telemetry.nodes[failed[0]].message)
+                raise NodeUnreachable(failed[0], first.message + (f"; {reasons}" if reasons else ""))
+            return await work(session)
+        except LeaseHeld as exc:
+            raise LeaseHeld(exc.node, f"{exc.message}; --take-over takes it from them", code=exc.code) from None
+        finally:
+            await session.close()
+
+    try:
+        return asyncio.run(body())
+    except asyncio.CancelledError:
+        return Aborted.exit_code
+
+
+def narrator(args: argparse.Namespace, *, quiet: bool = False) -> Callable[[Event], None]:
+    """What happens, on stderr: notices and lost nodes always, phases with -v."""
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Notice):
+            where = f"{event.node}: " if event.node else ""
+            complain(f"{event.severity}: {where}{event.message}")
+        elif isinstance(event, NodeChanged) and event.state is NodeState.LOST:
+            complain(f"{event.node} lost: {event.message}")
+        elif isinstance(event, TrialStarted) and not quiet:
+            sys.stderr.write(f"{event.request.words()} ({event.repetition}/{event.repetitions})\n")
+        elif args.verbose and isinstance(event, (PhaseChanged, NodeChanged)):
+            text = f"{event.node} {event.state}" if isinstance(event, NodeChanged) else str(event.phase)
+            sys.stderr.write(f"  {text}\n")
+
+    return tell

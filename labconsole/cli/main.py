@@ -1,0 +1,84 @@
+"""The command line: parses, runs the command that is named, turns errors into one sentence and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from labconsole import __version__
+from labconsole.cli import commands
+from labconsole.cli.output import complain
+from labconsole.errors import Aborted, LabError
+from labconsole.text.harmless import harmless, harmless_output
+
+EPILOG = """\
+exit status: 0 done; 1 done, but a run is invalid or a check failed; 2 bad usage or bad file;
+             3 testbed unreachable or lost; 130 interrupted
+"""
+
+
+def build_parser(named: str | None = None) -> argparse.ArgumentParser:
+    """The parser of every command; of one only, and no other is imported, where a command is named."""
+    parser = argparse.ArgumentParser(
+        prog="labconsole",
+        description="Measure how well a machine forwards packets when it is virtualized. No command: the console.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"labconsole {__version__}")
+    parser.set_defaults(verbose=0)
+    choices = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    known = commands.names()
+    found = [(name, commands.load(name)) for name in ([named] if named in known else known)]
+    for name, command in sorted(found, key=lambda each: (each[1].about.place, each[0])):
+        about = command.about
+        command.add_arguments(choices.add_parser(name, help=about.summary, description=about.description))
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; returns the exit status."""
+    words = (sys.argv[1:] if argv is None else argv) or ["console"]
+    args = build_parser(words[0]).parse_args(words)
+    command = commands.load(args.command)
+    if command.about.draws:
+        _set_up_logging(0)
+        return _run(command, args)
+    with harmless_output():
+        _set_up_logging(args.verbose)
+        return _run(command, args)
+
+
+def _run(command: commands.Command, args: argparse.Namespace) -> int:
+    try:
+        return command.run(args)
+    except LabError as exc:
+        if args.verbose >= 2:
+            raise
+        complain(harmless(str(exc)))
+        return exc.exit_code
+    except KeyboardInterrupt:
+        return Aborted.exit_code
+    except BrokenPipeError:
+        # The reader (head, less) went away: not an error; keep Python from complaining while it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as exc:
+        if args.verbose >= 2:
+            raise
+        complain(harmless(f"internal error: {type(exc).__name__}: {exc}"))
+        sys.stderr.write("This is a fault of the program, not of your input; -vv shows where.\n")
+        return 1
+
+
+def _set_up_logging(verbose: int) -> None:
+    """Log lines go to stderr on request only, and never where a console draws."""
+    import logging
+
+    if verbose:
+        level = logging.DEBUG if verbose > 1 else logging.INFO
+        logging.basicConfig(stream=sys.stderr, format="  %(name)s: %(message)s", level=logging.WARNING)
+        logging.getLogger("labconsole").setLevel(level)
+    else:
+        logging.basicConfig(handlers=[logging.NullHandler()])

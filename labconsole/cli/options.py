@@ -1,0 +1,106 @@
+"""The options that several commands have, and what they ask for. Importing this takes no time."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labconsole.errors import ConfigError
+
+if TYPE_CHECKING:
+    from labconsole.model.design_point import DesignPoint
+    from labconsole.model.inventory import Inventory
+
+GENERATORS = ("auto", "pktgen", "afpacket")
+SHARED: dict[str, dict[str, Any]] = {
+    "--hosts": {"type": Path, "metavar": "FILE", "help": "the testbed (default: ./hosts.yaml)"},
+    "--store": {
+        "metavar": "URL",
+        "help": "where runs are saved: a file, or postgresql://user@host/database (default: the user's data directory)",
+    },
+    "--json": {"action": "store_true", "help": "JSON lines on stdout, nothing else there"},
+    "--take-over": {
+        "action": "store_true",
+        "help": "take the testbed from an operator who is measuring on it: their run ends, both records say so",
+    },
+    "--platform": {"help": "one of the inventory's (default: its first)"},
+    "--includes-fcs": {"action": "store_true", "help": "the frame size includes the FCS, as in RFC 2544"},
+    "--generator": {"choices": GENERATORS, "help": "what sends (default: the inventory's)"},
+    "--observe": {
+        "choices": ("quiet", "live"),
+        "help": "sample the UUT quietly or live (default: the inventory's)",
+    },
+}
+"""Options that are the same wherever they are."""
+
+
+def add_common(parser: argparse.ArgumentParser, *flags: str) -> None:
+    """``--verbose``, which every command has, and these of SHARED."""
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr; -vv also tracebacks")
+    add_shared(parser, *flags)
+
+
+def add_shared(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *flags: str) -> None:
+    """These of SHARED, in this order."""
+    for flag in flags:
+        parser.add_argument(flag, **SHARED[flag])
+
+
+def add_configuration(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    *,
+    frame_size_bytes: int | None = 64,
+    sources: int | None = 1,
+) -> None:
+    """What is measured, but for its load. With defaults of None a command can tell what was given."""
+    add_shared(parser, "--platform")
+    parser.add_argument(
+        "--frame-size", type=int, default=frame_size_bytes, metavar="BYTES", help="without FCS (default: 64)"
+    )
+    add_shared(parser, "--includes-fcs")
+    parser.add_argument("--sources", type=int, default=sources, metavar="N", help="sources at once (default: 1)")
+
+
+def comma_separated(text: str) -> list[str]:
+    """The words of an option such as ``--platforms A,B``."""
+    return [name for name in (part.strip() for part in text.split(",")) if name]
+
+
+def hosts_path(given: Path | None) -> Path:
+    """The inventory a command uses: what was given, else ./hosts.yaml. Raises ConfigError with what to do."""
+    from labconsole.model.inventory import DEFAULT_INVENTORY
+
+    path = given or DEFAULT_INVENTORY
+    if not path.exists():
+        hint = "; give --hosts FILE, or `labconsole demo` for a testbed on this machine" if given is None else ""
+        raise ConfigError(f"no such file{hint}", file=str(path))
+    return path
+
+
+def request_from(args: argparse.Namespace, inventory: Inventory) -> DesignPoint:
+    """The trial that the options of ``run``, ``search`` and ``check --observer-effect`` ask for. Raises ConfigError."""
+    from labconsole.model.design_point import DesignPoint
+    from labconsole.model.limits_check import check_request
+    from labconsole.units import parse_rate_bps
+
+    target: int | str = args.target
+    if target != "max":
+        try:
+            target = parse_rate_bps(args.target)
+        except ValueError as exc:
+            raise ConfigError("is not a rate", key="--target", value=args.target, allowed=f"{exc}, or max") from None
+    if args.repetitions < 1:
+        raise ConfigError("must be 1 or more", key="--repetitions", value=args.repetitions)
+    request = DesignPoint(
+        platform=args.platform or next(iter(inventory.platforms)),
+        frame=inventory.defaults.frame(args.frame_size, args.includes_fcs),
+        sources=args.sources,
+        target=target,  # type: ignore[arg-type]
+        duration_s=args.duration,
+        background=args.background,
+        generator=args.generator or inventory.defaults.generator,
+        observe=args.observe or inventory.defaults.observe,
+    )
+    check_request(request, inventory, where="--")
+    return request

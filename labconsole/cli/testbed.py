@@ -1,0 +1,76 @@
+"""Wires a session together: the engine with real SSH, real platform drivers and a real store.
+
+SSH and the database are imported when they are needed first: a console paints before that, in half the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labconsole.contracts.ports import AgentLink, Connect, OnAgentEvent
+from labconsole.engine.testbed import Testbed
+from labconsole.errors import StoreError
+from labconsole.model.inventory import Inventory, load_inventory
+from labconsole.model.record.envelope import Envelope, parse_envelope
+from labconsole.platforms.loading import driver_for, guest_processes
+from labconsole.store.open import open_store
+
+if TYPE_CHECKING:
+    from labconsole.store.writing import RunStore
+
+log = logging.getLogger("labconsole.cli.testbed")
+
+
+async def connect(name: str, inventory: Inventory, on_event: OnAgentEvent) -> AgentLink:
+    """As labconsole.nodes.link.connect."""
+    dial = await asyncio.to_thread(_imported_connect)
+    return await dial(name, inventory, on_event)
+
+
+def _imported_connect() -> Connect:
+    from labconsole.nodes.link import connect
+
+    guest_processes()  # imports every driver: here, and not where the first trial waits for it
+    return connect
+
+
+def shell_argv(name: str, inventory: Inventory) -> list[str]:
+    """As labconsole.nodes.route.shell_argv."""
+    from labconsole.nodes import route
+
+    return route.shell_argv(name, inventory)
+
+
+def open_session(inventory: Inventory, store: RunStore, *, read_only: bool = False) -> Testbed[RunStore]:
+    """A session on this inventory; nothing is connected yet. ``read_only``: it watches and takes no run."""
+    for platform in inventory.platforms:
+        driver_for(platform, inventory)  # an unknown driver or option is said now, not in the middle of a plan
+    session = Testbed(
+        inventory,
+        connect=connect,
+        driver_for=driver_for,
+        guest_processes=guest_processes,
+        store=store,
+        shell_argv=shell_argv,
+        read_only=read_only,
+    )
+    session.envelope = latest_envelope(inventory, store)
+    return session
+
+
+def latest_envelope(inventory: Inventory, store: RunStore) -> Envelope | None:
+    """The newest calibration of this testbed, None when there is none; one that cannot be read is told in the log."""
+    try:
+        record = store.latest_calibration(inventory.fingerprint())
+        return parse_envelope(record) if record is not None else None
+    except StoreError as exc:
+        log.warning("runs are held against no calibration: %s", exc)
+        return None
+
+
+def load_testbed(hosts: Path, store_url: str | None) -> tuple[Inventory, RunStore]:
+    """Inventory and store, both checked. Raises ConfigError or StoreError."""
+    return load_inventory(hosts), open_store(store_url)

@@ -1,0 +1,100 @@
+"""The results of checks for people: node by node, aligned, coloured on a terminal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from labconsole.engine.check.result import CheckResult, CheckStatus
+
+GLYPHS = {CheckStatus.PASS: "✓", CheckStatus.WARN: "!", CheckStatus.FAIL: "✗", CheckStatus.SKIPPED: "-"}
+PLAIN_GLYPHS = {**GLYPHS, CheckStatus.PASS: "+", CheckStatus.FAIL: "x"}
+COLOURS = {CheckStatus.PASS: "32", CheckStatus.WARN: "33", CheckStatus.FAIL: "31;1", CheckStatus.SKIPPED: "2"}
+WHOLE = "testbed"
+MIN_WIDTH = 60
+MAX_WIDTH = 160
+
+
+def terminal_style() -> dict[str, Any]:
+    """Colour only on a terminal, lines as long as it is wide; ASCII where the output can hold no more."""
+    tty = sys.stdout.isatty()
+    try:
+        "✓✗→".encode(sys.stdout.encoding or "ascii")
+        ascii_only = False
+    except UnicodeEncodeError:
+        ascii_only = True
+    width = min(MAX_WIDTH, max(MIN_WIDTH, shutil.get_terminal_size().columns)) if tty else None
+    return {"colour": tty and "NO_COLOR" not in os.environ, "ascii_only": ascii_only, "width": width}
+
+
+def report_lines(
+    results: Iterable[CheckResult],
+    nodes: list[str],
+    *,
+    brief: bool = False,
+    colour: bool = False,
+    ascii_only: bool = False,
+    width: int | None = None,
+) -> list[str]:
+    """The results for people: node by node, aligned, each with its evidence and, below, what to do."""
+    groups: dict[str, list[CheckResult]] = {name: [] for name in [*nodes, WHOLE]}
+    for result in results:
+        groups.setdefault(result.node or WHOLE, []).append(result)
+    glyphs = PLAIN_GLYPHS if ascii_only else GLYPHS
+    title_width = max((len(r.title) for group in groups.values() for r in group), default=0)
+    lines: list[str] = []
+    for name, group in groups.items():
+        shown = [r for r in group if not brief or r.status is not CheckStatus.PASS or r.fixed]
+        if not shown:
+            continue
+        counts = Counter(r.status for r in group)
+        words = ", ".join(f"{counts[status]} {status}" for status in CheckStatus if counts[status])
+        lines += ["", f"{name}: {words}"] if lines else [f"{name}: {words}"]
+        for result in shown:
+            lines += _result_lines(result, glyphs, title_width, colour=colour, width=width)
+    return lines
+
+
+def _result_lines(
+    result: CheckResult, glyphs: dict[CheckStatus, str], title_width: int, *, colour: bool, width: int | None
+) -> list[str]:
+    word = f"{glyphs[result.status]} {result.status:<7}"
+    if colour:
+        word = f"\x1b[{COLOURS[result.status]}m{word}\x1b[0m"
+    indent = 2 + 2 + 7 + 1 + title_width + 2
+    evidence = ("fixed: " if result.fixed else "") + result.evidence
+    first, *rest = _wrapped(evidence, width, indent)
+    lines = [f"  {word} {result.title:<{title_width}}  {first}", *(" " * indent + line for line in rest)]
+    if result.hint:
+        hint, *more = _wrapped(f"→ {result.hint}", width, indent)
+        lines += [" " * indent + hint, *(" " * (indent + 2) + line for line in more)]
+    return lines
+
+
+def _wrapped(text: str, width: int | None, indent: int) -> list[str]:
+    if width is None:
+        return [text]
+    return textwrap.wrap(text, max(20, width - indent - 2), break_on_hyphens=False) or [""]
+
+
+def status_counts(results: list[CheckResult]) -> dict[str, int]:
+    """How many came out how."""
+    counts = Counter(result.status for result in results)
+    return {str(status): counts[status] for status in CheckStatus}
+
+
+def closing_line(results: list[CheckResult], took_s: float, *, stopped: bool) -> str:
+    """One line to end with."""
+    words = ", ".join(f"{count} {word}" for word, count in status_counts(results).items() if count)
+    text = f"{'stopped; ' if stopped else ''}{len(results)} checks in {took_s:.1f} s: {words}"
+    fixed, fixable = sum(r.fixed for r in results), sum(r.fixable and not r.fixed for r in results)
+    if fixed:
+        text += f"; {fixed} fixed, and undone now unless it says for good"
+    if fixable:
+        text += f"; --fix would put {fixable} right"
+    return text

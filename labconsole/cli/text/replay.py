@@ -1,0 +1,196 @@
+"""Progress of a replay: a rich bar with rate and time left for people, JSON lines for machines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from labconsole.cli.output import json_line
+from labconsole.cli.text.runs import run_row
+from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.progress import Progress
+from labconsole.engine.execution.set_up_course import beside_words, block_words
+from labconsole.model.plan.plan import Plan
+from labconsole.text.harmless import harmless, undisguised
+
+
+class ReplayScreen:
+    """``update`` at both ends of every trial; a context that shows the bar."""
+
+    def __init__(self, plans: Sequence[Plan], *, as_json: bool) -> None:
+        self._plans, self._as_json = list(plans), as_json
+        self._campaigns: Sequence[Campaign] = ()
+        self._begun: list[Plan] = []
+        self._above: object = None
+        if not as_json:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self._console = Console(file=undisguised(sys.stderr))
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[rate]}"),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[left]}"),
+                console=self._console,
+            )
+            total = sum(plan.trials for plan in plans)
+            self._task = self._bar.add_task(plans[0].name, total=total, rate="", left="")
+
+    @contextmanager
+    def over(self, campaigns: Sequence[Campaign]) -> Iterator[None]:
+        """The bar, while these run."""
+        self._campaigns = campaigns
+        if self._as_json:
+            yield
+            return
+        self._bar.start()
+        try:
+            yield
+        finally:
+            self._bar.stop()
+
+    def update(self, progress: Progress) -> None:
+        """One trial begins (``last`` is None) or has ended."""
+        if self._as_json:
+            self._lines(progress)
+            return
+        name = progress.plan.name if len(self._plans) == 1 else f"{progress.plan.name} ({self._place(progress.plan)})"
+        running = [campaign.outcome for campaign in self._campaigns]
+        taken = sum(each.taken for each in running)
+        done = taken + sum(each.skipped + each.left_out + sum(n for _, n in each.refused) for each in running)
+        elapsed_s = self._bar.tasks[0].elapsed or 0
+        rate = f"{taken / elapsed_s * 60:.1f} runs/min" if taken and elapsed_s else ""
+        left_s = self._left_s(progress)
+        left = f"{minutes(left_s)} left" if left_s is not None else ""
+        self._bar.update(
+            self._task, description=name, total=max(1, self._total()), completed=done, rate=rate, left=left
+        )
+        request = progress.point.request
+        if progress.broke:
+            self._above = None
+            self._print(f"the set-up broke off ({progress.broke}); what it gave is stored and counts for nothing")
+            return
+        above = (progress.plan, progress.block, request.platform, request.background)
+        if progress.block is not None and above != self._above:
+            self._above = above
+            where = block_words(progress.block, progress.plan.set_ups)
+            self._print(f"{where}: {request.platform} {beside_words(request.background)}")
+        if progress.warm_up:
+            self._print(f"warm-up of {request.platform}, background {request.background}: thrown away")
+        if progress.last is not None:
+            self._print(run_row(progress.last))
+
+    def _print(self, text: str) -> None:
+        # Plain text: a record's words come from nodes and must not be read as markup.
+        self._console.print(harmless(text), markup=False, highlight=False, soft_wrap=True)
+
+    def _place(self, plan: Plan) -> str:
+        return f"{self._plans.index(plan) + 1} of {len(self._plans)}"
+
+    def _total(self) -> int:
+        return sum(campaign.total for campaign in self._campaigns)
+
+    def _left_s(self, progress: Progress) -> float | None:
+        if progress.left_s is None:
+            return None
+        at = self._plans.index(progress.plan)
+        later = [campaign.left_s for campaign in self._campaigns[at + 1 :]]
+        return progress.left_s + sum(left or 0.0 for left in later)
+
+    # For machines
+
+    def _lines(self, progress: Progress) -> None:
+        plan, request = progress.plan, progress.point.request
+        campaign = next(each for each in self._campaigns if each.plan is plan)
+        self._started(campaign)
+        place = {"point": progress.point.index, "repetition": progress.repetition, "block": progress.block}
+        head = {"plan": plan.name, **place}
+        if progress.broke:
+            json_line({"event": "set_up_broke", "at": now(), **head, "why": progress.broke})
+            return
+        if progress.last is None:
+            asked = request.columns()
+            json_line({"event": "trial_started", "at": now(), **head, "warm_up": progress.warm_up, "requested": asked})
+            return
+        json_line(
+            {
+                "event": "trial_finished",
+                "at": now(),
+                **head,
+                "status": progress.last.verdict.status,
+                "attempt": progress.attempt,
+                "redone": progress.redone,
+                "done": progress.done + progress.skipped + progress.left_out,
+                "total": progress.total,
+                "left_s": progress.left_s,
+                "run": progress.last.to_json(),
+            }
+        )
+
+    def _started(self, campaign: Campaign) -> None:
+        plan, outcome = campaign.plan, campaign.outcome
+        if plan in self._begun:
+            return
+        self._begun.append(plan)
+        json_line(
+            {
+                "event": "plan_started",
+                "at": now(),
+                "plan": plan.name,
+                "hash": plan.hash(),
+                "order": plan.order,
+                "seed": plan.seed,
+                "blocks": plan.set_ups,
+                "points": len(plan.points),
+                "trials": campaign.total,
+                "stored": outcome.skipped,
+                "remaining": campaign.total - outcome.skipped - outcome.left_out,
+                "estimate_s": None if campaign.estimate is None else campaign.estimate.total_s,
+            }
+        )
+
+    def finished(self, campaign: Campaign, exit_status: int) -> None:
+        """Tell machines how a plan ended."""
+        self._started(campaign)
+        outcome = campaign.outcome
+        json_line(
+            {
+                "event": "plan_finished",
+                "at": now(),
+                "plan": campaign.plan.name,
+                "hash": campaign.plan.hash(),
+                "taken": outcome.taken,
+                "skipped": outcome.skipped,
+                "left_out": outcome.left_out,
+                "redone": outcome.redone,
+                "warm_ups": outcome.warm_ups,
+                "verdicts": dict(outcome.verdicts),
+                "invalid": [record.run_id for record in outcome.invalid],
+                "invalid_before": outcome.invalid_before,
+                "to_retake": outcome.to_retake,
+                "refused": [{"why": why, "trials": trials} for why, trials in outcome.refused],
+                "stopped": outcome.stopped,
+                "ended_by": outcome.ended_by or None,
+                "exit_status": exit_status,
+            }
+        )
+
+
+def now() -> str:
+    """UTC, as in files."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def minutes(seconds: float) -> str:
+    """h:mm:ss."""
+    return f"{int(seconds // 3600)}:{int(seconds % 3600 // 60):02d}:{int(seconds % 60):02d}"
+
+
+def size_words(size_bytes: int) -> str:
+    """A size for people."""
+    return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"

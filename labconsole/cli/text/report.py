@@ -1,0 +1,157 @@
+"""A report in the terminal: the figures by plotext (behind text/charts.py), tables and findings by rich.
+
+As wide as the terminal. Colour is left out where NO_COLOR is set or nobody watches, and never carries meaning: curves
+have marks and bars have fills of their own. Every foreign word is made harmless before rich adds its own sequences.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from labconsole.contracts.report import Figure, Panel, Table
+from labconsole.report.assembly import Report
+from labconsole.report.tables import labelled
+from labconsole.text import charts
+from labconsole.text.harmless import harmless, undisguised
+
+COLOURS = ("cyan", "yellow", "green", "magenta", "red", "blue", "bright_cyan", "bright_yellow")
+SIDE_BY_SIDE = 140
+"""Columns from which on two panels stand beside each other."""
+
+PANEL_LINES = 17
+MOST_ROWS = 60
+"""Of one table; a file holds the rest."""
+
+
+def show(report: Report) -> None:
+    """Print the report on stdout."""
+    console = Console(file=undisguised(sys.stdout), highlight=False, markup=False, emoji=False)
+    console.print(Text(harmless(report.title), style="bold"))
+    console.print(Text(harmless(f"Selection: {report.selection.words}."), style="dim"))
+    for sentence in report.conclusions:
+        console.print(Text(f"• {harmless(sentence)}"))
+    for figure in report.figures:
+        _figure(console, figure)
+    for table in (*report.tables, *report.references):
+        _table(console, table)
+    _findings(console, report)
+
+
+def _figure(console: Console, figure: Figure) -> None:
+    console.print()
+    console.print(Text(harmless(labelled(figure)), style="bold"))
+    labels = list(dict.fromkeys(curve.label for panel in figure.panels for curve in panel.curves))
+    console.print(_legend(figure, labels))
+    columns = 2 if console.width >= SIDE_BY_SIDE and len(figure.panels) > 1 else 1
+    width = min(console.width // columns - (columns - 1), 120)
+    panels = [_panel(figure, panel, labels, width) for panel in figure.panels]
+    for place in range(0, len(panels), columns):
+        beside = panels[place : place + columns]
+        for lines in zip(*beside, strict=True):
+            row = Text(no_wrap=True, overflow="crop")
+            for number, line in enumerate(lines):
+                if number < len(lines) - 1:
+                    line.pad_right(max(0, width + 1 - line.cell_len))
+                row.append_text(line)
+            row.rstrip()
+            console.print(row)
+    console.print(Text(harmless(figure.caption), style="dim"))
+
+
+def _legend(figure: Figure, labels: Sequence[str]) -> Text:
+    line = Text("  ")
+    for number, label in enumerate(labels):
+        glyph = charts.marker(number) if figure.kind == "curves" else charts.FILLS[number % len(charts.FILLS)]
+        line.append(f"{glyph} {harmless(label)}", style=COLOURS[number % len(COLOURS)])
+        line.append("   ")
+    return line
+
+
+def _panel(figure: Figure, panel: Panel, labels: Sequence[str], width: int) -> list[Text]:
+    by_label = {curve.label: curve for curve in panel.curves}
+    series = [
+        [charts.CurvePointMark(m.x, m.y, m.low, m.high) for m in by_label[label].marks] if label in by_label else []
+        for label in labels
+    ]
+    axes = charts.CurveAxes(x_words=_axis, y_words=_axis, ideal=figure.kind == "curves" and figure.ideal)
+    if figure.kind == "curves":
+        rows = charts.draw_curves(series, axes, width, PANEL_LINES)
+    else:
+        rows = charts.draw_bars(series, [harmless(name) for name in figure.x_names], axes, width, PANEL_LINES)
+    heading = f"  {panel.title}: {figure.y_label} over {figure.x_label}"
+    lines = [Text(harmless(heading)[:width])]
+    for row in rows:
+        line = Text()
+        for text, number in row:
+            line.append(text, style="" if number is None else COLOURS[number % len(COLOURS)])
+        lines.append(line)
+    return lines
+
+
+def _axis(value: float) -> str:
+    return f"{value:g}"
+
+
+def _table(console: Console, table: Table) -> None:
+    console.print()
+    title = harmless(labelled(table))
+    headings = [harmless(heading) for heading in table.headings]
+    rows = [[harmless(cell) for cell in row] for row in table.shown[:MOST_ROWS]]
+    if _natural_width(headings, rows) > console.width:
+        console.print(Text(title, style="bold"))
+        for row in rows:
+            console.print(_row_in_words(headings, row))
+    else:
+        grid = Grid(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1))
+        for heading, left in zip(headings, table.left, strict=True):
+            grid.add_column(heading, justify="left" if left else "right", overflow="fold")
+        for row in rows:
+            grid.add_row(*row)
+        console.print(grid)
+    if len(table.shown) > MOST_ROWS:
+        console.print(f"{len(table.shown) - MOST_ROWS} more rows: --out DIR writes {table.name}.csv")
+    if table.note:
+        console.print(Text(harmless(table.note), style="dim"))
+
+
+def _natural_width(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Cells that the table takes when nothing in it is folded."""
+    widths = [max(cell_len(cell) for cell in column) for column in zip(headings, *rows, strict=True)]
+    return sum(widths) + 2 * len(widths) + 2
+
+
+def _row_in_words(headings: Sequence[str], row: Sequence[str]) -> Padding:
+    """A row of a table that is wider than the terminal: a column of two letters is read by nobody."""
+    said = Text("• ")
+    for heading, cell in zip(headings, row, strict=True):
+        if cell and cell != "–":
+            said.append(f"{heading} ", style="dim")
+            said.append(f"{cell}   ")
+    said.rstrip()
+    return Padding(said, (0, 0, 0, 1))
+
+
+def _findings(console: Console, report: Report) -> None:
+    console.print()
+    console.print(Text("Findings", style="bold"))
+    if not report.findings:
+        console.print("Nothing is claimed, and nothing stands out.")
+    for kind in report.findings:
+        mark = "" if kind.claims else "mark: "
+        for finding in kind.found:
+            runs = len(finding.run_ids)
+            console.print(Text(f"• {mark}{harmless(finding.sentence)} [{runs} run{'' if runs == 1 else 's'}]"))
+    kept = report.material.kept
+    left_out = len(kept.excluded)
+    if left_out:
+        reasons = ", ".join(f"{code} {count}" for code, count in kept.excluded_by_reason)
+        total = left_out + len(kept.entered)
+        console.print(f"{left_out} of {total} runs enter no mean: {harmless(reasons)}")

@@ -1,0 +1,184 @@
+"""Runs as plain lines of text for the headless commands. Units in every column; unknown is a dash, never a zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from labconsole.measure.ledger_picture import ledger_rows
+from labconsole.model.record.note import RunNote
+from labconsole.model.record.run import Background, Reason, RunRecord, StreamRecord, Total
+from labconsole.model.record.summary import RunSummary
+from labconsole.model.record.timing import Delay
+from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths
+from labconsole.units import format_count, format_rate_bps, format_target
+
+DASH = "–"
+PICTURE_COLUMNS = 110
+"""Of a ledger: what a report pastes into without breaking lines."""
+
+
+def count(value: int | None) -> str:
+    """A count with thousands apart, or a dash."""
+    return DASH if value is None else format_count(value)
+
+
+def rate(value: float | None) -> str:
+    """A bandwidth on the wire, or a dash."""
+    return DASH if value is None else format_rate_bps(value)
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio as percent with the digits that matter, or a dash."""
+    return DASH if ratio is None else f"{100 * ratio:.4g} %"
+
+
+def _stream_line(stream: StreamRecord) -> str:
+    source = f"by {stream.measured_from}" if stream.measured_from else "not measured"
+    return (
+        f"  {stream.name:<8} offered {count(stream.offered_packets):>12} packets {rate(stream.offered_bps):>14}   "
+        f"measured {count(stream.measured_packets):>12} {rate(stream.measured_bps):>14}   "
+        f"loss {count(stream.loss_packets):>10} {percent(stream.loss_ratio):>10}   {source}, {stream.generator}"
+    )
+
+
+def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[str]:
+    """One run for people: streams, total, verdict with its reasons; with ``details`` also where packets went."""
+    asked = record.requested
+    lines = [
+        f"{record.run_id}  {record.testbed}{' (emulated)' if record.emulated else ''}  {asked.platform}, "
+        f"{asked.size_words()}, {asked.sources} x {format_target(asked.target_bps)}, "
+        f"background {asked.background}, {asked.duration_s:g} s",
+        *(_stream_line(stream) for stream in record.streams),
+    ]
+    total = record.total
+    lines.append(
+        f"  {'total':<8} offered {count(total.offered_packets):>12} packets {rate(total.offered_bps):>14}   "
+        f"measured {count(total.measured_packets):>12} {rate(total.measured_bps):>14}   "
+        f"loss {count(total.loss_packets):>10} {percent(total.loss_ratio):>10}"
+    )
+    lines += sides_lines(total)
+    beside = record.background.streams if record.background is not None else ()
+    if record.background is not None:
+        lines += background_lines(record.background)
+    if details:
+        for stream in (*record.streams, *beside):
+            lines.append(f"  {stream.name}: packets by hop")
+            rows = ledger_rows(stream, PICTURE_COLUMNS)
+            lines += ["    " + "".join(text for text, _ in row).rstrip() for row in rows]
+            if stream.delay is not None:
+                lines.append(f"  {stream.name}: {delay_text(stream.delay)}")
+        if record.influences:
+            lines.append("  what else went on")
+            lines += [f"    {influence_line(entry)}" for entry in record.influences]
+    lines.append(f"  {record.verdict.status}" + ("" if saved else "; NOT SAVED"))
+    return lines + reason_lines(record.verdict.reasons)
+
+
+def reason_lines(reasons: Sequence[Reason]) -> list[str]:
+    """Why a run is not simply valid: each cause with what to do about it, and what follows from it beneath it."""
+    lines = []
+    for reason, depth in zip(reasons, depths(reasons), strict=True):
+        lines.append(f"    {'  ' * depth}{'so ' if depth else ''}{reason.code}: {reason.detail}")
+        if not depth and reason.code in WHAT_TO_DO:
+            lines.append(f"      → {WHAT_TO_DO[reason.code]}")
+    return lines
+
+
+def sides_lines(total: Total) -> list[str]:
+    """Who lost what, and at what rate the rest came; nothing of a run that does not part them."""
+    if total.generator_packets is None:
+        return []
+    late = "" if not total.late_packets else f"; {count(total.late_packets)} packets came after the time of sending"
+    lost = (
+        f"lost at the source {count(total.source_lost_packets)}, "
+        f"the UUT {count(total.uut_lost_packets)} ({percent(total.uut_loss_ratio)}), "
+        f"the sink {count(total.sink_lost_packets)}"
+    )
+    forwarded = f"forwarding rate {rate(total.forwarding_bps)}"
+    return [f"  {'sides':<8} generator {count(total.generator_packets)}, {lost}; {forwarded}{late}"]
+
+
+def background_lines(load: Background) -> list[str]:
+    """The second guest: what it should do and did, beside it what else was seen, and its own streams."""
+    where = "" if load.guest is None else f" in {load.guest}, " + (f"CPU {load.cpus}" if load.cpus else "not pinned")
+    lines = [f"  beside   {load.kind}{where}"]
+    for name, asked in load.requested.items():
+        lines.append(f"    {name}: asked {figure(asked)}, achieved {figure(load.achieved.get(name))}")
+    rest = {name: value for name, value in load.achieved.items() if name not in load.requested}
+    if rest:
+        lines.append("    " + ", ".join(f"{name} {figure(value)}" for name, value in rest.items()))
+    if load.reference is not None:
+        lines.append("    a share of: " + ", ".join(f"{key} {value}" for key, value in load.reference.items()))
+    return lines + [f"  {_stream_line(stream)}" for stream in load.streams]
+
+
+def figure(value: float | None) -> str:
+    """A number of any unit with the digits that matter, or a dash."""
+    if value is None:
+        return DASH
+    return format_count(round(value)) if isinstance(value, int) or abs(value) >= 1000 else f"{value:.4g}"
+
+
+def delay_text(delay: Delay) -> str:
+    """Delay and its variation in microseconds; why there is no one-way delay where there is none."""
+    varies = f"variation over the shortest p50 {delay.pdv_ns.p50 / 1e3:.1f}, p99 {delay.pdv_ns.p99 / 1e3:.1f} µs"
+    if delay.ipdv_ns is not None:
+        varies += f", between neighbours p50 {delay.ipdv_ns.p50 / 1e3:.1f}, p99 {delay.ipdv_ns.p99 / 1e3:.1f} µs"
+    one = delay.one_way_ns
+    if one is None:
+        return f"no one-way delay: {delay.reason}; {varies}"
+    times = f"min {one.min / 1e3:.1f}, p50 {one.p50 / 1e3:.1f}, p99 {one.p99 / 1e3:.1f}, max {one.max / 1e3:.1f} µs"
+    return f"one-way delay {times} of {format_count(delay.packets)} packets; {varies}"
+
+
+def note_lines(note: RunNote | None) -> list[str]:
+    """The note on a run, if there is one."""
+    if note is None or note.text is None:
+        return []
+    return [f"  note by {plain(note.author)}, {note.written_at}", *(f"    {plain(t)}" for t in note.text.splitlines())]
+
+
+def plain(text: str) -> str:
+    """Words that people typed, or that came with an import, without what a terminal would obey."""
+    return "".join(char if char.isprintable() else "·" for char in text)
+
+
+def influence_line(entry: dict[str, Any]) -> str:
+    """One influence: where, what kind, and its sentence."""
+    return f"{entry.get('node') or 'console':<8} {entry.get('kind', '')}: {entry.get('detail', '')}"
+
+
+def run_row(record: RunRecord) -> str:
+    """One run as one line."""
+    asked, total = record.requested, record.total
+    return (
+        f"{record.run_id}  {asked.platform:<12} {asked.frame_size_bytes or 'mix':>5} B  {asked.sources} x "
+        f"{format_target(asked.target_bps):>9}  offered {rate(total.offered_bps):>14}  "
+        f"measured {rate(total.measured_bps):>14}  loss {percent(total.loss_ratio):>9}  {record.verdict.status}"
+    )
+
+
+def runs_table(summaries: Sequence[RunSummary]) -> list[str]:
+    """Saved runs, newest first."""
+    if not summaries:
+        return ["no runs saved yet"]
+    lines = [
+        f"{'run':<24} {'testbed':<12} {'platform':<12} {'size B':>6} {'n':>2} {'target':>9} {'offered pps':>12} "
+        f"{'measured pps':>12} {'loss':>9}  {'verdict':<8} note"
+    ]
+    for s in summaries:
+        lines.append(
+            f"{s.run_id:<24} {s.testbed:<12} {s.platform:<12} {s.frame_size_bytes or 'mix':>6} {s.sources:>2} "
+            f"{format_target(s.target_bps if s.target_bps is not None else 'max'):>9} "
+            f"{DASH if s.offered_pps is None else f'{s.offered_pps:.0f}':>12} "
+            f"{DASH if s.measured_pps is None else f'{s.measured_pps:.0f}':>12} {percent(s.loss_ratio):>9}  "
+            f"{s.verdict:<8} {_first_words(s.note)}".rstrip()
+        )
+    return lines
+
+
+def _first_words(note: str | None) -> str:
+    """So much of a note as a line of the list can take."""
+    words = plain(" ".join((note or "").split()))
+    return words if len(words) <= 40 else words[:39].rstrip() + "…"

@@ -1,0 +1,1 @@
+"""What others fill in: node links, platform drivers, stores, units of a report."""

@@ -1,0 +1,145 @@
+"""What a report is put together from: units, each of which makes figures, tables, findings or words on the method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Cell = str | int | float | None
+
+Material = TypeVar("Material", contravariant=True)
+"""What units are given; report/material.py says what that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One point or bar: place, height, interval (None: too few set-ups), trials and set-ups behind it.
+
+    ``dots``: the means of the set-ups, in the unit of ``y``.
+    """
+
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    n: int
+    set_ups: int = 1
+    dots: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlottedCurve:
+    """One platform in one panel."""
+
+    label: str
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One set of axes."""
+
+    title: str
+    curves: tuple[PlottedCurve, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One figure. ``kind``: curves over x, or bars grouped by x with the names in ``x_names``.
+
+    ``reference_line``: height of a line to compare with (1 for ratios). ``ideal``: of curves, whether y equal to x
+    means that nothing was lost. ``number``: in its paper; the report takes it from the unit.
+    """
+
+    name: str
+    title: str
+    kind: str
+    x_label: str
+    y_label: str
+    panels: tuple[Panel, ...]
+    caption: str
+    x_names: tuple[str, ...] = ()
+    reference_line: float | None = None
+    ideal: bool = True
+    number: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """``columns``: names with units for the CSV; ``rows``: the exact values; ``shown``: the same for paper.
+
+    ``beside_paper``: published values stand in it, so that it is kept apart from the tables of one's own. ``number``:
+    in its paper; the report takes it from the unit.
+    """
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    headings: tuple[str, ...]
+    shown: tuple[tuple[str, ...], ...]
+    note: str = ""
+    beside_paper: bool = False
+    number: str = ""
+
+    @property
+    def left(self) -> tuple[bool, ...]:
+        """For each column whether it holds words, which stand at its left, and not numbers."""
+        return tuple(
+            place == 0 or not any(row[place][:1].isdigit() or row[place][:1] == "−" for row in self.shown)
+            for place in range(len(self.headings))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a reader should be pointed to. ``run_ids`` are the evidence."""
+
+    sentence: str
+    run_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """Findings of one kind. ``kind`` is stable, for machines; ``heading`` for people.
+
+    ``claims``: each rests on a claim of the report's family; else they are marks, which claim nothing.
+    """
+
+    kind: str
+    heading: str
+    found: tuple[Finding, ...]
+    claims: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MethodNote:
+    """How a unit's values are reckoned: a row of the page's section on the method."""
+
+    heading: str
+    words: str
+
+
+Part = Figure | Table | Findings | MethodNote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportUnit(Generic[Material]):
+    """One subject of a report. ``make``: a part, several, or None where there is nothing to say.
+
+    ``place``: parts of a report stand in the order of their units' places. ``paper``: what it reproduces, such as
+    ``("schlosser", "figure 3")``.
+    """
+
+    name: str
+    place: int
+    make: Callable[[Material], Part | Sequence[Part] | None]
+    paper: tuple[str, str] | None = None
+
+    def parts(self, material: Material) -> Sequence[Part]:
+        """What it makes of this material."""
+        made = self.make(material)
+        if made is None:
+            return ()
+        return made if isinstance(made, Sequence) else (made,)

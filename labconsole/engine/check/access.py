@@ -1,0 +1,139 @@
+"""Access to a node: SSH, its host key, the rights of the agent, the round trip, whose node it is now."""
+
+from __future__ import annotations
+
+from labconsole.engine.check.context import Bench, Check
+from labconsole.engine.check.result import Finding, failed, passed, skipped, warned
+from labconsole.errors import AgentError
+from labconsole.wire.lease import TakeLease
+
+SLOW_S = 0.05
+"""A round trip from which on starting sources together and following them live suffers."""
+
+LEASE_S = 30.0
+"""How long a check holds a testbed, as it tells who waits."""
+
+NEEDED = {"source": ("net_admin", "net_raw"), "uut": ("net_admin",), "sink": ("net_raw",)}
+"""Capabilities without which a node cannot do its part."""
+
+
+async def login(bench: Bench, node: str) -> Finding:
+    """The session with the agent in it stands."""
+    if node not in bench.links:
+        return failed(
+            bench.why_not(node),
+            f"try `ssh {bench.inventory.nodes[node].address}` with the user and key that hosts.yaml and ~/.ssh/config "
+            "give; docs/ssh.md says how labconsole logs in",
+        )
+    hello = bench.links[node].hello
+    return passed(
+        f"agent {hello.version} on Python {hello.python}, Linux {hello.kernel}",
+        python=hello.python,
+        kernel=hello.kernel,
+    )
+
+
+async def host_key(bench: Bench, node: str) -> Finding:
+    """The node is the one that known_hosts knows: nothing here ever accepts a key that is not there."""
+    if node in bench.links:
+        return passed("the node showed the key that known_hosts has")
+    reason = bench.why_not(node)
+    if "host key" in reason:
+        return failed(reason, "compare the fingerprint at the node's own screen before you accept a key")
+    return skipped(f"{node} is not connected, and not for its host key")
+
+
+async def rights(bench: Bench, node: str) -> Finding:
+    """The agent may do what the node's role needs, without anybody typing a password."""
+    facts, become = await bench.facts(node), bench.inventory.nodes[node].become
+    way = "through sudo -n" if become else "by login"
+    if facts.get("euid") == 0 and facts.get("capabilities") is None:
+        return passed(f"root {way}")
+    have = facts.get("capabilities")
+    if have is None:
+        return skipped("the node does not say which capabilities the agent has")
+    needed = dict.fromkeys(word for role in bench.roles(node) for word in NEEDED[role])
+    missing = [word for word in needed if word not in have]
+    if missing:
+        return failed(
+            f"user id {facts.get('euid')} {way}, without the capabilities {', '.join(missing)}",
+            "log in as root, or give the node `become: sudo` in hosts.yaml and allow sudo without a password",
+        )
+    return passed(f"user id {facts.get('euid')} {way}, with {', '.join(needed)}")
+
+
+async def latency(bench: Bench, node: str) -> Finding:
+    """The round trip to the agent, the fastest of five."""
+    link = bench.link(node)
+    await link.measure_clock()
+    round_trip_s = link.round_trip_s
+    evidence = f"{round_trip_s * 1000:.2f} ms, the fastest of a few"
+    if round_trip_s > SLOW_S:
+        return warned(
+            evidence,
+            "measure from a machine nearer to the testbed: sources are started together to within about half of this, "
+            "and live figures come late",
+            round_trip_s=round_trip_s,
+        )
+    return passed(evidence, round_trip_s=round_trip_s)
+
+
+async def keep_alive(bench: Bench, node: str) -> Finding:
+    """If the console falls silent, the agent ends by itself and undoes everything."""
+    watchdog = (await bench.survey(node))["watchdog"]
+    if not watchdog["armed"]:
+        return failed(
+            "the agent does not watch whether the console is still there",
+            "connect anew: without this, a pulled cable leaves traffic and changes on the node for hours",
+        )
+    return passed(f"watched; last heard of us {watchdog['heard_before_s']:.1f} s ago", **watchdog)
+
+
+async def management(bench: Bench, node: str) -> Finding:
+    """SSH must not come in by a data port: its packets would be measured, and a run could cut the link."""
+    ports, way = bench.ports(node), (await bench.survey(node))["management"]
+    interface, addresses = way["interface"], way["addresses"]
+    if interface in ports:
+        return failed(
+            f"SSH comes in by {interface} ({way['address']}), which carries test frames",
+            "give the node another interface for management, and its address in hosts.yaml",
+            interface=interface,
+        )
+    own = {port: addresses[port] for port in ports if addresses.get(port)}
+    if interface is not None:
+        return passed(f"SSH comes in by {interface} ({way['address']})", interface=interface)
+    if not own:
+        return passed("no data port has an address by which SSH could come in")
+    listed = ", ".join(f"{port} has {', '.join(found)}" for port, found in own.items())
+    return warned(
+        f"the node does not say by which interface SSH comes in, and {listed}",
+        "see that the address in hosts.yaml is not one of a data port",
+    )
+
+
+async def lease(bench: Bench, node: str) -> Finding:
+    """Nobody else measures here now. Held from here to the end of the check."""
+    if bench.session.read_only:
+        return skipped("this console only watches, so checks that send frames are left out")
+    try:
+        await bench.link(node).ask(TakeLease(owner=bench.session.operator, purpose="a check", left_s=LEASE_S))
+    except AgentError as exc:
+        if exc.code not in ("lease_held", "lease_stuck", "lease_lost"):
+            raise
+        return failed(
+            exc.message,
+            "wait for them or ask them; checks that send frames or change settings are left out meanwhile",
+        )
+    bench.leased.append(node)
+    return passed("free, and ours while the check runs")
+
+
+CHECKS = (
+    Check(id="ssh.login", title="SSH session and agent", run=login),
+    Check(id="ssh.host_key", title="host key known", run=host_key),
+    Check(id="ssh.rights", title="rights without a password", run=rights),
+    Check(id="ssh.latency", title="round trip", run=latency),
+    Check(id="ssh.keep_alive", title="keep-alive", run=keep_alive),
+    Check(id="ssh.management", title="management path", run=management),
+    Check(id="lease", title="lease", run=lease),
+)

@@ -1,0 +1,242 @@
+"""Does each cable go where hosts.yaml says? A few marked frames down every cable, and every port of every node listens.
+
+Each cable is tried by itself, the UUT's exits too: the UUT sends those frames, so no platform has to forward anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.check.context import Bench
+from labconsole.engine.check.result import Finding, failed, passed, skipped
+from labconsole.engine.trial.setup import UDP_SOURCE_PORT
+from labconsole.errors import AgentError, LabError, NodeError
+from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
+
+MARKED_FRAMES = 5
+MARKED_DELAY_NS = 2_000_000
+FIRST_PORT_IN, FIRST_PORT_OUT = 41_000, 51_000
+"""Ports of their own, so that these frames pass for no trial's and each tells which cable it was sent down."""
+
+ARRIVAL_S = 1.0
+STEP_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """One cable of one stream: from (node, interface) to (node, interface); ``port`` marks its frames."""
+
+    stream: str
+    side: str
+    near: tuple[str, str]
+    far: tuple[str, str]
+    port: int
+    source_ip: str
+    sink_ip: str
+
+
+def cables(bench: Bench) -> list[Cable]:
+    """Both cables of each stream."""
+    found = []
+    for index, stream in enumerate(bench.streams()):
+        source, uut_in, uut_out, sink = bench.hops(stream)
+        ends = (stream.source_ip, stream.sink_ip)
+        found.append(Cable(stream.name, "in", source, uut_in, FIRST_PORT_IN + index, *ends))
+        found.append(Cable(stream.name, "out", uut_out, sink, FIRST_PORT_OUT + index, *ends))
+    return found
+
+
+@dataclass
+class Tried:
+    """What came of the marked frames: the finding on each cable, by stream and side."""
+
+    findings: dict[tuple[str, str], Finding]
+
+    def of(self, cables_: list[Cable]) -> Finding:
+        """One finding for several cables of one node: the worst, with the words of all."""
+        mine = [self.findings[(cable.stream, cable.side)] for cable in cables_]
+        order = ("fail", "warn", "skipped", "pass")
+        worst = min(mine, key=lambda finding: order.index(finding.status))
+        return Finding(
+            status=worst.status,
+            evidence="; ".join(finding.evidence for finding in mine),
+            hint=worst.hint,
+            values={"cables": [finding.values for finding in mine]},
+        )
+
+
+async def try_cables(bench: Bench) -> Tried:
+    """Send marked frames down every cable both of whose nodes are ours now, and say where each arrived."""
+    tried = Tried({})
+    ready: list[Cable] = []
+    for cable in cables(bench):
+        reason = _not_ready(bench, cable)
+        if reason is not None:
+            tried.findings[(cable.stream, cable.side)] = reason
+        else:
+            ready.append(cable)
+    listeners = [node for node in bench.leased if bench.ports(node) and node in bench.links]
+    try:
+        await asyncio.gather(*(_listen(bench, node) for node in listeners))
+        senders = list(dict.fromkeys(cable.near[0] for cable in ready))
+        refused = await asyncio.gather(*(_send(bench, node, ready) for node in senders))
+        heard = await _hear(bench, listeners, ready)
+    finally:
+        await asyncio.gather(*(_stop(bench, node) for node in listeners))
+    told = dict(zip(senders, refused, strict=True))
+    for cable in ready:
+        tried.findings[(cable.stream, cable.side)] = _judge(cable, heard, told[cable.near[0]])
+    return tried
+
+
+def _text(end: tuple[str, str]) -> str:
+    return "/".join(end)
+
+
+def _not_ready(bench: Bench, cable: Cable) -> Finding | None:
+    for node, interface in (cable.near, cable.far):
+        if node not in bench.links:
+            return skipped(f"{cable.stream}: {node} is not connected")
+        if node not in bench.leased:
+            return skipped(f"{cable.stream}: the lease of {node} is not ours")
+        live = bench.session.telemetry.interfaces.get((node, "", interface))
+        if live is None:
+            return skipped(f"{cable.stream}: {node} has no {interface}")
+    live = bench.session.telemetry.interfaces[(cable.near[0], "", cable.near[1])]
+    if not live.link.get("up") or not live.link.get("carrier"):
+        return failed(
+            f"{cable.stream}: {_text(cable.near)} has no carrier, so nothing can be sent to {_text(cable.far)}",
+            f"set the port up and see whether the cable to {_text(cable.far)} is plugged in",
+        )
+    return None
+
+
+async def _listen(bench: Bench, node: str) -> None:
+    there = [name for name in bench.ports(node) if (node, "", name) in bench.session.telemetry.interfaces]
+    await bench.link(node).request("listen.start", {"interfaces": there}, timeout_s=8)
+
+
+async def _stop(bench: Bench, node: str) -> None:
+    if node in bench.links:
+        try:
+            await bench.link(node).request("listen.stop", timeout_s=8)
+        except NodeError:
+            return  # its agent stops listening when it ends
+
+
+async def _send(bench: Bench, node: str, ready: list[Cable]) -> str | None:
+    """Send one node's marked frames; returns why it could not."""
+    specs: list[dict[str, Any]] = []
+    for cable in ready:
+        if cable.near[0] != node:
+            continue
+        far = bench.session.telemetry.interfaces[(cable.far[0], "", cable.far[1])]
+        specs.append(
+            {
+                "stream": f"{cable.stream}.{cable.side}",
+                "interface": cable.near[1],
+                # pktgen starts whatever anybody has configured; a few frames need no pktgen.
+                "generator": "afpacket",
+                "destination_mac": str(far.link["mac"]),
+                "source_mac": None,
+                "source_ip": cable.source_ip,
+                "sink_ip": cable.sink_ip,
+                "udp_source_port": UDP_SOURCE_PORT,
+                "udp_sink_port": cable.port,
+                "pkt_size_bytes": MIN_PKT_SIZE_BYTES,
+                "delay_ns": MARKED_DELAY_NS,
+                "count": MARKED_FRAMES,
+                "duration_s": 2.0,
+                "max_count": MARKED_FRAMES,
+                "cpus": None,
+            }
+        )
+    link = bench.link(node)
+    try:
+        try:
+            await link.request("generator.prepare", {"streams": specs}, timeout_s=10)
+            await link.request("generator.start", {"at_monotonic_ns": None, "progress_interval_s": 1.0})
+            await link.request("generator.wait", {}, timeout_s=10)
+        finally:
+            await close_generator(link)
+    except LabError as exc:
+        return str(exc)
+    return None
+
+
+async def close_generator(link: AgentLink) -> None:
+    """Leave no generator armed, whether it was prepared or not."""
+    try:
+        await link.request("generator.close", {})
+    except AgentError as exc:
+        if exc.code != "not_prepared":
+            raise
+
+
+Heard = dict[int, dict[tuple[str, str], int]]
+"""Frames by mark and by (node, interface) at which they arrived."""
+
+
+async def _hear(bench: Bench, nodes: list[str], ready: list[Cable]) -> Heard:
+    """What arrived where, once every frame is where it should be or ARRIVAL_S has passed."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + ARRIVAL_S
+    while True:
+        replies = await asyncio.gather(*(bench.link(node).request("listen.read", timeout_s=8) for node in nodes))
+        heard: Heard = {}
+        for node, reply in zip(nodes, replies, strict=True):
+            for row in reply["heard"]:
+                places = heard.setdefault(row["udp_sink_port"], {})
+                place = (node, row["interface"])
+                places[place] = places.get(place, 0) + row["packets"]
+        complete = all(heard.get(cable.port, {}).get(cable.far, 0) >= MARKED_FRAMES for cable in ready)
+        if complete or loop.time() > deadline:
+            return heard
+        await asyncio.sleep(STEP_S)
+
+
+def _judge(cable: Cable, heard: Heard, refused: str | None) -> Finding:
+    near, far = _text(cable.near), _text(cable.far)
+    if refused is not None:
+        return failed(f"{cable.stream}: {near} could not send: {refused}", "see what the node says of the interface")
+    places = heard.get(cable.port, {})
+    arrived = places.get(cable.far, 0)
+    values: dict[str, Any] = {
+        "stream": cable.stream,
+        "from": near,
+        "to": far,
+        "sent": MARKED_FRAMES,
+        "arrived": arrived,
+    }
+    elsewhere = [_text(place) for place, count in places.items() if place != cable.far and count]
+    if arrived == MARKED_FRAMES:
+        return passed(f"{cable.stream}: {near} → {far}, {arrived} of {MARKED_FRAMES} marked frames", **values)
+    if arrived:
+        return failed(
+            f"{cable.stream}: {near} → {far}, only {arrived} of {MARKED_FRAMES} marked frames",
+            f"the cable between {near} and {far} loses frames: change it, and see both ports' error counters",
+            **values,
+        )
+    if elsewhere:
+        key = "uut_in" if cable.side == "in" else "sink"
+        return failed(
+            f"{cable.stream}: frames sent from {near} arrived at {', '.join(elsewhere)}, expected at {far}",
+            f"cables are swapped: move the cable to {far}, or give stream {cable.stream} {key}: "
+            f"{cable_value(cable, elsewhere[0])} in hosts.yaml",
+            **values,
+            elsewhere=elsewhere,
+        )
+    return failed(
+        f"{cable.stream}: {MARKED_FRAMES} marked frames sent from {near}, none heard at {far} or any other data port",
+        f"see whether the cable from {near} ends at {far}, and whether a switch between them filters",
+        **values,
+    )
+
+
+def cable_value(cable: Cable, place: str) -> str:
+    """What hosts.yaml would say if the cable stayed where it is."""
+    node, _, interface = place.partition("/")
+    return interface if cable.side == "in" and node == cable.far[0] else place

@@ -1,0 +1,242 @@
+"""Room and speed for captures: disk on sinks and for the store, and whether a sink can capture what a plan sends."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from labconsole.engine.check.cabling import close_generator
+from labconsole.engine.check.context import Bench, Check
+from labconsole.engine.check.result import Finding, failed, passed, skipped, warned
+from labconsole.engine.trial.setup import SNAP_BYTES, Flow, capture_args, generator_spec, most_packets
+from labconsole.model.design_point import MIN_PKT_SIZE_BYTES, DesignPoint, FrameSize
+from labconsole.model.inventory import Stream
+from labconsole.units import format_count
+
+CAPTURE_RECORD_BYTES = SNAP_BYTES + 16
+SPACE_MARGIN_RATIO = 1.1
+SPACE_RESERVE_BYTES = 16 * 1024 * 1024
+"""As the agent reckons before each capture (agent/capture.py)."""
+
+USUAL_RUN_S = 10.0
+SELF_TEST_S = 0.3
+RECORD_BYTES = 30_000
+SAMPLE_BYTES = 60
+"""One interface's sample in a run's compressed time series, generously."""
+
+REACHED_RATIO = 0.9
+
+
+def capture_bytes(bench: Bench, node: str) -> int:
+    """The room that a sink's captures of one trial can take, all its streams together."""
+    streams = [stream for stream in bench.streams() if stream.sink.node == node]
+    if bench.plan is None:
+        packets = sum(FrameSize(MIN_PKT_SIZE_BYTES).rate_pps(s.link_speed_bps) * USUAL_RUN_S for s in streams)
+    else:
+        packets = max(sum(_packets(point.request, s) for s in streams) for point in bench.plan.points)
+    return int(packets * CAPTURE_RECORD_BYTES * SPACE_MARGIN_RATIO) + SPACE_RESERVE_BYTES
+
+
+def _packets(request: DesignPoint, stream: Stream) -> int:
+    """What one trial can put into one capture, whichever generator sends."""
+    return request.intended_packets or most_packets(request, stream, "pktgen")
+
+
+async def disk(bench: Bench, node: str) -> Finding:
+    """Room for a trial's captures. They are deleted once counted, so one trial's are all there is."""
+    found = (await bench.survey(node))["disk"]
+    needed = capture_bytes(bench, node)
+    key = f"nodes.{node}.capture_dir in hosts.yaml"
+    if found["error"] is not None or found["free_bytes"] is None:
+        return failed(
+            f"{found['directory']}: {found['error'] or 'its room is not told'}", f"give another directory as {key}"
+        )
+    what = "the plan's largest trial" if bench.plan is not None else f"{USUAL_RUN_S:g} s at line rate"
+    evidence = (
+        f"{found['free_bytes'] / 1e6:.0f} MB free in {found['directory']}; {what} needs up to {needed / 1e6:.0f} MB"
+    )
+    values: dict[str, Any] = {"free_bytes": found["free_bytes"], "needed_bytes": needed}
+    hint = f"free some, or give a directory on a larger disk as {key}"
+    if found["free_bytes"] < SPACE_RESERVE_BYTES or (bench.plan is not None and found["free_bytes"] < needed):
+        return failed(evidence, hint, **values)
+    if found["free_bytes"] < needed:
+        return warned(evidence, hint, **values)
+    return passed(evidence, **values)
+
+
+async def store(bench: Bench) -> Finding:
+    """Room where runs are saved."""
+    path = getattr(bench.session.store, "path", None)
+    if not isinstance(path, Path):
+        return skipped("the store does not say where it is")
+    directory = path.parent
+    try:
+        free = (await asyncio.to_thread(shutil.disk_usage, directory)).free
+    except OSError as exc:
+        return failed(f"{directory}: {exc.strerror}", "give --store a directory that is there")
+    values: dict[str, Any] = {"free_bytes": free}
+    if bench.plan is None:
+        evidence = f"{free / 1e6:.0f} MB free in {directory}"
+        if free < SPACE_RESERVE_BYTES:
+            return failed(evidence, "free some, or give --store another place", **values)
+        return passed(evidence, **values)
+    needed = bench.plan.trials * _run_bytes(bench)
+    values["needed_bytes"] = needed
+    evidence = (
+        f"{free / 1e6:.0f} MB free in {directory}; {format_count(bench.plan.trials)} runs need about "
+        f"{needed / 1e6:.0f} MB"
+    )
+    if free < needed:
+        return failed(evidence, "free some, or give --store another place", **values)
+    return passed(evidence, **values)
+
+
+def _run_bytes(bench: Bench) -> int:
+    """A generous guess at one run's record and time series."""
+    assert bench.plan is not None
+    interfaces = len(bench.session.telemetry.interfaces) or 2 * len(bench.inventory.nodes)
+    duration_s = max(point.request.duration_s for point in bench.plan.points)
+    drain_s = bench.plan.drain_s or bench.inventory.defaults.drain_s
+    samples = (duration_s + drain_s + 2) / bench.inventory.defaults.sample_interval_s
+    return RECORD_BYTES + int(samples * interfaces * SAMPLE_BYTES)
+
+
+async def capture(bench: Bench) -> dict[str, Finding]:
+    """Every sink captures at the plan's top rate; the UUT sends, so that no forwarding is in the way."""
+    assert bench.plan is not None
+    by_sink: dict[str, list[tuple[int, Stream]]] = {}
+    for index, stream in enumerate(bench.streams()):
+        by_sink.setdefault(stream.sink.node, []).append((index, stream))
+    ready: dict[str, list[tuple[int, Stream]]] = {}
+    findings: dict[str, Finding] = {}
+    for node, streams in by_sink.items():
+        places = [place for _, stream in streams for place in bench.hops(stream)[2:]]
+        reason = next((r for r in (bench.blocked(*place) for place in places) if r is not None), None)
+        if reason is None:
+            ready[node] = streams
+        else:
+            findings[node] = skipped(reason)
+    if ready:
+        findings.update(await _self_test(bench, ready, top_request(bench)))
+    return findings
+
+
+def top_request(bench: Bench) -> DesignPoint:
+    """The plan's point with the most packets per second."""
+    assert bench.plan is not None
+    stream = bench.inventory.streams[0]
+    return max(
+        (point.request for point in bench.plan.points),
+        key=lambda request: request.intended_pps or request.frame.rate_pps(stream.link_speed_bps),
+    )
+
+
+async def _self_test(
+    bench: Bench, ready: dict[str, list[tuple[int, Stream]]], request: DesignPoint
+) -> dict[str, Finding]:
+    uut = bench.link(bench.inventory.uut)
+    flat = [(node, index, stream) for node, streams in ready.items() for index, stream in streams]
+    request = replace(request, duration_s=SELF_TEST_S, generator="afpacket")
+    specs = [_spec(bench, request, stream, index) for _, index, stream in flat]
+    asked_pps = {
+        s.name: min(
+            request.intended_pps or request.frame.rate_pps(s.link_speed_bps), request.frame.rate_pps(s.link_speed_bps)
+        )
+        for _, _, s in flat
+    }
+    started: list[tuple[str, Stream]] = []
+    captured: dict[str, dict[str, Any]] = {}
+    try:
+        for node, index, stream in flat:
+            args = capture_args(
+                Flow(stream, request, index),
+                generator="afpacket",
+                buffer_kib=bench.inventory.defaults.capture_buffer_kib,
+                directory=bench.inventory.nodes[node].capture_dir,
+                run_id="check",
+            )
+            await bench.link(node).request("capture.start", {**args, "capture": f"check.{stream.name}"})
+            started.append((node, stream))
+        try:
+            await uut.request("generator.prepare", {"streams": specs}, timeout_s=10)
+            await uut.request("generator.start", {"at_monotonic_ns": None, "progress_interval_s": 1.0})
+            results = (await uut.request("generator.wait", {}, timeout_s=20))["streams"]
+        finally:
+            await close_generator(uut)
+    finally:
+        replies = await asyncio.gather(
+            *(
+                bench.link(node).request("capture.stop", {"capture": f"check.{stream.name}"}, timeout_s=30)
+                for node, stream in started
+            ),
+            return_exceptions=True,
+        )
+        for (_, stream), reply in zip(started, replies, strict=True):
+            if isinstance(reply, dict):
+                captured[stream.name] = reply
+    sent = {result["stream"]: result for result in results}
+    return {
+        node: _judge([(s.name, asked_pps[s.name], sent.get(s.name), captured.get(s.name)) for _, s in streams])
+        for node, streams in ready.items()
+    }
+
+
+def _spec(bench: Bench, request: DesignPoint, stream: Stream, index: int) -> dict[str, Any]:
+    """As a source would send the stream, but from the UUT's exit."""
+    sink = bench.session.telemetry.interfaces[(stream.sink.node, "", stream.sink.interface)]
+    spec = generator_spec(Flow(stream, request, index), destination_mac=str(sink.link["mac"]), cpus=None)
+    return {**spec, "interface": stream.uut_out}
+
+
+def _judge(rows: list[tuple[str, float, dict[str, Any] | None, dict[str, Any] | None]]) -> Finding:
+    words, dropped_by, short, missing = [], [], [], []
+    values: dict[str, Any] = {}
+    for name, asked_pps, sent, captured in rows:
+        packets = sent["sent_packets"] if sent is not None else None
+        if not packets or captured is None or not sent or not sent["elapsed_ns"]:
+            missing.append(name)
+            continue
+        pps, counted = packets / sent["elapsed_ns"] * 1e9, captured["analysis"]["packets"]
+        dropped = captured["dropped_kernel_packets"]
+        values[name] = {
+            "asked_pps": asked_pps,
+            "sent_pps": pps,
+            "sent_packets": packets,
+            "captured_packets": counted,
+            "dropped_packets": dropped,
+        }
+        words.append(
+            f"{name} {format_count(counted)} of {format_count(packets)} at {format_count(round(pps))} packets/s "
+            f"({format_count(round(asked_pps))} asked)"
+        )
+        if dropped or counted < packets:
+            dropped_by.append(f"{name} dropped {dropped}" if dropped else f"{name} missed {packets - counted}")
+        elif pps < REACHED_RATIO * asked_pps:
+            short.append(name)
+    evidence = ", ".join(words)
+    if missing:
+        return failed(
+            f"{evidence + '; ' if evidence else ''}no result for {', '.join(missing)}",
+            "see capacity.disk, tools.capture and the cable of this sink",
+            **values,
+        )
+    if dropped_by:
+        return warned(
+            f"{evidence}: {', '.join(dropped_by)}",
+            "at this rate counts come from the NIC's counters alone: raise capture_buffer_kib, or use a faster sink",
+            **values,
+        )
+    if short:
+        return warned(
+            f"{evidence}: the UUT cannot send as fast as the plan asks, so the capture is proved up to there only",
+            "`labconsole calibrate` proves it at the full rate",
+            **values,
+        )
+    return passed(evidence, **values)
+
+
+DISK = Check(id="capacity.disk", title="room for captures", run=disk, roles=("sink",))
+CHECKS = (DISK,)

@@ -1,0 +1,65 @@
+"""Clocks: how far a node's is from ours, whether something keeps it right, and whether reading it is cheap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labconsole.engine.check.context import Bench, Check
+from labconsole.engine.check.result import Finding, failed, passed, skipped, warned
+
+OFFSET_S = 0.05
+"""Beyond this, records of different nodes cannot be laid side by side by their wall clocks."""
+
+WRONG_S = 60.0
+FAST_SOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "riscv_clocksource")
+
+
+async def offset(bench: Bench, node: str) -> Finding:
+    """The node's wall clock against ours, with the bound that the round trip sets."""
+    link = bench.link(node)
+    offset_ns, bound_ns = link.clock_offset_ns, link.clock_error_ns
+    evidence = f"{offset_ns / 1e6:+.3f} ms ± {bound_ns / 1e6:.3f} ms from this machine"
+    values: dict[str, Any] = {"clock_offset_ns": offset_ns, "clock_error_ns": bound_ns}
+    certain_s = max(0, abs(offset_ns) - bound_ns) / 1e9
+    if certain_s > WRONG_S:
+        return failed(
+            evidence, "set the node's clock: its records would be dated wrongly; run chrony or ntpd", **values
+        )
+    if certain_s > OFFSET_S:
+        return warned(evidence, "run chrony or PTP on both: nodes' records are laid side by side by it", **values)
+    return passed(evidence, **values)
+
+
+async def discipline(bench: Bench, node: str) -> Finding:
+    """Whether NTP or PTP keeps the clock right: one that nobody keeps right may be stepped in the middle of a run."""
+    if bench.inventory.emulated:
+        return passed("one clock for all nodes: the testbed is emulated on one machine")
+    clock = (await bench.survey(node))["clock"]
+    if clock is None:
+        return skipped("the kernel does not say")
+    if not clock["synchronised"]:
+        return warned("no NTP or PTP keeps it", f"on {node}: apt install chrony", **clock)
+    return passed(
+        f"kept by NTP or PTP, off by at most {clock['max_error_us'] / 1000:.1f} ms by its own account", **clock
+    )
+
+
+async def source(bench: Bench, node: str) -> Finding:
+    """A generator reads the clock for every frame; some clocks take microseconds for that."""
+    name = (await bench.facts(node)).get("clocksource")
+    if name is None:
+        return skipped("the kernel does not say")
+    if name not in FAST_SOURCES:
+        return warned(
+            f"{name}: slow to read",
+            "see why the kernel gave tsc up (dmesg | grep -i tsc): pacing and time stamps suffer",
+            clocksource=name,
+        )
+    return passed(str(name), clocksource=name)
+
+
+CHECKS = (
+    Check(id="clock.offset", title="clock offset", run=offset),
+    Check(id="clock.sync", title="clock kept right", run=discipline),
+    Check(id="clock.source", title="clock source", run=source),
+)

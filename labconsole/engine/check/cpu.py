@@ -1,0 +1,159 @@
+"""Processors, memory, heat: what makes two equal trials come out differently."""
+
+from __future__ import annotations
+
+import re
+
+from labconsole.engine.check.context import Bench, Check
+from labconsole.engine.check.result import Finding, failed, passed, skipped, warned
+
+_CPUS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
+DEEP_IDLE_US = 200
+"""An idle state that takes longer to leave delays the first frames after a pause."""
+
+BUSY_RATIO = 0.7
+LOW_MEMORY_BYTES = 64 * 1024 * 1024
+LOW_MEMORY_RATIO = 0.1
+HOT_MILLIDEGREES = 90_000
+
+
+async def governor(bench: Bench, node: str) -> Finding:
+    """A processor whose frequency follows its load forwards differently at every load."""
+    found = (await bench.settings(node))["governors"]
+    if found is None:
+        return passed("the kernel changes no frequencies here")
+    evidence = ", ".join(f"{name} on {count} CPUs" for name, count in found.items())
+    if set(found) != {"performance"}:
+        return warned(evidence, f"on {node}: cpupower frequency-set -g performance", **found)
+    return passed(evidence, **found)
+
+
+async def turbo(bench: Bench, node: str) -> Finding:
+    """Turbo depends on heat and on how many cores work."""
+    on = (await bench.settings(node))["turbo"]
+    if on is None:
+        return passed("the kernel shows no turbo here")
+    if on:
+        return warned("on", f"on {node}: echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo, or off in the BIOS")
+    return passed("off")
+
+
+async def idle(bench: Bench, node: str) -> Finding:
+    """Deep idle states."""
+    states = (await bench.settings(node))["idle_states"]
+    if not states:
+        return passed("the kernel shows no idle states here")
+    usable = [s for s in states if not s["disabled"] and s["exit_latency_us"] is not None]
+    deepest = max(usable, key=lambda s: int(s["exit_latency_us"]), default=None)
+    if deepest is None:
+        return passed("none may be entered")
+    evidence = f"deepest {deepest['name']}, {deepest['exit_latency_us']} µs to leave"
+    if deepest["exit_latency_us"] > DEEP_IDLE_US:
+        return warned(evidence, f"on {node}: cpupower idle-set -D {DEEP_IDLE_US}", **deepest)
+    return passed(evidence, **deepest)
+
+
+async def interrupts(bench: Bench, node: str) -> Finding:
+    """Where the NICs' interrupts go, and whether something moves them."""
+    settings = await bench.settings(node)
+    words = []
+    for name in bench.ports(node):
+        found = settings["interfaces"].get(name, {}).get("irqs") or {}
+        if found:
+            words.append(f"{name}: {len(found)} on CPUs {', '.join(sorted(set(map(str, found.values()))))}")
+    evidence = "; ".join(words) or "its data ports have no interrupts of their own"
+    if settings["isolated_cpus"]:
+        evidence += f"; CPUs {settings['isolated_cpus']} are isolated"
+    if settings["irqbalance"]:
+        return warned(
+            f"{evidence}; irqbalance runs",
+            f"on {node}: systemctl stop irqbalance (it moves interrupts in the middle of a run)",
+        )
+    return passed(f"{evidence}; no irqbalance")
+
+
+async def load(bench: Bench, node: str) -> Finding:
+    """Work that is there already."""
+    found, cpus = (await bench.survey(node))["load"], (await bench.facts(node)).get("cpus")
+    if not found or not isinstance(cpus, int) or cpus < 1:
+        return skipped("the kernel does not say")
+    evidence = f"{found[0]:.2f} on {cpus} CPUs over the last minute"
+    if found[0] / cpus > BUSY_RATIO:
+        return warned(evidence, f"see what runs on {node} (top), and measure when it has ended", load=found, cpus=cpus)
+    return passed(evidence, load=found, cpus=cpus)
+
+
+async def memory(bench: Bench, node: str) -> Finding:
+    """Room for capture buffers and guests."""
+    found = (await bench.survey(node))["memory"]
+    total, free = found["total_bytes"], found["available_bytes"]
+    if total is None or free is None:
+        return skipped("the kernel does not say")
+    evidence = f"{free / 1e6:.0f} MB of {total / 1e6:.0f} MB available"
+    buffer_bytes = bench.inventory.defaults.capture_buffer_kib * 1024
+    needed = LOW_MEMORY_BYTES
+    if "sink" in bench.roles(node):
+        needed += buffer_bytes * len(bench.ports(node))
+    if free < needed:
+        return failed(evidence, f"{needed / 1e6:.0f} MB are needed: end programs, or lower capture_buffer_kib", **found)
+    if free < LOW_MEMORY_RATIO * total:
+        return warned(evidence, f"see what holds the memory of {node} (top): it may begin to swap", **found)
+    return passed(evidence, **found)
+
+
+async def heat(bench: Bench, node: str) -> Finding:
+    """Throttling for heat."""
+    found = (await bench.survey(node))["heat"]
+    throttled, hottest = found["throttled"], found["hottest_millidegrees"]
+    words = []
+    if hottest is not None:
+        words.append(f"{hottest / 1000:.0f} °C at the hottest place")
+    if throttled is not None:
+        words.append(f"slowed down {throttled} times since boot")
+    evidence = ", ".join(words) or "the kernel shows no sensors here"
+    if (throttled or 0) > 0 or (hottest or 0) > HOT_MILLIDEGREES:
+        return warned(evidence, "see fans and air flow: a processor that is slowed down forwards less", **found)
+    return passed(evidence, **found)
+
+
+async def generator_cpus(bench: Bench, node: str) -> Finding:
+    """The processors that hosts.yaml gives a generator are there."""
+    wanted, cpus = bench.inventory.nodes[node].generator_cpus, (await bench.facts(node)).get("cpus")
+    if not wanted:
+        return passed("not pinned (generator_cpus in hosts.yaml)")
+    online = cpu_list((await bench.settings(node))["online_cpus"])
+    if online is None:
+        return skipped("the kernel does not say which processors are there")
+    missing = [cpu for cpu in wanted if cpu not in online]
+    if missing:
+        return failed(
+            f"CPU {', '.join(map(str, missing))} of generator_cpus is not there; {cpus} may be used",
+            f"correct nodes.{node}.generator_cpus in hosts.yaml",
+        )
+    return passed(f"CPU {', '.join(map(str, wanted))}")
+
+
+def cpu_list(text: str | None) -> set[int] | None:
+    """``"0-3,8"`` to {0, 1, 2, 3, 8}; None for what is no list of processors."""
+    found: set[int] = set()
+    for part in (text or "").split(","):
+        match = _CPUS.fullmatch(part)
+        if match is None:
+            return None
+        low, high = int(match[1]), int(match[2] or match[1])
+        if high - low > 65536:
+            return None
+        found.update(range(low, high + 1))
+    return found
+
+
+CHECKS = (
+    Check(id="cpu.governor", title="frequency governor", run=governor),
+    Check(id="cpu.turbo", title="turbo", run=turbo),
+    Check(id="cpu.idle", title="idle states", run=idle),
+    Check(id="cpu.interrupts", title="interrupts", run=interrupts),
+    Check(id="cpu.load", title="load", run=load),
+    Check(id="cpu.memory", title="memory", run=memory),
+    Check(id="cpu.heat", title="heat", run=heat),
+    Check(id="cpu.generator", title="generator's processors", run=generator_cpus, roles=("source",)),
+)

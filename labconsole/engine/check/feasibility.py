@@ -1,0 +1,220 @@
+"""Can a plan be carried out here: rates, the calibrated envelope, time; and whether there is a calibration at all."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+from labconsole.engine.check.context import Bench
+from labconsole.engine.check.result import Finding, failed, passed, skipped, warned
+from labconsole.engine.execution.pending import remaining
+from labconsole.engine.trial.second_guest import find_reference, is_reference, reference_command
+from labconsole.errors import ConfigError, OtherTestbed, StoreError
+from labconsole.model.design_point import FORWARDING_SHARES
+from labconsole.model.limits_check import check_request
+from labconsole.model.plan.blocks import undrawn_words
+from labconsole.model.plan.estimate import estimate
+from labconsole.model.plan.loader import lacks
+from labconsole.model.plan.plan import Point
+from labconsole.model.record.envelope import Envelope, EnvelopePoint, node_versions, parse_envelope
+from labconsole.units import format_count
+from labconsole.verdict.calibrated import CODE, rate_doubts
+
+OLD_DAYS = 90
+LONG_S = 7 * 86400.0
+MAX_NAMED = 3
+
+
+async def _latest(bench: Bench) -> Envelope | None:
+    """The newest calibration of this testbed; None when there is none. Raises StoreError."""
+    latest = getattr(bench.session.store, "latest_calibration", None)
+    found: dict[str, Any] | None = None
+    if latest is not None:
+        found = await asyncio.to_thread(latest, bench.inventory.fingerprint())
+    return None if found is None else parse_envelope(found)
+
+
+async def calibration(bench: Bench) -> Finding:
+    """A calibration that still holds: without one, what generator and sinks can do by themselves is not known."""
+    try:
+        envelope = await _latest(bench)
+    except StoreError as exc:
+        return failed(str(exc), "calibrate anew: labconsole calibrate")
+    if envelope is None:
+        return skipped("this testbed was never calibrated (labconsole calibrate)")
+    nodes = {}
+    for node in bench.links:
+        links = {
+            key[2]: live.link
+            for key, live in bench.session.telemetry.interfaces.items()
+            if key[0] == node and not key[1]
+        }
+        nodes[node] = node_versions(await bench.facts(node), links)
+    reason = envelope.void_reason(bench.inventory.fingerprint(), nodes, bench.inventory.defaults.capture_buffer_kib)
+    if reason is not None:
+        return failed(f"{envelope.calibration_id}: {reason}", "calibrate anew: labconsole calibrate")
+    age = _age_days(envelope.finished_at)
+    evidence = f"{envelope.calibration_id} of {envelope.finished_at}"
+    if age is not None and age > OLD_DAYS:
+        return warned(f"{evidence}, {age:.0f} days old", "calibrate anew: labconsole calibrate")
+    return passed(evidence)
+
+
+def _age_days(text: str) -> float | None:
+    try:
+        then = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (datetime.now(UTC) - then).total_seconds() / 86400 if then.tzinfo else None
+
+
+def _listed(texts: list[str]) -> str:
+    """A few of them, each once."""
+    different = list(dict.fromkeys(texts))
+    more = f"; and {len(different) - MAX_NAMED} more" if len(different) > MAX_NAMED else ""
+    return "; ".join(different[:MAX_NAMED]) + more
+
+
+async def points(bench: Bench) -> Finding:
+    """Every point can be asked of this testbed: platform, sources, line rate."""
+    assert bench.plan is not None
+    total = len(bench.plan.points)
+    if lacking := lacks(bench.plan, bench.inventory):
+        other = OtherTestbed(lacking, has=list(bench.inventory.platforms))
+        hint = "carry it out on a testbed that has these, or give hosts.yaml these platforms"
+        return failed(f"the plan {other}", hint, points=total, needs=lacking)
+    refused = []
+    for point in bench.plan.points:
+        try:
+            check_request(point.request, bench.inventory)
+            bench.session.check_background(point.request)
+        except ConfigError as exc:
+            refused.append(f"point {point.index}: {exc}")
+    if refused:
+        return failed(
+            f"{len(refused)} of {total} points: {_listed(refused)}",
+            "take these values out of the plan, or correct link_speed and platforms in hosts.yaml",
+            points=total,
+            refused=len(refused),
+        )
+    return passed(f"all {total} points are within line rate, platforms and streams", points=total, refused=0)
+
+
+async def references(bench: Bench) -> Finding:
+    """What a forwarding second guest's rate is a share of has been measured, or the plan measures it before."""
+    assert bench.plan is not None
+    inventory, store = bench.inventory, bench.session.store
+    requests = [point.request for point in bench.plan.points]
+    forwarding = [request for request in requests if request.background in FORWARDING_SHARES]
+    if not forwarding:
+        return skipped("no point of the plan has a second guest that forwards")
+    missing: dict[str, None] = {}
+    found: dict[str, float] = {}
+    for request in {(r.platform, r.frame.includes_fcs): r for r in forwarding}.values():
+        if any(is_reference(other, request) for other in requests):
+            continue
+        reference = await asyncio.to_thread(find_reference, request, inventory, store)
+        if reference is None:
+            missing[reference_command(request)] = None
+        else:
+            found[request.platform] = reference.measured_pps
+    if missing:
+        return failed(
+            f"not measured yet with an idle second guest: the maximum of {len(missing)} platforms",
+            "run first: " + "; ".join(missing),
+            missing=list(missing),
+        )
+    words = ", ".join(f"{name} {format_count(round(pps))} packets/s" for name, pps in found.items())
+    return passed(words or "the plan measures them itself", **found)
+
+
+async def envelope(bench: Bench) -> Finding:
+    """Every point is within what generator and sinks can do by themselves."""
+    assert bench.plan is not None
+    try:
+        found = await _latest(bench)
+    except StoreError as exc:
+        return skipped(str(exc))
+    if found is None:
+        return skipped("this testbed was never calibrated (labconsole calibrate)")
+    beyond, unknown = [], []
+    for point in bench.plan.points:
+        covering = found.point_for(point.request.frame.pkt_size_bytes, point.request.sources)
+        if covering is None:
+            unknown.append(_size_words(point))
+            continue
+        over, untold = _against(point, covering)
+        beyond += over
+        unknown += untold
+    total = len(bench.plan.points)
+    not_calibrated = f"not calibrated: {_listed(unknown)}" if unknown else ""
+    if beyond:
+        return warned(
+            "; ".join(filter(None, (_listed(beyond), not_calibrated))),
+            "such runs will be marked instrument_limited and enter no mean: leave them out, or use a faster generator "
+            "or sink",
+            points=total,
+        )
+    if unknown:
+        return warned(not_calibrated, "calibrate these too: labconsole calibrate", points=total)
+    return passed(f"all {total} points are within calibration {found.calibration_id}", points=total)
+
+
+def _against(point: Point, covering: EnvelopePoint) -> tuple[list[str], list[str]]:
+    """What of a point is beyond the envelope of each stream, and what is unknown, by the rule of a run's verdict."""
+    request = point.request
+    flat_out = " (target max)" if request.intended_pps is None else ""
+    beyond, unknown = [], []
+    for stream in covering.streams[: request.sources]:
+        if request.generator not in ("auto", stream.generator):
+            unknown.append(f"{_size_words(point)} with {request.generator}")
+            continue
+        doubts = list(rate_doubts(stream, covering, request, request.intended_pps))
+        over = next((evidence for code, _, evidence in doubts if code == CODE), None)
+        if over is not None:
+            beyond.append(
+                f"{request.frame.pkt_size_bytes} B at {format_count(round(over['rate_pps']))} packets/s{flat_out} "
+                f"is above {stream.stream}'s limit, {over['part']} ({format_count(round(over['calibrated_pps']))})"
+            )
+        elif doubts:
+            unknown.append(f"{_size_words(point)}{flat_out}")
+    return beyond, unknown
+
+
+def _size_words(point: Point) -> str:
+    sources = point.request.sources
+    return f"{point.request.frame.pkt_size_bytes} B from {sources} source{'s' if sources > 1 else ''}"
+
+
+async def order(bench: Bench) -> Finding:
+    """A plan in blocks draws its order: without that nothing is compared, however long it took."""
+    assert bench.plan is not None
+    plan = bench.plan
+    if plan.set_ups is None:
+        return skipped("the plan has no blocks (set_ups)")
+    undrawn = undrawn_words(plan.set_ups, plan.order)
+    return (
+        passed(f"{plan.order}, seed {plan.seed}") if undrawn is None else warned(undrawn, "set order: blocked-random")
+    )
+
+
+async def time(bench: Bench) -> Finding:
+    """How long the plan takes, less what is stored of it already."""
+    assert bench.plan is not None
+    todo = await asyncio.to_thread(remaining, bench.plan, bench.session)
+    reckoned = estimate(bench.plan, bench.inventory, bench.session.boots_s, todo)
+    stored = bench.plan.trials - len(todo)
+    hours, minutes = int(reckoned.total_s // 3600), int(reckoned.total_s % 3600 // 60)
+    evidence = (
+        f"{format_count(reckoned.trials)} trials of {reckoned.per_trial_s:.1f} s on average, about "
+        f"{hours}:{minutes:02d}:{int(reckoned.total_s % 60):02d} h"
+    )
+    if stored:
+        evidence += f"; {format_count(stored)} are stored already"
+    values: dict[str, Any] = {"trials": reckoned.trials, "stored_trials": stored, "total_s": reckoned.total_s}
+    if reckoned.total_s > LONG_S:
+        return warned(
+            evidence, "it can be interrupted and resumed; or lower repetitions, which may be raised later", **values
+        )
+    return passed(evidence, **values)

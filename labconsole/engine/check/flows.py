@@ -1,0 +1,141 @@
+"""End to end: a small flow from every source at once through each platform must come out whole, in order, and once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labconsole.engine.check.context import Bench
+from labconsole.engine.check.rehearsal import rehearse
+from labconsole.engine.check.result import Finding, failed, passed, skipped, warned
+from labconsole.errors import LabError
+from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.model.record.run import RunRecord, StreamRecord
+
+LOAD_RATIO = 0.01
+"""Of the slowest link: what loses frames at this loses them for another reason than load."""
+
+FLOW_S = 0.5
+FIREWALL_HINT = "see uut.firewall, uut.routes and the cables above"
+
+
+async def flow(bench: Bench, platform: str) -> Finding:
+    """Every source's flow through one platform at 1 % of the line."""
+    streams, blocked = bench.usable()
+    if not streams:
+        return skipped("; ".join(dict.fromkeys(reason.partition(": ")[2] for reason in blocked)))
+    slowest_bps = min(stream.link_speed_bps for stream in streams)
+    request = DesignPoint(
+        platform=platform,
+        frame=FrameSize(bench.frame_sizes()[0]),
+        sources=len(streams),
+        target=max(1, round(slowest_bps * LOAD_RATIO)),
+        duration_s=FLOW_S,
+        generator=(bench.plan.generator if bench.plan is not None else None) or bench.inventory.defaults.generator,
+    )
+    before = await _refusals(bench)
+    record, dark = await rehearse(bench, request, streams)
+    after = await _refusals(bench)
+    refused = after - before if before is not None and after is not None else None
+    return judge(record, dark, refused, left_out=blocked)
+
+
+async def _refusals(bench: Bench) -> int | None:
+    """ICMP errors that the UUT has sent so far."""
+    args: dict[str, Any] = {"capture_directory": None, "tools": []}
+    icmp = (await bench.link(bench.inventory.uut).request("survey", args, timeout_s=8))["icmp"]
+    return None if icmp["sent_unreachable"] is None else int(icmp["sent_unreachable"])
+
+
+def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out: list[str]) -> Finding:
+    """The finding on one rehearsal: what each stream lost and where, what came twice or out of order."""
+    complaints: list[tuple[str, str]] = []
+    words = []
+    for stream in record.streams:
+        text = f"{stream.name} {stream.measured_packets} of {stream.offered_packets}"
+        complaints += _complaints(stream)
+        words.append(text)
+    if refused:
+        complaints.append((f"the UUT sent {refused} ICMP unreachable", "it refuses frames instead of forwarding them"))
+    evidence = f"{', '.join(words)} packets at {LOAD_RATIO:.0%} load"
+    values: dict[str, Any] = {
+        "streams": [
+            {
+                "name": s.name,
+                "offered_packets": s.offered_packets,
+                "measured_packets": s.measured_packets,
+                "loss_packets": s.loss_packets,
+            }
+            for s in record.streams
+        ],
+        "icmp_unreachable": refused,
+        "attestation": record.environment.get("platform"),
+        "verdict": record.verdict.status,
+        "reasons": [reason.code for reason in record.verdict.reasons],
+    }
+    reasons = "; ".join(dict.fromkeys(reason.detail for reason in record.verdict.reasons))
+    if complaints:
+        said = "; ".join(text for text, _ in complaints)
+        return failed(f"{evidence}: {said}", complaints[0][1] + (f" ({dark})" if dark else ""), **values)
+    if record.verdict.status == "invalid":
+        return failed(f"{evidence}: {reasons}", "a run like this would be invalid for the same reason", **values)
+    missing = f"; left out: {'; '.join(left_out)}" if left_out else ""
+    if record.verdict.status == "suspect":
+        hint = "a run like this would be suspect for the same reason"
+        return warned(f"{evidence}: {reasons}{missing}", hint, **values)
+    if left_out:
+        return warned(
+            f"{evidence}{missing}", "see why above (SSH session, lease, links up), then check again", **values
+        )
+    return passed(f"{evidence}: none lost, reordered or doubled", **values)
+
+
+def _complaints(stream: StreamRecord) -> list[tuple[str, str]]:
+    """(what is wrong, what to do) of one stream."""
+    found = []
+    offered, measured, lost = stream.offered_packets, stream.measured_packets, stream.loss_packets
+    if not offered:
+        found.append((f"{stream.name} sent nothing", "see nic.up and tools.generator of its source"))
+    elif measured == 0:
+        found.append(
+            (
+                f"{stream.name} did not come through{_place(stream)}",
+                f"nothing of {stream.name} reached its sink: {FIREWALL_HINT}",
+            )
+        )
+    elif lost and lost > 0:  # more than was sent is the verdict's to complain about
+        share = f"{lost / offered:.2%}"
+        found.append((f"{stream.name} lost {lost} ({share}){_place(stream)}", f"loss without load: {FIREWALL_HINT}"))
+    elif measured is None:
+        found.append((f"{stream.name} could not be counted at its sink", "see tools.capture and capacity.disk"))
+    sequence = stream.sequence
+    if sequence is not None and sequence.reordered_packets:
+        found.append(
+            (
+                f"{stream.name} had {sequence.reordered_packets} reordered",
+                "something on the way takes frames by several queues: give the UUT's NICs one queue, or pin them",
+            )
+        )
+    if sequence is not None and sequence.duplicate_packets:
+        found.append(
+            (
+                f"{stream.name} had {sequence.duplicate_packets} doubled",
+                "frames take two ways: look for a second bridge or a loop",
+            )
+        )
+    return found
+
+
+def _place(stream: StreamRecord) -> str:
+    """Where the ledger puts the greatest loss."""
+    worst = max(stream.ledger, key=lambda hop: hop.lost_packets or 0, default=None)
+    if worst is None or not worst.lost_packets:
+        return ""
+    return f", {worst.lost_packets} of it by {worst.hop} ({worst.node}/{worst.interface})"
+
+
+async def flow_of(bench: Bench, platform: str) -> Finding:
+    """As ``flow``; what keeps a platform from being set up is its finding."""
+    try:
+        return await flow(bench, platform)
+    except LabError as exc:
+        return failed(str(exc), f"platform {platform} could not be set up or measured: see what it says")

@@ -1,0 +1,271 @@
+"""The data ports of a node: there, up, at the right speed, with room for the frames, and set as they should be."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+from labconsole.engine.check.context import ETHERNET_HEADER_BYTES, FIX_TOKEN, Bench, Check, alike
+from labconsole.engine.check.result import Finding, failed, mended, passed, skipped, warned
+from labconsole.units import format_rate_bps
+from labconsole.verdict.observed import parse_snapshot
+from labconsole.wire.codec import STAT_NAMES
+
+CARRIER_S = 5.0
+"""A gigabit NIC negotiates for up to four seconds."""
+
+CARRIER_STEP_S = 0.05
+LINE_ERRORS = ("rx_crc_errors", "rx_frame_errors", "rx_length_errors", "tx_carrier_errors")
+"""What a bad cable or a duplex mismatch leaves; losses by overload are none of these."""
+
+_GENERATION = re.compile(r"([\d.]+) GT/s")
+
+
+async def _links(bench: Bench, node: str) -> dict[str, dict[str, Any]]:
+    """The node's data ports that exist, by name."""
+    reply = await bench.link(node).request("links", timeout_s=8)
+    # What the node tells by itself comes a moment later, and later checks go by it.
+    bench.session.telemetry.set_links(node, reply["links"])
+    found = {link["name"]: link for link in reply["links"] if link["namespace"] == ""}
+    return {name: found[name] for name in bench.ports(node) if name in found}
+
+
+async def _settings(bench: Bench, node: str) -> dict[str, dict[str, Any]]:
+    """The settings of the node's data ports that exist, by name."""
+    found = (await bench.settings(node))["interfaces"]
+    return {name: found[name] for name in bench.ports(node) if name in found}
+
+
+async def present(bench: Bench, node: str) -> Finding:
+    """Every interface that hosts.yaml names is there."""
+    ports = bench.ports(node)
+    if not ports:
+        return skipped("no stream passes this node")
+    links = await _links(bench, node)
+    missing = [name for name in ports if name not in links]
+    if missing:
+        reply = await bench.link(node).request("links", timeout_s=8)
+        others = sorted(link["name"] for link in reply["links"] if link["namespace"] == "" and link["name"] != "lo")
+        streams = ", ".join(dict.fromkeys(stream.name for name in missing for stream in ports[name]))
+        return failed(
+            f"no interface {', '.join(missing)}; there are {', '.join(others) or 'none'}",
+            f"correct stream {streams} in hosts.yaml",
+            missing=missing,
+        )
+    return passed(", ".join(f"{name} {link['mac']}" for name, link in sorted(links.items())))
+
+
+async def up(bench: Bench, node: str) -> Finding:
+    """Every data port is up and has a carrier."""
+    links = await _links(bench, node)
+    down = [name for name, link in links.items() if not link["up"]]
+    if bench.fix and node in bench.leased and not all(link["carrier"] for link in links.values()):
+        if down:
+            changes = [{"do": "link_up", "interface": name, "namespace": ""} for name in down]
+            await bench.link(node).request("net.apply", {"token": FIX_TOKEN, "changes": changes})
+        links = await _wait_carrier(bench, node)  # the port at the other end may have been set up just now, too
+        if down and all(link["carrier"] for link in links.values()):
+            return mended(
+                f"{', '.join(down)} was down and has been set up: until this session ends, then it is down again; "
+                f"for good: ip link set {down[0]} up on {node}",
+                set_up=down,
+            )
+        down = [name for name, link in links.items() if not link["up"]]
+    dark = [name for name, link in links.items() if link["up"] and not link["carrier"]]
+    words = alike({name: "down" if name in down else "no carrier" if name in dark else "up" for name in links})
+    if down:
+        return failed(words, f"on {node}: ip link set {down[0]} up; or let --fix do it", fixable=True, down=down)
+    if dark:
+        return failed(
+            words,
+            f"see whether the cable of {node}/{dark[0]} is plugged in and {_far_end(bench, node, dark[0])} is up",
+            no_carrier=dark,
+        )
+    return passed(words) if links else skipped("none of its data ports is there")
+
+
+def _far_end(bench: Bench, node: str, interface: str) -> str:
+    """The port at the other end of a cable, by hosts.yaml."""
+    for stream in bench.ports(node)[interface]:
+        hops = bench.hops(stream)
+        place = hops.index((node, interface))
+        far = hops[place + 1 if place % 2 == 0 else place - 1]
+        return f"{far[0]}/{far[1]}"
+    return "the other end"
+
+
+async def _wait_carrier(bench: Bench, node: str) -> dict[str, dict[str, Any]]:
+    """The links once all of them have a carrier, or after a bound. Both ends may have been down."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + CARRIER_S
+    while True:
+        links = await _links(bench, node)
+        if all(link["carrier"] for link in links.values()) or loop.time() > deadline:
+            return links
+        await asyncio.sleep(CARRIER_STEP_S)
+
+
+async def speed(bench: Bench, node: str) -> Finding:
+    """Links run at the speed of the file, full duplex. A virtual link has no speed of its own."""
+    worse, better, unknown = [], [], []
+    words: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    for name, setting in (await _settings(bench, node)).items():
+        wanted_bps = max(stream.link_speed_bps for stream in bench.ports(node)[name])
+        if setting["bus"] is None or setting["bus"]["kind"] not in ("pci", "usb", "platform"):
+            words[name] = f"virtual, {format_rate_bps(wanted_bps)} by hosts.yaml"
+            continue
+        mbps = setting["speed_mbps"]
+        if mbps is None:
+            unknown.append(name)
+            words[name] = "speed not told"
+            continue
+        values[name] = {"speed_mbps": mbps, "duplex": setting["duplex"]}
+        words[name] = f"{format_rate_bps(mbps * 10**6)} {setting['duplex'] or 'unknown'} duplex"
+        if mbps * 10**6 < wanted_bps or setting["duplex"] == "half":
+            worse.append(f"{name} should run at {format_rate_bps(wanted_bps)}, full duplex")
+        elif mbps * 10**6 > wanted_bps:
+            better.append(name)
+    evidence = alike(words)
+    if worse:
+        return failed(
+            evidence,
+            f"{'; '.join(worse)}: see cable, port and autonegotiation (ethtool {worse[0].split()[0]})",
+            **values,
+        )
+    if better:
+        return warned(
+            evidence, f"hosts.yaml gives {better[0]} a lower link_speed: targets above it are refused", **values
+        )
+    if unknown:
+        return warned(evidence, f"see that {unknown[0]} is up and what `ethtool {unknown[0]}` says", **values)
+    return passed(evidence, **values) if words else skipped("none of its data ports is there")
+
+
+async def mtu(bench: Bench, node: str) -> Finding:
+    """The longest frame passes every port."""
+    longest = bench.frame_sizes()[1]
+    needed = longest - ETHERNET_HEADER_BYTES
+    settings = await _settings(bench, node)
+    if not settings:
+        return skipped("none of its data ports is there")
+    evidence = alike({name: f"{setting['mtu']} B" for name, setting in settings.items()})
+    evidence += f"; {'the plan' if bench.plan else 'a full frame'} needs {needed} B"
+    short = [name for name, setting in settings.items() if setting["mtu"] is not None and setting["mtu"] < needed]
+    if short:
+        return failed(evidence, f"on {node}: ip link set {short[0]} mtu {needed}", needed_bytes=needed, short=short)
+    return passed(evidence, needed_bytes=needed)
+
+
+async def mac(bench: Bench, node: str) -> Finding:
+    """Each data port has an address of its own: two alike confuse every bridge between them."""
+    owners: dict[str, list[str]] = {}
+    for stream in bench.inventory.streams:
+        for place in bench.hops(stream):
+            live = bench.session.telemetry.interfaces.get((place[0], "", place[1]))
+            if live is not None and live.link.get("mac"):
+                owners.setdefault(live.link["mac"], []).append("/".join(place))
+    mine = {key: names for key, names in owners.items() if any(n.startswith(f"{node}/") for n in names)}
+    double = {key: names for key, names in mine.items() if len(names) > 1}
+    if double:
+        words = "; ".join(f"{key} is that of {' and '.join(names)}" for key, names in double.items())
+        return failed(words, "give one of them another address: ip link set IFACE address 02:…")
+    group = [key for key in mine if int(key.split(":")[0], 16) & 1]
+    if group:
+        return failed(f"{group[0]} is a group address", "give the interface an address whose first byte is even")
+    return passed(f"{len(mine)} of its own") if mine else skipped("none of its data ports has an address")
+
+
+async def driver(bench: Bench, node: str) -> Finding:
+    """What the ports are, and whether their slots carry their speed."""
+    narrow = []
+    words: dict[str, str] = {}
+    for name, setting in (await _settings(bench, node)).items():
+        rings, bus = setting["rings"], setting["bus"]
+        text = f"{setting['driver'] or 'driver not told'}"
+        if rings is not None:
+            text += f", rx ring {rings['rx']} of {rings['rx_max']}"
+        if bus is not None and bus["link_width"]:
+            carries_bps = slot_bps(bus["link_speed"], bus["link_width"])
+            text += f", PCIe x{bus['link_width']} at {bus['link_speed']}"
+            if carries_bps is not None and setting["speed_mbps"] and carries_bps < setting["speed_mbps"] * 10**6:
+                narrow.append(f"{name}'s slot carries {format_rate_bps(carries_bps)}, less than its link")
+        words[name] = text
+    if narrow:
+        return warned(alike(words), f"{'; '.join(narrow)}: use a wider slot")
+    return passed(alike(words)) if words else skipped("none of its data ports is there")
+
+
+def slot_bps(speed: str | None, width: int) -> float | None:
+    """What a PCIe slot carries one way: transfers times lanes, less the line code's share."""
+    found = _GENERATION.search(speed or "")
+    if found is None:
+        return None
+    transfers_per_s = float(found[1]) * 1e9
+    return transfers_per_s * width * (0.8 if transfers_per_s <= 5e9 else 128 / 130)
+
+
+async def pause(bench: Bench, node: str) -> Finding:
+    """Flow control is left as found, as the paper has it; here it is said, for it can throttle a generator."""
+    some = False
+    words: dict[str, str] = {}
+    for name, setting in (await _settings(bench, node)).items():
+        found = setting["pause"]
+        some = some or found is not None
+        if found is None:
+            words[name] = "none"
+        else:
+            words[name] = f"rx {'on' if found['rx'] else 'off'} tx {'on' if found['tx'] else 'off'}"
+    if not words:
+        return skipped("none of its data ports is there")
+    return passed(alike(words) + ("; left as found, and watched" if some else ""))
+
+
+async def offloads(bench: Bench, node: str) -> Finding:
+    """Large receive offload merges frames before they can be counted or forwarded; the others are left as found."""
+    merging = []
+    words: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    for name, setting in (await _settings(bench, node)).items():
+        on = [key for key, value in setting["offloads"].items() if value and key in ("gro", "gso", "tso", "lro")]
+        values[name] = setting["offloads"]
+        words[name] = ", ".join(on) or "none"
+        if setting["offloads"].get("lro"):
+            merging.append(name)
+    evidence = alike(words)
+    if merging:
+        hint = f"on {node}: ethtool -K {merging[0]} lro off (merged frames are not the frames that were sent)"
+        if "uut" in bench.roles(node):
+            return failed(evidence, hint, **values)
+        return warned(evidence, hint, **values)
+    return passed(evidence, **values) if words else skipped("none of its data ports is there")
+
+
+async def errors(bench: Bench, node: str) -> Finding:
+    """Damaged frames since the node was started point at a cable or a duplex mismatch."""
+    snapshot = parse_snapshot(await bench.read(node, "counters.read"))
+    found: dict[str, Any] = {}
+    for name in bench.ports(node):
+        sample = snapshot.get(("", name))
+        for statistic in LINE_ERRORS:
+            index = STAT_NAMES.index(statistic)
+            if sample is not None and index < len(sample.values) and sample.values[index]:
+                found[f"{name} {statistic}"] = sample.values[index]
+    if found:
+        words = ", ".join(f"{key} {count}" for key, count in found.items())
+        return warned(words, "see whether they grow during a run: then change the cable, or look at duplex", **found)
+    return passed("no damaged frame counted since the node was started")
+
+
+PRESENT = Check(id="nic.present", title="data ports there", run=present)
+UP = Check(id="nic.up", title="links up", run=up)
+CHECKS = (
+    Check(id="nic.speed", title="speed and duplex", run=speed),
+    Check(id="nic.mtu", title="MTU", run=mtu),
+    Check(id="nic.mac", title="MAC addresses", run=mac),
+    Check(id="nic.driver", title="driver and slot", run=driver),
+    Check(id="nic.pause", title="flow control", run=pause),
+    Check(id="nic.offloads", title="offloads", run=offloads),
+    Check(id="nic.errors", title="damaged frames", run=errors),
+)

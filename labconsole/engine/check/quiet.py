@@ -1,0 +1,119 @@
+"""Is the testbed quiet: no frames on data ports, nobody else's generators and captures, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+from labconsole.engine.check.context import Bench, Check, alike
+from labconsole.engine.check.result import Finding, failed, mended, passed, skipped, warned
+from labconsole.verdict.observed import parse_snapshot
+from labconsole.wire.codec import STAT_NAMES
+
+WINDOW_S = 1.0
+QUIET_PPS = 1.0
+"""Neighbour discovery and spanning tree stay below this; both show in a run as foreign frames."""
+
+LOUD_PPS = 10.0
+COUNTED = ("rx_packets", "tx_packets")
+MAX_NAMED = 5
+
+
+async def ports(bench: Bench, node: str) -> Finding:
+    """Frames on the data ports while nobody measures."""
+    link = bench.link(node)
+    first = await link.request("counters.read", timeout_s=8)
+    await asyncio.sleep(WINDOW_S)
+    last = await link.request("counters.read", timeout_s=8)
+    before, after = parse_snapshot(first), parse_snapshot(last)
+    window_s = (last["monotonic_ns"] - first["monotonic_ns"]) / 1e9
+    counted: dict[str, int] = {}
+    for name in bench.ports(node):
+        old, new = before.get(("", name)), after.get(("", name))
+        if old is not None and new is not None:
+            counted[name] = sum(new.values[STAT_NAMES.index(s)] - old.values[STAT_NAMES.index(s)] for s in COUNTED)
+    if not counted:
+        return skipped("none of its data ports is there")
+    evidence = alike({name: f"{count} packets" for name, count in counted.items()}) + f" in {window_s:.1f} s"
+    pps = max(counted.values()) / window_s
+    loudest = max(counted, key=lambda name: counted[name])
+    hint = f"see what they are: tcpdump -ni {loudest} on {node}"
+    if pps > LOUD_PPS:
+        return failed(evidence, hint, window_s=window_s, packets=counted)
+    if pps > QUIET_PPS:
+        return warned(evidence, hint, window_s=window_s, packets=counted)
+    return passed(evidence, window_s=window_s, packets=counted)
+
+
+async def programs(bench: Bench, node: str) -> Finding:
+    """Captures and generators of somebody else's."""
+    found = [p for p in (await bench.survey(node))["processes"] if p["kind"] in ("sniffer", "sender")]
+    near = [p for p in found if p["same_network"] is not False]
+    words = [f"{p['name']} (process {p['pid']}): {p['command']}" for p in (near or found)[:MAX_NAMED]]
+    evidence = "; ".join(words)
+    if near:
+        return failed(
+            evidence,
+            f"ask its owner, or end it: on {node}: kill {near[0]['pid']}",
+            pids=[p["pid"] for p in near],
+        )
+    if found:
+        return warned(f"in another network namespace: {evidence}", "it takes processor time: ask its owner to end it")
+    return passed("no capture and no generator runs")
+
+
+async def pktgen(bench: Bench, node: str) -> Finding:
+    """Devices in pktgen: its start would start all of them."""
+    survey = await bench.survey(node)
+    ours = {entry["name"] for entry in survey["leftovers"] if entry["kind"] == "pktgen"}
+    foreign = [device for device in survey["pktgen_devices"] if device not in ours]
+    if foreign:
+        return failed(
+            f"configured: {', '.join(foreign[:MAX_NAMED])}",
+            f"they are somebody else's: ask, or on {node}: echo reset > /proc/net/pktgen/pgctrl",
+            devices=foreign,
+        )
+    return passed("no device configured by anybody else")
+
+
+async def logins(bench: Bench, node: str) -> Finding:
+    """People who are logged in may do anything at any time."""
+    found = (await bench.facts(node)).get("logins")
+    if not isinstance(found, list):
+        return passed("the node keeps no list of logins")
+    words = []
+    for entry in found:
+        login = entry if isinstance(entry, dict) else {}
+        host = f" from {login['host']}" if login.get("host") else ""
+        words.append(f"{login.get('user')} on {login.get('line')}{host}")
+    if words:
+        return warned(", ".join(words[:MAX_NAMED]), "tell them that you measure", logins=len(words))
+    return passed("nobody else is logged in")
+
+
+async def leftovers(bench: Bench, node: str) -> Finding:
+    """What a session that ended badly has left behind."""
+    found = (await bench.survey(node))["leftovers"]
+    if node not in bench.leased:
+        found = [entry for entry in found if entry["kind"] != "link"]  # a bridge may be in use by whoever has the lease
+    if not found:
+        return passed("nothing")
+    evidence = ", ".join(f"{entry['kind']} {entry['name']}" for entry in found[:MAX_NAMED])
+    if len(found) > MAX_NAMED:
+        evidence += f" and {len(found) - MAX_NAMED} more"
+    if bench.fix and node in bench.leased:
+        removed = (await bench.link(node).request("clean", timeout_s=20))["removed"]
+        bench.forget(node)
+        if not (await bench.survey(node))["leftovers"]:
+            return mended("for good: " + "; ".join(removed[:MAX_NAMED]), removed=removed)
+    return failed(
+        evidence, f"remove it on {node}, or let --fix do it: it is labconsole's own, and held by nobody", fixable=True
+    )
+
+
+LEFTOVERS = Check(id="quiet.leftovers", title="left by earlier runs", run=leftovers)
+CHECKS = (
+    Check(id="quiet.ports", title="data ports quiet", run=ports),
+    Check(id="quiet.programs", title="captures and generators", run=programs),
+    Check(id="quiet.pktgen", title="pktgen free", run=pktgen, roles=("source",)),
+    Check(id="quiet.logins", title="logins", run=logins),
+)

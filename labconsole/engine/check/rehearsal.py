@@ -1,0 +1,118 @@
+"""A trial that nobody keeps: the same procedure as a run's, with a store and listeners that do not hear of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from labconsole.contracts.driver import Driver, Prepared
+from labconsole.engine.check.context import Bench
+from labconsole.engine.live.events import Event
+from labconsole.engine.live.samples import LiveStreams
+from labconsole.engine.live.telemetry import Telemetry
+from labconsole.engine.trial.forwarding_proof import wait_forwarding
+from labconsole.engine.trial.stream_wiring import wiring_of
+from labconsole.engine.trial.trial import Trial, TrialSettings
+from labconsole.errors import Aborted, NodeError
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.identity import new_run_id
+from labconsole.model.inventory import Inventory, Stream
+from labconsole.model.record.run import RunRecord
+from labconsole.model.stamps import utc_now
+from labconsole.verdict.record import build_record
+
+LEARN_S = 4.0
+"""How long a platform that stands may take until it forwards. A stream that does not by then is measured all the same:
+the others must be told from it."""
+
+DRAIN_S = 0.3
+"""Where counters are true at every moment, as on a testbed of virtual links. A NIC may renew its own every second or
+two, and what it has not counted yet would pass for a contradiction: elsewhere the testbed's own drain_s holds."""
+
+
+def _nobody(event: Event) -> None:
+    """Hears nothing: a rehearsal is no run."""
+
+
+async def rehearse(bench: Bench, request: DesignPoint, streams: Sequence[Stream]) -> tuple[RunRecord, str | None]:
+    """Take one trial of exactly these streams. Returns its record and why some did not forward at first, if so.
+
+    The platform is set up for it and undone. Raises LabError when no frame could be sent.
+    """
+    session, uut = bench.session, bench.inventory.uut
+    inventory = bench.inventory.model_copy(update={"streams": tuple(streams)})
+    driver = session.driver_for(request.platform, bench.inventory)
+    wirings = [wiring_of(stream, bench.inventory, session.telemetry) for stream in streams]
+    prepared = await driver.prepare(bench.link(uut), wirings)
+    try:
+        dark = await _learn(bench, inventory, prepared, request)
+        record = await _take(bench, inventory, prepared, request)
+    finally:
+        await _restore(bench, driver)
+    return record, dark
+
+
+async def _learn(bench: Bench, inventory: Inventory, prepared: Prepared, request: DesignPoint) -> str | None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + LEARN_S
+
+    def enough() -> bool:
+        # Asked to stop, it closes what it opened; cancelled, it might leave a generator armed.
+        return bench.session.stopping or loop.time() > deadline
+
+    try:
+        await wait_forwarding(
+            inventory, bench.links, prepared, inventory.streams, generator=request.generator, stopping=enough
+        )
+    except Aborted:
+        return f"not every stream came through within {LEARN_S:g} s"
+    except NodeError as exc:
+        return exc.message
+    return None
+
+
+async def _take(bench: Bench, inventory: Inventory, prepared: Prepared, request: DesignPoint) -> RunRecord:
+    session, defaults = bench.session, inventory.defaults
+    live = LiveStreams(Telemetry(), inventory)
+    trial = Trial(
+        run_id=new_run_id(datetime.now(UTC)),
+        inventory=inventory,
+        request=request,
+        links={name: bench.link(name) for name in _nodes(inventory)},
+        prepared=prepared,
+        settings=TrialSettings(
+            drain_s=min(DRAIN_S, defaults.drain_s) if inventory.emulated else defaults.drain_s,
+            sample_interval_s=defaults.sample_interval_s,
+            capture_buffer_kib=defaults.capture_buffer_kib,
+            capture_directories={name: node.capture_dir for name, node in inventory.nodes.items()},
+        ),
+        live=live,
+        guests=bench.session.guest_processes(),
+        emit=_nobody,
+    )
+    with session.attending(trial):
+        seen = await trial.execute()
+    return build_record(
+        seen,
+        inventory=inventory,
+        request=request,
+        operator=session.operator,
+        plan=None,
+        environment={},
+        finished_at=utc_now(),
+        tolerances=session.tolerances,
+    )
+
+
+def _nodes(inventory: Inventory) -> list[str]:
+    names = [inventory.uut]
+    for stream in inventory.streams:
+        names += [stream.source.node, stream.sink.node]
+    return names
+
+
+async def _restore(bench: Bench, driver: Driver) -> None:
+    link = bench.links.get(bench.inventory.uut)
+    if link is not None:
+        await driver.restore(link)

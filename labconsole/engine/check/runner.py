@@ -1,0 +1,274 @@
+"""Runs the checks: all nodes side by side, each check bounded and on its own. No failure stops another check."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from labconsole.engine.check import access, cabling, capacity, clocks, cpu, feasibility, flows, nics, quiet, tools, uut
+from labconsole.engine.check.context import Bench, Check
+from labconsole.engine.check.result import CheckResult, Finding, OnResult, failed, skipped
+from labconsole.engine.live.events import NodeState
+from labconsole.errors import LabError, NodeError
+from labconsole.model.plan.plan import Plan
+from labconsole.wire.lease import ReleaseLease
+
+if TYPE_CHECKING:
+    from labconsole.engine.session import Session
+
+log = logging.getLogger("labconsole.engine")
+
+WITHOUT_LINK = {"ssh.login", "ssh.host_key"}
+"""Checks that have something to say of a node that is not connected."""
+
+WAVES: tuple[tuple[Check, ...], ...] = (
+    (*access.CHECKS, nics.PRESENT),
+    (nics.UP, quiet.LEFTOVERS),  # with --fix, what the others find depends on these
+    (*tools.CHECKS, *clocks.CHECKS, *nics.CHECKS, *cpu.CHECKS, *uut.CHECKS, *quiet.CHECKS, *capacity.CHECKS),
+)
+"""Checks of single nodes. All of a wave on all nodes run side by side."""
+
+RETRY_S = 5.0
+RETRY_STEP_S = 0.05
+CABLES_S = 15.0
+FLOW_S = 60.0
+"""A platform may have to boot guests."""
+
+CAPTURE_S = 40.0
+WHOLE_S = 10.0
+TITLES = {
+    "store": "room for runs",
+    "calibration": "calibration",
+    "plan.points": "design points",
+    "plan.envelope": "within calibration",
+    "plan.references": "background maxima",
+    "plan.order": "order",
+    "plan.time": "time",
+    "cable.in": "cable to the UUT",
+    "cable.out": "cable from the UUT",
+    "capacity.capture": "capture at top rate",
+}
+FLOW = "flow."
+Place = tuple[str, str | None]
+"""A check's id and its node."""
+
+
+def catalogue() -> dict[str, str]:
+    """Every check's id and title in the order in which people read them; ``flow.`` stands for one per platform."""
+    ids = {check.id: check.title for wave in WAVES for check in wave}
+    return {**ids, **TITLES, FLOW: "flow through a platform"}
+
+
+def family(name: str) -> str:
+    """The catalogue's id of a result's."""
+    return FLOW if name.startswith(FLOW) else name
+
+
+async def preflight(
+    session: Session[Any], *, plan: Plan | None = None, fix: bool = False, on_result: OnResult | None = None
+) -> list[CheckResult]:
+    """Check the testbed, with ``plan`` also whether it can be carried out. Each result is told as it comes.
+
+    ``fix`` puts right what can be put right safely, and undoes it at the end except where the result says otherwise.
+    Raises MeasurementError when a run is under way: a check would spoil it.
+    """
+    return await Preflight(session, plan, fix=fix, on_result=on_result).run()
+
+
+class Preflight:
+    """One check of a testbed."""
+
+    def __init__(self, session: Session[Any], plan: Plan | None, *, fix: bool, on_result: OnResult | None) -> None:
+        self._bench = Bench(session, plan, fix=fix)
+        self._session, self._on_result = session, on_result
+        self._results: list[CheckResult] = []
+
+    async def run(self) -> list[CheckResult]:
+        """All results, in the order of the catalogue; on_result had them as they came."""
+        await self._connect()
+        async with self._session.exclusive():
+            try:
+                for step in self._steps():
+                    if self._session.stopping:
+                        break
+                    await step()
+            finally:
+                await self._let_go()
+        order = list(catalogue())
+        return sorted(self._results, key=lambda result: order.index(family(result.id)))
+
+    async def _connect(self) -> None:
+        """Connect to all. A node that could not be reached before is tried now and not after its back-off."""
+        nodes, session = self._session.telemetry.nodes, self._session
+        before = [name for name, live in nodes.items() if live.state in (NodeState.FAILED, NodeState.LOST)]
+        await session.connect()
+        waiting = [name for name in before if name not in session.links and session.reconnect(name)]
+        deadline = time.monotonic() + RETRY_S
+        while waiting and time.monotonic() < deadline:
+            await asyncio.sleep(RETRY_STEP_S)
+            # It waits again, or never did: this attempt is over.
+            waiting = [name for name in waiting if name not in session.links and nodes[name].retry_at_s is None]
+
+    def _steps(self) -> list[Callable[[], Awaitable[None]]]:
+        """What is done one after the other; abort() ends it between two of them."""
+
+        async def look() -> None:
+            await asyncio.gather(self._node_checks(WAVES[-1]), self._whole_checks())
+
+        waves = [functools.partial(self._node_checks, wave) for wave in WAVES[:-1]]
+        # From the cables on frames are sent, and nothing else is done meanwhile.
+        return [*waves, look, self._cables, self._flows, self._captures]
+
+    async def _node_checks(self, checks: Iterable[Check]) -> None:
+        jobs = [
+            self._check(check, node)
+            for check in checks
+            for node in self._bench.inventory.nodes
+            if set(check.roles) & set(self._bench.roles(node))
+        ]
+        await asyncio.gather(*jobs)
+
+    async def _whole_checks(self) -> None:
+        """What is asked of the testbed, or of the plan, as a whole."""
+        wanted: dict[str, Callable[[Bench], Awaitable[Finding]]] = {
+            "store": capacity.store,
+            "calibration": feasibility.calibration,
+        }
+        if self._bench.plan is not None:
+            wanted |= {
+                "plan.points": feasibility.points,
+                "plan.envelope": feasibility.envelope,
+                "plan.references": feasibility.references,
+                "plan.order": feasibility.order,
+                "plan.time": feasibility.time,
+            }
+        await asyncio.gather(
+            *(self._group([(name, None)], self._alone(name, run), WHOLE_S) for name, run in wanted.items())
+        )
+
+    def _alone(
+        self, name: str, run: Callable[[Bench], Awaitable[Finding]]
+    ) -> Callable[[], Awaitable[dict[Place, Finding]]]:
+        async def work() -> dict[Place, Finding]:
+            return {(name, None): await run(self._bench)}
+
+        return work
+
+    async def _cables(self) -> None:
+        by_place: dict[Place, list[cabling.Cable]] = {}
+        for cable in cabling.cables(self._bench):
+            node = cable.near[0] if cable.side == "in" else cable.far[0]
+            by_place.setdefault((f"cable.{cable.side}", node), []).append(cable)
+
+        async def work() -> dict[Place, Finding]:
+            tried = await cabling.try_cables(self._bench)
+            return {place: tried.of(mine) for place, mine in by_place.items()}
+
+        await self._group(list(by_place), work, CABLES_S)
+
+    async def _flows(self) -> None:
+        node = self._bench.inventory.uut
+        for platform in self._bench.platforms():
+            name, title = f"{FLOW}{platform}", f"flow through {platform}"
+            await self._bounded(name, node, title, functools.partial(flows.flow_of, self._bench, platform), FLOW_S)
+
+    async def _captures(self) -> None:
+        if self._bench.plan is None:
+            return
+        name = "capacity.capture"
+        places: list[Place] = [(name, node) for node in dict.fromkeys(s.sink.node for s in self._bench.streams())]
+
+        async def work() -> dict[Place, Finding]:
+            return {(name, node): finding for node, finding in (await capacity.capture(self._bench)).items()}
+
+        await self._group(places, work, CAPTURE_S)
+
+    async def _group(
+        self, places: list[Place], work: Callable[[], Awaitable[dict[Place, Finding]]], deadline_s: float
+    ) -> None:
+        """Tell what ``work`` finds at several places at once; its error is the finding at each of them."""
+        begun = time.monotonic()
+        found: dict[Place, Finding] = {}
+
+        async def whole() -> Finding:
+            found.update(await work())
+            return skipped("nothing was found out")
+
+        failure = await self._finding(whole, None, places[0][0] if places else "", deadline_s)
+        for place in places:
+            name, node = place
+            self._tell(name, node, TITLES[name], found.get(place, failure), time.monotonic() - begun)
+
+    async def _check(self, check: Check, node: str) -> None:
+        if node not in self._bench.links and check.id not in WITHOUT_LINK:
+            self._tell(check.id, node, check.title, skipped(f"{node} is not connected"), 0.0)
+            return
+        await self._bounded(check.id, node, check.title, lambda: check.run(self._bench, node), check.deadline_s)
+
+    async def _bounded(
+        self, name: str, node: str | None, title: str, work: Callable[[], Awaitable[Finding]], deadline_s: float
+    ) -> None:
+        """Tell what ``work`` finds."""
+        begun = time.monotonic()
+        finding = await self._finding(work, node, name, deadline_s)
+        self._tell(name, node, title, finding, time.monotonic() - begun)
+
+    @staticmethod
+    async def _finding(
+        work: Callable[[], Awaitable[Finding]], node: str | None, name: str, deadline_s: float
+    ) -> Finding:
+        """What ``work`` finds; its error or its lateness is a finding too."""
+        try:
+            async with asyncio.timeout(deadline_s):
+                return await work()
+        except TimeoutError:
+            return failed(f"no answer within {deadline_s:g} s", "see whether the node is overloaded, then check again")
+        except NodeError as exc:
+            where = "" if exc.node == node else f"{exc.node}: "
+            return failed(where + exc.message, "the node could not answer: see what it says above, then check again")
+        except LabError as exc:
+            return failed(str(exc), "the check could not be carried out for this reason")
+        except Exception as exc:  # a fault in one check must not keep the others from reporting
+            log.exception("check %s on %s", name, node)
+            return failed(
+                f"internal error: {type(exc).__name__}: {exc}",
+                "this is a fault of the program, not of the testbed; -v shows where",
+            )
+
+    def _tell(self, name: str, node: str | None, title: str, finding: Finding, took_s: float) -> None:
+        result = CheckResult(
+            id=name,
+            node=node,
+            title=title,
+            status=finding.status,
+            evidence=_one_line(finding.evidence),
+            hint=None if finding.hint is None else _one_line(finding.hint),
+            fixable=finding.fixable,
+            fixed=finding.fixed,
+            took_s=took_s,
+            values=finding.values,
+        )
+        self._results.append(result)
+        if self._on_result is not None:
+            self._on_result(result)
+
+    async def _let_go(self) -> None:
+        """Give every node back."""
+        await self._bench.close()
+        for node in self._bench.leased:
+            link = self._bench.links.get(node)
+            if link is None:
+                continue  # its agent has let go with it
+            try:
+                await link.ask(ReleaseLease(), timeout_s=5)
+            except NodeError as exc:
+                log.info("lease.release on %s: %s", node, exc.message)
+
+
+def _one_line(text: str) -> str:
+    """Words that may be a node's, without line feeds and anything else that does not print."""
+    return "".join(char if char.isprintable() else " " for char in text)

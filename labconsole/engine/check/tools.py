@@ -1,0 +1,56 @@
+"""Programs and kernel parts that a node needs for its role."""
+
+from __future__ import annotations
+
+from labconsole.engine.check.context import Bench, Check
+from labconsole.engine.check.result import Finding, failed, passed, warned
+
+
+async def capture(bench: Bench, node: str) -> Finding:
+    """A sink captures with tcpdump."""
+    version = (await bench.facts(node)).get("tcpdump")
+    if version is None:
+        return failed("no tcpdump", f"install it on {node}: apt install tcpdump")
+    return passed(f"version {version}", tcpdump=version)
+
+
+async def generator(bench: Bench, node: str) -> Finding:
+    """Which generator a source will send with."""
+    facts = await bench.facts(node)
+    wanted = (bench.plan.generator if bench.plan is not None else None) or bench.inventory.defaults.generator
+    version, loadable = facts.get("pktgen"), facts.get("pktgen_loadable")
+    if version is not None or loadable:
+        text = f"pktgen {version}" if version is not None else "pktgen can be loaded"
+        return passed(f"{text}; asked for: {wanted}", generator="afpacket" if wanted == "afpacket" else "pktgen")
+    if wanted == "pktgen":
+        return failed(
+            f"the kernel {facts.get('kernel')} has no pktgen, and generator: pktgen is asked for",
+            "boot a kernel with CONFIG_NET_PKTGEN, or let `generator: auto` fall back to afpacket",
+        )
+    if wanted == "afpacket" or bench.inventory.emulated:
+        return passed(f"afpacket (asked for: {wanted}); no pktgen in this kernel", generator="afpacket")
+    return warned(
+        "no pktgen in this kernel: afpacket will send, which is slower and less even",
+        "boot a kernel with CONFIG_NET_PKTGEN, as distributions have it",
+        generator="afpacket",
+    )
+
+
+async def platform(bench: Bench, node: str) -> Finding:
+    """What the platforms under check run on the UUT."""
+    needed = bench.tools()
+    if not needed:
+        return passed(f"{', '.join(bench.platforms())}: nothing but the kernel")
+    found = (await bench.survey(node))["tools"]
+    missing = [tool for tool in needed if found.get(tool) is None]
+    if missing:
+        words = ", ".join(f"no {tool} (for {needed[tool]})" for tool in missing)
+        return failed(words, f"install {', '.join(missing)} on {node}, or leave these platforms out", missing=missing)
+    return passed(", ".join(f"{tool} {found[tool]}" for tool in needed))
+
+
+CHECKS = (
+    Check(id="tools.capture", title="tcpdump", run=capture, roles=("sink",)),
+    Check(id="tools.generator", title="generator", run=generator, roles=("source",)),
+    Check(id="tools.platform", title="platform tools", run=platform, roles=("uut",)),
+)

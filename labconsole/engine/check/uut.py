@@ -1,0 +1,235 @@
+"""The unit under test, before any platform is set up on it: what already forwards, filters or runs there."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from labconsole.engine.check.context import FIX_TOKEN, NFT, Bench, Check, alike
+from labconsole.engine.check.result import Finding, failed, mended, passed, skipped, warned
+from labconsole.errors import AgentError
+from labconsole.model.inventory import BENCHMARK_NETWORK
+
+PATH_HOOKS = {"prerouting", "forward", "postrouting", "ingress", "egress"}
+"""Netfilter hooks that a forwarded frame passes."""
+
+STOPPING = {"drop", "reject"}
+BRIDGE_CALLS = "net/bridge/bridge-nf-call-iptables"
+MAX_NAMED = 5
+NFT_S = 5.0
+
+
+async def forwarding(bench: Bench, node: str) -> Finding:
+    """Whether it forwards already. Platforms switch forwarding on where they need it, and back afterwards."""
+    settings = await bench.settings(node)
+    ports = {
+        name: "on" if found["sysctls"].get("forwarding") == "1" else "off"
+        for name, found in settings["interfaces"].items()
+        if name in bench.ports(node)
+    }
+    machine = settings["sysctls"].get("net/ipv4/ip_forward")
+    return passed(
+        f"ip_forward {machine or 'not told'}; {alike(ports) or 'no data port there'}; "
+        "platforms switch it on for their ports while they stand"
+    )
+
+
+async def reverse_path(bench: Bench, node: str) -> Finding:
+    """Strict reverse-path filtering drops frames whose source is not routed back by the port they came in."""
+    settings = await bench.settings(node)
+    machine = settings["sysctls"].get("net/ipv4/conf/all/rp_filter")
+    words: dict[str, str] = {}
+    for name, found in settings["interfaces"].items():
+        if name in bench.ports(node):
+            # The kernel uses the stricter of both.
+            numbers = [int(v) for v in (machine, found["sysctls"].get("rp_filter")) if v is not None and v.isdigit()]
+            words[name] = str(max(numbers)) if numbers else "not told"
+    if not words:
+        return skipped("none of its data ports is there")
+    return passed(f"{alike(words)}; platforms route each stream's source back by the port it comes in")
+
+
+@dataclass
+class Rules:
+    """What of a ruleset a forwarded frame can meet."""
+
+    count: int = 0
+    stopping: list[str] = field(default_factory=list)
+    tables: set[str] = field(default_factory=set)
+
+
+def read_rules(text: str) -> Rules | None:
+    """The rules of ``nft -j list ruleset`` in tables with a hook on a frame's way; None for what is no such."""
+    try:
+        entries = json.loads(text)["nftables"]
+        found = Rules()
+        hooked: set[tuple[str, str]] = set()
+        for entry in entries:
+            chain = entry.get("chain")
+            if chain is not None and chain.get("hook") in PATH_HOOKS:
+                table = (str(chain["family"]), str(chain["table"]))
+                hooked.add(table)
+                if chain.get("policy") == "drop":
+                    found.stopping.append(f"chain {' '.join(table)} {chain['name']} has policy drop")
+        for entry in entries:
+            rule = entry.get("rule")
+            if rule is None or (str(rule["family"]), str(rule["table"])) not in hooked:
+                continue
+            found.count += 1
+            found.tables.add(f"{rule['family']} {rule['table']}")
+            words = {key for part in rule["expr"] if isinstance(part, dict) for key in part}
+            if words & STOPPING:
+                place = f"{rule['family']} {rule['table']} {rule['chain']}"
+                found.stopping.append(
+                    f"rule {rule.get('handle')} of {place} has {' and '.join(sorted(words & STOPPING))}"
+                )
+        return found
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+async def firewall(bench: Bench, node: str) -> Finding:
+    """Rules that a forwarded frame meets cost time, and some stop it."""
+    survey = await bench.survey(node)
+    if survey["tools"].get(NFT) is None:
+        if survey["iptables"]:
+            return warned(
+                f"iptables tables in use: {', '.join(survey['iptables'])}; no nft there to read them with",
+                "see `iptables-save` on the UUT: empty the tables, or count with what their rules cost",
+            )
+        return skipped("no nft there, so its rules cannot be read")
+    args = {"argv": [NFT, "-j", "list", "ruleset"], "timeout_s": NFT_S, "stdin": None, "namespace": ""}
+    try:
+        done = await bench.link(node).request("exec", args, timeout_s=NFT_S + 2)
+    except AgentError as exc:
+        return skipped(f"its rules cannot be read: {exc.message}")
+    rules = read_rules(done["stdout"]) if done["exit_status"] == 0 else None
+    if rules is None:
+        said = done["stderr"].strip().splitlines()[-1:] or ["no rules in what it says"]
+        return skipped(f"its rules cannot be read: nft: {said[0]}")
+    if rules.stopping:
+        more = f" and {len(rules.stopping) - MAX_NAMED} more" if len(rules.stopping) > MAX_NAMED else ""
+        return failed(
+            "; ".join(rules.stopping[:MAX_NAMED]) + more,
+            "test frames may be stopped there: see `nft -a list ruleset` on the UUT, and remove or go round the rule",
+            rules=rules.count,
+            stopping=len(rules.stopping),
+        )
+    if rules.count or survey["iptables"]:
+        tables = sorted(rules.tables) + [f"iptables {name}" for name in survey["iptables"]]
+        return warned(
+            f"{rules.count} rules in {', '.join(tables)}; none drops or rejects",
+            "every forwarded frame is held against them: remove them if the platform is to be measured without",
+            rules=rules.count,
+        )
+    return passed("no rule on the way of a forwarded frame", rules=0)
+
+
+async def conntrack(bench: Bench, node: str) -> Finding:
+    """Connection tracking costs time per frame, and a full table drops."""
+    found = (await bench.survey(node))["conntrack"]
+    if found["entries"] is None:
+        return passed("not loaded")
+    evidence = f"{found['entries']} of {found['limit']} entries"
+    if found["entries"]:
+        return warned(
+            evidence,
+            "something on the UUT has connections tracked (a firewall, Docker): it costs time for every frame",
+            **found,
+        )
+    return passed(f"{evidence}: loaded, tracks nothing", **found)
+
+
+async def bridge_calls(bench: Bench, node: str) -> Finding:
+    """Whether bridged frames are sent through the IP rules as well."""
+    value = (await bench.settings(node))["sysctls"].get(BRIDGE_CALLS)
+    if value != "1":
+        return passed("bridged frames pass no IP rules")
+    rules = await firewall(bench, node)
+    if not rules.values.get("rules") and rules.status.value in ("pass", "skipped"):
+        return passed("bridged frames would pass IP rules, and there are none", bridge_nf_call_iptables=1)
+    if bench.fix and node in bench.leased:
+        change = {"do": "sysctl", "name": BRIDGE_CALLS, "value": "0", "namespace": ""}
+        await bench.link(node).request("net.apply", {"token": FIX_TOKEN, "changes": [change]})
+        return mended(
+            "bridged frames passed the IP rules, and do not any more until this session ends; "
+            f"for good: sysctl -w {BRIDGE_CALLS.replace('/', '.')}=0"
+        )
+    return warned(
+        "bridged frames pass the IP rules",
+        f"on the UUT: sysctl -w {BRIDGE_CALLS.replace('/', '.')}=0; or let --fix do it while the session lasts",
+        fixable=True,
+    )
+
+
+async def routes(bench: Bench, node: str) -> Finding:
+    """Routes and neighbours of somebody else's in the benchmark network lead test frames astray."""
+    args: dict[str, Any] = {"sysctls": [], "routes": True, "neighbours": True}
+    found = await bench.read(node, "net.read", args)
+    mine = {(stream.source_ip, stream.uut_in) for stream in bench.inventory.streams}
+    mine |= {(stream.sink_ip, stream.uut_out) for stream in bench.inventory.streams}
+    astray = []
+    for route in found["routes"]:
+        destination = _network(route.get("destination"))
+        if destination is None or not destination.overlaps(BENCHMARK_NETWORK) or destination.prefixlen == 0:
+            continue
+        if (str(destination.network_address), route.get("interface")) not in mine or destination.prefixlen != 32:
+            astray.append(f"{destination} by {route.get('interface')}")
+    wrong = []
+    for stream in bench.inventory.streams:
+        live = bench.session.telemetry.interfaces.get((stream.sink.node, "", stream.sink.interface))
+        true_mac = live.link.get("mac") if live is not None else None
+        for entry in found["neighbours"]:
+            place = (entry.get("address"), entry.get("interface"))
+            if (
+                place == (stream.sink_ip, stream.uut_out)
+                and entry.get("permanent")
+                and true_mac
+                not in (
+                    None,
+                    entry.get("mac"),
+                )
+            ):
+                wrong.append(f"{stream.sink_ip} is {entry.get('mac')}, and {stream.sink} has {true_mac}")
+    if astray or wrong:
+        words = [f"route {text}" for text in astray] + [f"permanent neighbour {text}" for text in wrong]
+        return warned(
+            "; ".join(words[:MAX_NAMED]),
+            "remove what is not labconsole's (ip route del, ip neigh del): platforms set their own and put these back",
+        )
+    return passed(f"{len(found['routes'])} routes, none of them somebody else's in {BENCHMARK_NETWORK}")
+
+
+def _network(text: object) -> ipaddress.IPv4Network | None:
+    try:
+        return ipaddress.IPv4Network(str(text), strict=False)
+    except ValueError:
+        return None
+
+
+async def guests(bench: Bench, node: str) -> Finding:
+    """Guests that run before any platform was set up are nobody's plan, and take processor time from one that is."""
+    survey = await bench.survey(node)
+    running = [entry for entry in survey["processes"] if entry["kind"] == "guest"]
+    words = [f"{entry['name']} (process {entry['pid']})" for entry in running]
+    if words:
+        return warned(
+            f"running: {', '.join(words[:MAX_NAMED])}",
+            "shut down guests that the plan does not name: they take processor time from the one that is measured",
+            guests=len(running),
+        )
+    spaces = survey["namespaces"]
+    return passed("none runs" + (f"; named network namespaces: {', '.join(spaces[:MAX_NAMED])}" if spaces else ""))
+
+
+CHECKS = (
+    Check(id="uut.forwarding", title="forwarding", run=forwarding, roles=("uut",)),
+    Check(id="uut.reverse_path", title="reverse-path filter", run=reverse_path, roles=("uut",)),
+    Check(id="uut.firewall", title="firewall", run=firewall, roles=("uut",)),
+    Check(id="uut.conntrack", title="connection tracking", run=conntrack, roles=("uut",)),
+    Check(id="uut.bridge_calls", title="rules for bridged frames", run=bridge_calls, roles=("uut",)),
+    Check(id="uut.routes", title="routes and neighbours", run=routes, roles=("uut",)),
+    Check(id="uut.guests", title="guests", run=guests, roles=("uut",)),
+)

@@ -1,0 +1,384 @@
+"""One execution of a plan: what is done already is skipped, what comes out invalid is redone, every run is stored.
+
+Resume is by meaning: the plan's hash and the testbed's fingerprint say which stored runs belong to it. A pause keeps
+the testbed, with lease and platform, between two trials: it is for looking at something and going on. Whoever wants to
+let others have the testbed aborts; running the plan again goes on where it was. Holding the testbed, for one plan or
+several, is runner.py's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from labconsole.engine.execution.attempts import ENDS_ALL, Attempts
+from labconsole.engine.execution.grid import Grid, TrialState
+from labconsole.engine.execution.hooks import run_command
+from labconsole.engine.execution.pending import (
+    CampaignSession,
+    Dependency,
+    PlanState,
+    Take,
+    asked_for,
+    dependencies,
+    is_asked_for,
+    look_up,
+)
+from labconsole.engine.execution.pilot import Pilot, stored_trial
+from labconsole.engine.execution.progress import ENDED, CampaignStatus, Outcome, Progress
+from labconsole.engine.execution.set_up_blocks import InBlocks
+from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse, breaks
+from labconsole.engine.execution.stop_rules import TargetLimits
+from labconsole.engine.execution.stopwatch import Stopwatch
+from labconsole.engine.execution.time_limit import room_refusal
+from labconsole.engine.execution.todo import Todo
+from labconsole.errors import ConfigError, LabError, MeasurementError
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.plan.blocks import PILOT
+from labconsole.model.plan.estimate import Estimate, estimate
+from labconsole.model.plan.order import Trial
+from labconsole.model.plan.plan import Plan
+from labconsole.model.record.run import RunRecord
+
+RENEW_EVERY_S = 30.0
+"""How often others are told anew until when a paused plan holds the testbed."""
+
+
+class Campaign(InBlocks):
+    """How far a plan is, what went wrong on the way, pause, resume, finish, abort.
+
+    ``detail`` is the sentence that goes with the status (which node is waited for, why it failed). ``estimate`` is of
+    what was left to take when the store was looked at. ``only``: these points of the plan and no others. ``refusal``:
+    why begin() would refuse. ``pilot``, ``course``: what the pilot of a plan in blocks fixed, and its set-ups.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        session: CampaignSession,
+        on_progress: Callable[[Progress], None] = lambda progress: None,
+        *,
+        only: frozenset[int] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.only = only
+        self.grid = Grid(plan)
+        self.status = CampaignStatus.READY
+        self.detail = ""
+        self.refusal: ConfigError | None = None
+        self.pilot = Pilot(plan)
+        self.course = SetUpCourse(plan)
+        self.current: Trial | None = None
+        self.outcome = Outcome()
+        self.estimate: Estimate | None = None
+        self.dependencies: list[Dependency] = []
+        self._session, self._on_progress = session, on_progress
+        self._todo = Todo()
+        self._total = plan.trials
+        self._limits = TargetLimits(plan)
+        self._attempts = Attempts(self, session)
+        self._in_a_row = 0
+        self._first_refusal: LabError | None = None
+        self._prepared = False
+        self._deadline: datetime | None = None
+        self._begun = False
+        self._watch = Stopwatch()
+        self._aborted = self._finishing = False
+        self._resumed = asyncio.Event()
+        self._resumed.set()
+
+    @property
+    def revision(self) -> int:
+        """Moves with every change of a cell or of the status."""
+        return self.grid.revision
+
+    @property
+    def running(self) -> bool:
+        """True from begin() until its end, also while paused."""
+        return self._begun and self.status not in ENDED
+
+    @property
+    def spent_s(self) -> float:
+        """Time spent measuring so far: pauses not counted."""
+        return self._watch.spent_s
+
+    @property
+    def left_s(self) -> float | None:
+        """Time left without pauses: by the trials taken so far, before the first by the plan's estimate."""
+        if self.status in ENDED:
+            return None
+        if not self.outcome.taken:
+            return max(0.0, self.estimate.total_s - self.spent_s) if self.estimate is not None else None
+        return self.spent_s / self.outcome.taken * len(self._todo.rest)
+
+    @property
+    def trials_per_s(self) -> float | None:
+        """How fast trials are taken, over all so far; None before the first has ended."""
+        return self.outcome.taken / self.spent_s if self.outcome.taken and self.spent_s > 0 else None
+
+    @property
+    def total(self) -> int:
+        """How many trials were asked for, stored ones included."""
+        return self._total
+
+    @property
+    def place(self) -> int:
+        """How many of the trials that were left to take are dealt with."""
+        return self._todo.done
+
+    @property
+    def open_requests(self) -> list[DesignPoint]:
+        """What is still to be asked."""
+        return [self.plan.every_point[index].request for index, _ in self._todo.rest]
+
+    def pause(self) -> None:
+        """Begin no further trial; the running one ends. The testbed stays held and set up."""
+        if self.running and self.status is not CampaignStatus.STOPPING:
+            self._resumed.clear()
+            if self.status is CampaignStatus.RUNNING:
+                self.say(CampaignStatus.PAUSING)
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+        self._resumed.set()
+        if self.status is CampaignStatus.PAUSING:
+            self.say(CampaignStatus.RUNNING)
+
+    def finish(self) -> None:
+        """Let the running trial end, begin no other, and let the testbed go."""
+        self._finishing = True
+        self._resumed.set()
+        if self.running:
+            self.say(CampaignStatus.STOPPING)
+
+    async def abort(self) -> None:
+        """Stop the running trial and end; what was measured is kept, and the same plan goes on from there."""
+        self._aborted = True
+        if self.running:
+            self.say(CampaignStatus.STOPPING)
+        await self._session.abort()
+
+    async def look(self) -> None:
+        """Learn from the store what is measured already; begin() asks for it. Raises StoreError."""
+        state, self.dependencies = await asyncio.to_thread(self._look)
+        self.grid.stored(state.done)
+        for trial in state.done:
+            self._limits.note(trial.point, trial.repetition, trial.lost_ratio)
+        chosen = [trial for trial in state.done if is_asked_for(self.plan, trial, self.only)]
+        self._total = asked_for(self.plan, self.only)
+        self.pilot, self._todo.trials = state.pilot, state.left
+        self.outcome.skipped = len(chosen)
+        self.outcome.invalid_before = sum(trial.status == "invalid" for trial in chosen)
+        self.outcome.left_out = self._total - len(chosen) - len(state.left)
+        inventory, boots_s = self._session.inventory, self._session.boots_s
+        self.estimate = estimate(self.plan, inventory, boots_s, state.left)
+        self.refusal = state.refusal or room_refusal(self.plan, state.left, inventory, boots_s)
+
+    def _look(self) -> tuple[PlanState, list[Dependency]]:
+        state = look_up(self.plan, self._session, self.only)
+        return state, dependencies(self.plan, state.left, self._session, state.pilot)
+
+    # What the tour calls
+
+    async def begin(self) -> None:
+        """From now on it runs, or waits for those before it. Raises StoreError, ConfigError where it must not begin."""
+        self._begun = True
+        self._deadline = self.plan.stop.deadline(datetime.now().astimezone())
+        self.say(CampaignStatus.RUNNING)
+        await self.look()
+        if self.refusal is not None:
+            raise self.refusal
+
+    def end(self, problem: BaseException | None = None) -> None:
+        """It has ended: with this problem, by the operator, or done. Raises LabError when nothing could be measured."""
+        if self.status in ENDED:
+            return
+        if problem is None and self._first_refusal is not None and not (self.outcome.taken or self.outcome.skipped):
+            problem = self._first_refusal
+        detail = str(problem) if isinstance(problem, LabError) else self.outcome.ended_by
+        status = CampaignStatus.STOPPED if self.outcome.stopped or self.outcome.ended_by else CampaignStatus.DONE
+        if problem is not None:
+            status = CampaignStatus.FAILED if isinstance(problem, LabError) else CampaignStatus.STOPPED
+        if self.current is not None and self.grid[self.current].state is TrialState.RUNNING:
+            self.grid.give_up(self.current, detail or "stopped before it had ended")
+        self.current, self.outcome.to_retake = None, self._to_retake()
+        self._watch.stop()
+        self.say(status, detail)
+        if problem is self._first_refusal and isinstance(problem, LabError):
+            raise problem
+
+    def say(self, status: CampaignStatus, detail: str = "") -> None:
+        """Where it stands now."""
+        self.status, self.detail = status, detail
+        self.grid.revision += 1
+
+    def say_again(self) -> None:
+        """It goes on after a lost node came back."""
+        self.say(CampaignStatus.RUNNING if self._resumed.is_set() else CampaignStatus.PAUSING)
+
+    def lost(self, reason: str) -> None:
+        """A node went away: the current trial is taken again once it is back."""
+        self.outcome.redone += 1
+        if self.current is not None:
+            self.grid.redo(self.current)
+            self.grid.give_up(self.current, reason)
+        if self.course.begun:
+            self._broke(SetUpBroke(reason))
+        self.course.leave()
+        self.say(CampaignStatus.WAITING, reason)
+
+    @property
+    def told_to_stop(self) -> bool:
+        """Whether this execution was told to begin no further trial."""
+        return self._aborted or self._finishing
+
+    @property
+    def stopping(self) -> bool:
+        """Whether to begin no further trial: it was told so, or what the session does now is being aborted."""
+        return self.told_to_stop or self._session.stopping
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there is no further trial to take, for whatever reason."""
+        return self._todo.exhausted or self.outcome.stopped or bool(self.outcome.ended_by)
+
+    async def take_all(self, take: Take) -> None:
+        """Take trial after trial while the testbed is held. Raises what a trial, or the pre command, cannot do."""
+        self._attempts.cold()
+        self.course.leave()
+        self._watch.start()
+        if not self._prepared:  # not again after a lost node
+            self._prepared = True
+            for command in self.plan.pre:
+                await run_command(command, self._environment(""), "pre")
+        while not self.exhausted:
+            trial = self.current = self._todo.next
+            if (reason := self._left_out(trial)) is not None:
+                self.grid.leave_out(trial, reason)
+                self.outcome.left_out += 1
+                self._todo.leave_out()
+                continue
+            if (condition := self._over()) is not None:
+                self.outcome.ended_by = condition
+                return
+            if self._begins(trial):
+                await self._take_next(take, trial)
+
+    def _left_out(self, trial: Trial) -> str | None:
+        """Why this trial is not worth taking: in blocks by what the pilot lost, else by all that is known."""
+        return self.pilot.left_out(trial) if self.plan.set_ups is not None else self._limits.left_out(*trial)
+
+    async def clean_up(self) -> None:
+        """Run the plan's post commands if its pre commands were begun, every one. What fails is told in the outcome."""
+        if not self._prepared:
+            return
+        self._prepared = False
+        for command in self.plan.post:
+            try:
+                stopped = self.outcome.stopped or self.outcome.ended_by
+                ending = "stopped" if stopped else "done" if self.exhausted else "failed"
+                await run_command(command, self._environment(ending), "post")
+            except MeasurementError as exc:
+                self.outcome.refused.append((str(exc), 0))
+
+    def _environment(self, ending: str) -> dict[str, str]:
+        return {
+            "LABCONSOLE_PLAN": self.plan.name,
+            "LABCONSOLE_PLAN_HASH": self.plan.hash(),
+            "LABCONSOLE_TESTBED": self._session.inventory.testbed,
+            "LABCONSOLE_TRIALS": str(len(self._todo.trials)),
+            "LABCONSOLE_ENDING": ending,
+        }
+
+    def _over(self) -> str | None:
+        """Which of the plan's conditions says to begin no further trial."""
+        stop = self.plan.stop
+        if stop.invalid_in_a_row is not None and self._in_a_row >= stop.invalid_in_a_row:
+            return f"{self._in_a_row} trials in a row came out invalid"
+        if stop.after_s is not None and self.spent_s >= stop.after_s:
+            return f"{stop.after_s:g} s of measuring are over"
+        if self._deadline is not None and datetime.now().astimezone() >= self._deadline:
+            return f"it is {self._deadline:%Y-%m-%d %H:%M}"
+        return None
+
+    async def _take_next(self, take: Take, trial: Trial) -> None:
+        session, outcome = self._session, self.outcome
+        self.tell(trial, None)
+        try:
+            record = await self._attempts.take(take, trial)
+        except ENDS_ALL:
+            raise
+        except SetUpBroke as exc:
+            outcome.stopped = self.stopping
+            await self._set_up_again(exc)
+            return
+        except LabError as exc:
+            self._refuse(trial, exc)
+            outcome.stopped = self.stopping
+            return
+        if record is None or (self.stopping and record.verdict.status == "invalid"):
+            outcome.stopped = True
+            return
+        self._todo.done += 1
+        outcome.taken += 1
+        self.course.counts(record)
+        outcome.verdicts[record.verdict.status] += 1
+        if record.verdict.status == "invalid":
+            outcome.invalid.append(record)
+            self._in_a_row += 1
+        else:
+            self._in_a_row = 0
+            self._limits.note(*trial, stored_trial(record).lost_ratio)
+        if trial[1] == PILOT:
+            self.pilot.note(stored_trial(record))
+        self.tell(trial, record, attempt=self._attempts.attempt)
+        if self.course.key is not None and breaks(record) and not self._whole():
+            await self._set_up_again(SetUpBroke("; ".join(reason.detail for reason in record.verdict.reasons)))
+        if not self.exhausted and not self.stopping:
+            await session.settle(self.plan.settle_s or 0)
+        if self.stopping:
+            outcome.stopped = not self.exhausted
+
+    async def hold(self) -> None:
+        """Wait while paused; an abort ends it."""
+        if self._resumed.is_set() or self.stopping:
+            return
+        with self._watch.held():
+            self.say(CampaignStatus.PAUSED)
+            waits = [asyncio.ensure_future(self._resumed.wait()), asyncio.ensure_future(self._session.wait_stopping())]
+            try:
+                done: set[asyncio.Future[Any]] = set()
+                while not done:
+                    # Others are told until when the testbed is held; while the plan is held, that moves with the clock.
+                    await self._session.renew_lease(self.left_s)
+                    done, _ = await asyncio.wait(waits, timeout=RENEW_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in waits:
+                    each.cancel()
+        self.say(CampaignStatus.STOPPING if self.stopping else CampaignStatus.RUNNING)
+
+    def tell(
+        self, trial: Trial, last: RunRecord | None, *, warm_up: bool = False, attempt: int = 1, broke: str = ""
+    ) -> None:
+        """Tell whoever listens that a trial begins, has ended with ``last``, or that its set-up broke off."""
+        block, repetition = self.plan.place_of(trial)
+        self._on_progress(
+            Progress(
+                plan=self.plan,
+                done=self.outcome.taken,
+                skipped=self.outcome.skipped,
+                left_out=self.outcome.left_out,
+                total=self._total,
+                point=self.plan.every_point[trial[0]],
+                repetition=repetition,
+                left_s=self.left_s if self._todo.done else None,
+                last=last,
+                warm_up=warm_up,
+                redone=self.grid[trial].redone,
+                block=block,
+                attempt=attempt,
+                broke=broke,
+            )
+        )

@@ -1,0 +1,62 @@
+"""Commands that a plan has run on the operator's machine before and after it. What they print is not shown, only quoted
+when they fail: the screen belongs to the console, standard output to results.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shlex
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+
+from labconsole.errors import MeasurementError
+from labconsole.model.plan.conduct import Command
+
+log = logging.getLogger("labconsole.plan")
+
+KILL_AFTER_S = 5.0
+QUOTED_CHARACTERS = 300
+
+
+async def run_command(command: Command, environment: Mapping[str, str], key: str) -> None:
+    """Run it to its end. Raises MeasurementError when it cannot be started, fails or takes too long."""
+    words = shlex.join(command.run)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command.run,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={**os.environ, **environment},
+            start_new_session=True,  # Ctrl-C is for us: we end it in order
+        )
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+        raise MeasurementError(f"{key} command {words} could not be started: {reason}") from exc
+    try:
+        async with asyncio.timeout(command.timeout_s):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        raise MeasurementError(f"{key} command {words} did not end within {command.timeout_s:g} s") from None
+    finally:
+        await _end(process)
+    text = output.decode(errors="replace").strip()
+    log.info("%s command %s: exit status %s: %s", key, words, process.returncode, text)
+    if process.returncode != 0:
+        said = f": {text[-QUOTED_CHARACTERS:]}" if text else ", and said nothing"
+        raise MeasurementError(f"{key} command {words} failed with exit status {process.returncode}{said}")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Leave nothing of it behind."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(KILL_AFTER_S):
+                await process.wait()

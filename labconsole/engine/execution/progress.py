@@ -1,0 +1,81 @@
+"""What is told of a plan's execution: what it does now, where it stands, how it ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from labconsole.model.plan.plan import Plan, Point
+from labconsole.model.record.run import RunRecord
+
+
+class CampaignStatus(StrEnum):
+    """What a campaign does now. PAUSING: a pause was asked for and the running trial has to end first."""
+
+    READY = "ready"
+    RUNNING = "running"
+    PAUSING = "pausing"
+    PAUSED = "paused"
+    WAITING = "waiting for a lost node"
+    STOPPING = "stopping"
+    DONE = "done"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+ENDED = frozenset({CampaignStatus.DONE, CampaignStatus.STOPPED, CampaignStatus.FAILED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where a campaign stands, told at both ends of every trial: ``last`` is None when one begins.
+
+    ``left_s`` is estimated from the trials taken so far; None before the first. ``warm_up``: what begins is not kept.
+    ``block`` 0 is the pilot, None: the plan has no blocks. ``broke``: why its set-up broke off, which is taken
+    again whole.
+    """
+
+    plan: Plan
+    done: int
+    skipped: int
+    left_out: int
+    total: int
+    point: Point
+    repetition: int
+    left_s: float | None
+    last: RunRecord | None
+    warm_up: bool = False
+    redone: int = 0
+    block: int | None = None
+    attempt: int = 1
+    broke: str = ""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a campaign ended. ``invalid`` counts trials that stayed invalid after all their redos.
+
+    ``left_out``: trials that the plan's stop conditions made needless. ``refused``: what could not be measured at all,
+    in a sentence each, with how many trials that are. ``stopped``: by the operator; ``ended_by``: by which condition.
+    ``to_retake``: of those taken, how many are of a set-up that the end broke off, which is taken again whole.
+    ``invalid_before``: trials that stayed invalid in stored set-ups, which are over.
+    """
+
+    taken: int = 0
+    skipped: int = 0
+    redone: int = 0
+    warm_ups: int = 0
+    left_out: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    invalid: list[RunRecord] = field(default_factory=list)
+    refused: list[tuple[str, int]] = field(default_factory=list)
+    stopped: bool = False
+    ended_by: str = ""
+    invalid_before: int = 0
+    to_retake: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every trial that was asked for is there, or was needless."""
+        return not (self.stopped or self.ended_by or self.refused or self.invalid or self.invalid_before)

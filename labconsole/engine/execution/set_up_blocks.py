@@ -1,0 +1,116 @@
+"""The part of a plan's execution that knows of set-ups: where one begins, and what happens when it breaks off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from labconsole.engine.execution.attempts import Attempts
+from labconsole.engine.execution.grid import Grid, TrialState
+from labconsole.engine.execution.pending import CampaignSession
+from labconsole.engine.execution.pilot import Pilot
+from labconsole.engine.execution.progress import Outcome
+from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse, set_up_words
+from labconsole.engine.execution.todo import Todo
+from labconsole.errors import ConfigError, LabError, MeasurementError
+from labconsole.model.plan.blocks import PILOT
+from labconsole.model.plan.order import Configuration, Trial, configuration
+from labconsole.model.plan.plan import Plan
+from labconsole.model.record.run import RunRecord
+
+
+class InBlocks:
+    """Base of Campaign, whose these attributes are. What raises NotImplementedError is Campaign's to define: it is
+    declared here only for the type checker, and nobody makes an InBlocks by itself."""
+
+    plan: Plan
+    grid: Grid
+    outcome: Outcome
+    pilot: Pilot
+    course: SetUpCourse
+    current: Trial | None
+    _session: CampaignSession
+    _attempts: Attempts
+    _todo: Todo
+    _first_refusal: LabError | None
+
+    @property
+    def stopping(self) -> bool:
+        raise NotImplementedError
+
+    def tell(
+        self, trial: Trial, last: RunRecord | None, *, warm_up: bool = False, attempt: int = 1, broke: str = ""
+    ) -> None:
+        raise NotImplementedError
+
+    def _begins(self, trial: Trial) -> bool:
+        """Whether it can begin, as the first trial of a set-up or a further one; else it is refused."""
+        begins = self.course.enter(trial)
+        if not begins and not (self.plan.set_ups is not None and trial[1] == PILOT):
+            return True
+        missing = self.pilot.missing(self._needs(trial)) if begins else self.pilot.lacks_reference(trial[0])
+        if missing is not None:
+            self._refuse(trial, MeasurementError(missing))
+            return False
+        if begins:
+            self._attempts.set_up_anew()
+        return True
+
+    def _whole(self) -> bool:
+        """Whether the set-up under way has no further trial."""
+        return self._todo.exhausted or self.plan.set_up_of(self._todo.next) != self.course.key
+
+    def _to_retake(self) -> int:
+        """How many trials were taken in the set-up under way in vain, if nothing follows."""
+        return 0 if self.course.key is None or self._whole() else self.course.taken
+
+    async def _set_up_again(self, problem: SetUpBroke) -> None:
+        """A set-up broke off in a trial: it is taken again, after a pause, unless that was often enough."""
+        again = self._broke(problem)
+        if again and not self.stopping:
+            await self._session.settle(max(self.plan.settle_s or 0, self.plan.retry.pause_s))
+
+    def _broke(self, problem: SetUpBroke) -> bool:
+        """Take back what the set-up under way gave; it comes again from its first trial, or is refused."""
+        course, key, trial = self.course, self.course.key, self.current
+        assert key is not None and trial is not None
+        again = course.broke(self.outcome)
+
+        def same(each: Trial) -> bool:
+            return self.plan.set_up_of(each) == key
+
+        why = f"its set-up broke off: {problem}"
+        for each in self._todo.rewind(same):
+            self.grid.redo(each)
+            self.grid.give_up(each, why)
+        if self.grid[trial].state is not TrialState.PENDING:
+            self.grid.give_up(trial, why)
+        words = f"{set_up_words(key)}: {problem}"
+        if not again:
+            self._first_refusal = self._first_refusal or problem.cause
+            gone = same if course.gave_runs else lambda each: self._needs(each) == key[1]
+            self._drop(gone, f"{words}; it broke off {course.again[key]} times", str(problem))
+        course.leave()
+        self.tell(trial, None, broke=str(problem))
+        return again
+
+    def _needs(self, trial: Trial) -> Configuration:
+        return configuration(self.plan.every_point[trial[0]].request)
+
+    def _refuse(self, trial: Trial, problem: LabError) -> None:
+        """Leave out what cannot be measured: this point, or with a platform that cannot be set up all that needs it.
+
+        A set-up of a block that lacked a point would never be whole.
+        """
+        needs = self._needs(trial)
+        self._first_refusal = self._first_refusal or problem
+        if isinstance(problem, ConfigError) and self.plan.set_ups is None:
+            self._drop(lambda each: each[0] == trial[0], f"point {trial[0]}: {problem}", str(problem))
+        else:
+            words = f"{needs[0]} with background {needs[1]}: {problem}"
+            self._drop(lambda each: self._needs(each) == needs, words, str(problem))
+
+    def _drop(self, gone: Callable[[Trial], bool], words: str, why: str) -> None:
+        dropped = self._todo.drop(gone)
+        for each in dropped:
+            self.grid.give_up(each, why)
+        self.outcome.refused.append((words, len(dropped)))

@@ -1,0 +1,209 @@
+"""The links to a testbed's nodes: all connected at once, watched, and brought back with back-off when lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from labconsole.contracts.ports import AgentLink, Connect, OnAgentEvent
+from labconsole.engine.gather import together
+from labconsole.engine.live.events import Event, NodeChanged, NodeState, Notice
+from labconsole.engine.live.history import RecordedLink
+from labconsole.engine.live.telemetry import Telemetry
+from labconsole.errors import LabError, NodeUnreachable
+from labconsole.model.inventory import Inventory, Stream
+from labconsole.model.record.envelope import NodeVersions, node_versions
+from labconsole.wire.counters import CountersSampled, StartCounters
+from labconsole.wire.lease import WatchLease
+from labconsole.wire.links import LinksChanged
+from labconsole.wire.message import AgentEvent
+from labconsole.wire.session import AgentNotice
+
+log = logging.getLogger("labconsole.engine")
+
+RECONNECT_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+"""Waits between attempts to reach a node again; the last one repeats."""
+
+
+class Fleet:
+    """One task per node keeps its link. ``links`` holds those that stand, ``facts`` what each node said of itself.
+
+    ``on_event`` gets every checked event of an agent after telemetry has it, ``on_lost`` a node's name and the reason.
+    """
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        telemetry: Telemetry,
+        *,
+        connect: Connect,
+        emit: Callable[[Event], None],
+        on_event: OnAgentEvent,
+        on_lost: Callable[[str, str], None],
+    ) -> None:
+        self.links: dict[str, AgentLink] = {}
+        self.facts: dict[str, dict[str, Any]] = {}
+        self._inventory, self._telemetry = inventory, telemetry
+        self._connect_node, self._emit = connect, emit
+        self._on_event, self._on_lost = on_event, on_lost
+        self._keepers: dict[str, asyncio.Task[None]] = {}
+        self._tried: dict[str, asyncio.Event] = {}
+        self._again: dict[str, asyncio.Event] = {}
+
+    async def connect(self, nodes: Iterable[str]) -> None:
+        """Begin to keep these nodes connected; returns when each is connected or has failed the first time.
+
+        A node that fails raises nothing here: it is told as NodeChanged and tried again in the background.
+        """
+        names = list(nodes)
+        for name in names:
+            if name not in self._keepers:
+                self._tried[name], self._again[name] = asyncio.Event(), asyncio.Event()
+                self._keepers[name] = asyncio.create_task(self._keep(name), name=f"link {name}")
+        for name in names:
+            await self._tried[name].wait()
+
+    async def close(self) -> None:
+        """Close every link; returns when the agents are gone or their bounds have passed."""
+        for task in self._keepers.values():
+            task.cancel()
+        await asyncio.gather(*self._keepers.values(), return_exceptions=True)
+        self._keepers.clear()
+
+    def reconnect(self, name: str) -> bool:
+        """Try a node again now instead of after its back-off. False when it is not being waited for."""
+        live = self._telemetry.nodes.get(name)
+        if name not in self._again or live is None or live.retry_at_s is None:
+            return False
+        self._again[name].set()
+        return True
+
+    def require(self, names: Iterable[str]) -> dict[str, AgentLink]:
+        """The links of these nodes. Raises NodeUnreachable for the first that is not connected, with the reason."""
+        links = {}
+        for name in names:
+            if name not in self.links:
+                message = self._telemetry.nodes[name].message or "is not connected"
+                raise NodeUnreachable(name, message, operation="connect")
+            links[name] = self.links[name]
+        return links
+
+    def versions(self, streams: Iterable[Stream]) -> dict[str, NodeVersions]:
+        """Kernels and drivers of the nodes at both ends of these streams, as the console sees them now."""
+        ends: dict[str, set[str]] = {}
+        for stream in streams:
+            for end in (stream.source, stream.sink):
+                ends.setdefault(end.node, set()).add(end.interface)
+        found = {}
+        for node, interfaces in ends.items():
+            lives = {name: self._telemetry.interfaces.get((node, "", name)) for name in sorted(interfaces)}
+            links = {name: live.link for name, live in lives.items() if live is not None}
+            found[node] = node_versions(self.facts.get(node, {}), links)
+        return found
+
+    async def measure_clocks(self, links: Iterable[AgentLink]) -> None:
+        """Compare the clocks of these nodes with ours anew, all at once. Raises NodeLost.
+
+        Two crystals drift apart by tens of microseconds a second: after an hour of trials, an offset taken at the
+        beginning would start sources a tenth of a second apart, and find no skew when it reckons back with itself.
+        """
+        asked = list(links)
+        await together(link.measure_clock() for link in asked)
+        for link in asked:
+            self.tell_clock(link)
+
+    def tell_clock(self, link: AgentLink) -> None:
+        """Show what the link last found out about its node's clock."""
+        live = self._telemetry.nodes[link.name]
+        live.round_trip_s, live.clock_offset_ns = link.round_trip_s, link.clock_offset_ns
+        live.clock_error_ns = link.clock_error_ns
+        self._telemetry.revision += 1
+
+    async def _keep(self, name: str) -> None:
+        failures = 0
+        while True:
+            self._tell(name, NodeState.CONNECTING)
+            link: AgentLink | None = None
+            try:
+                link = await self._dial(name)
+                await self._adopt(link)
+                failures = 0
+                self._tried[name].set()
+                reason = await link.wait_lost()
+                self.links.pop(name, None)
+                self._tell(name, NodeState.LOST, reason)
+                self._on_lost(name, reason)
+            except LabError as exc:
+                self._tell(name, NodeState.FAILED, getattr(exc, "message", str(exc)))
+            except Exception as exc:
+                log.exception("keeping the link to %s", name)
+                self._tell(name, NodeState.FAILED, f"internal error: {type(exc).__name__}: {exc}")
+            finally:
+                self._tried[name].set()
+                self.links.pop(name, None)
+                if link is not None:
+                    await link.close()
+            await self._back_off(name, RECONNECT_S[min(failures, len(RECONNECT_S) - 1)])
+            failures += 1
+
+    async def _dial(self, name: str) -> AgentLink:
+        history, began = self._telemetry.nodes[name].history, time.monotonic()
+        outcome = "given up"
+        try:
+            link = await self._connect_node(name, self._inventory, self._receive)
+            outcome = "ok"
+            return RecordedLink(link, history)
+        except LabError as exc:
+            outcome = str(getattr(exc, "message", exc))
+            raise
+        finally:
+            history.tried_to_connect(self._inventory.nodes[name].address, outcome, time.monotonic() - began)
+
+    async def _back_off(self, name: str, seconds: float) -> None:
+        live, again = self._telemetry.nodes[name], self._again[name]
+        again.clear()
+        live.retry_at_s = time.monotonic() + seconds
+        try:
+            async with asyncio.timeout(seconds):
+                await again.wait()
+        except TimeoutError:
+            pass
+        finally:
+            live.retry_at_s = None
+
+    async def _adopt(self, link: AgentLink) -> None:
+        name = link.name
+        self._telemetry.set_links(name, (await link.request("links"))["links"])
+        self.facts[name] = await link.request("facts")
+        # Before the counters: somebody may be counting there just now, and then they do not start yet.
+        await link.ask(WatchLease(on=True))
+        await link.ask(StartCounters(interval_s=self._inventory.defaults.sample_interval_s))
+        self.links[name] = link
+        live = self._telemetry.nodes[name]
+        live.facts = self.facts[name]
+        self.tell_clock(link)
+        live.kernel = link.hello.kernel or ""
+        self._tell(name, NodeState.CONNECTED)
+
+    def _tell(self, name: str, state: NodeState, message: str = "") -> None:
+        live = self._telemetry.nodes[name]
+        if (live.state, live.message) == (state, message):
+            return
+        if live.state is NodeState.FAILED and state is NodeState.CONNECTING:
+            return  # keep the reason on screen while it is tried again
+        live.state, live.message = state, message
+        self._telemetry.revision += 1
+        self._emit(NodeChanged(node=name, state=state, message=message))
+
+    def _receive(self, node: str, event: AgentEvent) -> None:
+        if isinstance(event, CountersSampled):
+            self._telemetry.add_counters(node, event)
+            self._telemetry.nodes[node].missed_samples += event.missed
+        elif isinstance(event, LinksChanged):
+            self._telemetry.set_links(node, event.to_wire()["links"])
+        elif isinstance(event, AgentNotice):
+            self._emit(Notice(severity="warning", message=event.message, node=node))
+        self._on_event(node, event)

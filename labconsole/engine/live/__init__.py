@@ -1,0 +1,1 @@
+"""What is seen of a testbed while it runs: events, samples, history."""

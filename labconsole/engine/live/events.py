@@ -1,0 +1,90 @@
+"""What the engine tells whoever listens. Events are for things that happen; samples live in telemetry.py.
+
+Nothing here knows that a screen exists: the console and the headless commands get the same objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.record.run import RunRecord
+
+
+class NodeState(StrEnum):
+    """Where one node stands."""
+
+    IDLE = "not connected"
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    LOST = "lost"
+    FAILED = "failed"
+
+
+class Phase(StrEnum):
+    """The phases of a trial, in order (docs/method.md, "The course of a trial")."""
+
+    PREPARING = "preparing"
+    LEARNING = "learning"
+    ARMING = "arming"
+    SENDING = "sending"
+    DRAINING = "draining"
+    COUNTING = "counting"
+    SAVED = "saved"
+    SETTLING = "settling"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeChanged:
+    """A node was connected, lost, could not be reached."""
+
+    node: str
+    state: NodeState
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialStarted:
+    """A trial begins: ``repetition`` of ``repetitions``, both counted from 1."""
+
+    run_id: str
+    request: DesignPoint
+    repetition: int
+    repetitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseChanged:
+    """A trial enters a phase that lasts about ``expected_s`` seconds (None: not known)."""
+
+    run_id: str
+    phase: Phase
+    expected_s: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialFinished:
+    """A trial ended, well or badly; the record says which. ``saved`` is False when the store refused it.
+
+    ``kept`` False: it was never meant to be saved, a warm-up or a check.
+    """
+
+    record: RunRecord
+    saved: bool
+    kept: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something an operator should read. ``severity``: information, warning or error."""
+
+    severity: str
+    message: str
+    node: str | None = None
+
+
+Event = NodeChanged | TrialStarted | PhaseChanged | TrialFinished | Notice
+Listener = Callable[[Event], None]

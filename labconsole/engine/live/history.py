@@ -1,0 +1,158 @@
+"""What was asked of each node: a bounded ring per node, written in one place, which every request passes.
+
+Heartbeats and clock pings are not in it: they are sent below this, by the link itself, and would bury the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from labconsole.contracts.ports import AgentLink
+from labconsole.errors import LabError
+from labconsole.wire.message import R, Request
+
+T = TypeVar("T")
+
+KEPT = 500
+"""Commands kept per node."""
+
+WORDS = 400
+"""Characters kept of a command's arguments."""
+
+
+@dataclass(slots=True)
+class Command:
+    """One thing asked of a node. ``outcome`` is "" until it has ended, then "ok" or what went wrong.
+
+    ``argv`` is True where ``words`` is the command line of a program that ran on the node.
+    """
+
+    number: int
+    at_wall_s: float
+    op: str
+    words: str
+    argv: bool = False
+    took_s: float | None = None
+    outcome: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome not in ("", "ok")
+
+
+class CommandHistory:
+    """The newest commands of one node, oldest first. ``total`` counts all there ever were."""
+
+    def __init__(self) -> None:
+        self.commands: deque[Command] = deque(maxlen=KEPT)
+        self.total = 0
+        self.revision = 0
+
+    def begin(self, op: str, args: dict[str, Any]) -> Command:
+        """Something is asked for."""
+        words, argv = in_short(op, args)
+        self.total += 1
+        self.revision += 1
+        command = Command(self.total, time.time(), op, words, argv)
+        self.commands.append(command)
+        return command
+
+    def end(self, command: Command, outcome: str, took_s: float) -> None:
+        """It was answered, refused, or nobody is there any more."""
+        command.outcome, command.took_s = outcome, took_s
+        self.revision += 1
+
+    def tried_to_connect(self, address: str, outcome: str, took_s: float) -> None:
+        """An attempt to reach the node. The same failure again replaces the one before: a node may be off for days."""
+        last = self.commands[-1] if self.commands else None
+        if last is None or (last.op, last.outcome) != ("connect", outcome):
+            last = self.begin("connect", {"address": address})
+        last.at_wall_s = time.time() - took_s
+        self.end(last, outcome, took_s)
+
+
+def in_short(op: str, args: dict[str, Any]) -> tuple[str, bool]:
+    """The arguments of a command in one line, and whether they are a program's command line."""
+    argv = args.get("argv")
+    if op == "exec" and isinstance(argv, list):
+        return shlex.join(str(word) for word in argv)[:WORDS], True
+    parts = []
+    for key, value in args.items():
+        text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), default=str)
+        parts.append(f"{key}={text}")
+    return " ".join(parts)[:WORDS], False
+
+
+class RecordedLink:
+    """An AgentLink of which every request is written down."""
+
+    def __init__(self, link: AgentLink, history: CommandHistory) -> None:
+        self._link, self._history = link, history
+        self.name = link.name
+        self.hello = link.hello
+
+    @property
+    def round_trip_s(self) -> float:
+        return self._link.round_trip_s
+
+    @property
+    def clock_offset_ns(self) -> int:
+        return self._link.clock_offset_ns
+
+    @property
+    def monotonic_offset_ns(self) -> int:
+        return self._link.monotonic_offset_ns
+
+    @property
+    def clock_error_ns(self) -> int:
+        return self._link.clock_error_ns
+
+    async def ask(self, request: Request[R], *, timeout_s: float = 30.0) -> R:
+        """Ask the agent; see AgentLink."""
+        answer = self._link.ask(request, timeout_s=timeout_s)
+        return await self._recorded(request.op, request.arguments(), answer, vars)
+
+    async def request(self, op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
+        """Ask the agent; see AgentLink."""
+        return await self._recorded(op, args or {}, self._link.request(op, args, timeout_s=timeout_s), dict)
+
+    async def _recorded(
+        self, op: str, args: dict[str, Any], answering: Awaitable[T], said: Callable[[T], dict[str, Any]]
+    ) -> T:
+        command = self._history.begin(op, args)
+        began = time.monotonic()
+        outcome = "ended by an internal error"
+        try:
+            answer = await answering
+            outcome = "ok"
+        except LabError as exc:
+            outcome = str(getattr(exc, "message", exc))
+            raise
+        except asyncio.CancelledError:
+            outcome = "given up before it was answered"
+            raise
+        finally:
+            self._history.end(command, outcome, time.monotonic() - began)
+        words = said(answer)
+        argv = words.get("argv")
+        if op != "exec" and isinstance(argv, list):  # what the agent ran to do it
+            command.words, command.argv = shlex.join(str(word) for word in argv)[:WORDS], True
+        elif op == "exec" and words.get("exit_status"):
+            command.outcome = f"exit status {words['exit_status']}"
+        return answer
+
+    async def measure_clock(self) -> None:
+        await self._link.measure_clock()
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    async def wait_lost(self) -> str:
+        return await self._link.wait_lost()

@@ -1,0 +1,175 @@
+"""The live picture of a testbed: one store of ring buffers that the sampler writes and screens read.
+
+Readers compare ``revision`` and paint when it moved. Samples are never sent as messages: at 100 nodes x 8 interfaces
+and 10 Hz that alone would take a third of a core; an append here costs well under a microsecond.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from labconsole.engine.live.events import NodeState
+from labconsole.engine.live.history import CommandHistory
+from labconsole.errors import CounterInconsistency
+from labconsole.measure.rates import CounterSample, decreases, interval_rate, interval_rates
+from labconsole.wire.codec import STAT_NAMES
+from labconsole.wire.counters import CountersSampled
+
+HISTORY = 600
+"""Samples kept per stream: a minute at 10 Hz. Bounded, so that memory stays flat over hours."""
+
+INTERFACE_HISTORY = 240
+"""Samples kept per interface: there may be a thousand of them, and no sparkline is wider."""
+
+_POSITION = {name: index for index, name in enumerate(STAT_NAMES)}
+_RX_PACKETS, _TX_PACKETS = _POSITION["rx_packets"], _POSITION["tx_packets"]
+
+
+@dataclass(slots=True)
+class InterfaceLive:
+    """One interface: its last two samples, histories for sparklines. Rates are computed when somebody looks.
+
+    ``void`` is the sentence why the last interval has no rates (a counter decreased, samples were missed), or "".
+    """
+
+    node: str
+    namespace: str
+    name: str
+    link: dict[str, Any] = field(default_factory=dict)
+    last: CounterSample | None = None
+    before: CounterSample | None = None
+    """The sample that ``last`` makes an interval with, or None while there is no such interval."""
+
+    void: str = ""
+    rx_pps: deque[float] = field(default_factory=lambda: deque(maxlen=INTERFACE_HISTORY))
+    tx_pps: deque[float] = field(default_factory=lambda: deque(maxlen=INTERFACE_HISTORY))
+
+    @property
+    def label(self) -> str:
+        """The interface's name, with its namespace where it is not the node's own."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    def add(self, sample: CounterSample) -> None:
+        """Take a sample; make an interval with the one before unless that would be a lie."""
+        previous = self.last
+        if previous is not None and sample.monotonic_ns <= previous.monotonic_ns:
+            self.last, self.before = sample, None
+            return
+        self.last, self.before, self.void = sample, previous, ""
+        if previous is None:
+            return
+        if decreases(previous, sample):
+            self.before = None
+            try:
+                interval_rates(previous, sample)
+            except CounterInconsistency as exc:
+                self.void = str(exc)
+            return
+        per_s = 1e9 / (sample.monotonic_ns - previous.monotonic_ns)
+        old, new = previous.values, sample.values
+        if min(len(old), len(new)) <= _TX_PACKETS:
+            return  # no kernel counts as little; a node may claim to
+        self.rx_pps.append((new[_RX_PACKETS] - old[_RX_PACKETS]) * per_s)
+        self.tx_pps.append((new[_TX_PACKETS] - old[_TX_PACKETS]) * per_s)
+
+    def rate(self, name: str) -> float | None:
+        """A statistic's rate in 1/s over the last interval, None where there is none."""
+        if self.before is None or self.last is None:
+            return None
+        return interval_rate(self.before, self.last, _POSITION[name])
+
+
+@dataclass(slots=True)
+class StreamLive:
+    """One stream of the running or last trial. Packets are since the trial's start; rates over the last sample."""
+
+    name: str
+    source: str
+    sink: str
+    intended_pps: float | None = None
+    offered_packets: int | None = None
+    measured_packets: int | None = None
+    offered_pps: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    measured_pps: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    final: bool = False
+    """True once the numbers are those of the saved record rather than a running estimate."""
+
+    generator: str = ""
+    beside: bool = False
+    """The second guest's, which enters no total."""
+
+
+@dataclass(slots=True)
+class NodeLive:
+    """One node: state in words, round trip, clock offset with its bound."""
+
+    name: str
+    roles: tuple[str, ...]
+    state: NodeState = NodeState.IDLE
+    message: str = ""
+    round_trip_s: float | None = None
+    clock_offset_ns: int | None = None
+    clock_error_ns: int | None = None
+    kernel: str = ""
+    missed_samples: int = 0
+    quiet: bool = False
+    """True while the node samples into its own memory and sends nothing (docs/decisions/0009-quiet-uut.md)."""
+
+    facts: dict[str, Any] | None = None
+    """What the agent said of the node when it was connected."""
+
+    history: CommandHistory = field(default_factory=CommandHistory)
+    """What was asked of the node."""
+
+    retry_at_s: float | None = None
+    """When it is tried again, by the monotonic clock; None while it is connected or being tried."""
+
+
+class Telemetry:
+    """Everything live. One writer (the event loop), any number of readers on the same loop."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.nodes: dict[str, NodeLive] = {}
+        self.interfaces: dict[tuple[str, str, str], InterfaceLive] = {}
+        self.streams: dict[str, StreamLive] = {}
+        self._indexed: dict[str, dict[str, dict[int, InterfaceLive]]] = {}
+
+    def set_links(self, node: str, links: list[dict[str, Any]]) -> None:
+        """Take a node's list of links: new ones appear, vanished ones go."""
+        present = set()
+        indexed = self._indexed[node] = {}
+        for link in links:
+            key = (node, link["namespace"], link["name"])
+            present.add(key)
+            live = self.interfaces.setdefault(key, InterfaceLive(*key))
+            live.link = link
+            indexed.setdefault(link["namespace"], {})[link["index"]] = live
+        for key in [k for k in self.interfaces if k[0] == node and k not in present]:
+            del self.interfaces[key]
+        self.revision += 1
+
+    def interface_name(self, node: str, namespace: str, index: int) -> str | None:
+        """Name of the interface with this index, or None while its link is not known yet."""
+        live = self._indexed.get(node, {}).get(namespace, {}).get(index)
+        return live.name if live is not None else None
+
+    def add_counters(self, node: str, event: CountersSampled) -> None:
+        """Take one checked ``counters`` event of a node."""
+        at_ns, indexed = event.monotonic_ns, self._indexed.get(node, {})
+        for namespace, rows in event.namespaces.items():
+            known = indexed.get(namespace, {})
+            for index, values in rows:
+                live = known.get(index)
+                if live is not None:
+                    live.add(CounterSample(at_ns, tuple(values)))
+        self.revision += 1
+
+
+def stat(values: tuple[int, ...], name: str) -> int | None:
+    """One statistic of a sample, or None where the node's kernel is too old to count it."""
+    index = _POSITION[name]
+    return values[index] if index < len(values) else None

@@ -1,0 +1,145 @@
+"""What the console needs of the engine, as protocols.
+
+The console never imports the engine's session: tests drive it with a scripted one, and nothing here can grow measuring
+logic. Everything that blocks (the store) is called through ``asyncio.to_thread``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from labconsole.contracts.ports import Series
+from labconsole.engine.live.events import Listener
+from labconsole.engine.live.telemetry import Telemetry
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import Inventory
+from labconsole.model.record.note import RunNote
+from labconsole.model.record.run import RunRecord
+from labconsole.model.record.summary import Page, RunSummary
+
+if TYPE_CHECKING:
+    from labconsole.engine.check.result import CheckResult, OnResult
+    from labconsole.engine.execution.execution import Campaign
+    from labconsole.engine.execution.progress import Outcome
+    from labconsole.engine.inspection import Inspection
+    from labconsole.engine.leases import LeaseHolder
+    from labconsole.model.plan.plan import Plan
+
+
+class RunsStore(Protocol):
+    """Saved runs. Every method blocks, and raises StoreError in one sentence."""
+
+    def list(self, *, limit: int | None = None) -> Sequence[RunSummary]:
+        """Newest first."""
+        ...
+
+    def page(self, *, before: int | None = None, after: int | None = None, limit: int) -> Page:
+        """Runs in the order of saving, the last first: from the end, before a place, or after one."""
+        ...
+
+    def count(self) -> int:
+        """How many there are."""
+        ...
+
+    def get(self, run_id: str) -> RunRecord | None:
+        """One whole record."""
+        ...
+
+    def series(self, run_id: str) -> Series | None:
+        """The time series of a run, None when none were kept."""
+        ...
+
+    def note(self, run_id: str) -> RunNote | None:
+        """What somebody wrote on a run."""
+        ...
+
+    def set_note(self, run_id: str, text: str | None, *, author: str) -> None:
+        """Write it, or remove it."""
+        ...
+
+
+class SessionLike(Protocol):
+    """A testbed with live telemetry on which one trial at a time runs."""
+
+    @property
+    def inventory(self) -> Inventory: ...
+    @property
+    def boots_s(self) -> Mapping[str, float]: ...
+    @property
+    def telemetry(self) -> Telemetry: ...
+    @property
+    def store(self) -> RunsStore: ...
+    @property
+    def running(self) -> bool: ...
+    @property
+    def operator(self) -> str: ...
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call ``listener`` on the event loop with every event; the result unsubscribes."""
+        ...
+
+    async def connect(self) -> None:
+        """Connect all nodes; a node that cannot be reached is a NodeChanged event, never an exception."""
+        ...
+
+    @property
+    def read_only(self) -> bool: ...
+
+    def check_background(self, request: DesignPoint) -> None:
+        """Raises ConfigError for a background load that the request's platform cannot have; asks nobody."""
+        ...
+
+    def lease_holders(self) -> dict[str, LeaseHolder]:
+        """Who else holds which of the connected nodes now; asks nobody."""
+        ...
+
+    async def run(self, request: DesignPoint, repetitions: int = 1, *, take_over: bool = False) -> list[RunRecord]:
+        """Run trials one after the other. Raises LabError, LeaseHeld where ``take_over`` would help."""
+        ...
+
+    async def abort(self) -> None:
+        """Stop traffic and end the running trial, keeping what was measured."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of all nodes."""
+        ...
+
+    def campaign(self, plan: Plan) -> Campaign:
+        """An execution of a plan that is resolved for this testbed, not begun yet."""
+        ...
+
+    async def execute(self, campaign: Campaign, *, take_over: bool = False) -> Outcome:
+        """Take what a campaign has left to take. Raises LabError, LeaseHeld where ``take_over`` would help."""
+        ...
+
+    async def check(
+        self, *, plan: Plan | None = None, fix: bool = False, on_result: OnResult | None = None
+    ) -> list[CheckResult]:
+        """Preflight, told result by result. Raises LabError when it cannot be done now."""
+        ...
+
+    def reconnect(self, node: str) -> bool:
+        """Try a lost node again now. False when it is not being waited for."""
+        ...
+
+    async def inspect(self, node: str) -> Inspection:
+        """Look at a node. Raises LabError; never while a trial is under way."""
+        ...
+
+    def shell_argv(self, node: str) -> list[str]:
+        """The command line that opens a shell on a node. Blocking. Raises LabError."""
+        ...
+
+
+SessionFactory = Callable[[], SessionLike]
+
+
+def store_location(store: RunsStore) -> str | None:
+    """Where the store lives, if it says so (``location``, ``path`` or ``url``), for the parting words."""
+    for name in ("location", "path", "url"):
+        value = getattr(store, name, None)
+        if value is not None and not callable(value):
+            return str(value)
+    return None

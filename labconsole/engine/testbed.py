@@ -1,0 +1,41 @@
+"""A testbed as front ends hold it: a session with the checks and the execution of plans, which build on sessions."""
+
+from __future__ import annotations
+
+from labconsole.engine.check.result import CheckResult, OnResult
+from labconsole.engine.check.runner import preflight
+from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.progress import Outcome
+from labconsole.engine.execution.runner import Tour
+from labconsole.engine.inspection import Inspection, inspect
+from labconsole.engine.session import Session, StoreT
+from labconsole.errors import MeasurementError
+from labconsole.model.plan.plan import Plan
+
+
+class Testbed(Session[StoreT]):
+    """A session that can also look at a node, check the testbed and execute a plan on it."""
+
+    async def inspect(self, node: str) -> Inspection:
+        """Look at a node. Raises MeasurementError while a trial is under way, NodeUnreachable, NodeLost."""
+        if self._trial is not None:
+            raise MeasurementError("a trial is under way, and looking at a node would be part of what it measures")
+        link = self._fleet.require([node])[node]
+        inspection = await inspect(link, self.guest_processes())
+        self._fleet.tell_clock(link)
+        return inspection
+
+    async def check(
+        self, *, plan: Plan | None = None, fix: bool = False, on_result: OnResult | None = None
+    ) -> list[CheckResult]:
+        """Preflight: see engine/preflight. Connects first; raises MeasurementError when a run is under way."""
+        return await preflight(self, plan=plan, fix=fix, on_result=on_result)
+
+    def campaign(self, plan: Plan) -> Campaign:
+        """An execution of a plan on this testbed, not begun yet. The plan is resolved for it (check_plan)."""
+        return Campaign(plan, self)
+
+    async def execute(self, campaign: Campaign, *, take_over: bool = False) -> Outcome:
+        """Take what a campaign of this testbed has left to take (Tour.run). Raises LabError, LeaseHeld where
+        ``take_over`` would help."""
+        return (await Tour([campaign], self, take_over=take_over).run())[0]

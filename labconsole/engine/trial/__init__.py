@@ -1,0 +1,1 @@
+"""One trial: set up, measured, cleaned up, saved."""

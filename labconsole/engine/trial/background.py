@@ -1,0 +1,213 @@
+"""The background load of one trial: started in the second guest, looked at at both ends of the counted window, ended.
+
+What is recorded is what was seen, from inside and from outside, never what was asked for. The second guest's own stream
+is no business of this module: it is sent, captured and counted as any other (trial.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from labconsole.contracts.driver import SecondGuest
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.gather import together
+from labconsole.engine.trial import stress
+from labconsole.engine.trial.second_guest import Beside
+from labconsole.engine.trial.stress import Sample, Unbelievable
+from labconsole.errors import CapabilityMissing, NodeError, NodeLost, NodeUnreachable
+from labconsole.model.record.run import Background
+from labconsole.wire.usage import ProcessUsage, Usage
+
+UP_S = 20.0
+"""How long the workers may take to be there: a guest may be an emulated machine."""
+
+DOWN_S = 5.0
+LOOK_S = 0.02
+USAGE_S = 10.0
+MIB = 2**20
+
+Note = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """One end of the window: what the guest said, what the UUT said of the guest's processes. None: it did not say."""
+
+    at_s: float
+    inside: Sample | None
+    outside: Usage | None
+
+
+class BackgroundLoad:
+    """Of one trial. ``notes`` go into the trial's: what could not be seen, and why."""
+
+    def __init__(
+        self, beside: Beside, guest: SecondGuest, uut: AgentLink, *, stopping: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.notes: list[Note] = []
+        self._stopping = stopping
+        self._beside, self._guest, self._uut = beside, guest, uut
+        self._kind = beside.kind
+        self._leader: int | None = None
+        self._workers: list[int] = []
+        self._facts: stress.Facts | None = None
+        self._begin: _Moment | None = None
+        self._end: _Moment | None = None
+
+    async def start(self) -> None:
+        """Start the load, if this kind has one, and wait until all of its workers are there, or nobody wants them.
+
+        Raises CapabilityMissing or NodeError naming the guest and what it lacks; then nothing of it is left.
+        """
+        if self._kind not in stress.ARGUMENTS:
+            return
+        if self._guest.ask is None:
+            raise self._complaint(self._guest.cannot or "nothing can be run inside", missing=True)
+        self._facts = stress.parse_facts(await self._ask(stress.FACTS_LINE))
+        self._refuse_too_small()
+        answer = await self._ask(stress.start_line(self._kind))
+        for word, program in ((stress.NO_STRESS, "stress"), (stress.NO_SETSID, "setsid")):
+            if answer.strip() == word:
+                package = "stress" if program == "stress" else "util-linux"
+                where = self._uut.name if self._guest.same_pids else "it"
+                message = f"has no program {program}: install the package {package} in {where}"
+                raise self._complaint(message, missing=True)
+        try:
+            self._leader = stress.parse_started(answer)
+            await self._wait_up()
+        except Unbelievable as exc:
+            raise self._complaint(str(exc)) from exc
+
+    def _refuse_too_small(self) -> None:
+        needed, there = stress.MEMORY_BYTES[self._kind], self._facts.available_bytes if self._facts else None
+        if there is not None and there < needed:
+            raise self._complaint(
+                f"has {there // MIB} MiB of memory to spare, and background {self._kind} (stress "
+                f"{stress.ARGUMENTS[self._kind]}) writes to {needed // MIB} MiB: give the guest more"
+            )
+
+    async def _wait_up(self) -> None:
+        assert self._leader is not None
+        wanted = stress.WORKERS[self._kind]
+        deadline = time.monotonic() + UP_S
+        while True:
+            self._workers = stress.parse_found(await self._ask(stress.FIND_LINE), self._leader)
+            if len(self._workers) == wanted or self._stopping():
+                return
+            if time.monotonic() > deadline:
+                said = f"{len(self._workers)} of {wanted} processes after {UP_S:g} s"
+                raise self._complaint(f"stress {stress.ARGUMENTS[self._kind]} did not come up: {said}")
+            await asyncio.sleep(LOOK_S)
+
+    async def begin(self) -> None:
+        """The begin of the window."""
+        self._begin = await self._look()
+
+    async def end(self) -> None:
+        """The end of the window. What cannot be read is unknown, not an error: traffic was counted all the same."""
+        self._end = await self._look()
+
+    async def stop(self) -> None:
+        """End the load and see that it has ended. Safe to call twice, and when it never began. Raises NodeError."""
+        if self._leader is None:
+            return
+        leader, deadline = self._leader, time.monotonic() + DOWN_S
+        while True:
+            try:
+                left = stress.parse_left(await self._ask(stress.end_line(leader)), leader)
+            except Unbelievable as exc:
+                raise self._complaint(str(exc)) from exc
+            if not left:
+                self._leader = None
+                return
+            if time.monotonic() > deadline:
+                raise self._complaint(f"{len(left)} processes of its load do not end")
+            await asyncio.sleep(LOOK_S)
+
+    def result(self) -> Background:
+        """What is recorded of it, but for the second guest's own stream."""
+        requested: dict[str, int | float] = {}
+        achieved: dict[str, int | float | None] = {}
+        begin, end = self._begin, self._end
+        inside = (begin.inside, end.inside) if begin is not None and end is not None else (None, None)
+        if self._kind in stress.WORKERS:
+            requested = {"workers": stress.WORKERS[self._kind], "demand_ratio": 1.0}
+            achieved = dict.fromkeys(requested)
+            if inside[0] is not None and inside[1] is not None:
+                page_bytes = self._facts.page_bytes if self._facts is not None else None
+                achieved |= stress.figures(self._kind, inside[0], inside[1], page_bytes)
+        if inside[0] is not None and inside[1] is not None:
+            achieved["steal_ratio"] = stress.steal_ratio(inside[0], inside[1])
+        achieved |= self._outside()
+        if begin is not None and end is not None:
+            achieved["window_s"] = end.at_s - begin.at_s
+        if self._beside.request is not None:
+            requested["offered_pps"] = self._beside.offered_pps
+        return Background(
+            kind=self._kind,
+            guest=self._guest.name,
+            cpus=self._guest.cpus,
+            requested=requested,
+            achieved=achieved,
+            reference=self._beside.reference,
+        )
+
+    def _outside(self) -> dict[str, int | float | None]:
+        """The UUT's view: what the guest's processes had of the processor and how long they waited for it."""
+        first, last = (moment.outside if moment is not None else None for moment in (self._begin, self._end))
+        if first is None or last is None:
+            return {}
+        found: dict[str, int | float | None] = {}
+        for name, before, after in (
+            ("host_cpu_s", first.cpu_ns, last.cpu_ns),
+            ("host_wait_s", first.wait_ns, last.wait_ns),
+        ):
+            found[name] = None if before is None or after is None or after < before else (after - before) / 1e9
+        return found
+
+    async def _look(self) -> _Moment:
+        inside: list[Sample] = []
+        outside: list[Usage] = []
+
+        async def ask_inside() -> None:
+            if self._guest.ask is None:
+                return
+            try:
+                answer = await self._ask(stress.sample_line(self._workers))
+                inside.append(stress.parse_sample(answer, self._workers))
+            except Unbelievable as exc:
+                self._note(str(exc))
+
+        async def ask_outside() -> None:
+            pids = [] if self._guest.pid is None else [self._guest.pid]
+            if self._guest.same_pids:
+                pids += self._workers
+            if pids:
+                outside.append(await self._uut.ask(ProcessUsage(pids=pids), timeout_s=USAGE_S))
+
+        async def noted(work: Any) -> None:
+            try:
+                await work
+            except (NodeLost, NodeUnreachable):
+                return  # the trial hears of that by itself
+            except NodeError as exc:
+                self._note(exc.message)
+
+        at_s = time.monotonic()
+        await together([noted(ask_inside()), noted(ask_outside())])
+        return _Moment(at_s, inside[0] if inside else None, outside[0] if outside else None)
+
+    async def _ask(self, line: str) -> str:
+        assert self._guest.ask is not None
+        return await self._guest.ask(self._uut, line)
+
+    def _note(self, detail: str) -> None:
+        self.notes.append({"node": self._uut.name, "kind": "background", "detail": f"{self._guest.name}: {detail}"})
+
+    def _complaint(self, what: str, *, missing: bool = False) -> NodeError:
+        kind = CapabilityMissing if missing else NodeError
+        return kind(self._uut.name, f"the second guest, {self._guest.name}: {what}", operation="background")

@@ -1,0 +1,144 @@
+"""Does the platform forward yet? Proved with frames that come out at each sink, never with a sleep.
+
+These are RFC 2544's learning frames too (section 23 b): after them, bridges and neighbours know the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from labconsole.contracts.driver import Prepared
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.trial.setup import UDP_SOURCE_PORT, sink_port
+from labconsole.errors import Aborted, NodeError
+from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
+from labconsole.model.inventory import Inventory, Stream
+from labconsole.verdict.observed import parse_snapshot
+
+LEARNING_FRAMES = 10
+LEARNING_DELAY_NS = 1_000_000
+ROUND_S = 0.1
+LIMIT_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learning:
+    """What it took until the platform forwarded: part of the record, because these packets crossed the UUT too."""
+
+    duration_s: float
+    sent_packets: int
+    received_packets: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+async def wait_forwarding(
+    inventory: Inventory,
+    links: dict[str, AgentLink],
+    prepared: Prepared,
+    streams: Sequence[Stream],
+    *,
+    generator: str,
+    stopping: Callable[[], bool],
+) -> Learning:
+    """Send a few frames per stream until every sink has received some.
+
+    Raises NodeError naming the streams whose frames never came through, Aborted once ``stopping`` says so.
+    """
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    first = await _received(links, streams)
+    missing, sent_packets = list(streams), 0
+    while missing:
+        if stopping():
+            raise Aborted("aborted by the operator before anything was measured")
+        for node in dict.fromkeys(stream.source.node for stream in missing):
+            mine = [s for s in missing if s.source.node == node]
+            sent_packets += await send_few(inventory, links[node], prepared, mine, generator)
+        now = await _received(links, missing)
+        deadline = loop.time() + ROUND_S
+        while any(now[s.name] <= first[s.name] for s in missing) and loop.time() < deadline:
+            await asyncio.sleep(0.01)
+            now = await _received(links, missing)
+        missing = [s for s in missing if now[s.name] <= first[s.name]]
+        if missing and loop.time() - begun > LIMIT_S:
+            names = ", ".join(s.name for s in missing)
+            raise NodeError(
+                inventory.uut,
+                f"no test frame of stream {names} came through to its sink in {loop.time() - begun:.0f} s: "
+                "check cabling, the stream's interfaces in hosts.yaml and the UUT's firewall",
+                operation="learning",
+            )
+    last = await _standing(links, streams)
+    received = sum(last[s.name] - first[s.name] for s in streams)
+    return Learning(duration_s=loop.time() - begun, sent_packets=sent_packets, received_packets=received)
+
+
+async def _standing(links: dict[str, AgentLink], streams: Sequence[Stream]) -> dict[str, int]:
+    """The sinks' counters once two reads in a row agree."""
+    before = await _received(links, streams)
+    while True:
+        await asyncio.sleep(0.01)
+        now = await _received(links, streams)
+        if now == before:
+            return now
+        before = now
+
+
+async def _received(links: dict[str, AgentLink], streams: Sequence[Stream]) -> dict[str, int]:
+    """Packets each stream's sink NIC has received."""
+    counts: dict[str, int] = {}
+    for node in dict.fromkeys(stream.sink.node for stream in streams):
+        snapshot = parse_snapshot(await links[node].request("counters.read", timeout_s=10))
+        for stream in streams:
+            if stream.sink.node != node:
+                continue
+            sample = snapshot.get(("", stream.sink.interface))
+            if sample is None:
+                raise NodeError(node, f"interface {stream.sink.interface} has gone", operation="learning")
+            counts[stream.name] = sample.values[0]
+    return counts
+
+
+async def send_few(
+    inventory: Inventory,
+    link: AgentLink,
+    prepared: Prepared,
+    streams: Sequence[Stream],
+    generator: str,
+    *,
+    frames: int = LEARNING_FRAMES,
+) -> int:
+    """Send a few frames of each of these streams, all of one source; returns how many were sent."""
+    specs: list[dict[str, Any]] = [
+        {
+            "stream": stream.name,
+            "interface": stream.source.interface,
+            "generator": generator,
+            "destination_mac": prepared.paths[stream.name].destination_mac,
+            "source_mac": None,
+            "source_ip": stream.source_ip,
+            "sink_ip": stream.sink_ip,
+            "udp_source_port": UDP_SOURCE_PORT,
+            "udp_sink_port": sink_port(inventory.streams.index(stream)),
+            "pkt_size_bytes": MIN_PKT_SIZE_BYTES,
+            "delay_ns": LEARNING_DELAY_NS,
+            "count": frames,
+            "duration_s": 2.0,
+            "max_count": frames,
+            "cpus": None,
+        }
+        for stream in streams
+    ]
+    await link.request("generator.prepare", {"streams": specs})
+    try:
+        await link.request("generator.start", {"at_monotonic_ns": None, "progress_interval_s": 1.0})
+        results = (await link.request("generator.wait", {}, timeout_s=10))["streams"]
+    finally:
+        await link.request("generator.close", {})
+    return sum(result["sent_packets"] or 0 for result in results)

@@ -1,0 +1,149 @@
+"""The platform that stands on the UUT: set up for the first trial that needs it, kept for the next, then undone.
+
+Every setting-up has an id of its own, which the records of its trials carry: trials of one set-up share what that one
+boot of a guest happened to be, so that they are no replicates of each other (Kalibera and Jones, ISMM 2013).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from labconsole.contracts.driver import Driver, DriverFor, Prepared
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.links import Fleet
+from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged
+from labconsole.engine.live.telemetry import Telemetry
+from labconsole.engine.trial.forwarding_proof import Learning, wait_forwarding
+from labconsole.engine.trial.second_guest import Beside
+from labconsole.engine.trial.stream_wiring import wiring_of
+from labconsole.errors import NodeError, NodeLost
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.identity import new_run_id
+from labconsole.model.inventory import Inventory
+from labconsole.model.record.run import SetUp
+from labconsole.model.stamps import utc_now
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What must be the same for a platform to be used again."""
+
+    platform: str
+    second: bool
+    own_stream: str | None
+
+
+class StandingPlatform:
+    """``learning`` is what it took until the platform that stands forwarded; None before one does.
+
+    ``set_up``: which setting-up stands, and how many trials were begun in it; None while none does.
+    """
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        telemetry: Telemetry,
+        fleet: Fleet,
+        *,
+        driver_for: DriverFor,
+        emit: Callable[[Event], None],
+        stopping: Callable[[], bool],
+    ) -> None:
+        self.learning: Learning | None = None
+        self.set_up: SetUp | None = None
+        self._inventory, self._telemetry, self._fleet = inventory, telemetry, fleet
+        self._driver_for, self._emit, self._stopping = driver_for, emit, stopping
+        self._stands: tuple[_Shape, Prepared, Driver] | None = None
+        self._owed: list[Driver] = []
+        """Lost with the agent, which could not undo what they did: guests that a hypervisor keeps running."""
+
+    async def require(
+        self, request: DesignPoint, links: dict[str, AgentLink], run_id: str, *, beside: Beside | None = None
+    ) -> Prepared:
+        """Set the platform up for all streams whose nodes are connected, unless it stands already.
+
+        ``beside``: with a second guest, which gets its own stream, where one is free, and none of the others.
+        """
+        wanted = {stream.name for stream in self._inventory.streams[: request.sources]}
+        own = beside.stream if beside is not None else None
+        shape = _Shape(request.platform, beside is not None, own.name if own is not None else None)
+        if self._stands is not None:
+            stood, standing, _ = self._stands
+            if stood == shape and wanted <= set(standing.paths):
+                return standing
+        await self.restore()
+        begun, started_at = time.monotonic(), utc_now()
+        driver = self._driver_for(request.platform, self._inventory)
+        # As they are now: one that is lost meanwhile answers with NodeLost, where a name that is gone would be a bug.
+        there = dict(self._fleet.links)
+        streams = [s for s in self._inventory.streams if s.source.node in there and s.sink.node in there]
+        wirings = {s: wiring_of(s, self._inventory, self._telemetry) for s in streams}
+        first, uut = [wiring for s, wiring in wirings.items() if s != own], links[self._inventory.uut]
+        try:
+            if beside is None:
+                prepared = await driver.prepare(uut, first)
+            else:
+                prepared = await driver.prepare(uut, first, second=[wirings[s] for s in streams if s == own])
+        except NodeLost:
+            self._owe(driver)
+            raise
+        self._stands = (shape, prepared, driver)
+        if beside is not None and prepared.second is None:
+            await self.restore()
+            raise NodeError(uut.name, f"platform {request.platform} was set up without its second guest")
+        self._emit(PhaseChanged(run_id=run_id, phase=Phase.LEARNING))
+        try:
+            self.learning = await wait_forwarding(
+                self._inventory,
+                there,
+                prepared,
+                streams,
+                generator=request.generator,
+                stopping=self._stopping,
+            )
+        except BaseException:
+            await self.restore()
+            raise
+        self.set_up = SetUp(
+            id=new_run_id(datetime.now(UTC)), started_at=started_at, setup_s=time.monotonic() - begun, trial=0
+        )
+        return prepared
+
+    def begin_trial(self) -> SetUp:
+        """Count one more trial in what stands."""
+        assert self.set_up is not None
+        self.set_up = self.set_up.model_copy(update={"trial": self.set_up.trial + 1})
+        return self.set_up
+
+    async def restore(self) -> None:
+        """Undo what stands, if anything does, and what was left when the UUT was lost, if it is back."""
+        drivers, self._owed = self._owed, []
+        self.set_up = None
+        if self._stands is not None:
+            drivers.append(self._stands[2])
+            self._stands = None
+        link = self._fleet.links.get(self._inventory.uut)
+        for driver in drivers:
+            if link is None:
+                self._owe(driver)
+                continue
+            try:
+                await driver.restore(link)
+            except NodeLost:
+                self._owe(driver)
+            except NodeError as exc:
+                self._emit(Notice(severity="warning", message=f"restoring the platform: {exc.message}", node=link.name))
+
+    def forget(self) -> None:
+        """The UUT's agent is gone, and has undone what was its own to undo."""
+        self.set_up = None
+        if self._stands is not None:
+            self._owe(self._stands[2])
+            self._stands = None
+
+    def _owe(self, driver: Driver) -> None:
+        if getattr(driver, "outlives_agent", False):  # a driver from elsewhere may not say
+            self._owed.append(driver)

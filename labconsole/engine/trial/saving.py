@@ -1,0 +1,46 @@
+"""What is kept of a trial besides what it saw: its surroundings in the record, its time series in the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from labconsole.contracts.ports import AgentLink, RunSink
+from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged, TrialFinished
+from labconsole.engine.live.samples import LiveStreams
+from labconsole.engine.trial.forwarding_proof import Learning
+from labconsole.errors import StoreError
+from labconsole.model.record.run import RunRecord
+
+
+def environment(
+    links: dict[str, AgentLink], facts: dict[str, dict[str, Any]], learning: Learning | None, live: LiveStreams
+) -> dict[str, Any]:
+    """Facts and clock of each node of the trial, how the platform learned, what the series hold."""
+    return {
+        "nodes": {
+            name: {
+                "facts": facts.get(name, {}),
+                "round_trip_s": link.round_trip_s,
+                "clock_offset_ns": link.clock_offset_ns,
+                "clock_error_ns": link.clock_error_ns,
+            }
+            for name, link in links.items()
+        },
+        "learning": learning.to_json() if learning is not None else None,
+        "series_interfaces": live.interface_names,
+        "series_rows_not_kept": live.rows_not_kept,
+    }
+
+
+async def save(store: RunSink, record: RunRecord, live: LiveStreams, emit: Callable[[Event], None]) -> None:
+    """Store the run. A store that refuses is told, and the record still reaches every listener; raises StoreError."""
+    try:
+        await asyncio.to_thread(store.save, record, live.series())
+    except StoreError as exc:
+        emit(Notice(severity="error", message=f"the run could not be saved: {exc}"))
+        emit(TrialFinished(record=record, saved=False))
+        raise
+    emit(PhaseChanged(run_id=record.run_id, phase=Phase.SAVED))
+    emit(TrialFinished(record=record, saved=True))

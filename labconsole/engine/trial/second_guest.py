@@ -1,0 +1,146 @@
+"""What stands beside the guest under test in one trial, decided before anything is changed.
+
+A platform says by itself which background it cannot have. A load that forwards is a share of what this platform was
+measured to forward with an idle second guest, so that must have been measured first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import Any
+
+from labconsole.contracts.driver import Driver, DriverFor
+from labconsole.contracts.ports import Reference, RunSink
+from labconsole.errors import ConfigError
+from labconsole.model.design_point import BACKGROUND_FRAME_BYTES, BACKGROUNDS, FORWARDING_SHARES, DesignPoint
+from labconsole.model.inventory import Inventory, Stream
+from labconsole.model.plan.blocks import REFERENCE_SOURCES
+from labconsole.units import format_rate_bps
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """``stream``: the second guest's, None where none is free. ``request``: what is sent through it, None: nothing.
+
+    ``offered_pps``: the rate that the request stands for, before a generator's delay is a whole number.
+    """
+
+    kind: str
+    stream: Stream | None
+    request: DesignPoint | None = None
+    offered_pps: float = 0.0
+    reference: dict[str, Any] | None = None
+
+
+def refusal(driver: Driver, platform: str, background: str) -> str | None:
+    """Why a platform cannot have this background, in one sentence; None: it can. Asks nobody."""
+    if background == "none":
+        return None
+    said = getattr(driver, "refusal", None)  # a driver from elsewhere may know nothing of second guests
+    return f"platform {platform} has no second guest" if said is None else said(background)
+
+
+def check_background(request: DesignPoint, inventory: Inventory, driver_for: DriverFor, *, where: str = "") -> None:
+    """Refuse a background that the platform cannot have. Raises ConfigError with those that it can."""
+    driver = driver_for(request.platform, inventory)
+    sentence = refusal(driver, request.platform, request.background)
+    if sentence is not None:
+        can = [kind for kind in BACKGROUNDS if refusal(driver, request.platform, kind) is None]
+        raise ConfigError(
+            f"cannot be had on platform {request.platform}: {sentence}",
+            key=f"{where}background",
+            value=request.background,
+            allowed=", ".join(can),
+        )
+
+
+async def beside(
+    request: DesignPoint,
+    inventory: Inventory,
+    driver_for: DriverFor,
+    store: RunSink,
+    reference: Reference | None = None,
+) -> Beside | None:
+    """What the request asks to have beside the guest; None: nothing. Raises ConfigError, StoreError.
+
+    ``reference``: the maximum that a plan's pilot fixed; None: the newest that is stored.
+    """
+    check_background(request, inventory, driver_for)
+    if request.background == "none":
+        return None
+    stream = inventory.second_stream(request.sources)
+    if request.background not in FORWARDING_SHARES:
+        return Beside(request.background, stream)
+    assert stream is not None  # check_request
+    found = reference or await asyncio.to_thread(find_reference, request, inventory, store)
+    if found is None:
+        raise missing_reference(request)
+    return forwarding(request, stream, found)
+
+
+def forwarding(request: DesignPoint, stream: Stream, found: Reference) -> Beside:
+    """The second guest's stream at its share of the maximum that was found. Raises ConfigError."""
+    share = FORWARDING_SHARES[request.background]
+    offered_pps = share * found.measured_pps
+    frame = replace(request.frame, bytes=BACKGROUND_FRAME_BYTES)
+    target_bps = round(frame.rate_bps(offered_pps))
+    if not 0 < target_bps <= stream.link_speed_bps:
+        raise ConfigError(
+            f"asks stream {stream.name} for {format_rate_bps(target_bps)}, which its link cannot carry",
+            key="background",
+            value=request.background,
+        )
+    asked = replace(request, frame=frame, sources=1, target=target_bps)
+    reference = {
+        "share_ratio": share,
+        "measured_pps": found.measured_pps,
+        "runs": found.runs,
+        "run_id": found.run_id,
+        "target_bps": found.target_bps,
+        "background": "idle",
+        "frame_size_bytes": BACKGROUND_FRAME_BYTES,
+        "sources": REFERENCE_SOURCES,
+    }
+    return Beside(request.background, stream, asked, offered_pps, reference)
+
+
+def find_reference(request: DesignPoint, inventory: Inventory, store: RunSink) -> Reference | None:
+    """The stored maximum that a forwarding load is a share of. Blocking."""
+    return store.maximum(
+        platform=request.platform,
+        testbed_fingerprint=inventory.fingerprint(),
+        background="idle",
+        frame=replace(request.frame, bytes=BACKGROUND_FRAME_BYTES),
+        sources=REFERENCE_SOURCES,
+    )
+
+
+def missing_reference(request: DesignPoint) -> ConfigError:
+    """What to run first."""
+    return ConfigError(
+        f"is a share of what platform {request.platform} forwards at most with an idle second guest, and no run of "
+        f"that is stored for this testbed; take some first: {reference_command(request)}",
+        key="background",
+        value=request.background,
+    )
+
+
+def reference_command(request: DesignPoint) -> str:
+    """The command line that measures the maximum."""
+    fcs = " --includes-fcs" if request.frame.includes_fcs else ""
+    return (
+        f"labconsole run --platform {request.platform} --background idle --frame-size {BACKGROUND_FRAME_BYTES}{fcs} "
+        f"--sources {REFERENCE_SOURCES} --target max --duration {request.duration_s:g} --repetitions 3"
+    )
+
+
+def is_reference(request: DesignPoint, of: DesignPoint) -> bool:
+    """Whether a run of ``request`` says what the forwarding load of ``of`` is a share of."""
+    return (
+        request.platform == of.platform
+        and request.background == "idle"
+        and request.target == "max"
+        and request.sources == REFERENCE_SOURCES
+        and request.frame == replace(of.frame, bytes=BACKGROUND_FRAME_BYTES)
+    )

@@ -1,0 +1,112 @@
+"""What generators and captures are told about a stream. Pure: requests in, arguments of agent operations out."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import Stream
+
+UDP_SOURCE_PORT = 9
+FIRST_UDP_SINK_PORT = 9
+SNAP_BYTES = 64
+"""Ethernet, IPv4, UDP and pktgen's 16 bytes are 58; a multiple of four keeps counting fast."""
+
+CEILING_PPS = {"afpacket": 3_000_000, "pktgen": 20_000_000}
+"""More than one thread of either generator has been seen to send. Only for the room that a capture may need."""
+
+COUNT_SLACK_RATIO = 0.02
+COUNT_SLACK_S = 0.05
+"""How much longer than asked a generator may take to send its count before it is stopped by time."""
+
+MAX_COUNT = 4_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What is sent over one stream in a trial: ``index`` is the stream's place in the inventory."""
+
+    stream: Stream
+    request: DesignPoint
+    index: int
+
+
+def sink_port(index: int) -> int:
+    """UDP destination port of the stream with this index in the inventory: tells streams apart in a capture."""
+    return FIRST_UDP_SINK_PORT + index
+
+
+def stream_filter(stream: Stream, index: int) -> str:
+    """The pcap filter that matches exactly this stream's test frames: addresses, ports and pktgen's magic."""
+    return (
+        f"udp and src host {stream.source_ip} and dst host {stream.sink_ip} and src port {UDP_SOURCE_PORT} "
+        f"and dst port {sink_port(index)} and udp[8:4] = 0xbe9be955"
+    )
+
+
+def longest_s(request: DesignPoint) -> float:
+    """How long a generator may send: its count ends it before, unless it is held back."""
+    if request.intended_packets is None:
+        return request.duration_s
+    return request.duration_s * (1 + COUNT_SLACK_RATIO) + COUNT_SLACK_S
+
+
+def generator_spec(flow: Flow, *, destination_mac: str, cpus: Sequence[int] | None) -> dict[str, Any]:
+    """One stream of ``generator.prepare``."""
+    request, stream = flow.request, flow.stream
+    line_packets = int(request.frame.rate_pps(stream.link_speed_bps) * request.duration_s) + 1
+    return {
+        "stream": stream.name,
+        "interface": stream.source.interface,
+        "generator": request.generator,
+        "destination_mac": destination_mac,
+        "source_mac": None,
+        "source_ip": stream.source_ip,
+        "sink_ip": stream.sink_ip,
+        "udp_source_port": UDP_SOURCE_PORT,
+        "udp_sink_port": sink_port(flow.index),
+        "pkt_size_bytes": request.frame.pkt_size_bytes,
+        "delay_ns": request.delay_ns,
+        "count": request.intended_packets,
+        "duration_s": longest_s(request),
+        # Never endless: if every stop fails, traffic ends by itself at twice what the link can carry.
+        "max_count": min(2 * max(line_packets, request.intended_packets or 0), MAX_COUNT),
+        "cpus": list(cpus) if cpus else None,
+    }
+
+
+def most_packets(request: DesignPoint, stream: Stream, generator: str) -> int:
+    """What a stream at target max can bring at most: the line rate, or what its generator can do."""
+    ceiling_pps = CEILING_PPS.get(generator, max(CEILING_PPS.values()))
+    return int(min(request.frame.rate_pps(stream.link_speed_bps), ceiling_pps) * request.duration_s) + 1
+
+
+def capture_args(
+    flow: Flow,
+    *,
+    generator: str,
+    buffer_kib: int,
+    directory: str | None,
+    run_id: str,
+    spacing: bool = False,
+) -> dict[str, Any]:
+    """The arguments of ``capture.start``. ``spacing``: look at how evenly frames arrive, too.
+
+    Whose delays are sampled is drawn anew for every run and stream, and known from their names.
+    """
+    request, stream = flow.request, flow.stream
+    return {
+        "capture": stream.name,
+        "interface": stream.sink.interface,
+        "filter": stream_filter(stream, flow.index),
+        "snap_bytes": SNAP_BYTES,
+        "buffer_kib": buffer_kib,
+        "directory": directory,
+        "expected_packets": request.intended_packets or most_packets(request, stream, generator),
+        "keep_path": None,
+        "spacing_gap_ns": request.delay_ns if spacing else None,
+        "sampling_seed": zlib.crc32(f"{run_id} {stream.name}".encode()),
+    }

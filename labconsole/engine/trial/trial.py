@@ -1,0 +1,424 @@
+"""One trial (docs/method.md, "The course of a trial"): the only procedure by which a number is taken.
+
+counters before, captures listening, sources started together, traffic, stop, drain until counters stand still, captures
+closed and counted, counters after. One stop path for success, error, abort and lost link: everything a trial starts on
+a node is pushed on an exit stack and closed in reverse order, and whatever was seen until then is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from labconsole.contracts.driver import Prepared
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.gather import together
+from labconsole.engine.live.events import Event, Phase, PhaseChanged
+from labconsole.engine.live.samples import LiveStreams
+from labconsole.engine.trial.background import BackgroundLoad
+from labconsole.engine.trial.foreign_taps import ForeignTaps
+from labconsole.engine.trial.second_guest import Beside
+from labconsole.engine.trial.setup import Flow, capture_args, generator_spec, longest_s
+from labconsole.engine.trial.sources import Sources
+from labconsole.engine.trial.window import Readings, ports_by_node
+from labconsole.errors import Aborted, LabError, LeaseTaken, MeasurementError, NodeError, NodeLost
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import Inventory
+from labconsole.model.record.run import Failure
+from labconsole.model.stamps import utc_now
+from labconsole.verdict.hops import data_ports
+from labconsole.verdict.observed import Snapshot, StreamSeen, TrialSeen, parse_snapshot
+from labconsole.wire import capture, counters, generator, message
+
+DRAIN_CAP_S = 10.0
+"""The longest wait, beyond drain_s, for counters to stand still (slow NICs update theirs every 1-2 s)."""
+
+STILL_S = 0.1
+"""Counters that do not move for this long stand still; the shortest drain_s that an inventory may ask for."""
+
+
+OVERDUE_S = 5.0
+"""How long beyond its time a generator is waited for."""
+
+
+class _Interrupted(Exception):
+    """The operator aborted, or a node was lost, while the trial waited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSettings:
+    """What the testbed's defaults or a plan say about how to take a trial."""
+
+    drain_s: float
+    sample_interval_s: float
+    capture_buffer_kib: int
+    capture_directories: dict[str, str | None] = field(default_factory=dict)
+    spacing: bool = False
+    """Look at how evenly frames arrive, too: in calibrations."""
+
+
+class Trial:
+    """One execution of a request on connected nodes. Once traffic has begun, failures are in what it has seen."""
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        inventory: Inventory,
+        request: DesignPoint,
+        links: dict[str, AgentLink],
+        prepared: Prepared,
+        settings: TrialSettings,
+        live: LiveStreams,
+        emit: Callable[[Event], None],
+        guests: Sequence[str] = (),
+        beside: Beside | None = None,
+    ) -> None:
+        self._inventory, self._request, self._links = inventory, request, links
+        self._prepared, self._settings, self._live, self._emit = prepared, settings, live, emit
+        self._flows = [Flow(s, request, index) for index, s in enumerate(inventory.streams[: request.sources])]
+        if beside is not None and beside.request is not None and beside.stream is not None:
+            place = inventory.streams.index(beside.stream)
+            self._flows.append(Flow(beside.stream, beside.request, place))
+        self._load: BackgroundLoad | None = None
+        if beside is not None and prepared.second is not None:
+            link = links[inventory.uut]
+            self._load = BackgroundLoad(beside, prepared.second, link, stopping=lambda: self._interrupt.done())
+        self._uut = inventory.uut
+        self._interrupt: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._operation = "prepare"
+        self._began = False
+        self.seen = TrialSeen(
+            run_id=run_id,
+            started_at=utc_now(),
+            streams=[StreamSeen(f.stream, prepared.paths[f.stream.name]) for f in self._flows[: request.sources]],
+            beside=[StreamSeen(f.stream, prepared.paths[f.stream.name]) for f in self._flows[request.sources :]],
+            beside_request=beside.request if beside is not None else None,
+            attestation=prepared.attestation,
+        )
+        ports = [port for stream in self.seen.flows for port in data_ports(stream, self._uut)]
+        pids = [prepared.second.pid] if prepared.second is not None and prepared.second.pid is not None else []
+        self._readings = Readings(self.seen, links, ports_by_node(self._nodes(), ports), guests, {self._uut: pids})
+        self._sources = Sources(self.seen.flows, links, live)
+
+    # What may happen to a trial from outside
+
+    def abort(self) -> None:
+        """Stop at the next possible moment; what was measured is kept. Safe to call at any time, twice too."""
+        self.seen.aborted = True
+        if not self._interrupt.done():
+            self._interrupt.set_result("aborted by the operator")
+
+    def node_lost(self, node: str, reason: str) -> None:
+        """A link is gone. A node that this trial uses ends it."""
+        if node not in self._nodes():
+            return
+        if self.seen.failure is None:
+            self.seen.failure = Failure(
+                failure="node_lost", operation=self._operation, node=node, message=f"{node}: {reason}"
+            )
+        self._sources.lost(node, reason, self._operation)
+        if not self._interrupt.done():
+            self._interrupt.set_result(reason)
+
+    def lease_taken(self, lost: LeaseTaken) -> None:
+        """Another operator took the testbed over: what comes after this is not ours to count."""
+        if self.seen.failure is None:
+            self.seen.failure = Failure(
+                failure=lost.failure, operation=self._operation, node=lost.node, message=lost.message
+            )
+        self.seen.notes.append({"node": lost.node, "kind": "lease_taken", "detail": lost.message, "by": lost.by})
+        if not self._interrupt.done():
+            self._interrupt.set_result(lost.message)
+
+    def on_agent_event(self, node: str, event: message.AgentEvent) -> None:
+        """Take one checked event of an agent that matters to the trial."""
+        if isinstance(event, generator.GeneratorDone):
+            self._sources.finished(node, event.to_wire()["streams"])
+        elif isinstance(event, generator.GeneratorProgress):
+            self._live.add_progress(node, event)
+        elif isinstance(event, counters.CountersSampled):
+            self._live.add_counters(node, event)
+            self.seen.samples += 1
+            self.seen.missed_samples += event.missed
+        elif isinstance(event, capture.CaptureDied):
+            self.seen.notes.append({"node": node, "kind": "capture_died", "detail": event.message})
+
+    # The procedure
+
+    async def execute(self) -> TrialSeen:
+        """Run the trial to whatever end it comes. Raises LabError only if no packet was sent yet."""
+        started = time.monotonic()
+        try:
+            async with AsyncExitStack() as stack:
+                await self._take(stack)
+        except _Interrupted:
+            if not self._began:
+                self._refuse()
+        except LabError as exc:
+            if not self._began:
+                raise  # nothing was sent: this is no run that failed, but none at all
+            self._note_failure(exc)
+        for seen in self.seen.flows:
+            seen.sink_samples = self._live.sink_samples(seen.stream.name)
+        if self._load is not None:
+            self.seen.background = self._load.result()
+            self.seen.notes += self._load.notes
+        self.seen.timeline["total_s"] = time.monotonic() - started
+        return self.seen
+
+    async def _take(self, stack: AsyncExitStack) -> None:
+        clock = _Stopwatch(self.seen.timeline)
+        self._phase(Phase.ARMING)
+        self._operation = "arm"
+        taps = ForeignTaps(self.seen, self._links, self._flows)
+        stack.push_async_callback(taps.stop)  # after the counters: what they count, the taps have seen
+        await together([self._readings.open(), taps.start(), self._arm(stack)])
+        if self._load is not None:
+            self._operation = "background"
+            stack.push_async_callback(self._end_load)
+            await self._load.start()
+            self._operation = "arm"
+        await together([self._count_before(), self._readings.drops(begin=True)])
+        if self._request.observe == "quiet":
+            await self._quiet(stack)
+        clock.lap("arm_s")
+        self._check_interrupt()
+        self._phase(Phase.SENDING, self._request.duration_s)
+        self._operation = "generator.start"
+        await self._send()
+        clock.lap("send_s")
+        self._phase(Phase.DRAINING, self._settings.drain_s)
+        self._operation = "drain"
+        self.seen.drained = await self._drain()
+        clock.lap("drain_s")
+        self._phase(Phase.COUNTING)
+        self._operation = "capture.stop"
+        await together([self._close_captures(), self._readings.close(), self._attest()])
+        # After the captures, so that nothing the NIC counted while they were open is missing from the difference.
+        await together([self._count_after(), self._readings.drops(begin=False)])
+        clock.lap("count_s")
+
+    async def _count_before(self) -> None:
+        self.seen.before = await self._read_counters()
+
+    async def _count_after(self) -> None:
+        self.seen.after = await self._read_counters(surviving=True)
+
+    async def _end_load(self) -> None:
+        """Whatever became of the trial, its load must not be there in the next."""
+        assert self._load is not None
+        try:
+            await self._load.stop()
+        except NodeLost:
+            pass  # it ended with its agent
+        except NodeError as exc:
+            self._note_failure(exc)
+
+    async def _arm(self, stack: AsyncExitStack) -> None:
+        if self._request.intended_packets is None:
+            # How much a capture may have to hold depends on which generator runs.
+            await self._prepare_generators(stack)
+            await self._start_captures(stack)
+        else:
+            # Neither needs the other, and both take their time.
+            await together([self._prepare_generators(stack), self._start_captures(stack)])
+
+    async def _attest(self) -> None:
+        """Ask again what runs on the UUT: a guest that was restarted in between is not the one that was measured."""
+        if self._prepared.attest is None:
+            return
+        try:
+            self.seen.attested_after = await self._prepared.attest(self._links[self._uut])
+        except NodeLost as exc:
+            self._note_failure(exc)
+        except NodeError as exc:
+            self.seen.attested_after = {**self.seen.attestation, "attested": f"no: {exc.message}"}
+
+    def _phase(self, phase: Phase, expected_s: float | None = None) -> None:
+        self._emit(PhaseChanged(run_id=self.seen.run_id, phase=phase, expected_s=expected_s))
+
+    def _check_interrupt(self) -> None:
+        if self._interrupt.done():
+            raise _Interrupted
+
+    def _refuse(self) -> NoReturn:
+        """Interrupted before the first packet: no run, so no record either."""
+        failure = self.seen.failure
+        if failure is not None and failure.failure == LeaseTaken.failure:
+            raise MeasurementError(failure.message)
+        if failure is not None and failure.node is not None:
+            raise NodeLost(failure.node, failure.message.removeprefix(f"{failure.node}: "), operation=failure.operation)
+        raise Aborted("aborted by the operator before anything was sent")
+
+    def _note_failure(self, exc: LabError) -> None:
+        if self.seen.failure is None:
+            self.seen.failure = Failure(
+                failure=exc.failure,
+                operation=getattr(exc, "operation", None) or self._operation,
+                node=getattr(exc, "node", None),
+                message=str(exc),
+            )
+
+    def _nodes(self) -> list[str]:
+        names = [self._uut]
+        for flow in self._flows:
+            names += [flow.stream.source.node, flow.stream.sink.node]
+        return list(dict.fromkeys(names))
+
+    async def _on_each(
+        self, nodes: Sequence[str], op: str, args: Callable[[str], dict[str, Any] | None], *, timeout_s: float = 30.0
+    ) -> dict[str, dict[str, Any]]:
+        """Ask several nodes at once."""
+        results: dict[str, dict[str, Any]] = {}
+
+        async def ask(node: str) -> None:
+            results[node] = await self._links[node].request(op, args(node), timeout_s=timeout_s)
+
+        await together(ask(node) for node in nodes)
+        return results
+
+    async def _read_counters(self, *, surviving: bool = False) -> dict[str, Snapshot]:
+        """Counters of every node of the trial now; with ``surviving``, of those that still answer."""
+        snapshots: dict[str, Snapshot] = {}
+
+        async def read(node: str) -> None:
+            try:
+                snapshots[node] = parse_snapshot(await self._links[node].request("counters.read", timeout_s=10))
+            except NodeError as exc:
+                if not surviving:
+                    raise
+                self._note_failure(exc)
+
+        await together(read(node) for node in self._nodes())
+        return snapshots
+
+    def _generator_args(self, node: str) -> dict[str, Any]:
+        cpus = self._inventory.nodes[node].generator_cpus
+        return {
+            "streams": [
+                generator_spec(flow, destination_mac=self._prepared.paths[flow.stream.name].destination_mac, cpus=cpus)
+                for flow in self._flows
+                if flow.stream.source.node == node
+            ]
+        }
+
+    async def _prepare_generators(self, stack: AsyncExitStack) -> None:
+        for node in self._sources.nodes:
+            stack.push_async_callback(self._let_go, node, "generator.close", {})
+        replies = await self._on_each(self._sources.nodes, "generator.prepare", self._generator_args)
+        by_name = {entry["stream"]: entry for reply in replies.values() for entry in reply["streams"]}
+        for seen, flow in zip(self.seen.flows, self._flows, strict=True):
+            seen.prepared = by_name.get(seen.stream.name)
+            sender = (seen.prepared or {}).get("generator", "")
+            self._live.begin(seen.stream, flow.request, sender, beside=flow.request is not self._request)
+
+    async def _start_captures(self, stack: AsyncExitStack) -> None:
+        async def start(flow: Flow, seen: StreamSeen) -> None:
+            stream, node = seen.stream, seen.stream.sink.node
+            stack.push_async_callback(self._let_go, node, "capture.stop", {"capture": stream.name})
+            args = capture_args(
+                flow,
+                generator=(seen.prepared or {}).get("generator", ""),
+                buffer_kib=self._settings.capture_buffer_kib,
+                directory=self._settings.capture_directories.get(node),
+                run_id=self.seen.run_id,
+                spacing=self._settings.spacing,
+            )
+            await self._links[node].request("capture.start", args)
+
+        await together(start(flow, seen) for flow, seen in zip(self._flows, self.seen.flows, strict=True))
+
+    async def _quiet(self, stack: AsyncExitStack) -> None:
+        """The UUT samples into its own memory while traffic runs: watching it can cause the loss one measures."""
+        await self._links[self._uut].request("counters.quiet", {"on": True})
+        stack.push_async_callback(self._let_go, self._uut, "counters.quiet", {"on": False})
+
+    async def _send(self) -> None:
+        if self._load is not None:
+            await self._load.begin()
+        self._began = True
+        lead_s = await self._sources.start(self._settings.sample_interval_s)
+        limit_s = lead_s + longest_s(self._request) + OVERDUE_S
+        if not await self._sources.wait(limit_s, self._interrupt):
+            self.seen.notes.append({"kind": "generator_overdue", "detail": f"not done {limit_s:.1f} s after start"})
+        if self._load is not None:
+            await self._load.end()
+        if self._interrupt.done():
+            self._operation = "generator.stop"
+        self.seen.start_skew_s = await self._sources.collect(lambda node: self._let_go(node, "generator.stop", {}))
+        if self._load is not None:
+            await self._end_load()  # now: counting its packets is none of the guest's work
+
+    async def _drain(self) -> bool:
+        """Wait at least drain_s, then until the counters of UUT and sinks stand still. True if they did.
+
+        Sinks count their captures meanwhile, so that closing them is quick.
+        """
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        drains = [self._let_go(s.stream.sink.node, "capture.drain", _capture_sent(s)) for s in self.seen.flows]
+        await together([*drains, asyncio.sleep(self._settings.drain_s - STILL_S)])
+        previous = await self._still_counts()
+        while True:
+            await asyncio.sleep(STILL_S)
+            current = await self._still_counts()
+            if current == previous:
+                return True
+            previous = current
+            if loop.time() - begun > self._settings.drain_s + DRAIN_CAP_S:
+                return False
+
+    async def _still_counts(self) -> dict[str, list[int]]:
+        """The packet counters whose standing still means that nothing is on its way any more."""
+        snapshots = await self._read_counters(surviving=True)
+        points: dict[str, list[tuple[str, str]]] = {}
+        for seen in self.seen.flows:
+            points.setdefault(seen.stream.sink.node, []).append(("", seen.stream.sink.interface))
+            points.setdefault(self._uut, []).extend((p.namespace, p.interface) for p in seen.path.points)
+        return {
+            node: [snapshots[node][key].values[k] for key in keys for k in (0, 1) if key in snapshots[node]]
+            for node, keys in points.items()
+            if node in snapshots
+        }
+
+    async def _close_captures(self) -> None:
+        async def stop(seen: StreamSeen) -> None:
+            try:
+                seen.capture = await self._links[seen.stream.sink.node].request(
+                    "capture.stop", _capture_sent(seen), timeout_s=120
+                )
+            except NodeError as exc:
+                # The sink's counters still stand; the verdict says that the capture is missing.
+                self.seen.notes.append({"node": exc.node, "kind": "capture_failed", "detail": exc.message})
+
+        await together(stop(seen) for seen in self.seen.flows)
+
+    async def _let_go(self, node: str, op: str, args: dict[str, Any]) -> None:
+        """Ask a node to end something. A node that cannot answer ends it by itself when its link ends."""
+        try:
+            await self._links[node].request(op, args, timeout_s=20)
+        except NodeError as exc:
+            if getattr(exc, "code", None) not in ("no_such_capture", "not_prepared"):
+                self.seen.notes.append({"node": node, "kind": "cleanup", "detail": f"{op}: {exc.message}"})
+
+
+def _capture_sent(seen: StreamSeen) -> dict[str, Any]:
+    """A capture by name, and how long its stream was sent: what came later after the first packet was queued."""
+    return {"capture": seen.stream.name, "sending_ns": (seen.generated or {}).get("elapsed_ns")}
+
+
+class _Stopwatch:
+    """Names how long each part of a trial took, for the record's timeline."""
+
+    def __init__(self, timeline: dict[str, float]) -> None:
+        self._timeline, self._last = timeline, time.monotonic()
+
+    def lap(self, name: str) -> None:
+        now = time.monotonic()
+        self._timeline[name] = now - self._last
+        self._last = now

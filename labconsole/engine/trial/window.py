@@ -1,0 +1,123 @@
+"""What is read on every node at the begin and at the end of a trial, beside the counters: how it is set, what else goes
+on there, what its drop counters say.
+
+None of it is needed to count packets, so a node that cannot say one of these does not end the trial: what is missing
+is told, and the verdict says that it was not observed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.gather import together
+from labconsole.errors import NodeError, NodeLost, NodeUnreachable
+from labconsole.verdict.observed import NodeReading, TrialSeen
+from labconsole.wire import place
+
+TIMEOUT_S = 10.0
+
+
+class ConsoleUse:
+    """This process, which may run on a machine that is measured: where it is, and what it uses of the processors."""
+
+    def __init__(self) -> None:
+        self.place: dict[str, Any] = {
+            "boot_id": place.boot_id(),
+            "pid_namespace": place.pid_namespace(),
+            "pid": os.getpid(),
+        }
+        self._begun_s = time.process_time()
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self._begun_s = time.process_time()
+
+    def used_s(self) -> float:
+        """Since then, in all threads."""
+        return time.process_time() - self._begun_s
+
+
+class Readings:
+    """Of the nodes of one trial; ``interfaces``: per node, those whose drivers are asked. ``own``: per node, processes
+    that are ours though the agent did not start them: a guest's, under a hypervisor that runs by itself. ``guests``:
+    what the processes of guests are called (DriverInfo.processes).
+    """
+
+    def __init__(
+        self,
+        seen: TrialSeen,
+        links: dict[str, AgentLink],
+        interfaces: dict[str, list[str]],
+        guests: Sequence[str],
+        own: dict[str, list[int]],
+    ) -> None:
+        self._guests, self._own = list(guests), own
+        self._seen, self._links, self._interfaces = seen, links, interfaces
+        self._nodes = list(interfaces)
+        self._console_ns: int | None = None
+        self._console = ConsoleUse()
+        self._silent: set[tuple[str, str]] = set()
+
+    async def open(self) -> None:
+        """The begin: settings and surroundings of every node. Needs a few milliseconds, all nodes at once."""
+        self._console_ns = time.time_ns() - time.monotonic_ns()
+        self._console.begin()
+        self._seen.begin = {node: NodeReading() for node in self._nodes}
+        await self._read(self._seen.begin, begin=True)
+
+    async def close(self) -> None:
+        """The end: the same again, of those that still answer."""
+        if self._console_ns is not None:
+            self._seen.console_clock_moved_ns = time.time_ns() - time.monotonic_ns() - self._console_ns
+            self._seen.console_cpu_s = self._console.used_s()
+            self._seen.console_boot_id = self._console.place["boot_id"]
+        await self._read(self._ending(), begin=False)
+
+    async def drops(self, *, begin: bool) -> None:
+        """Drop counters: right before traffic, and once it stands still."""
+        side = self._seen.begin if begin else self._ending()
+
+        async def read(node: str) -> None:
+            side[node].drops = await self._ask(node, "drops.read", {"interfaces": self._interfaces[node]})
+
+        await together(read(node) for node in self._nodes)
+
+    def _ending(self) -> dict[str, NodeReading]:
+        if not self._seen.end:
+            self._seen.end = {node: NodeReading() for node in self._nodes}
+        return self._seen.end
+
+    async def _read(self, side: dict[str, NodeReading], *, begin: bool) -> None:
+        async def settings(node: str) -> None:
+            side[node].settings = await self._ask(node, "settings", {})
+
+        async def others(node: str) -> None:
+            asked: dict[str, Any] = {"begin": begin, "guests": self._guests, "console": self._console.place}
+            if self._own.get(node):
+                asked["own"] = self._own[node]
+            side[node].surroundings = await self._ask(node, "surroundings", asked)
+
+        await together([*(settings(node) for node in self._nodes), *(others(node) for node in self._nodes)])
+
+    async def _ask(self, node: str, op: str, args: dict[str, Any]) -> dict[str, Any] | None:
+        try:
+            return await self._links[node].request(op, args, timeout_s=TIMEOUT_S)
+        except (NodeLost, NodeUnreachable):
+            return None  # the trial hears of that by itself
+        except NodeError as exc:
+            if (node, op) not in self._silent:
+                self._silent.add((node, op))
+                self._seen.notes.append({"node": node, "kind": "not_observed", "detail": f"{op}: {exc.message}"})
+            return None
+
+
+def ports_by_node(names: Iterable[str], ports: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Per node, its interfaces among ``ports``, each once."""
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for node, interface in dict.fromkeys(ports):
+        found.setdefault(node, []).append(interface)
+    return found

@@ -1,0 +1,1 @@
+"""Kinds of experiment, one package each."""

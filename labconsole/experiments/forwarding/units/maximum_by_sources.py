@@ -1,0 +1,72 @@
+"""The maximum accumulated throughput with 1, 2, … sources, no second guest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labconsole.contracts.report import Figure, Panel, PlottedCurve, ReportUnit
+from labconsole.report.captions import caption, mark_of, platforms_of, sizes_of
+from labconsole.report.material import Material
+from labconsole.report.points import DEDICATED, Reading
+from labconsole.report.words import size_cells, size_words
+
+
+def make(material: Material) -> Figure | None:
+    """Bars by number of sources, a panel per frame size."""
+    made = material.evaluation
+    chosen = [p for p in made.points if p.background == DEDICATED]
+    readings = [reading for reading in made.maxima if reading.setting.background == DEDICATED]
+    numbers = sorted({p.sources for p in chosen})
+    panels = []
+    for size in sizes_of(chosen):
+        curves = []
+        for platform in platforms_of(chosen):
+            own = {
+                r.setting.sources: r for r in readings
+                if r.setting.platform == platform and size_cells(r.setting) == size
+            }  # fmt: skip
+            marks = [
+                mark_of(place, own[count].rate, list(own[count].means_bps.values()))
+                for place, count in enumerate(numbers)
+                if count in own
+            ]
+            if marks:
+                curves.append(PlottedCurve(platform, tuple(marks)))
+        panels.append(Panel(size_words(*size), tuple(curves)))
+    if not panels:
+        return None
+    return Figure(
+        name="figure-4",
+        title="Maximum accumulated throughput by number of sources",
+        kind="bars",
+        x_label="sources",
+        y_label="forwarded Mbit/s on the wire",
+        panels=tuple(panels),
+        caption=caption(f"{_maximum_words(readings)}, summed over the streams", panels) + _lower_bounds(readings),
+        x_names=tuple(str(count) for count in numbers),
+    )
+
+
+def _maximum_words(readings: Sequence[Reading]) -> str:
+    said = {
+        "pilot's load": "Rate at the load that the pilot chose",
+        "chosen on block 1, read from the others": "rate at the load that block 1 chose, read from the other blocks",
+        "one load: a rate, no maximum": "rate at the one load that was measured",
+        "the pilot's load was not measured": "highest mean over the loads, too high on average, as no run entered at "
+        "the load that the pilot chose",
+    }
+    methods = dict.fromkeys(
+        said.get(r.choice.method, "highest mean over the loads, which is too high on average") for r in readings
+    )
+    words = ", or ".join(methods)
+    return words[:1].upper() + words[1:]
+
+
+def _lower_bounds(readings: Sequence[Reading]) -> str:
+    count = sum(bool(r.at_least) for r in readings)
+    if not count:
+        return ""
+    return f" {count} of {len(readings)} maxima were not reached: their bars are lower bounds."
+
+
+UNITS = (ReportUnit(name="figure-4", place=20, paper=("schlosser", "figure 4"), make=make),)

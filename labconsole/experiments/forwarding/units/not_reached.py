@@ -1,0 +1,37 @@
+"""Maxima that the load set and not the platform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from labconsole.contracts.report import Finding, Findings, ReportUnit
+from labconsole.report.material import Material
+from labconsole.report.points import Reading
+from labconsole.report.words import where, with_interval
+
+
+def make(material: Material) -> Findings:
+    """By platform: next to nothing is lost at the highest load."""
+    found = tuple(_sentences(material.evaluation.maxima))
+    return Findings(kind="maximum_not_reached", heading="Maxima that the load set, not the platform", found=found)
+
+
+def _sentences(maxima: Iterable[Reading]) -> Iterator[Finding]:
+    held: dict[str, list[str]] = {}
+    ids: dict[str, list[str]] = {}
+    for reading in maxima:
+        if reading.at_least:
+            words = f"{where(reading.setting).partition(', ')[2]} (at least {with_interval(reading.rate)} Mbit/s)"
+            held.setdefault(reading.setting.platform, []).append(words)
+            ids.setdefault(reading.setting.platform, []).extend(reading.point.run_ids)
+    for platform, words_of in held.items():
+        yield Finding(
+            sentence=(
+                f"{platform}: less than 0.1 % is lost or late at the highest load, so that the maximum lies there or "
+                f"beyond, and nothing is concluded from it: {'; '.join(words_of)}."
+            ),
+            run_ids=tuple(ids[platform]),
+        )
+
+
+UNITS = (ReportUnit(name="maximum_not_reached", place=70, make=make),)

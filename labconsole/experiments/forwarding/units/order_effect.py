@@ -1,0 +1,95 @@
+"""Plans whose results depend on when in the schedule they were taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from labconsole.contracts.report import Finding, Findings, ReportUnit
+from labconsole.measure.groups import RunLike, rate_of
+from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
+from labconsole.measure.statistics.repetitions import order_effect
+from labconsole.measure.statistics.set_ups import mean_of, set_up_means
+from labconsole.report.digest import Digest
+from labconsole.report.material import Material
+from labconsole.report.words import percent
+
+ORDER_LEVEL = 0.99
+"""Of the interval by which a plan's rates are said to change over its blocks."""
+
+
+def make(material: Material) -> Findings:
+    """Of each plan on one testbed."""
+    found = tuple(order_effects(material.kept.entered, material.digest))
+    return Findings(kind="order_effect", heading="Rates that change over the course of a plan", found=found)
+
+
+def order_effects(entered: Sequence[RunLike], digest: Digest) -> Iterator[Finding]:
+    """Plans whose results depend on when in the schedule they were taken, on one testbed.
+
+    In blocks the means of the blocks are tested: trials are alike within a set-up, and with their neighbours. Without
+    blocks there is a slope and nothing to test it by: it is told where independent trials would rarely have it.
+    """
+    groups: dict[tuple[str, str], list[RunLike]] = {}
+    for run in sorted(entered, key=lambda run: (run.started_at, run.run_id)):
+        if run.plan_hash is not None and run.plan_point is not None:
+            groups.setdefault((run.plan_hash, run.testbed_fingerprint), []).append(run)
+    for key in sorted(groups):
+        taken = groups[key]
+        in_blocks = [run for run in taken if run.block and run.set_up is not None]
+        words = _over_blocks(in_blocks) if in_blocks else _over_trials(taken)
+        if words is not None:
+            facts = digest.planned.get(key)
+            yield Finding(
+                sentence=f"Plan {key[0] if facts is None else facts.name}: {words}",
+                run_ids=tuple(run.run_id for run in in_blocks or taken),
+            )
+
+
+def _over_blocks(taken: Sequence[RunLike]) -> str | None:
+    """The change from the first block to the last, where its 99 % interval excludes zero; None elsewhere."""
+    points: dict[int, dict[int, list[float]]] = {}
+    for run in taken:
+        rate = rate_of(run)
+        if rate is not None and run.block and run.plan_point is not None:
+            points.setdefault(run.plan_point, {}).setdefault(run.block, []).append(rate[1])
+    relative: dict[int, list[float]] = {}
+    for values in points.values():
+        means = set_up_means(values)
+        usual = mean_of(list(means.values()))
+        for block, mean in means.items():
+            if usual > 0 and len(means) > 1:
+                relative.setdefault(block, []).append(mean / usual)
+    if len(relative) < MINIMUM_BLOCKS:
+        return None
+    blocks = sorted(relative)
+    found = order_effect(blocks, [mean_of(relative[block]) for block in blocks], level=ORDER_LEVEL)
+    if not found.detectable:
+        return None
+    slopes = (found.slope_per_position, found.ci_low, found.ci_high)
+    change, low, high = ((slope or 0.0) * (blocks[-1] - blocks[0]) for slope in slopes)
+    return (
+        f"measured rates change by {_signed(change)} from the first block to the last (99 % interval {_signed(low)} to "
+        f"{_signed(high)}, Student's t over {len(blocks)} blocks), each point against its own mean. Pairing by block "
+        "takes out what a whole block has in common."
+    )
+
+
+def _over_trials(taken: Sequence[RunLike]) -> str | None:
+    """The slope, where its 95 % interval excludes zero as if trials were independent; None elsewhere."""
+    values = [(rate_of(run) or (0.0, 0.0))[1] for run in taken]
+    found = order_effect(range(1, len(values) + 1), values, [run.plan_point or 0 for run in taken], relative=True)
+    if not found.detectable or found.change is None:
+        return None
+    return (
+        f"measured rates change by {_signed(found.change)} from the first run to the last, each point against its own "
+        "mean: a slope over the order of trials. It is shown because only one in 20 plans of independent trials "
+        "without a trend shows one; where neighbouring trials are alike, up to two in three do. A reason to look, and "
+        "no test."
+    )
+
+
+def _signed(ratio: float) -> str:
+    return f"{'+' if ratio >= 0 else ''}{percent(ratio, 2)}"
+
+
+UNITS = (ReportUnit(name="order_effect", place=100, make=make),)

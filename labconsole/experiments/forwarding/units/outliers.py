@@ -1,0 +1,36 @@
+"""Runs that lie apart from the other trials of their point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from labconsole.contracts.report import Finding, Findings, ReportUnit
+from labconsole.measure.statistics.repetitions import outliers
+from labconsole.report.material import Material
+from labconsole.report.points import Point
+from labconsole.report.words import number, point_where, target_words, with_interval
+
+
+def make(material: Material) -> Findings:
+    """They stay in its mean."""
+    found = tuple(_sentences(material.evaluation.points))
+    return Findings(kind="outlier", heading="Runs far from their repetitions", found=found)
+
+
+def _sentences(points: Iterable[Point]) -> Iterator[Finding]:
+    for p in points:
+        values = p.trial_values_bps
+        places = outliers(values)
+        if places:
+            apart = ", ".join(number(values[place] / 1e6) for place in places)
+            yield Finding(
+                sentence=(
+                    f"{point_where(p)}, target {target_words(p.target_bps)}: {apart} Mbit/s forwarded in "
+                    f"{len(places)} of "
+                    f"{p.n} runs, far from the others ({with_interval(p.rate_bps)} with all; Rosner's test, 5 %)."
+                ),
+                run_ids=tuple(p.run_ids[place] for place in places),
+            )
+
+
+UNITS = (ReportUnit(name="outlier", place=90, make=make),)

@@ -1,0 +1,135 @@
+"""Every design point with its rate, its loss and its delay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from labconsole.contracts.report import Cell, ReportUnit, Table
+from labconsole.report.delays import NS_PER_US, DelayAt, delay_at
+from labconsole.report.material import Material
+from labconsole.report.points import Point, RunFacts
+from labconsole.report.words import (
+    SIZE_COLUMNS,
+    UNKNOWN,
+    loss_words,
+    number,
+    set_ups_words,
+    size_cells,
+    size_number,
+    target_cell,
+    target_words,
+    with_interval,
+)
+
+
+def make(material: Material) -> Table:
+    """Of all runs that enter."""
+    return results(material.evaluation.points, material.digest.facts)
+
+
+def results(points: Sequence[Point], facts: Mapping[str, RunFacts]) -> Table:
+    """With means, intervals and set-ups."""
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    delays = [delay_at(point, facts) for point in points]
+    with_delay = any(delay is not None for delay in delays)
+    for p, delay in zip(points, delays, strict=True):
+        rows.append(
+            (
+                p.platform, *size_cells(p), p.sources, target_cell(p), p.background, p.design.conditions.method,
+                p.set_ups, p.n, p.rate_bps.scope, p.offered_bps.mean, p.rate_bps.mean, p.rate_bps.ci_low,
+                p.rate_bps.ci_high, p.rate_bps.sd, p.rate_pps.mean, p.loss_of, p.loss_trials, *_loss_cells(p),
+                *((None,) * 5 if delay is None else (
+                    delay.kind, delay.p50_ns.mean, delay.p99_ns.mean, delay.p99_ns.ci_low, delay.p99_ns.ci_high
+                )),
+            )
+        )  # fmt: skip
+        words = (
+            p.platform, size_number(*size_cells(p)), str(p.sources), target_words(p.target_bps), p.background,
+            set_ups_words(p.rate_bps), number(p.offered_bps.mean / 1e6), with_interval(p.rate_bps), _loss_words(p),
+        )  # fmt: skip
+        shown.append((*words, *_delay_words(delay)) if with_delay else words)
+    return Table(
+        name="results",
+        title="Every design point",
+        columns=(
+            "platform", *SIZE_COLUMNS, "sources", "target_bps", "background", "method", "set_ups", "trials",
+            "interval_of", "offered_mean_bps", "forwarding_mean_bps", "forwarding_ci_low_bps",
+            "forwarding_ci_high_bps", "forwarding_sd_bps", "forwarding_mean_pps", "loss_of", "loss_trials",
+            "lost_packets", "offered_packets", "loss_ratio", "loss_ci_low_ratio", "loss_ci_high_ratio",
+            "loss_below_ratio", "lossy_trials_below_ratio", "delay_kind", "delay_p50_ns", "delay_p99_ns",
+            "delay_p99_ci_low_ns", "delay_p99_ci_high_ns",
+        ),
+        rows=tuple(rows),
+        headings=(
+            "platform", "size, B", "sources", "target, Mbit/s", "background", "set-ups × trials", "offered, Mbit/s",
+            "forwarded, Mbit/s", "loss", *(("p50, µs", "p99, µs") if with_delay else ()),
+        ),
+        shown=tuple(shown),
+        note=_note(points, delays),
+    )  # fmt: skip
+
+
+def _loss_words(p: Point) -> str:
+    """With the trials that it rests on, where that is not all."""
+    rests = f"; {p.loss_trials} of {p.n} trials" if 0 < p.loss_trials < p.n else ""
+    return f"{loss_words(p.loss)}{rests}"
+
+
+def _loss_cells(p: Point) -> tuple[Cell, ...]:
+    loss = p.loss
+    if loss is None:
+        return (None,) * 7
+    return (
+        loss.lost_packets, loss.offered_packets, loss.ratio, loss.low, loss.high, loss.upper_if_none_lost,
+        loss.upper_share_of_lossy_trials,
+    )  # fmt: skip
+
+
+def _delay_words(delay: DelayAt | None) -> tuple[str, str]:
+    if delay is None:
+        return UNKNOWN, UNKNOWN
+    return tuple(with_interval(each, NS_PER_US) for each in (delay.p50_ns, delay.p99_ns))  # type: ignore[return-value]
+
+
+def _note(points: Sequence[Point], delays: Sequence[DelayAt | None]) -> str:
+    words = ["Bandwidth on the wire, summed over the streams; the target is per source; ± half the 95 % interval."]
+    if any(p.rate_bps.scope == "this set-up only" for p in points):
+        words.append("One set-up: its interval is about this set-up only, another may lie elsewhere.")
+    if any(p.rate_bps.scope == "set-ups" for p in points):
+        words.append("From three set-ups on the interval is that of their means.")
+    if any(p.loss_of == "all" for p in points):
+        words.append(
+            "Method 1: rates are over the sending time, and hold what a queue gave on afterwards; loss is everything "
+            "offered and not measured, on whatever side."
+        )
+    if any(p.loss_of == "uut" for p in points):
+        words.append("Loss is the unit under test's, of what was offered on the wire.")
+    words += _unknown_losses(points)
+    of_trials = sorted(
+        {(p.loss_trials, p.loss.upper_share_of_lossy_trials) for p in points
+         if p.loss is not None and p.loss.upper_share_of_lossy_trials is not None}
+    )  # fmt: skip
+    if of_trials:
+        told = ", ".join(f"{100 * share:.0f} % after {n}" for n, share in of_trials if share is not None)
+        words.append(f"Where no trial lost anything, that share of trials may still lose something: {told}.")
+    kinds = {delay.kind for delay in delays if delay is not None}
+    if kinds:
+        told = " and ".join(sorted(kinds))
+        words.append(f"Delay ({told}) is that of packets that arrived, and says nothing of those that were lost.")
+    return " ".join(words)
+
+
+def _unknown_losses(points: Sequence[Point]) -> Iterator[str]:
+    """Why a loss is not told, and how many trials are not in those that are."""
+    if any(p.loss_trials == 0 for p in points):
+        yield (
+            "A point's loss is unknown where in one of its trials more came out of the unit under test than went in, "
+            "beyond a few frames of its own, or where no trial's counters were read."
+        )
+    left_out = sum(p.n - p.loss_trials for p in points if p.loss_trials)
+    if left_out:
+        yield f"Left out of the loss, since a counter was not read: {left_out} of {sum(p.n for p in points)} trials."
+
+
+UNITS = (ReportUnit(name="results", place=160, make=make),)

@@ -1,0 +1,155 @@
+"""What a second guest that forwards was offered and gave on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from labconsole.contracts.report import Cell, Finding, Findings, MethodNote, ReportUnit, Table
+from labconsole.report.claim_cells import (
+    CLAIM_COLUMNS,
+    CLAIM_HEADINGS,
+    SETTING_COLUMNS,
+    claim_cells,
+    claim_words,
+    effect_words,
+    family_note,
+)
+from labconsole.report.claims import Family
+from labconsole.report.comparisons import SecondGuest
+from labconsole.report.evaluation import Evaluation
+from labconsole.report.material import Material
+from labconsole.report.points import FORWARDING
+from labconsole.report.words import (
+    UNKNOWN,
+    number,
+    set_ups_words,
+    setting_words,
+    size_cells,
+    size_number,
+    target_words,
+    with_interval,
+)
+
+COLUMNS = (
+    *SETTING_COLUMNS, "target_bps", "background", "set_ups", "trials", "offered_mean_bps", "offered_ci_low_bps",
+    "offered_ci_high_bps", "measured_mean_bps", "measured_ci_low_bps", "measured_ci_high_bps", "lost_ratio",
+)  # fmt: skip
+HEADINGS = ("size, B", "platform", "sources", "set-ups × trials", "in, Mbit/s", "out, Mbit/s", "lost, %")
+
+
+def in_and_out(material: Material, background: str, name: str) -> Table:
+    """Offered (in) and measured (out) of the second guest, by the first guest's frame size."""
+    made = material.evaluation
+    share, family = background.rpartition("-")[2], made.claims
+    rows = [guest for guest in made.second_guests if guest.setting.background == background]
+    return Table(
+        name=name,
+        title=f"Second guest forwarding at {share} % of its maximum: offered (in) and measured (out)",
+        columns=(*COLUMNS, *CLAIM_COLUMNS),
+        rows=tuple((*_row(guest), *_cells(guest)) for guest in rows),
+        headings=(*HEADINGS, "out against in, %", *CLAIM_HEADINGS[1:5], CLAIM_HEADINGS[6]),
+        shown=tuple((*_shown(guest), *_words(guest, family)) for guest in rows),
+        note=(
+            "Bandwidth on the wire of the second guest's own streams; the size is the first guest's. Mean over all "
+            "trials of that size, whatever the first guest was offered, as in the paper (second-guest.csv has them one "
+            "by one); ± half the 95 % interval. Out against in is paired, block by block; one-sided: whether more than "
+            f"1 % is lost. {family_note(family)}"
+        ),
+    )
+
+
+def _cells(guest: SecondGuest) -> tuple[Cell, ...]:
+    plain = None if guest.lost_ratio is None else -guest.lost_ratio
+    return (None,) * len(CLAIM_COLUMNS) if guest.claim is None else claim_cells(guest.claim, plain)
+
+
+def _words(guest: SecondGuest, family: Family) -> tuple[str, ...]:
+    if guest.claim is None:
+        return (UNKNOWN,) * 6
+    plain = None if guest.lost_ratio is None else -guest.lost_ratio
+    words = claim_words(guest.claim, plain, family)
+    return (*words[:5], words[6])
+
+
+def method(material: Material) -> MethodNote | None:
+    """How both tables are reckoned."""
+    if not any(point.background in FORWARDING for point in material.evaluation.points):
+        return None
+    words = (
+        "the second guest's own streams, measured as all others are; mean over all runs of one frame size of the first "
+        "guest, whatever it was offered, as in the paper"
+    )
+    return MethodNote("Tables 2 and 3", words)
+
+
+def by_load(material: Material) -> Table:
+    """The second guest beside every design point of the first."""
+    found = material.evaluation.second_by_load
+    return Table(
+        name="second-guest",
+        title="Second guest beside every design point of the first",
+        columns=COLUMNS,
+        rows=tuple(_row(guest) for guest in found),
+        headings=(*HEADINGS[:3], "target, Mbit/s", "background", *HEADINGS[3:]),
+        shown=tuple(
+            (*cells[:3], target_words(guest.target_bps), guest.setting.background, *cells[3:])
+            for guest, cells in ((guest, _shown(guest)) for guest in found)
+        ),
+        note="Size, sources and target are the first guest's; in and out are the second guest's, on the wire.",
+    )
+
+
+def _row(guest: SecondGuest) -> tuple[Cell, ...]:
+    target = "all" if guest.all_loads else "max" if guest.target_bps is None else guest.target_bps
+    offered, measured, setting = guest.offered_bps, guest.measured_bps, guest.setting
+    return (
+        *size_cells(setting), setting.platform, setting.sources, target, setting.background, measured.set_ups,
+        measured.trials, offered.mean, offered.ci_low, offered.ci_high, measured.mean, measured.ci_low,
+        measured.ci_high, guest.lost_ratio,
+    )  # fmt: skip
+
+
+def _shown(guest: SecondGuest) -> tuple[str, ...]:
+    setting, lost = guest.setting, guest.lost_ratio
+    return (
+        size_number(*size_cells(setting)), setting.platform, str(setting.sources), set_ups_words(guest.measured_bps),
+        with_interval(guest.offered_bps), with_interval(guest.measured_bps),
+        UNKNOWN if lost is None else number(lost * 100),
+    )  # fmt: skip
+
+
+def findings(material: Material) -> Findings:
+    """Second guests that give on clearly less than they are offered."""
+    found = tuple(_sentences(material.evaluation))
+    return Findings(
+        kind="second_guest_loses", heading="Second guests that lose what they are offered", claims=True, found=found
+    )
+
+
+def _sentences(made: Evaluation) -> Iterator[Finding]:
+    for guest in made.second_guests:
+        claim, setting = guest.claim, guest.setting
+        if claim is not None and claim.different:
+            yield Finding(
+                sentence=(
+                    f"{setting.platform}, background {setting.background}: beside {setting_words(setting)} through the "
+                    f"first guest the second gives on {with_interval(guest.measured_bps)} of "
+                    f"{with_interval(guest.offered_bps)} Mbit/s: {effect_words(claim)}."
+                ),
+                run_ids=guest.run_ids,
+            )
+
+
+UNITS = (
+    *(
+        ReportUnit(
+            name=f"table-{number}", place=place, paper=("schlosser", f"table {number}"),
+            make=partial(in_and_out, background=background, name=f"table-{number}"),
+        )
+        for number, place, background in zip((2, 3), (40, 50), FORWARDING, strict=True)
+    ),
+    ReportUnit(name="tables-2-and-3-method", place=50, make=method),
+    ReportUnit(name="second-guest", place=90, make=by_load),
+    ReportUnit(name="second_guest_loses", place=50, make=findings),
+)  # fmt: skip

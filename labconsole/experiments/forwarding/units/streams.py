@@ -1,0 +1,80 @@
+"""Each stream's share of what was forwarded at a setting's maximum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from labconsole.contracts.report import Cell, Finding, Findings, ReportUnit, Table
+from labconsole.report.claim_cells import (
+    CLAIM_COLUMNS,
+    CLAIM_HEADINGS,
+    SETTING_COLUMNS,
+    claim_cells,
+    claim_words,
+    effect_words,
+    family_note,
+    setting_cells,
+)
+from labconsole.report.evaluation import Evaluation
+from labconsole.report.material import Material
+from labconsole.report.words import number, percent, size_cells, size_number, target_cell, where
+
+
+def table(material: Material) -> Table:
+    """Every stream of trials with several, with its claim."""
+    family = material.evaluation.claims
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for each in material.evaluation.streams:
+        r, setting = each.reading, each.reading.setting
+        plain = each.share * each.streams - 1
+        rows.append(
+            (
+                *setting_cells(r), setting.background, target_cell(r.point), each.stream, each.share,
+                *claim_cells(each.claim, plain),
+            )
+        )  # fmt: skip
+        shown.append(
+            (
+                size_number(*size_cells(setting)), setting.platform, str(setting.sources), setting.background,
+                each.stream, number(100 * each.share, 2), *claim_words(each.claim, plain, family),
+            )
+        )  # fmt: skip
+    return Table(
+        name="streams",
+        title="Streams of one trial: share of what was forwarded",
+        columns=(*SETTING_COLUMNS, "background", "target_bps", "stream", "share_ratio", *CLAIM_COLUMNS),
+        rows=tuple(rows),
+        headings=("size, B", "platform", "sources", "background", "stream", "share, %", *CLAIM_HEADINGS),
+        shown=tuple(shown),
+        note=(
+            "At each setting's maximum, of trials whose streams were offered the same; change: against an equal share. "
+            f"Of two streams the first says it for both. {family_note(family)}"
+        ),
+    )  # fmt: skip
+
+
+def findings(material: Material) -> Findings:
+    """Streams that have more or less than an equal share."""
+    found = tuple(_sentences(material.evaluation))
+    return Findings(
+        kind="unequal_streams", heading="Streams of one trial that fare unequally", claims=True, found=found
+    )
+
+
+def _sentences(made: Evaluation) -> Iterator[Finding]:
+    for each in made.streams:
+        if each.claim.different:
+            yield Finding(
+                sentence=(
+                    f"{where(each.reading.setting)}: the streams of one trial fare unequally; {each.stream} has "
+                    f"{percent(each.share)} of what is forwarded: {effect_words(each.claim)} against an equal share."
+                ),
+                run_ids=each.claim.run_ids,
+            )
+
+
+UNITS = (
+    ReportUnit(name="streams", place=70, make=table),
+    ReportUnit(name="unequal_streams", place=60, make=findings),
+)

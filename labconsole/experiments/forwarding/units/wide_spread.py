@@ -1,0 +1,44 @@
+"""Points whose set-ups differ far more than those of the platform's other points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from labconsole.contracts.report import Finding, Findings, ReportUnit
+from labconsole.report.material import Material
+from labconsole.report.points import Point
+from labconsole.report.words import percent, point_where, target_words
+
+SPREAD_FACTOR = 5.0
+"""A point's deviation relative to its mean, against the median of all points of the same platform."""
+
+MIN_SPREAD_RATIO = 0.02
+
+
+def make(material: Material) -> Findings:
+    """Of one set-up its trials, against those of the other points."""
+    found = tuple(_sentences(material.evaluation.points))
+    return Findings(kind="wide_spread", heading="Set-ups that differ more than usual", found=found)
+
+
+def _sentences(points: Iterable[Point]) -> Iterator[Finding]:
+    spreads: dict[str, list[tuple[float, Point]]] = {}
+    for p in points:
+        if p.rate_bps.sd is not None and p.n >= 3 and p.rate_bps.mean > 0:
+            spreads.setdefault(p.platform, []).append((p.rate_bps.sd / p.rate_bps.mean, p))
+    for held in spreads.values():
+        usual = sorted(value for value, _ in held)[len(held) // 2]
+        for value, p in held:
+            if value > MIN_SPREAD_RATIO and value > SPREAD_FACTOR * usual:
+                which = "set-ups" if p.set_ups > 1 else "repetitions"
+                yield Finding(
+                    sentence=(
+                        f"{point_where(p)}, target {target_words(p.target_bps)}: the {which} differ by "
+                        f"{percent(value)} of their mean (standard deviation), where {percent(usual)} is usual on "
+                        "this platform."
+                    ),
+                    run_ids=p.run_ids,
+                )
+
+
+UNITS = (ReportUnit(name="wide_spread", place=80, make=make),)

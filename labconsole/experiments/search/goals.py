@@ -1,0 +1,259 @@
+"""The highest load that meets a loss goal, by MLRsearch (draft-ietf-bmwg-mlrsearch) with its authors' own library.
+
+The controller is theirs; a trial is any function. What is ours is honesty about the bound: a load can fail because the
+unit under test lost packets, because the generator did not send them, or because a NIC of source or sink dropped them,
+and the library counts all of that as loss on purpose. The result says which of them ended the search, so that the
+instrument's limit is not published as a platform's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from labconsole.errors import ConfigError
+from labconsole.experiments.search.load_class import (
+    conditional_throughput_pps,
+    missing_ratio,
+    relevant_bounds,
+)
+from labconsole.model.plan.search import GOAL_WORDS, PRESET_SUM_S, Search, partial_drop_ratio, preset_trial_s
+from labconsole.model.record.search import Limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """A loss goal in MLRsearch's words. ``exceed_ratio``: share of trial time that may lose more than the goal."""
+
+    name: str
+    loss_ratio: float
+    exceed_ratio: float
+    trial_duration_s: float
+    duration_sum_s: float
+    relative_width: float = 0.005
+
+
+GOALS = {
+    name: Goal(
+        name=name,
+        loss_ratio=0.0,
+        exceed_ratio=exceed_ratio,
+        trial_duration_s=preset_trial_s(name),
+        duration_sum_s=PRESET_SUM_S[name],
+    )
+    for name, exceed_ratio in {"ndr": 0.5, "rfc2544": 0.0, "tst009": 0.5}.items()
+}
+"""No drop rate as FD.io CSIT takes it, RFC 2544 section 26.1, ETSI GS NFV-TST 009; ``pdr-X%`` beside them."""
+
+
+def parse_goal(text: str) -> Goal:
+    """``ndr``, ``rfc2544``, ``tst009`` or ``pdr-0.5%``. Raises ConfigError."""
+    if text in GOALS:
+        return GOALS[text]
+    loss = partial_drop_ratio(text)
+    if loss is None:
+        raise ConfigError("is not a goal", key="goals", value=text, allowed=GOAL_WORDS)
+    # The draft asks for a width no smaller than the loss that is allowed.
+    return replace(
+        GOALS["ndr"],
+        name=text,
+        loss_ratio=loss,
+        relative_width=max(0.005, loss),
+        trial_duration_s=preset_trial_s(text),
+    )
+
+
+def goals_of(search: Search) -> list[Goal]:
+    """The goals that a plan's search asks for, with what it changes of them: such a goal is no preset any more."""
+    goals = []
+    for word in search.load_goals:
+        preset = parse_goal(word)
+        goal = replace(
+            preset,
+            trial_duration_s=search.trial_s or preset.trial_duration_s,
+            duration_sum_s=search.duration_sum_s or preset.duration_sum_s,
+            relative_width=search.width_ratio or preset.relative_width,
+        )
+        goals.append(goal if goal == preset else replace(goal, name=f"{word} (adjusted)"))
+    return goals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One trial of a search. ``load_pps`` is per source, counts are summed over the sources.
+
+    ``lost_outside_packets``: of those offered and not measured, what was lost behind the unit under test;
+    ``source_lost_packets``: made by the generators and not on the wire. ``queued_packets``: came so long after the time
+    of sending that they were queued; None where that is not known. ``offered_pps``: what was offered over all sources
+    while they sent, None where that is not known.
+    """
+
+    run_id: str
+    load_pps: float
+    duration_s: float
+    intended_packets: int
+    offered_packets: int
+    measured_packets: int
+    lost_outside_packets: int = 0
+    offered_pps: float | None = None
+    source_lost_packets: int = 0
+    queued_packets: int | None = None
+
+    @property
+    def forwarded_packets(self) -> int:
+        """Measured in time. Where it is not known what was queued, nothing is taken off: docs/search.md says so."""
+        return self.measured_packets - (self.queued_packets or 0)
+
+    @property
+    def uut_loss_ratio(self) -> float:
+        """Lost or queued by the unit under test, of what was offered. Nothing offered, nothing lost: a shortfall."""
+        lost = self.offered_packets - self.forwarded_packets - self.lost_outside_packets
+        return lost / self.offered_packets if self.offered_packets else 0.0
+
+    @property
+    def instrument_lost(self) -> bool:
+        """Whether a source or a sink lost packets by itself."""
+        return self.lost_outside_packets > 0 or self.source_lost_packets > 0
+
+    @property
+    def missing_ratio(self) -> float:
+        """Lost, queued or not sent, of what was intended, by whomever: by this the library judges a trial."""
+        return missing_ratio(self)
+
+
+Measure = Callable[[float, float], Trial]
+"""(duration_s, load_pps per source) to a trial. Called in the search's thread; raising ends the search."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoalResult:
+    """What was found for one goal. Loads are per source; None where there is no such bound.
+
+    ``conditional_throughput_pps`` is the forwarding rate at the lower bound. ``limited_by``: why no higher load meets
+    the goal; ``below_minimum`` means that not even the lowest load did. ``complete`` False: the search was ended before
+    the bounds were as close as the goal asks; they stand all the same. ``*_run_ids``: the trials at the bounds.
+    """
+
+    goal: Goal
+    lower_bound_pps: float | None
+    upper_bound_pps: float | None
+    conditional_throughput_pps: float | None
+    limited_by: Limit
+    complete: bool = True
+    lower_run_ids: tuple[str, ...] = ()
+    upper_run_ids: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class SearchResult:
+    """All goals of one search, and every trial in the order taken. ``ended_early``: why, None when it was not."""
+
+    goals: list[GoalResult] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    ended_early: str | None = None
+
+
+class Ended(Exception):
+    """Raised by a measuring function: the search has had all the trials or the time that it may take."""
+
+
+def search(
+    measure: Measure,
+    goals: Sequence[Goal],
+    *,
+    minimum_pps: float,
+    maximum_pps: float,
+    max_trials: int = 2000,
+) -> SearchResult:
+    """Find every goal's bounds between two loads. Blocking; raises what ``measure`` raises.
+
+    Ended by ``max_trials`` or by Ended, it gives the bounds that its trials support so far, and says so.
+    """
+    from MLRsearch import Config, MultipleLossRatioSearch, SearchGoal
+    from MLRsearch.trial_measurement import AbstractMeasurer, MeasurementResult
+
+    found = SearchResult()
+
+    class Measurer(AbstractMeasurer):  # type: ignore[misc]
+        def measure(self, intended_duration: float, intended_load: float) -> Any:
+            if len(found.trials) >= max_trials:
+                raise Ended(f"ended after {max_trials} trials, as many as it may take")
+            trial = measure(float(intended_duration), float(intended_load))
+            found.trials.append(trial)
+            return MeasurementResult(
+                intended_duration=intended_duration,
+                intended_load=intended_load,
+                offered_count=trial.offered_packets,
+                forwarding_count=trial.forwarded_packets,
+                intended_count=trial.intended_packets,
+            )
+
+    config = Config()
+    config.goals = [
+        SearchGoal(
+            loss_ratio=goal.loss_ratio,
+            exceed_ratio=goal.exceed_ratio,
+            relative_width=goal.relative_width,
+            initial_trial_duration=goal.trial_duration_s,
+            final_trial_duration=goal.trial_duration_s,
+            duration_sum=goal.duration_sum_s,
+            fail_fast=False,
+        )
+        for goal in goals
+    ]
+    config.min_load = minimum_pps  # first: it must lie below the maximum at every moment
+    config.max_load = maximum_pps
+    # What ends a search early is ours: theirs would give no bounds.
+    config.search_duration_max, config.warmup_duration = LIBRARY_WITHIN_S, 0.0
+    try:
+        MultipleLossRatioSearch(config=config).search(Measurer(), debug=lambda _text: None)
+    except Ended as exc:
+        found.ended_early = str(exc)
+    found.goals = [goal_result(goal, found.trials, minimum_pps=minimum_pps, maximum_pps=maximum_pps) for goal in goals]
+    return found
+
+
+def goal_result(goal: Goal, trials: Sequence[Trial], *, minimum_pps: float, maximum_pps: float) -> GoalResult:
+    """What these trials say about a goal, and nothing that they do not. Also recomputes a stored search."""
+    lower, upper = relevant_bounds(goal, trials)
+    there: dict[float, list[Trial]] = {}
+    for trial in trials:
+        there.setdefault(trial.load_pps, []).append(trial)
+    complete = True
+    if upper is not None and lower is not None:
+        limited: Limit = _blame(goal, there[upper])
+        complete = upper - lower <= upper * goal.relative_width * (1 + WIDTH_SLACK)
+    elif lower is not None:
+        complete = _same(lower, maximum_pps)
+        limited = "line_rate" if complete else "undecided"
+    else:
+        complete = upper is not None and _same(upper, minimum_pps)
+        limited = "below_minimum" if complete else "undecided"
+    return GoalResult(
+        goal=goal,
+        lower_bound_pps=lower,
+        upper_bound_pps=upper,
+        conditional_throughput_pps=None if lower is None else conditional_throughput_pps(goal, lower, there[lower]),
+        limited_by=limited,
+        complete=complete,
+        lower_run_ids=() if lower is None else tuple(trial.run_id for trial in there[lower]),
+        upper_run_ids=() if upper is None else tuple(trial.run_id for trial in there[upper]),
+    )
+
+
+LIBRARY_WITHIN_S = 1e9
+WIDTH_SLACK = 0.01
+"""The library rounds loads to a grid of its own, whose step is a little beside the width that is asked for."""
+
+
+def _same(load_pps: float, limit_pps: float) -> bool:
+    return abs(load_pps - limit_pps) <= limit_pps * 1e-6
+
+
+def _blame(goal: Goal, there: Sequence[Trial]) -> Limit:
+    """Who failed the goal at its upper bound: the UUT, if what it lost or queued of the offered is too much alone."""
+    failed = [trial for trial in there if trial.missing_ratio > goal.loss_ratio]
+    if 2 * sum(trial.uut_loss_ratio > goal.loss_ratio for trial in there) >= len(failed):
+        return "uut"
+    return "instrument" if 2 * sum(trial.instrument_lost for trial in failed) >= len(failed) else "generator"

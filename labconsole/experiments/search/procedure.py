@@ -1,0 +1,353 @@
+"""One load search on a testbed: the trials that course.py asks for, taken, judged, stored as any other.
+
+The procedure decides in a thread of its own and waits there for each trial; the trials run on the event loop. A trial
+that comes out invalid is taken again, because a search that believes one is misled for good. The procedure asks for the
+same trials whenever it gets the same answers: so a search that was interrupted goes through its stored runs first, and
+goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from labconsole import __version__
+from labconsole.contracts.ports import StoredTrial
+from labconsole.errors import Aborted, ConfigError, MeasurementError
+from labconsole.experiments.search.course import Findings, carry_out
+from labconsole.experiments.search.goals import Ended, GoalResult, Trial
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.identity import new_run_id
+from labconsole.model.inventory import Inventory
+from labconsole.model.limits_check import check_request
+from labconsole.model.plan.search import QUEUED_S, Configuration, Search, least_trial_s
+from labconsole.model.record.run import METHOD, PlanRef, RunRecord
+from labconsole.model.record.search import (
+    GoalFound,
+    SearchRecord,
+    SearchRef,
+    SearchRequested,
+    SearchTrial,
+    StreamLatency,
+)
+from labconsole.model.stamps import utc_now
+from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.reasons import each_place
+from labconsole.verdict.verdict import lost_at_sink
+
+
+class SearchStore(Protocol):
+    """What a search asks of the store. Blocking."""
+
+    def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]: ...
+    def get(self, run_id: str) -> RunRecord: ...
+    def save_search(self, record: SearchRecord) -> None: ...
+    def finished_search(self, search_hash: str, testbed_fingerprint: str) -> SearchRecord | None: ...
+
+
+class SearchSession(Protocol):
+    """What a search needs of the session while it holds the testbed."""
+
+    @property
+    def inventory(self) -> Inventory: ...
+    @property
+    def operator(self) -> str: ...
+    @property
+    def store(self) -> SearchStore: ...
+    @property
+    def stopping(self) -> bool: ...
+
+    def settings(self, *, drain_s: float | None = None) -> Any: ...
+    async def renew_lease(self, left_s: float | None) -> None: ...
+    async def settle(self, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One search to make and how its trials are taken. What is None is left to the testbed."""
+
+    search: Search
+    configuration: Configuration
+    hash: str
+    plan_name: str
+    seed: int = 0
+    drain_s: float | None = None
+    settle_s: float | None = None
+    tolerances: Tolerances | None = None
+    max_redo: int = 2
+
+    @property
+    def request(self) -> DesignPoint:
+        """The configuration, at no particular load."""
+        return self.configuration.request
+
+
+def line_rate_pps(request: DesignPoint, inventory: Inventory) -> float:
+    """The highest load of a search, per source: the line rate of the slowest stream."""
+    return min(request.frame.rate_pps(stream.link_speed_bps) for stream in inventory.streams[: request.sources])
+
+
+def at_load(request: DesignPoint, load_pps: float, duration_s: float) -> DesignPoint:
+    """The request with this load per source. The generator keeps whole nanoseconds between packets."""
+    target_bps = request.frame.rate_bps(load_pps)
+    return replace(request, target=max(1, int(target_bps)), duration_s=duration_s)
+
+
+def check_search(search: Search, request: DesignPoint, inventory: Inventory) -> None:
+    """Refuse what this testbed cannot be asked: also the shortest trial at the lowest load. Raises ConfigError."""
+    check_request(replace(request, target="max"), inventory)
+    for goal in search.load_goals:
+        least_s = least_trial_s(goal)
+        if search.trial_s is not None and search.trial_s < least_s:
+            raise ConfigError(
+                f"is too short for {goal}: a queue of {QUEUED_S * 1e3:g} ms, which passes as forwarded, would be more "
+                "than the loss that the goal allows",
+                key="trial_s",
+                value=search.trial_s,
+                allowed=f"{least_s:g} or more, or a goal that allows more loss",
+            )
+    if search.load_goals:
+        # Their trials alone go down to the lowest load; a preset's are never too short for a packet.
+        lowest_pps = line_rate_pps(request, inventory) * search.lowest_ratio
+        check_request(at_load(request, lowest_pps, search.trial_s or 1.0), inventory)
+
+
+async def search_load(
+    session: SearchSession, take: Callable[..., Awaitable[RunRecord]], wanted: Wanted, *,
+    on_trial: Callable[[RunRecord], None], left_s: Callable[[], float | None] = lambda: None,
+    halted: Callable[[], bool] = lambda: False,
+) -> SearchRecord:  # fmt: skip
+    """Make one search with ``take`` of Session.batch; returns its record, which is stored.
+
+    Raises what a trial raises that cannot begin (NodeLost), and Aborted when the session is stopped, or ``halted`` says
+    to begin no further trial: then nothing is stored but the trials, and the same search goes on from them. What else
+    goes wrong is in the record.
+    """
+    started_at = utc_now()
+    trials = await _Trials.of(session, take, wanted, on_trial, left_s, halted)
+    findings = Findings()
+    line_pps = line_rate_pps(wanted.request, session.inventory)
+    failure = None
+    try:
+        await asyncio.to_thread(
+            carry_out, wanted.search, trials, findings, line_pps=line_pps, sources=wanted.request.sources
+        )
+        failure = findings.ended_early
+    except MeasurementError as exc:
+        if trials.unfit is not exc:
+            raise
+        failure = str(exc)
+    finally:
+        await trials.close()
+    record = _record(session, wanted, findings, started_at=started_at, line_pps=line_pps, failure=failure)
+    await asyncio.to_thread(session.store.save_search, record)
+    return record
+
+
+class _Trials:
+    """The bench of the procedure: its methods are called in the procedure's thread, and wait for the event loop."""
+
+    def __init__(
+        self, session: SearchSession, take: Callable[..., Awaitable[RunRecord]], wanted: Wanted,
+        on_trial: Callable[[RunRecord], None], left_s: Callable[[], float | None], halted: Callable[[], bool],
+        stored: dict[int, str],
+    ) -> None:  # fmt: skip
+        self._session, self._take, self._wanted = session, take, wanted
+        self._on_trial, self._left_s, self._halted, self._stored = on_trial, left_s, halted, stored
+        self._loop = asyncio.get_running_loop()
+        self._deadline = time.monotonic() + wanted.search.within_s
+        self._number = 0
+        self._delays: dict[str, tuple[StreamLatency, ...]] = {}
+        self._task: asyncio.Task[Any] | None = None
+        self._over = False
+        self.unfit: MeasurementError | None = None
+        """Why the search cannot go on, when that is a trial that stays invalid."""
+
+    @classmethod
+    async def of(
+        cls, session: SearchSession, take: Callable[..., Awaitable[RunRecord]], wanted: Wanted,
+        on_trial: Callable[[RunRecord], None], left_s: Callable[[], float | None], halted: Callable[[], bool],
+    ) -> _Trials:  # fmt: skip
+        """With the trials that an interrupted search left in the store, by their number."""
+        fingerprint = session.inventory.fingerprint()
+        there = await asyncio.to_thread(session.store.plan_runs, wanted.hash, fingerprint)
+        stored: dict[int, str] = {}
+        for trial in there:
+            stored[trial.repetition] = max(stored.get(trial.repetition, ""), trial.run_id)
+        return cls(session, take, wanted, on_trial, left_s, halted, stored)
+
+    def trial(self, test: str, duration_s: float, load_pps: float) -> Trial:
+        return self._wait(at_load(self._wanted.request, load_pps, duration_s), load_pps)
+
+    def burst(self, packets: int) -> Trial:
+        line_pps = line_rate_pps(self._wanted.request, self._session.inventory)
+        request = at_load(self._wanted.request, line_pps, 1.0)
+        return self._wait(replace(request, duration_s=packets * request.delay_ns / 1e9), line_pps, burst=True)
+
+    def delays(self, run_id: str) -> Sequence[StreamLatency]:
+        return self._delays.pop(run_id, ())
+
+    async def close(self) -> None:
+        """A search that was cancelled leaves no trial behind: it ends before the testbed is given back."""
+        self._over = True
+        if self._task is not None and not self._task.done() and self._task is not asyncio.current_task():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _wait(self, request: DesignPoint, load_pps: float, *, burst: bool = False) -> Trial:
+        return asyncio.run_coroutine_threadsafe(self._one(request, load_pps, burst), self._loop).result()
+
+    async def _one(self, request: DesignPoint, load_pps: float, burst: bool) -> Trial:
+        self._task = asyncio.current_task()
+        if self._over:  # cancelled while the procedure was reckoning: the testbed is not ours any more
+            raise Aborted("the search was stopped")
+        self._number += 1
+        record = await self._from_store(request)
+        if record is None:
+            if time.monotonic() > self._deadline:
+                raise Ended(f"ended after {self._wanted.search.within_s:g} s, as long as it may take")
+            record = await self._taken(request)
+        self._delays = {record.run_id: latencies(record)}
+        return counted(record, request, load_pps)
+
+    def _refuse_when_stopped(self) -> None:
+        if self._session.stopping or self._halted():
+            raise Aborted("the search was stopped")
+
+    async def _from_store(self, request: DesignPoint) -> RunRecord | None:
+        run_id = self._stored.pop(self._number, None)
+        if run_id is None:
+            return None
+        record = await asyncio.to_thread(self._session.store.get, run_id)
+        asked = record.requested
+        same = (asked.target_bps, asked.duration_s) == (request.target, request.duration_s)
+        if record.method != METHOD or not same:
+            self._stored.clear()  # another course from here on: what was stored after it answers other questions
+            return None
+        return record
+
+    async def _taken(self, request: DesignPoint) -> RunRecord:
+        session, wanted = self._session, self._wanted
+        settings = session.settings(drain_s=wanted.drain_s)
+        settle_s = session.inventory.defaults.settle_s if wanted.settle_s is None else wanted.settle_s
+        configuration = wanted.configuration
+        place = PlanRef(
+            name=wanted.plan_name, hash=wanted.hash, point=configuration.index, repetition=self._number,
+            seed=wanted.seed,
+        )  # fmt: skip
+        for attempt in range(wanted.max_redo + 1):
+            self._refuse_when_stopped()
+            await session.renew_lease(self._left_s())
+            record = await self._take(request, place, 1, 1, settings, wanted.tolerances)
+            self._on_trial(record)
+            self._refuse_when_stopped()
+            await session.settle(settle_s)
+            if record.verdict.status != "invalid":
+                return record
+            if attempt == wanted.max_redo:
+                break
+        reasons = "; ".join(reason.detail for reason in record.verdict.reasons)
+        self.unfit = MeasurementError(
+            f"{wanted.max_redo + 1} trials in a row are invalid, the last {record.run_id}: {reasons}"
+        )
+        raise self.unfit
+
+
+def counted(record: RunRecord, request: DesignPoint, load_pps: float, *, burst: bool = False) -> Trial:
+    """A run as a search's trial. Raises MeasurementError for one that has no counts.
+
+    Sources that took longer than they may for their packets did not offer the load: what they should have sent in that
+    time counts as intended, else a bound would be claimed that no trial reached. A burst is judged by its rate instead.
+    """
+    total, each = record.total, request.intended_packets
+    if total.offered_packets is None or total.measured_packets is None or each is None:
+        raise MeasurementError(f"{record.run_id} has no counts to search by")
+    return Trial(
+        run_id=record.run_id,
+        load_pps=load_pps,
+        duration_s=request.duration_s,
+        intended_packets=each * request.sources if burst else round(each * request.sources * _stretch(record)),
+        offered_packets=total.offered_packets,
+        measured_packets=total.measured_packets,
+        lost_outside_packets=sum(max(0, lost_at_sink(stream)) for stream in record.streams),
+        offered_pps=total.offered_pps,
+        source_lost_packets=total.source_lost_packets or 0,
+        queued_packets=total.queued_packets,
+    )
+
+
+def _stretch(record: RunRecord) -> float:
+    """How many times as long as asked the slowest source sent, where the verdict finds that too long."""
+    told = [reason for reason in record.verdict.reasons if reason.code == "duration_stretched"]
+    found = [place for reason in told for place in each_place(reason)]
+    return max((each["offered_duration_s"] / each["requested_s"] for each in found), default=1.0)
+
+
+def latencies(record: RunRecord) -> tuple[StreamLatency, ...]:
+    """The delays of a run's streams, those that have one."""
+    return tuple(
+        StreamLatency(
+            run_id=record.run_id,
+            stream=stream.name,
+            one_way_ns=stream.delay.one_way_ns,
+            reason=stream.delay.reason,
+            pdv_ns=stream.delay.pdv_ns,
+            ipdv_ns=stream.delay.ipdv_ns,
+        )
+        for stream in record.streams
+        if stream.delay is not None
+    )
+
+
+def _record(
+    session: SearchSession, wanted: Wanted, findings: Findings, *, started_at: str, line_pps: float, failure: str | None
+) -> SearchRecord:
+    inventory, configuration, asked = session.inventory, wanted.configuration, wanted.request
+    return SearchRecord(
+        search_id=new_run_id(datetime.now(UTC)),
+        started_at=started_at,
+        finished_at=utc_now(),
+        testbed=inventory.testbed,
+        testbed_fingerprint=inventory.fingerprint(),
+        emulated=inventory.emulated,
+        operator=session.operator,
+        labconsole_version=__version__,
+        plan=SearchRef(
+            name=wanted.plan_name,
+            hash=wanted.hash,
+            configuration=configuration.index,
+            repetition=configuration.repetition,
+        ),
+        requested=SearchRequested(
+            platform=asked.platform,
+            **asked.frame.columns(),
+            sources=asked.sources,
+            background=asked.background,
+            generator=asked.generator,
+            observe=asked.observe,
+        ),
+        settings=wanted.search.meaning(),
+        line_rate_pps=line_pps,
+        lowest_load_pps=line_pps * wanted.search.lowest_ratio,
+        goals=tuple(_goal_found(result) for result in findings.goals),
+        frame_loss=findings.frame_loss,
+        back_to_back=findings.back_to_back,
+        latency=findings.latency,
+        trials=tuple(_trial_kept(test, trial) for test, trial in findings.trials),
+        status="done" if failure is None else "failed",
+        failure=failure,
+    )
+
+
+def _goal_found(result: GoalResult) -> GoalFound:
+    data = asdict(result)
+    goal = data.pop("goal")
+    return GoalFound(goal=goal.pop("name"), **goal, **data)
+
+
+def _trial_kept(test: str, trial: Trial) -> SearchTrial:
+    return SearchTrial(for_test=test, **asdict(trial))

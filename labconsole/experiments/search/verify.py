@@ -1,0 +1,110 @@
+"""A stored search computed again: its bounds from its trials, its trials' counts from the runs that they are."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+
+from labconsole.experiments.search.course import BACK_TO_BACK, FRAME_LOSS, LOAD
+from labconsole.experiments.search.goals import Goal, Trial, goal_result
+from labconsole.experiments.search.rfc2544 import frame_loss_points
+from labconsole.measure.recompute.discrepancy import RELATIVE_ERROR, Discrepancy
+from labconsole.measure.recompute.evidence import lost_at_sink
+from labconsole.model.record.run import RunRecord
+from labconsole.model.record.search import BackToBackFound, GoalFound, SearchRecord
+
+Counts = Mapping[str, int | None]
+"""What a search goes by of a run, by the names that its trials have for it."""
+
+
+def counts_of(run: RunRecord) -> Counts:
+    """What a search that took this run has to say of it."""
+    total = run.total
+    return {
+        "offered_packets": total.offered_packets,
+        "measured_packets": total.measured_packets,
+        "lost_outside_packets": sum(max(0, lost_at_sink(stream)) for stream in run.streams),
+        "source_lost_packets": total.source_lost_packets or 0,
+        "queued_packets": total.queued_packets,
+    }
+
+
+def recompute_search(record: SearchRecord, runs: Mapping[str, Counts]) -> list[Discrepancy]:
+    """What of a search does not follow. ``runs``: what those that are there counted, by run id."""
+    found = list(_counts(record, runs))
+    trials = {name: _trials(record, name) for name in (LOAD, FRAME_LOSS, BACK_TO_BACK)}
+    for index, goal in enumerate(record.goals):
+        found += _goal(f"goals[{index}]", goal, trials[LOAD], record)
+    if record.frame_loss is not None:
+        again = frame_loss_points(trials[FRAME_LOSS], line_pps=record.line_rate_pps)
+        stored = record.frame_loss
+        found += [
+            Discrepancy(where=f"frame_loss[{index}].loss_ratio", stored=one.loss_ratio, recomputed=other.loss_ratio)
+            for index, (one, other) in enumerate(zip(stored, again, strict=False))
+            if one != other
+        ]
+        if len(stored) != len(again):
+            found.append(Discrepancy(where="frame_loss", stored=len(stored), recomputed=len(again)))
+    if record.back_to_back is not None:
+        found += _bursts(record.back_to_back, trials[BACK_TO_BACK], record.requested.sources)
+    return found
+
+
+def _bursts(bursts: BackToBackFound, trials: Sequence[Trial], sources: int) -> Iterator[Discrepancy]:
+    """A burst's length is what the trial intended, if the trial passed whole."""
+    passed = {
+        trial.run_id: trial.intended_packets // sources
+        for trial in trials
+        if trial.intended_packets <= trial.offered_packets <= trial.measured_packets
+    }
+    for index, burst in enumerate(bursts.bursts):
+        longest = max((passed[run_id] for run_id in burst.run_ids if run_id in passed), default=0)
+        if longest != burst.packets:
+            yield Discrepancy(where=f"back_to_back.bursts[{index}]", stored=burst.packets, recomputed=longest)
+    mean = statistics.fmean(burst.packets for burst in bursts.bursts)
+    if not math.isclose(mean, bursts.mean_packets, rel_tol=RELATIVE_ERROR):
+        yield Discrepancy(where="back_to_back.mean_packets", stored=bursts.mean_packets, recomputed=mean)
+
+
+OF_FORMAT_1 = ("offered_packets", "measured_packets")
+
+
+def _counts(record: SearchRecord, runs: Mapping[str, Counts]) -> Iterator[Discrepancy]:
+    for index, trial in enumerate(record.trials):
+        counts = runs.get(trial.run_id)
+        if counts is None:
+            yield Discrepancy(where=f"trials[{index}].run_id", stored=trial.run_id, recomputed=None)
+            continue
+        for name in OF_FORMAT_1 if record.format == 1 else counts:
+            counted = counts[name]
+            stored = getattr(trial, name)
+            if stored != counted:
+                yield Discrepancy(where=f"trials[{index}].{name}", stored=stored, recomputed=counted)
+
+
+def _trials(record: SearchRecord, test: str) -> list[Trial]:
+    return [
+        Trial(**{name: value for name, value in trial.model_dump().items() if name != "for_test"})
+        for trial in record.trials
+        if trial.for_test == test
+    ]
+
+
+def _goal(where: str, found: GoalFound, trials: list[Trial], record: SearchRecord) -> Iterator[Discrepancy]:
+    goal = Goal(
+        name=found.goal,
+        loss_ratio=found.loss_ratio,
+        exceed_ratio=found.exceed_ratio,
+        trial_duration_s=found.trial_duration_s,
+        duration_sum_s=found.duration_sum_s,
+        relative_width=found.relative_width,
+    )
+    again = asdict(goal_result(goal, trials, minimum_pps=record.lowest_load_pps, maximum_pps=record.line_rate_pps))
+    del again["goal"]
+    for name, value in again.items():
+        stored = getattr(found, name)
+        if stored != value:
+            words = [", ".join(each) if isinstance(each, tuple) else each for each in (stored, value)]
+            yield Discrepancy(where=f"{where}.{name}", stored=words[0], recomputed=words[1])

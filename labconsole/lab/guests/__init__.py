@@ -1,0 +1,1 @@
+"""Guests that a lab's unit under test offers."""

@@ -1,0 +1,144 @@
+"""Two containers for LXC's own tools on a lab's UUT: busybox, ``stress``, routes from NIC to NIC, and nothing more.
+
+Made by hand and not from a template: that is a matter of files only, needs no network and no root until they are
+started. Their NICs hang on no bridge. The driver makes those while a platform is measured (``bridges: made``), so that
+the UUT's NICs are free for the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from labconsole.errors import LabSetupError
+from labconsole.lab.guests.programs import applets, with_libraries
+from labconsole.lab.layout import LabStream, Layout
+from labconsole.lab.prerequisites import tool
+
+FIRST, SECOND = "first", "second"
+DIRECTORY = "lxc"
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+
+_EMPTY = ("dev", "etc", "proc", "root", "sys", "tmp", "var")
+
+_INIT = """\
+#!/bin/sh
+trap 'exit 0' TERM PWR INT
+ip link set lo up
+{routes}
+while :; do sleep 1000 & wait $!; done
+"""
+
+_CONFIG = """\
+lxc.uts.name = {name}
+lxc.rootfs.path = dir:{root}
+lxc.init.cmd = /bin/start
+lxc.mount.auto = proc:rw sys:ro
+lxc.apparmor.profile = unconfined
+lxc.sysctl.net.ipv4.ip_forward = 1
+lxc.sysctl.net.ipv6.conf.all.disable_ipv6 = 1
+lxc.sysctl.net.ipv6.conf.default.disable_ipv6 = 1
+{nics}
+"""
+
+
+@dataclass(frozen=True)
+class ContainerNic:
+    """One NIC of a container: its name and MAC inside, its other end on the UUT."""
+
+    name: str
+    mac: str
+    host: str
+
+
+def container(lab: str, guest: str) -> str:
+    """What a container is called: its control groups are the machine's, so two labs need two names."""
+    return f"{lab}-{guest}"
+
+
+def nics_of(guest: str, number: int) -> tuple[ContainerNic, ContainerNic]:
+    """The inbound and outbound NIC for stream ``number``, from 1. Each guest has one pair for every stream."""
+    which = 1 if guest == FIRST else 2
+    inbound, outbound = (
+        ContainerNic(
+            f"eth{2 * number - 2 + side}", f"02:6c:78:00:{number:02x}:{which}{side}", f"lx{which}{letter}{number}"
+        )
+        for side, letter in enumerate("io")
+    )
+    return inbound, outbound
+
+
+def write_containers(path: Path, lab: str, layout: Layout) -> None:
+    """Write both below ``path``. Blocking. Raises LabSetupError when a program is missing."""
+    busybox = tool("busybox")
+    if busybox is None:
+        raise LabSetupError("the lab needs busybox; type: apt-get install -y busybox-static")
+    files = {"bin/busybox": Path(busybox).read_bytes(), **with_libraries("stress")}
+    names = applets(Path(busybox))
+    sinks = {node.name: node.interfaces[0].mac for node in layout.nodes if node.role == "sink"}
+    for guest in (FIRST, SECOND):
+        name = container(lab, guest)
+        root = path / name / "rootfs"
+        for directory in _EMPTY:
+            (root / directory).mkdir(parents=True)
+        init = _INIT.format(routes="\n".join(_routes(guest, layout.streams, sinks)))
+        for place, content in {**files, "bin/start": init.encode()}.items():
+            file = root / place
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+            file.chmod(0o755)
+        for applet in names:
+            (root / "bin" / applet).symlink_to("busybox")
+        nics = "\n".join(_nic_lines(guest, len(layout.streams)))
+        (path / name / "config").write_text(_CONFIG.format(name=name, root=root, nics=nics))
+
+
+def remove_control_groups(lab: str) -> None:
+    """Those that LXC did not come to remove, because it was killed. One with a process in it cannot be removed."""
+    names = "|".join(re.escape(container(lab, guest)) for guest in (FIRST, SECOND))
+    ours = re.compile(rf"lxc\.(?:payload|monitor)\.(?:{names})(?:-\d+)?")
+    for above, groups, _ in os.walk(CONTROL_GROUPS, topdown=False):  # LXC makes them below its own, wherever that is
+        for group in filter(ours.fullmatch, groups):
+            with contextlib.suppress(OSError):
+                Path(above, group).rmdir()
+
+
+def _routes(guest: str, streams: Sequence[LabStream], sinks: dict[str, str]) -> list[str]:
+    lines = []
+    for number, stream in enumerate(streams, start=1):
+        inbound, outbound = nics_of(guest, number)
+        lines.append(f"ip route add {stream.source_ip}/32 dev {inbound.name}")
+        lines.append(f"ip route add {stream.sink_ip}/32 dev {outbound.name}")
+        lines.append(f"arp -i {outbound.name} -s {stream.sink_ip} {sinks[stream.sink.partition('/')[0]]}")
+    return lines
+
+
+def _nic_lines(guest: str, streams: int) -> list[str]:
+    lines = []
+    for index, nic in enumerate(nic for number in range(1, streams + 1) for nic in nics_of(guest, number)):
+        for key, value in (("type", "veth"), ("veth.pair", nic.host), ("name", nic.name), ("hwaddr", nic.mac)):
+            lines.append(f"lxc.net.{index}.{key} = {value}")
+        lines.append(f"lxc.net.{index}.flags = up")
+    return lines
+
+
+def inventory_options(path: Path, lab: str, streams: Sequence[LabStream], second_cpu: int | None) -> str:
+    """The platform's options in hosts.yaml."""
+    first, second = container(lab, FIRST), container(lab, SECOND)
+    lines = [f"{{driver: lxc, guest: {first}, second_guest: {second}, bridges: made, graceful_s: 5,"]
+    lines.append(f"     path: {_quoted(path)}," + ("" if second_cpu is None else f" second_cpu: {second_cpu},"))
+    nics = [
+        f"{{stream: {stream.name}, guest: {container(lab, guest)}, in_mac: '{inbound.mac}', out_mac: '{outbound.mac}'}}"
+        for guest in (FIRST, SECOND)
+        for number, stream in enumerate(streams, start=1)
+        for inbound, outbound in [nics_of(guest, number)]
+    ]
+    return "\n".join(lines) + "\n     nics: [\n       " + ",\n       ".join(nics) + "]}"
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

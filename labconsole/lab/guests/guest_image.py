@@ -1,0 +1,81 @@
+"""A forwarding guest as a kernel and an initial RAM file system: what ``platforms/base/image.py`` boots.
+
+It forwards what its kernel command line says (``lc.stream=IN_MAC,OUT_MAC,SOURCE_IP,SINK_IP,SINK_MAC``, one per stream),
+prints a line when it does, and then runs each line that comes over its console, with a mark after it. It has the real
+``stress``, so that a guest beside the one under test can be put to work.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+
+from labconsole.lab.guests.programs import applets, parents, with_libraries
+from labconsole.lab.images.initramfs import Archive, in_loading_order
+
+INIT = r"""#!/bin/sh
+export PATH=/bin
+mkdir -p /proc /sys /dev /tmp
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev 2>/dev/null
+mount -t tmpfs tmpfs /tmp
+# Pages of one size: how much memory a load writes to is counted by the pages that it was given.
+echo never > /sys/kernel/mm/transparent_hugepage/enabled 2>/dev/null
+. /guest.env
+for module in $MODULES; do insmod /modules/$module || echo "guest: module $module failed"; done
+for which in all default; do echo 1 > /proc/sys/net/ipv6/conf/$which/disable_ipv6; done 2>/dev/null
+ip link set lo up
+nic() {
+  for link in /sys/class/net/*; do
+    [ "$(cat $link/address)" = "$1" ] && { echo "${link##*/}"; return; }
+  done
+  echo "guest: no NIC $1" >&2
+}
+stream() {
+  in=$(nic "$1"); out=$(nic "$2")
+  for link in "$in" "$out"; do
+    ip link set "$link" up
+    echo 1 > "/proc/sys/net/ipv4/conf/$link/forwarding"
+  done
+  ip route add "$3/32" dev "$in"
+  ip route add "$4/32" dev "$out"
+  arp -s "$4" "$5" -i "$out"
+}
+for word in $(cat /proc/cmdline); do
+  case $word in lc.stream=*) stream $(echo "${word#lc.stream=}" | tr , ' ');; esac
+done
+stty -echo 2>/dev/null
+echo "LABCONSOLE-GUEST-READY $(uname -r)"
+while read -r line; do
+  sh -c "$line"
+  echo "LABCONSOLE-DONE $?"
+done
+"""
+
+MODULES = ("virtio_pci", "virtio_net", "e1000", "e1000e", "vmxnet3", "8139cp", "pcnet32", "xen_netfront", "af_packet")
+PROGRAMS = ("stress",)
+"""What a guest can be loaded with; all of busybox is there to start it and to look at it."""
+
+
+def write_guest_image(path: Path, *, busybox: Path, modules: Path, wanted: Iterable[str] = MODULES) -> None:
+    """Write the archive for a kernel whose modules are at ``modules``. Raises LabSetupError when one is missing."""
+    ordered = in_loading_order(modules, wanted)
+    files = {"bin/busybox": busybox.read_bytes()}
+    for program in PROGRAMS:
+        files |= with_libraries(program)
+    archive = Archive()
+    for directory in parents(files):
+        archive.directory(directory)
+    for name, content in files.items():
+        archive.file(name, content, executable=True)
+    for applet in applets(busybox):
+        archive.link(f"bin/{applet}", "busybox")
+    archive.directory("modules")
+    for name, content in ordered:
+        archive.file(f"modules/{name}.ko", content)
+    names = shlex.quote(" ".join(f"{name}.ko" for name, _ in ordered))
+    archive.file("guest.env", f"MODULES={names}\n".encode())
+    archive.file("init", INIT.encode(), executable=True)
+    path.write_bytes(archive.finish())

@@ -1,0 +1,95 @@
+"""What a User-mode Linux in a lab needs: Debian's kernel of that kind, an image for it, and on some processors a shim.
+
+The shim (``uml_registers.c``) is compiled here where the processor needs it, because no package has it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from labconsole.errors import LabSetupError
+from labconsole.lab.guests.guest_image import write_guest_image
+from labconsole.lab.prerequisites import tool
+
+PROGRAM = "linux.uml"
+MODULES = Path("/usr/lib/uml/modules")
+IMAGE_FILE = "uml.cpio"
+SHIM_FILE = "uml_registers.so"
+SHIM_SOURCE = Path(__file__).with_name("uml_registers.c")
+TUN = Path("/dev/net/tun")
+
+_CPUINFO = Path("/proc/cpuinfo")
+_RELEASE = re.compile(r"\d{1,3}\.\d{1,3}[\w.+~-]{0,60}")
+_RUN_S = 60.0
+
+
+def needs_shim(cpuinfo: str | None = None) -> bool:
+    """Whether the processor has more registers than Debian's UML keeps: those of AMX alone are beyond."""
+    text = _CPUINFO.read_text(errors="replace") if cpuinfo is None else cpuinfo
+    return any("amx_tile" in line.split() for line in text.splitlines() if line.startswith("flags"))
+
+
+def tools() -> dict[str, str]:
+    """What has to be installed: program to Debian package."""
+    wanted = {PROGRAM: "user-mode-linux", "busybox": "busybox-static", "unshare": "util-linux"}
+    # Not gcc alone: without recommended packages that comes without the C library's headers.
+    return {**wanted, "cc": "build-essential"} if needs_shim() else wanted
+
+
+def transport() -> str:
+    """How its NICs are made: taps, which the ledger can count; sockets on the UUT's NICs where no tap may be opened."""
+    return "tap" if os.access(TUN, os.R_OK | os.W_OK) else "raw"
+
+
+def write_files(directory: Path) -> None:
+    """Make the image, and the shim where it is needed, in the lab's directory. Blocking. Raises LabSetupError."""
+    program, busybox = tool(PROGRAM), tool("busybox")
+    if program is None or busybox is None:
+        raise LabSetupError("the lab needs User-mode Linux; type: apt-get install -y user-mode-linux busybox-static")
+    release = _run([program, "--version"], "cannot ask UML for its version").strip()
+    if not _RELEASE.fullmatch(release) or not (MODULES / release).is_dir():
+        raise LabSetupError(
+            f"{program} is {release[:80]!r}, and {MODULES} has no modules of that; reinstall user-mode-linux"
+        )
+    # Its NICs are built in, and nothing else is needed.
+    write_guest_image(directory / IMAGE_FILE, busybox=Path(busybox), modules=MODULES / release, wanted=())
+    if needs_shim():
+        compile_shim(directory / SHIM_FILE)
+
+
+def compile_shim(path: Path) -> None:
+    """Blocking. Raises LabSetupError with the compiler's words, or with what to install for one."""
+    compiler = tool("cc")
+    if compiler is None:
+        raise LabSetupError(
+            "on this processor (AMX) User-mode Linux needs a shim, and there is no C compiler to make it; type: "
+            "apt-get install -y build-essential"
+        )
+    argv = [compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", str(path), str(SHIM_SOURCE)]
+    _run(argv, "cannot compile the shim for User-mode Linux (is libc6-dev installed?)")
+
+
+def inventory_options(directory: Path, second_cpu: int | None) -> str:
+    """The platform's entry in hosts.yaml."""
+    second = "" if second_cpu is None else f" second_cpu: {second_cpu},"
+    shim = f",\n     preload: {_quoted(directory / SHIM_FILE)}" if needs_shim() else ""
+    nics = "" if transport() == "tap" else f" transport: {transport()},"
+    return f"{{driver: uml,{nics}{second}\n     initrd: {_quoted(directory / IMAGE_FILE)}{shim}}}"
+
+
+def _run(argv: list[str], otherwise: str) -> str:
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_RUN_S)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise LabSetupError(f"{otherwise}: {exc}") from exc
+    if done.returncode != 0:
+        said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        raise LabSetupError(f"{otherwise}: {said[0].strip()[:200] if said else f'exit status {done.returncode}'}")
+    return done.stdout
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

@@ -1,0 +1,1 @@
+"""Kernels and file systems that a lab's machines and guests boot."""

@@ -1,0 +1,102 @@
+"""Debian's kernel as a file: fetched from the package archive, unpacked in the user's cache, never installed.
+
+Distribution kernels have pktgen as a module; the kernels of containers and cloud machines often have no modules at all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from labconsole.errors import LabSetupError
+from labconsole.lab.images.debian_packages import DOWNLOAD_S, UNPACK_S, last_line, run_tool
+
+META_PACKAGE = "linux-image-amd64"
+"""Not the smaller -cloud- kernel: that one has no 9p, over which the machine gets its root file system."""
+
+_PACKAGE = re.compile(r"\blinux-image-\d[\w.+-]*-amd64\b")
+
+
+@dataclass(frozen=True)
+class DebianKernel:
+    """An unpacked kernel package."""
+
+    image: Path
+    modules: Path
+    """lib/modules/VERSION."""
+
+    @property
+    def release(self) -> str:
+        """What ``uname -r`` says on it."""
+        return self.modules.name
+
+
+def cache_directory() -> Path:
+    """$XDG_CACHE_HOME/labconsole/kernel, by default below ~/.cache."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "labconsole" / "kernel"
+
+
+def debian_kernel() -> DebianKernel:
+    """The kernel, from the cache or from the archive. Raises LabSetupError saying what is missing."""
+    cache = cache_directory()
+    cache.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        found = _unpacked(cache)
+        if found is None:
+            _fetch(cache)
+            found = _unpacked(cache)
+        if found is None:
+            raise LabSetupError(f"the package {META_PACKAGE} holds no kernel; remove {cache} and try again")
+        return found
+    finally:
+        os.close(descriptor)
+
+
+def _unpacked(cache: Path) -> DebianKernel | None:
+    """The newest complete one. Unpacking ends with a rename, so what is there is complete."""
+    newest: DebianKernel | None = None
+    for package in sorted(cache.glob("linux-image-*"), key=lambda path: path.stat().st_mtime):
+        images = list((package / "boot").glob("vmlinuz-*"))
+        if images:
+            release = images[0].name.removeprefix("vmlinuz-")
+            for modules in (package / "lib/modules" / release, package / "usr/lib/modules" / release):
+                if modules.is_dir():
+                    newest = DebianKernel(images[0], modules)
+    return newest
+
+
+def _fetch(cache: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".fetch-") as directory:
+        name = _package_name()
+        done = run_tool(["apt-get", "download", name], directory, DOWNLOAD_S)
+        packages = list(Path(directory).glob("*.deb"))
+        if done.returncode != 0 or len(packages) != 1:
+            raise LabSetupError(
+                f"cannot fetch Debian's kernel {name}: {last_line(done.stderr)}; type: apt-get update (as root), and "
+                "check the network"
+            )
+        unpacked = Path(directory) / name
+        done = run_tool(["dpkg-deb", "-x", str(packages[0]), str(unpacked)], directory, UNPACK_S)
+        if done.returncode != 0:
+            raise LabSetupError(f"cannot unpack {packages[0].name}: {last_line(done.stderr)}")
+        shutil.rmtree(cache / name, ignore_errors=True)
+        unpacked.rename(cache / name)
+
+
+def _package_name() -> str:
+    done = run_tool(["apt-cache", "depends", META_PACKAGE], "/", UNPACK_S)
+    match = _PACKAGE.search(done.stdout.partition("Depends:")[2])
+    if match is None:
+        raise LabSetupError(
+            f"this machine's package lists know no {META_PACKAGE} (Debian on x86-64 is needed); type: apt-get update "
+            "(as root)"
+        )
+    return match[0]

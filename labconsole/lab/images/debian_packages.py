@@ -1,0 +1,104 @@
+"""Debian packages as files: fetched from the archive, unpacked below the user's cache, never installed.
+
+What a machine needs and this one does not is laid over the machine's root file system instead (``machines/uut.py``).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from labconsole.errors import LabSetupError
+from labconsole.lab.prerequisites import tool
+
+DOWNLOAD_S = 240.0
+UNPACK_S = 60.0
+_NEW = re.compile(r"^Inst ([a-z0-9][a-z0-9+.-]*) \(", re.MULTILINE)
+"""A package that is not installed in any version: those have the installed version in brackets before the new one."""
+
+
+def unpacked_packages(cache: Path, names: Sequence[str], wanted: re.Pattern[str]) -> Path:
+    """A directory that holds these packages, and of what they depend on whatever is not installed here and matches
+    ``wanted``. Blocking. Raises LabSetupError saying what to type."""
+    cache.mkdir(parents=True, exist_ok=True)
+    root = cache / names[0]
+    descriptor = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if not root.is_dir():
+            _fetch(root, names, wanted)
+        return root
+    finally:
+        os.close(descriptor)
+
+
+def missing_packages(names: Sequence[str], wanted: re.Pattern[str]) -> list[str]:
+    """What apt would install for these packages. Raises LabSetupError."""
+    done = run_tool(["apt-get", "install", "--simulate", "--no-install-recommends", *names], "/", UNPACK_S)
+    if done.returncode != 0:
+        raise LabSetupError(
+            f"this machine's package lists do not know {', '.join(names)} (Debian on x86-64 is needed): "
+            f"{last_line(done.stderr)}; type: apt-get update (as root)"
+        )
+    return sorted({name for name in _NEW.findall(done.stdout) if wanted.match(name)})
+
+
+def _fetch(root: Path, names: Sequence[str], wanted: re.Pattern[str]) -> None:
+    packages = missing_packages(names, wanted)
+    with tempfile.TemporaryDirectory(dir=root.parent, prefix=".fetch-") as directory:
+        unpacked = Path(directory) / "root"
+        unpacked.mkdir()
+        if packages:
+            done = run_tool(["apt-get", "download", *packages], directory, DOWNLOAD_S)
+            if done.returncode != 0:
+                raise LabSetupError(
+                    f"cannot fetch {', '.join(packages)}: {last_line(done.stderr)}; type: apt-get update (as root), "
+                    "and check the network"
+                )
+        for package in sorted(Path(directory).glob("*.deb")):
+            done = run_tool(["dpkg-deb", "-x", str(package), str(unpacked)], directory, UNPACK_S)
+            if done.returncode != 0:
+                raise LabSetupError(f"cannot unpack {package.name}: {last_line(done.stderr)}")
+        merge_into_usr(unpacked)
+        unpacked.chmod(0o755)
+        unpacked.rename(root)
+
+
+def merge_into_usr(root: Path) -> None:
+    """Move what a package has in /lib, /bin and /sbin to /usr: as a directory it would hide the links of that name."""
+    for name in ("lib", "lib64", "bin", "sbin"):
+        old = root / name
+        if old.is_dir() and not old.is_symlink():
+            shutil.copytree(old, root / "usr" / name, symlinks=True, dirs_exist_ok=True)
+            shutil.rmtree(old)
+
+
+def run_tool(argv: list[str], directory: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """A program of Debian's, with its words in English. Raises LabSetupError when it is missing or does not end."""
+    path = tool(argv[0])
+    if path is None:
+        raise LabSetupError(f"{argv[0]} is not installed; this needs a Debian machine")
+    try:
+        return subprocess.run(
+            [path, *argv[1:]],
+            cwd=directory,
+            env={**os.environ, "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+    except subprocess.TimeoutExpired as exc:
+        raise LabSetupError(f"{' '.join(argv[:2])} did not end within {timeout_s:g} s") from exc
+
+
+def last_line(text: str) -> str:
+    """What a program said last: its reason, as a rule."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "no reason given"

@@ -1,0 +1,265 @@
+"""The UUT of a lab as a QEMU machine with a kernel and NICs of its own: the host's side, in the UUT's namespaces.
+
+What is the UUT in other labs is here the machine's case: it holds QEMU, a tap for each NIC, and for each a bridge of
+two ports to the link that the lab laid. So links, rewiring and ends of nodes work as for any other node, and QEMU ends
+with the case's process 1. Sessions go through a tap of their own to the SSH server inside, which has the UUT's keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from labconsole.lab import control
+from labconsole.lab.images.debian_kernel import DebianKernel, debian_kernel
+from labconsole.lab.images.initramfs import write_initramfs
+from labconsole.lab.layout import LabNode
+from labconsole.lab.machines import xen
+from labconsole.lab.machines.virtio_port import PORT_NAME
+from labconsole.lab.machines.words import awaited, last_words
+from labconsole.lab.nodes import kernel, network
+from labconsole.lab.nodes.node import CABLE_OPS, NodeSetup, home_directory
+from labconsole.lab.offers import MACHINE_CPUS
+from labconsole.lab.prerequisites import SYSTEM_PATH, tool
+from labconsole.lab.spec import LabSpec
+from labconsole.lab.state import lab_directory
+
+BOOT_S = 150.0
+MEMORY_MIB = 3072
+"""Enough for a guest and one beside it that a heavy load keeps busy."""
+
+CASE_ADDRESS, MACHINE_ADDRESS, MACHINE_PORT = "10.0.2.2", "10.0.2.15", 2222
+MANAGEMENT = "management"
+LAYER = "layer"
+"""Xen's tools, over the root of the machine that boots it."""
+
+MANAGEMENT_MAC = "02:1a:bc:01:00:01"
+MODULES = (
+    *("virtio_pci", "virtio_net", "virtio_rng", "virtio_console"),
+    *("9p", "9pnet_virtio", "overlay"),
+    *("af_packet", "pktgen", "veth", "bridge", "tun", "sch_tbf", "sch_netem"),
+    *("crc32c_generic", "nf_tables", "nft_numgen", "nft_objref?"),
+)
+"""As for a lab in a machine (whole_lab.py)."""
+
+BOOTS = {"linux": (*MODULES, "kvm_amd"), "xen": (*MODULES, *xen.MODULES)}
+"""What is loaded, by what the machine boots. QEMU's TCG emulates AMD's virtualization."""
+
+_ANSWER_S = 30.0
+_GRACE_S = 10.0
+_CHUNK_BYTES = 65536
+_GATED = 0x06
+"""First byte of the case's own MACs: with the NIC's, a bridge would keep the frames for itself."""
+
+
+def write_boot_files(spec: LabSpec, directory: Path) -> None:
+    """What the machine boots, in the lab's directory. Blocking; kernel and Xen may have to be fetched first.
+
+    Raises LabSetupError saying what is missing.
+    """
+    files = debian_kernel()
+    busybox = tool("busybox")
+    assert busybox is not None, "checked before the lab was built"
+    with_xen = "xen" in (spec.boot, *spec.platforms)
+    if with_xen:
+        (directory / LAYER).symlink_to(xen.fetch_xen(directory).layer)
+    for boot, modules in BOOTS.items() if with_xen else [("linux", BOOTS["linux"])]:
+        write_initramfs(
+            directory / f"uut-{boot}.initramfs",
+            busybox=Path(busybox),
+            modules=files.modules,
+            wanted=modules,
+            settings={
+                "LAYERS": LAYER if boot == "xen" else "",
+                "ADDRESS": f"{MACHINE_ADDRESS}/24",
+                "PROGRAM": "labconsole.lab.machines.uut_init",
+                "SEARCH_PATH": SYSTEM_PATH,
+                "PYTHON_PATH": os.pathsep.join(path for path in sys.path if path),
+                "PYTHON": sys.executable,
+                "HOME_DIRECTORY": home_directory(),
+                "STATE_HOME": os.environ.get("XDG_STATE_HOME", ""),
+                "CACHE_HOME": os.environ.get("XDG_CACHE_HOME", ""),
+            },
+        )
+
+
+def command_line(spec: LabSpec, node: LabNode, files: DebianKernel, directory: Path, port: int) -> list[str]:
+    """The program that is the machine. ``port``: the descriptor of our end of its virtio port."""
+    qemu = tool("qemu-system-x86_64")
+    assert qemu is not None, "checked before the lab was built"
+    accel = ["-accel", "kvm", "-cpu", "host"] if spec.accel == "kvm" else ["-accel", "tcg", "-cpu", "max,-smap"]
+    nics: list[str] = []
+    # The first device on the bus becomes eth0; the others are renamed by their MACs.
+    for name, mac in ((MANAGEMENT, MANAGEMENT_MAC), *((_tap(i.name), i.mac) for i in node.interfaces)):
+        nics += ["-netdev", f"tap,id={name},ifname={name},script=no,downscript=no"]
+        nics += ["-device", f"virtio-net-pci,netdev={name},mac={mac}"]
+    return [
+        *(qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35", *accel),
+        *("-smp", str(MACHINE_CPUS), "-m", str(MEMORY_MIB)),
+        *boot_options(spec.boot, files, directory),
+        *("-serial", f"file:{directory / 'uut-serial.log'}", *nics),
+        *("-device", "virtio-rng-pci", "-device", "virtio-serial-pci", "-chardev", f"socket,id=port,fd={port}"),
+        *("-device", f"virtserialport,chardev=port,name={PORT_NAME}"),
+        *_export(Path("/"), "host"),
+        *(_export((directory / LAYER).resolve(), LAYER) if spec.boot == "xen" else []),
+    ]
+
+
+def _export(path: Path, tag: str) -> list[str]:
+    """A directory for the machine, read-only."""
+    words = f"local,path={path},mount_tag={tag},security_model=none,readonly=on,multidevs=remap"
+    return ["-virtfs", words]
+
+
+def boot_options(boot: str, files: DebianKernel, directory: Path) -> list[str]:
+    """What QEMU is to boot: the kernel, or Xen and the kernel as its first domain."""
+    initramfs = directory / f"uut-{boot}.initramfs"
+    # quiet: writing to an emulated serial line costs boot time. panic=-1: a dead process 1 ends the machine.
+    words = "quiet panic=-1 mitigations=off"
+    if boot == "linux":
+        return ["-kernel", str(files.image), "-initrd", str(initramfs), "-append", f"console=ttyS0 {words}"]
+    # QEMU takes commas for the ends of multiboot modules unless they are doubled.
+    domain, ram = (str(path).replace(",", ",,") for path in (files.image, initramfs))
+    return [
+        *("-kernel", str(directory / "xen"), "-append", xen.hypervisor_words()),
+        *("-initrd", f"{domain} console=hvc0 {words},{ram}"),
+    ]
+
+
+class MachineCase:
+    """The machine's case: what runs in the UUT's namespaces around the machine."""
+
+    def __init__(self, setup: NodeSetup) -> None:
+        self._setup = setup
+        self._directory = lab_directory(setup.spec.name)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port: socket.socket | None = None
+
+    def configure(self, node: LabNode, spec: LabSpec, counted: object = None, /) -> None:
+        """Lead the links that the lab laid to the machine's NICs. Raises LabSetupError.
+
+        The link's speed is kept here, where it costs the machine nothing; loss is injected in the machine.
+        """
+        outside = replace(node, interfaces=tuple(replace(i, neighbours=()) for i in node.interfaces))
+        lines = []
+        for interface in node.interfaces:
+            if self._process is None:
+                lines += _nic_lines(interface.name, spec.mtu)
+            own_mac = f"{_GATED:02x}{interface.mac[2:]}"
+            lines.append(f"link set {interface.name} address {own_mac} master {_bridge(interface.name)}")
+        if self._process is None:
+            lines += [
+                f"tuntap add dev {MANAGEMENT} mode tap",
+                f"address add {CASE_ADDRESS}/24 dev {MANAGEMENT}",
+                f"link set {MANAGEMENT} up",
+            ]
+        network.ip_batch(lines)
+        network.configure(outside, replace(spec, loss={}))
+        for name in ("iptables", "ip6tables", "arptables"):
+            with contextlib.suppress(OSError):  # no such thing on this machine
+                Path(f"/proc/sys/net/bridge/bridge-nf-call-{name}").write_text("0")
+
+    def start(self) -> None:
+        """Switch the machine on."""
+        spec, node = self._setup.spec, self._setup.node
+        self._port, theirs = socket.socketpair()
+        log = self._directory / "uut-qemu.log"
+        with theirs, log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command_line(spec, node, debian_kernel(), self._directory, theirs.fileno()),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(theirs.fileno(),),
+                preexec_fn=lambda: kernel.die_with_parent(signal.SIGKILL),
+            )
+
+    def await_boot(self) -> None:
+        """Wait for the system inside, and make it the UUT. Raises LabSetupError with the end of the serial log."""
+        assert self._port is not None
+        setup = self._setup
+        awaited(self._port, "hello", BOOT_S, self._last_words)
+        control.send(
+            self._port,
+            {
+                "spec": setup.spec.to_json(),
+                "index": int(setup.node.address.split(".")[2]),
+                "node": setup.node.name,
+                "host_key": setup.host_key,
+                "client_key": setup.client_key,
+                "user": setup.user,
+            },
+        )
+        awaited(self._port, "ready", BOOT_S, self._last_words)
+
+    def _last_words(self) -> str:
+        return last_words({"log": self._directory / "uut-qemu.log", "serial log": self._directory / "uut-serial.log"})
+
+    async def serve(self, channel: socket.socket, cables: control.Handler) -> None:
+        """Pass sessions and requests to the machine until it, or the lab, is gone. ``cables`` answers for the links."""
+        assert self._port is not None
+        machine = await control.peer_on(self._port, None)
+
+        async def answer(message: dict[str, Any]) -> dict[str, Any]:
+            message.pop("id", None)
+            if message["op"] in CABLE_OPS:
+                return await cables(message)
+            op = str(message.pop("op"))
+            return await machine.ask(op, float(message.get("timeout_s", _ANSWER_S)) + _GRACE_S, **message)
+
+        server = await asyncio.start_server(_pass_session, sock=self._setup.listener)
+        peer = await control.peer_on(channel, answer)
+        peer.announce({"state": "ready"})
+        both = [asyncio.ensure_future(peer.serve()), asyncio.ensure_future(machine.serve())]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not both[0].done():
+            print(f"the machine {self._setup.node.name} has ended; {self._last_words()}", file=sys.stderr, flush=True)
+        server.close()
+
+
+def _nic_lines(name: str, mtu: int) -> list[str]:
+    """For ``ip -batch``: a NIC's tap, and the bridge that leads to it. It learns nothing: it has two ports."""
+    return [
+        f"tuntap add dev {_tap(name)} mode tap",
+        f"link add {_bridge(name)} type bridge mcast_snooping 0 ageing_time 0 forward_delay 0",
+        f"link set {_tap(name)} mtu {mtu} master {_bridge(name)} up",
+        f"link set {_bridge(name)} up",
+    ]
+
+
+def _tap(name: str) -> str:
+    return f"nic-{name}"
+
+
+def _bridge(name: str) -> str:
+    return f"wire-{name}"
+
+
+async def _pass_session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """One client's connection, on to the SSH server inside."""
+    try:
+        inner_reader, inner_writer = await asyncio.open_connection(MACHINE_ADDRESS, MACHINE_PORT)
+    except OSError:
+        writer.close()  # the machine is going down
+        return
+    await asyncio.gather(_copy(reader, inner_writer), _copy(inner_reader, writer))
+    for each in (writer, inner_writer):
+        each.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(_CHUNK_BYTES):
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+    except OSError:
+        writer.close()  # one end is gone, and so the other learns of it

@@ -1,0 +1,1 @@
+"""Nodes of a lab: namespaces, links, SSH servers."""

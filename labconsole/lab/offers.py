@@ -1,0 +1,119 @@
+"""The platforms that a lab's UUT offers: their lines in hosts.yaml, and what has to be there for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from labconsole.errors import LabSetupError
+from labconsole.lab.guests import containers, domains, uml
+from labconsole.lab.guests.guest_image import write_guest_image
+from labconsole.lab.images.debian_kernel import debian_kernel
+from labconsole.lab.layout import Layout
+from labconsole.lab.prerequisites import MACHINE_TOOLS, tool
+from labconsole.lab.spec import MACHINE_ONLY_PLATFORMS, QEMU_NIC_MODELS, UML, needs_guest
+
+MACHINE_CPUS = 2
+IMAGE_FILE = "guest.cpio"
+
+LOAD_TOOLS = {"stress": "stress"}
+"""What puts load on a guest; into guests with a root file system of their own it is copied when that is made."""
+
+_TOOLS = {
+    **dict.fromkeys((*QEMU_NIC_MODELS, *MACHINE_ONLY_PLATFORMS), MACHINE_TOOLS | LOAD_TOOLS),
+    "lxc": {"lxc-start": "lxc", "busybox": "busybox-static", **LOAD_TOOLS},
+}
+"""Platform to what it needs beside what every lab does: program to Debian package."""
+
+
+@dataclass(frozen=True)
+class GuestFiles:
+    """What a guest boots."""
+
+    kernel: Path
+    initrd: Path
+
+
+def tools_of(platforms: Sequence[str]) -> dict[str, str]:
+    """What these platforms need: program to Debian package."""
+    known = {**_TOOLS, UML: {**uml.tools(), **LOAD_TOOLS}}
+    return {program: package for name in platforms for program, package in known.get(name, {}).items()}
+
+
+def guest_files(platforms: Sequence[str], directory: Path) -> GuestFiles | None:
+    """Make what the guests boot in the lab's directory. Blocking; the kernel may have to be fetched first.
+
+    Raises LabSetupError saying what is missing.
+    """
+    if not needs_guest(platforms):
+        return None
+    busybox = tool("busybox")
+    if busybox is None:
+        raise LabSetupError("the lab needs busybox; type: apt-get install -y busybox-static")
+    kernel = debian_kernel()
+    image = directory / IMAGE_FILE
+    write_guest_image(image, busybox=Path(busybox), modules=kernel.modules)
+    return GuestFiles(kernel.image, image)
+
+
+def check_rights(platforms: Sequence[str]) -> None:
+    """Raises LabSetupError for a platform that this user cannot have."""
+    if "lxc" in platforms and os.geteuid() != 0:
+        raise LabSetupError("platform lxc needs root: LXC makes control groups; type: sudo labconsole lab up …")
+
+
+def spare_cpu() -> int | None:
+    """The CPU that second guests are pinned to: the last that there is; None where there is but one."""
+    cpus = sorted(os.sched_getaffinity(0))
+    return cpus[-1] if len(cpus) > 1 else None
+
+
+def inventory_lines(
+    platforms: Sequence[str],
+    files: GuestFiles | None,
+    layout: Layout,
+    directory: Path,
+    lab: str,
+    *,
+    machine: bool = False,
+    accel: str = "tcg",
+) -> list[str]:
+    """The entries below ``platforms:`` in hosts.yaml. On a UUT that is a machine each says what that has to boot."""
+    spare = MACHINE_CPUS - 1 if machine else spare_cpu()
+    second = "" if spare is None else f" second_cpu: {spare},"
+    known = {
+        "raw": "{driver: raw, forwarding: route}",
+        "raw-bridge": "{driver: raw, forwarding: bridge}",
+        "container": "{driver: container}",
+    }
+    lines = []
+    for name in platforms:
+        if name in QEMU_NIC_MODELS:
+            assert files is not None
+            known[name] = (
+                f"{{driver: qemu, nic_model: {QEMU_NIC_MODELS[name]}, accel: {accel},{second}\n"
+                f"     kernel: {_quoted(files.kernel)}, initrd: {_quoted(files.initrd)}}}"
+            )
+        if name == "lxc":
+            known[name] = containers.inventory_options(directory / containers.DIRECTORY, lab, layout.streams, spare)
+        if name == UML:
+            known[name] = uml.inventory_options(directory, spare)
+        if name == "kvm":
+            assert files is not None
+            known[name] = (
+                f"{{driver: qemu, nic_model: virtio, accel: kvm,{second}\n"
+                f"     kernel: {_quoted(files.kernel)}, initrd: {_quoted(files.initrd)}}}"
+            )
+        if name == "xen":
+            known[name] = domains.inventory_options(directory / domains.DIRECTORY, layout.streams, spare or 0)
+        options = known[name]
+        if machine and name != "xen":
+            options = options.replace("{driver: ", "{boot: linux, driver: ", 1)
+        lines.append(f"  {name}: {options}")
+    return lines
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

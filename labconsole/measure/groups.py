@@ -1,0 +1,423 @@
+"""Which runs are repetitions of each other: same design point under same conditions. Pure; curves and reports use it.
+
+The design point is what was asked for. Conditions are what else has to be equal before runs may be pooled: duration,
+testbed with what is injected in it, kernel, hypervisor, generator, and the version of how numbers are reckoned. Unknown
+is a value of its own. Only an explicit ``pool`` puts together what differs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol, TypeVar
+
+from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
+from labconsole.model.design_point import FrameSize
+from labconsole.model.plan.search import HASH_PREFIX
+
+STANDING = ("valid", "suspect")
+"""Verdicts of runs that enter a mean."""
+
+SEARCH_TRIALS = "trials of searches"
+
+QUANTITIES = ("offered_pps", "offered_bps", "measured_pps", "measured_bps", "loss_ratio")
+"""What is summarized. Measured is the forwarding rate where a run knows it: see ``rate_of``."""
+
+ONE_SET_UP = "one set-up"
+"""Stands for the set-up of runs that say none, and of plans without blocks: together they are one, and no more."""
+
+Point = TypeVar("Point")
+Setting = TypeVar("Setting", bound=Hashable)
+
+
+class RunLike(Protocol):
+    """What is needed of a run; a summary of the store has it. ``target_bps`` None or "max": no limit."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def started_at(self) -> str: ...
+    @property
+    def platform(self) -> str: ...
+    @property
+    def frame(self) -> FrameSize | None: ...
+    @property
+    def sources(self) -> int: ...
+    @property
+    def target_bps(self) -> int | Literal["max"] | None: ...
+    @property
+    def background(self) -> str: ...
+    @property
+    def duration_s(self) -> float: ...
+    @property
+    def generator(self) -> str: ...
+    @property
+    def testbed(self) -> str: ...
+    @property
+    def testbed_fingerprint(self) -> str: ...
+    @property
+    def uut_kernel(self) -> str | None: ...
+    @property
+    def hypervisor(self) -> str | None: ...
+    @property
+    def boot_id(self) -> str | None: ...
+    @property
+    def method(self) -> int | None: ...
+    @property
+    def format(self) -> int | None: ...
+    @property
+    def role(self) -> str | None: ...
+    @property
+    def set_up(self) -> str | None: ...
+    @property
+    def set_up_trials(self) -> int | None: ...
+    @property
+    def block(self) -> int | None: ...
+    @property
+    def attempt(self) -> int | None: ...
+    @property
+    def attempts(self) -> int | None: ...
+    @property
+    def repetition(self) -> int | None: ...
+    @property
+    def plan_hash(self) -> str | None: ...
+    @property
+    def plan_point(self) -> int | None: ...
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def reason_codes(self) -> tuple[str, ...]: ...
+    @property
+    def offered_packets(self) -> int | None: ...
+    @property
+    def offered_pps(self) -> float | None: ...
+    @property
+    def offered_bps(self) -> float | None: ...
+    @property
+    def measured_pps(self) -> float | None: ...
+    @property
+    def measured_bps(self) -> float | None: ...
+    @property
+    def forwarding_pps(self) -> float | None: ...
+    @property
+    def forwarding_bps(self) -> float | None: ...
+    @property
+    def loss_packets(self) -> int | None: ...
+    @property
+    def loss_ratio(self) -> float | None: ...
+    @property
+    def uut_lost_packets(self) -> int | None: ...
+    @property
+    def late_packets(self) -> int | None: ...
+
+
+class Conditions(NamedTuple):
+    """What has to be equal beside the design point. None: not known, or pooled."""
+
+    duration: float | None
+    testbed: str | None
+    fingerprint: str | None
+    kernel: str | None
+    hypervisor: str | None
+    generator: str | None
+    method: int | None
+
+
+CONDITIONS = Conditions._fields
+"""By these names they are pooled (``report --pool``)."""
+
+OF_THE_PLATFORM = ("kernel", "hypervisor")
+"""Conditions that belong to a platform: two platforms may differ in them and still be compared."""
+
+
+class Alike(NamedTuple):
+    """What repetitions share: the factors of their design point, but for duration and generator, and conditions.
+
+    Duration and generator are among the conditions here, because a report may pool them.
+    """
+
+    platform: str
+    frame: FrameSize
+    sources: int
+    target_bps: int | Literal["max"]
+    background: str
+    conditions: Conditions
+
+
+def conditions_of(run: RunLike, pool: Collection[str] = ()) -> Conditions:
+    """The conditions of a run; those of ``pool`` count as equal."""
+    held = Conditions(
+        run.duration_s, run.testbed, run.testbed_fingerprint, run.uut_kernel, run.hypervisor, run.generator, run.method
+    )
+    return held._replace(**dict.fromkeys(pool)) if pool else held
+
+
+def design_of(run: RunLike, pool: Collection[str] = ()) -> Alike | None:
+    """What a run shares with its repetitions; None where its frames had no one size."""
+    if run.frame is None:
+        return None
+    return Alike(
+        run.platform,
+        run.frame,
+        run.sources,
+        "max" if run.target_bps is None else run.target_bps,
+        run.background,
+        conditions_of(run, pool),
+    )
+
+
+def rate_of(run: RunLike) -> tuple[float, float] | None:
+    """What a run forwarded, in packets and bits per second: over the window of arrivals (RFC 2285, forwarding rate).
+
+    Over the sending time where numbers were reckoned by method 1, and where not even two packets arrived, which have no
+    window. None where it is not known.
+    """
+    if run.forwarding_pps is not None and run.forwarding_bps is not None:
+        return run.forwarding_pps, run.forwarding_bps
+    if run.measured_pps is None or run.measured_bps is None:
+        return None
+    if (run.method or 1) > 1:
+        arrived = arrived_packets(run)
+        if arrived is None or arrived > run.sources:
+            return None
+    return run.measured_pps, run.measured_bps
+
+
+def arrived_packets(run: RunLike) -> int | None:
+    """How many packets of a run came to the sinks."""
+    if run.offered_packets is None or run.loss_packets is None:
+        return None
+    return run.offered_packets - run.loss_packets
+
+
+def block_of(run: RunLike) -> Hashable:
+    """Where a run's set-up stands: its block in a plan on a testbed, or the one set-up of all that have none."""
+    if run.set_up is None or not run.block or run.plan_hash is None:
+        return ONE_SET_UP
+    return (run.block, run.plan_hash, run.testbed_fingerprint)
+
+
+def _set_up_of(run: RunLike) -> Hashable:
+    """A run's set-up itself: of one that broke off and the one taken again for it, each is its own."""
+    block = block_of(run)
+    return block if block == ONE_SET_UP else (run.set_up, block)
+
+
+def _taken_again(run: RunLike) -> Hashable:
+    """What a later set-up has in common with the one that it was taken again for; None outside blocks."""
+    block = block_of(run)
+    return None if block == ONE_SET_UP else (block, run.platform, run.background)
+
+
+def is_search_trial(run: RunLike) -> bool:
+    """Whether the run was taken by a load search, and is no point of a grid."""
+    of = run.plan_hash
+    return isinstance(of, str) and of.startswith(HASH_PREFIX)  # pandas' missing text is no text
+
+
+_WORDS: dict[str, Callable[[object], str]] = {
+    "duration": lambda value: f"{value:g} s",
+    "testbed": str,
+    "fingerprint": lambda value: f"testbed {str(value)[:8]}",
+    "kernel": lambda value: f"kernel {value}",
+    "hypervisor": str,
+    "generator": str,
+    "method": lambda value: f"method {value}",
+}
+
+
+def condition_words(name: str, value: object) -> str:
+    """One condition as a name says it: ``kernel 6.1.0``, ``60 s``."""
+    return f"{name} unknown" if value is None else _WORDS[name](value)
+
+
+def told_apart(designs: Iterable[Alike]) -> dict[tuple[str, Conditions], str]:
+    """The name of each platform under each of its conditions: ``raw``, or ``raw (kernel 6.1.0, 60 s)``.
+
+    What differs is told, and nothing else. What belongs to a platform (kernel, hypervisor) is told where that platform
+    has several; the rest of the conditions wherever anything differs in them.
+    """
+    found = dict.fromkeys((design.platform, design.conditions) for design in designs)
+    common = _differing([conditions for _, conditions in found], [c for c in CONDITIONS if c not in OF_THE_PLATFORM])
+    if "testbed" in common and "fingerprint" in common and _one_to_one(found):
+        common.remove("fingerprint")
+    names = {}
+    for platform, conditions in found:
+        own = _differing([held for name, held in found if name == platform], OF_THE_PLATFORM)
+        words = [condition_words(name, getattr(conditions, name)) for name in CONDITIONS if name in (*common, *own)]
+        names[platform, conditions] = f"{platform} ({', '.join(words)})" if words else platform
+    return names
+
+
+def _differing(held: Collection[Conditions], names: Iterable[str]) -> list[str]:
+    return [name for name in names if len({getattr(conditions, name) for conditions in held}) > 1]
+
+
+def _one_to_one(found: Iterable[tuple[str, Conditions]]) -> bool:
+    """Whether each testbed by name has one fingerprint: then the name says it all."""
+    pairs = {(conditions.testbed, conditions.fingerprint) for _, conditions in found}
+    return len(pairs) == len({testbed for testbed, _ in pairs})
+
+
+@dataclass(slots=True)
+class Repetitions:
+    """The runs of one design point, by set-up. A summary is made again only when there are more runs than before."""
+
+    run_ids: list[str] = field(default_factory=list)
+    set_ups: list[Hashable] = field(default_factory=list)
+    values: dict[str, dict[Hashable, list[float]]] = field(default_factory=lambda: {name: {} for name in QUANTITIES})
+    _summaries: dict[str, tuple[int, SetUpMean | None]] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> int:
+        """How many."""
+        return len(self.run_ids)
+
+    def add(self, run: RunLike, set_up: Hashable, known: Iterable[float | None]) -> None:
+        """Take one more; ``known``: its values in the order of QUANTITIES."""
+        self.run_ids.append(run.run_id)
+        self.set_ups.append(set_up)
+        for name, value in zip(QUANTITIES, known, strict=True):
+            if value is not None:
+                self.values[name].setdefault(set_up, []).append(value)
+
+    def drop(self, set_up: Hashable) -> int:
+        """Forget the runs of a set-up; returns how many there were."""
+        kept = [place for place, held in enumerate(self.set_ups) if held != set_up]
+        gone = self.runs - len(kept)
+        if gone:
+            self.run_ids = [self.run_ids[place] for place in kept]
+            self.set_ups = [self.set_ups[place] for place in kept]
+            for held in self.values.values():
+                held.pop(set_up, None)
+            self._summaries.clear()
+        return gone
+
+    def summary(self, quantity: str) -> SetUpMean | None:
+        """None when no repetition knows this quantity."""
+        kept = self._summaries.get(quantity)
+        if kept is None or kept[0] != self.runs:
+            known = self.values[quantity]
+            kept = self._summaries[quantity] = (self.runs, mean_over_set_ups(known) if known else None)
+        return kept[1]
+
+
+class DesignPoints:
+    """Runs by design point, as they come; ``add`` takes more of them.
+
+    ``left_out``: runs that enter nothing, by why, and trials of searches; ``unknown``: runs that stand but lack a rate.
+    Whether a set-up is whole is not asked here: while a plan runs, its newest never is. Of several for the same
+    place of a plan the last enters. A search takes many loads a few times each: its trials enter only where there is
+    nothing else.
+    """
+
+    def __init__(self, runs: Iterable[RunLike] = ()) -> None:
+        self._points: dict[Alike, Repetitions] = {}
+        self._searched: dict[Alike, Repetitions] = {}
+        self._left_out: Counter[str] = Counter()
+        self._last: dict[Hashable, tuple[str, Hashable]] = {}
+        """By what is set up: when the last set-up of it had its newest run, and which it is."""
+        self.unknown = 0
+        self.add(runs)
+
+    @property
+    def points(self) -> dict[Alike, Repetitions]:
+        """Every design point with its repetitions."""
+        return self._points or self._searched
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Runs that do not enter, by why."""
+        trials = sum(repetitions.runs for repetitions in self._searched.values()) if self._points else 0
+        return {**self._left_out, **({SEARCH_TRIALS: trials} if trials else {})}
+
+    def add(self, runs: Iterable[RunLike]) -> None:
+        """Take more runs. Those that do not enter are only counted."""
+        for run in runs:
+            superseded = self._is_superseded(run)
+            why = kept_out(run)
+            if why == NO_RATE:
+                self.unknown += 1
+                continue
+            if why is not None:
+                self._left_out[run.verdict if why == "invalid" else WHY[why]] += 1
+                continue
+            if superseded:
+                self._left_out[WHY["set_up_broke_off"]] += 1
+                continue
+            key, rate = design_of(run), rate_of(run)
+            assert key is not None and rate is not None
+            points = self._searched if is_search_trial(run) else self._points
+            there = points.get(key)
+            if there is None:
+                there = points[key] = Repetitions()
+            there.add(run, _set_up_of(run), (run.offered_pps, run.offered_bps, *rate, run.loss_ratio))
+
+    def _is_superseded(self, run: RunLike) -> bool:
+        """Whether a later set-up was made in place of this run's. An earlier one that this run shows goes out."""
+        place, set_up = _taken_again(run), _set_up_of(run)
+        if place is None:
+            return False
+        at, last = self._last.get(place, (run.started_at, set_up))
+        if set_up != last and run.started_at < at:
+            return True
+        if set_up != last:
+            gone = sum(repetitions.drop(last) for repetitions in self._points.values())
+            self._left_out.update({WHY["set_up_broke_off"]: gone} if gone else {})
+            self._points = {design: held for design, held in self._points.items() if held.runs}
+        self._last[place] = (max(at, run.started_at), set_up)
+        return False
+
+
+NO_RATE = "no_rate"
+MIXED_SIZES = "mixed_sizes"
+
+SIDES = ("lost_at_source", "lost_at_sink", "instrument_limited")
+"""Reasons by which a run says nothing of the platform: what was lost beside it, or asked beyond the calibration."""
+
+WHY: dict[str, str] = {
+    "invalid": "the run is invalid",
+    "pilot": "a pilot's trial, which fixes loads and enters no mean",
+    "telemetry": "a trial that only watched",
+    NO_RATE: "a rate is not known",
+    MIXED_SIZES: "frames of several sizes, which are no point of a grid",
+    "lost_at_source": "packets were lost at the source, beyond tolerance",
+    "lost_at_sink": "packets were lost at the sink, beyond tolerance",
+    "instrument_limited": "beyond the calibrated instrument",
+    "set_up_broke_off": "set-up broke off",
+    "set_up_contradicts": "set-up contradicts itself: one id for several platforms, backgrounds, testbeds or blocks",
+    "doubled_place": "several runs claim the same place in a plan",
+    "attempts_missing": "a later attempt without the earlier ones",
+    "superseded": "a later attempt stands",
+    "outside_blocks": "not from a block, beside runs that are",
+}
+"""Why a run enters no mean: the code that tables and files use, and in words."""
+
+
+def kept_out(run: RunLike) -> str | None:
+    """Why this run enters no mean, looked at by itself: a key of WHY; None: nothing speaks against it."""
+    if run.verdict not in STANDING:
+        return "invalid"
+    if run.role in ("pilot", "telemetry"):
+        return run.role
+    if run.offered_pps is None or run.offered_bps is None or rate_of(run) is None:
+        return NO_RATE
+    if run.frame is None:
+        return MIXED_SIZES
+    if run.reason_codes:
+        return next((code for code in SIDES if code in run.reason_codes), None)
+    return None
+
+
+def maxima(
+    points: Iterable[Point], setting: Callable[[Point], Setting], mean: Callable[[Point], float]
+) -> dict[Setting, Point]:
+    """For each setting (all factors but the load) the point with the highest mean; of equal ones the first."""
+    best: dict[Setting, Point] = {}
+    for point in points:
+        key = setting(point)
+        held = best.get(key)
+        if held is None or mean(point) > mean(held):
+            best[key] = point
+    return best

@@ -1,0 +1,1 @@
+"""Every derived number stated a second time, for those who verify."""

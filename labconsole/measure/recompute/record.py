@@ -1,0 +1,41 @@
+"""All that verify tells of one record, and what of it could not be judged. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from labconsole.measure.recompute.counts import contradicting_counts, flows
+from labconsole.measure.recompute.derived import recompute
+from labconsole.measure.recompute.discrepancy import Discrepancy, against
+from labconsole.measure.recompute.setting import contradicting_setting
+from labconsole.measure.recompute.verdict import Weights, rejudge
+from labconsole.measure.recompute.verdict import unjudged as unjudged_verdict
+from labconsole.model.record.run import RunRecord
+
+KNOWN_EXTENSIONS: frozenset[str] = frozenset()
+"""Those whose meaning this version knows."""
+
+
+def examine(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
+    """Numbers that do not follow, then counts, settings and a verdict that cannot be. ``weights``: of every code."""
+    checks: tuple[Callable[[], Iterable[Discrepancy]], ...] = (
+        lambda: recompute(record),
+        lambda: contradicting_counts(record),
+        lambda: contradicting_setting(record),
+        lambda: rejudge(record, weights),
+    )
+    for check in checks:
+        try:
+            yield from check()
+        except (ArithmeticError, ValueError) as exc:  # numbers that no measurement has: infinite, or of 5000 digits
+            yield against("record", f"its numbers cannot be reckoned with: {exc}")
+
+
+def unjudged(record: RunRecord) -> Iterator[str]:
+    """What of the record this version cannot judge, in words that are the same for alike records."""
+    yield from unjudged_verdict(record)
+    if record.requested.frame_size_bytes is None:
+        yield "what follows from the frame size, which is a mix"
+    names = {*record.extensions, *(name for _, stream in flows(record) for name in stream.extensions)}
+    for name in sorted(names - KNOWN_EXTENSIONS):
+        yield f"the extension {name[:80]}"

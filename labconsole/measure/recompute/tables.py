@@ -1,0 +1,371 @@
+"""The numbers of a report's tables against the runs, by a path of their own. Pure.
+
+Nothing of what made the tables is called: runs are grouped here by what a row of the table says, and means, intervals
+and p values come from intervals.py. A row whose group of runs cannot be found has no support. What a second
+guest and the streams of one trial gave is in the records only, so that of their claims the adjustment is checked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from labconsole.measure.groups import RunLike
+from labconsole.measure.recompute.intervals import (
+    EffectAgain,
+    holm_again,
+    loss_again,
+    mean_again,
+    paired_again,
+    unpaired_again,
+)
+from labconsole.model.design_point import INCLUDES_FCS
+
+Row = Mapping[str, str]
+Tables = Mapping[str, Sequence[Row]]
+"""By name without ``.csv``, rows by column."""
+
+CLAIMING = ("table-1", "figure-5-numbers", "table-2", "table-3", "ranking", "collapse", "streams")
+"""All that one report claims is one family (Holm 1979)."""
+
+CLOSE = 1e-6
+"""Two quadratures of Student's t agree so well."""
+
+SIGNIFICANCE = 0.05
+COLLAPSED = 0.98
+"""Of the maximum: less at the highest load is a collapse."""
+
+OWN_PACKETS, OWN_RATIO = 20, 1e-4
+"""So many more may come out of a unit under test than went in, or that share of it, by frames of its own."""
+
+FEWEST_BOOTS = 3
+ALONE = "one set-up"
+CONDITIONS: dict[str, Callable[[RunLike], object]] = {
+    "duration": lambda run: run.duration_s,
+    "testbed": lambda run: run.testbed,
+    "fingerprint": lambda run: run.testbed_fingerprint,
+    "kernel": lambda run: run.uut_kernel,
+    "hypervisor": lambda run: run.hypervisor,
+    "generator": lambda run: run.generator,
+    "method": lambda run: run.method,
+}
+"""What has to be equal beside the factors, by the name under which a report pools it."""
+
+
+def wrong_cells(
+    tables: Tables, entered: Iterable[RunLike], pool: Collection[str], stored: Iterable[RunLike]
+) -> Iterator[str]:
+    """Cells that the runs which enter do not give, each as a sentence that begins with its table and row.
+
+    ``stored``: all runs, also those that enter nothing: they say which set-ups of a block were taken in one go.
+    """
+    groups = _Groups(entered, pool, _Begun(stored))
+    for number, row in enumerate(tables.get("results", ()), 2):
+        yield from _told("results", number, row, groups.check_point(row))
+    for name, of in (("table-1", _Pair.background), ("figure-5-numbers", _Pair.background), ("ranking", _Pair.rank)):
+        for number, row in enumerate(tables.get(name, ()), 2):
+            yield from _told(name, number, row, groups.check_effect(of(row), row))
+    for number, row in enumerate(tables.get("collapse", ()), 2):
+        yield from _told("collapse", number, row, groups.check_effect(_Pair.fall(row), row))
+    yield from _family(tables)
+
+
+def _told(name: str, number: int, row: Row, cells: Iterable[tuple[str, str | float | None]]) -> Iterator[str]:
+    for column, again in cells:
+        where = f"report/{name}.csv: line {number}, {column}" if column else f"report/{name}.csv: line {number}"
+        if not column:
+            yield f"{where}: no runs that enter are behind it"
+        else:
+            yield f"{where}: is {row.get(column, '') or 'empty'}, the runs give {'nothing' if again is None else again}"
+
+
+class _Begun:
+    """When the set-ups of each plan on each testbed began, and so whether two of them were taken in one go."""
+
+    def __init__(self, stored: Iterable[RunLike]) -> None:
+        self._earliest: dict[tuple[object, ...], str] = {}
+        for run in stored:
+            if run.set_up and run.block:
+                key = (run.plan_hash, run.testbed_fingerprint, run.block, run.set_up)
+                self._earliest[key] = min(self._earliest.get(key, run.started_at), run.started_at)
+
+    def in_one_go(self, runs: Iterable[RunLike]) -> bool:
+        """Whether no set-up of another block of their plan began between the set-ups of these runs of one block."""
+        keys = {(run.plan_hash, run.testbed_fingerprint, run.block, run.set_up) for run in runs}
+        times = [self._earliest[key] for key in keys]
+        plan, block = {key[:2] for key in keys}, {key[2] for key in keys}
+        return not any(
+            min(times) < begun < max(times)
+            for key, begun in self._earliest.items()
+            if key[:2] in plan and key[2] not in block
+        )
+
+
+class _Group:
+    """The trials of one design point that enter, by set-up."""
+
+    def __init__(self) -> None:
+        self.runs: dict[object, list[RunLike]] = {}
+
+    def values(self, of: Callable[[RunLike], float | None]) -> dict[object, list[float]]:
+        found = {block: [value for run in runs if (value := of(run)) is not None] for block, runs in self.runs.items()}
+        return {block: values for block, values in found.items() if values}
+
+    def losses(self) -> list[list[tuple[int, int]]]:
+        """Packets lost and offered by each trial whose counters were read, by set-up; of none where one cannot be."""
+        sides = all((run.method or 1) > 1 for runs in self.runs.values() for run in runs)
+        known = [[pair for run in runs if (pair := _counted(run, sides)) is not None] for runs in self.runs.values()]
+        if not all(_possible(*pair) for pairs in known for pair in pairs):
+            return []
+        return [[(max(lost, 0), offered) for lost, offered in pairs] for pairs in known if pairs]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether runs without a set-up stand beside set-ups: then no interval is over set-ups."""
+        return len(self.runs) > 1 and ALONE in self.runs
+
+    @property
+    def trials(self) -> int:
+        return sum(len(runs) for runs in self.runs.values())
+
+    @property
+    def packets(self) -> float | None:
+        """The fewest that arrived in one trial."""
+        arrived = [
+            None if run.offered_packets is None or run.loss_packets is None else run.offered_packets - run.loss_packets
+            for runs in self.runs.values()
+            for run in runs
+        ]
+        known = [count for count in arrived if count is not None]
+        return float(min(known)) if known and len(known) == len(arrived) else None
+
+
+class _Pair:
+    """Which two groups a row compares. ``of``: a row as one of them, ``against``: as the other."""
+
+    def __init__(self, of: Row, against: Row, null: float = 1.0, alternative: str = "two-sided") -> None:
+        self.of, self.against, self.null, self.alternative = of, against, null, alternative
+
+    @classmethod
+    def background(cls, row: Row) -> _Pair:
+        """The same platform beside another background."""
+        return cls(row, {**row, "background": row["baseline"], "target_bps": row["baseline_target_bps"]})
+
+    @classmethod
+    def rank(cls, row: Row) -> _Pair:
+        """Two platforms without a second guest."""
+        own = {**row, "background": "none"}
+        return cls(own, {**own, "platform": row["other_platform"], "target_bps": row["other_target_bps"]})
+
+    @classmethod
+    def fall(cls, row: Row) -> _Pair:
+        """The highest load against that of the maximum."""
+        return cls({**row, "target_bps": row["highest_target_bps"]}, row, COLLAPSED, "less")
+
+
+class _Groups:
+    """Runs that enter, by everything that has to be equal."""
+
+    def __init__(self, entered: Iterable[RunLike], pool: Collection[str], begun: _Begun) -> None:
+        self._begun = begun
+        self._groups: dict[tuple[object, ...], dict[tuple[object, ...], _Group]] = {}
+        for run in entered:
+            if rate_bps(run) is None or run.offered_bps is None or run.frame is None:
+                continue
+            target = "max" if run.target_bps in (None, "max") else str(run.target_bps)
+            key = (
+                run.platform, *map(str, run.frame.columns().values()), str(run.sources), target, run.background,
+            )  # fmt: skip
+            conditions = tuple(None if name in pool else of(run) for name, of in CONDITIONS.items())
+            group = self._groups.setdefault(key, {}).setdefault(conditions, _Group())
+            block = (run.block, run.plan_hash, run.testbed_fingerprint) if run.set_up and run.block else ALONE
+            group.runs.setdefault(block, []).append(run)
+
+    def _of(self, row: Row) -> list[tuple[tuple[object, ...], _Group]]:
+        """With their conditions: a platform is told apart by them behind its name."""
+        factors = ("frame_size_bytes", INCLUDES_FCS, "sources", "target_bps", "background")
+        names = [row.get("platform", "")]
+        while " (" in names[-1]:
+            names.append(names[-1].rpartition(" (")[0])
+        return [
+            found
+            for name in names
+            for found in self._groups.get((name, *(_plain(row.get(factor, "")) for factor in factors)), {}).items()
+        ]
+
+    def check_point(self, row: Row) -> list[tuple[str, str | float | None]]:
+        """Cells of a design point that differ, of the group that comes closest."""
+        checks = [_differing(row, _point_again(group)) for _, group in self._of(row)]
+        return min(checks, key=len) if checks else [("", None)]
+
+    def check_effect(self, pair: _Pair, row: Row) -> list[tuple[str, str | float | None]]:
+        """The same of a comparison. One that claims no effect shows none that could be wrong."""
+        if not row.get("p"):
+            return []
+        checks = [
+            _differing(row, cells)
+            for held, one in self._of(pair.of)
+            for other_held, other in self._of(pair.against)
+            if _alike(held, other_held)
+            for cells in _effects_again(one, other, pair, self._begun)
+        ]
+        return min(checks, key=len) if checks else [("", None)]
+
+
+def _alike(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Whether only what belongs to a platform differs."""
+    own = ("kernel", "hypervisor")
+    return all(a == b or name in own for name, a, b in zip(CONDITIONS, one, other, strict=True))
+
+
+def _plain(text: str) -> str:
+    return {"true": "True", "false": "False"}.get(text, text)
+
+
+def rate_bps(run: RunLike) -> float | None:
+    """Over the window of arrivals; over the sending time by method 1, or where not even two packets came a stream."""
+    if run.forwarding_bps is not None:
+        return run.forwarding_bps
+    if (run.method or 1) == 1:
+        return run.measured_bps
+    arrived = (
+        None if run.offered_packets is None or run.loss_packets is None else run.offered_packets - run.loss_packets
+    )
+    return run.measured_bps if arrived is not None and arrived <= run.sources else None
+
+
+def _counted(run: RunLike, sides: bool) -> tuple[int, int] | None:
+    """Packets lost and offered as counters say; None where one was not read."""
+    lost, offered = run.uut_lost_packets if sides else run.loss_packets, run.offered_packets
+    return None if lost is None or offered is None else (lost, offered)
+
+
+def _possible(lost: int, offered: int) -> bool:
+    """Whether so many were lost, or so few more came out that the unit under test sent them itself."""
+    return -max(OWN_PACKETS, offered * OWN_RATIO) <= lost <= offered
+
+
+def _point_again(group: _Group) -> dict[str, float | None]:
+    """Cells of a row of results.csv."""
+    mean, low, high = mean_again(group.values(rate_bps))
+    if group.mixed:
+        low = high = None
+    found: dict[str, float | None] = {
+        "set_ups": len(group.runs) - group.mixed,
+        "trials": group.trials,
+        "offered_mean_bps": mean_again(group.values(lambda run: run.offered_bps))[0],
+        "forwarding_mean_bps": mean,
+        "forwarding_ci_low_bps": low,
+        "forwarding_ci_high_bps": high,
+    }
+    by_set_up = group.losses()
+    trials = [pair for pairs in by_set_up for pair in pairs]
+    found["loss_trials"] = len(trials)
+    if not trials:
+        return found
+    one = len(by_set_up) == 1 or group.mixed
+    units = trials if one else [(sum(x for x, _ in pairs), sum(n for _, n in pairs)) for pairs in by_set_up]
+    lost, sent = sum(x for x, _ in units), sum(n for _, n in units)
+    ratio, low, high = loss_again([x for x, _ in units], [n for _, n in units], of_trials=one)
+    if group.mixed:
+        low = high = None
+    found |= {"lost_packets": lost, "offered_packets": sent, "loss_ratio": ratio}
+    found |= {"loss_ci_low_ratio": low, "loss_ci_high_ratio": high}
+    if sent and not lost:
+        found["loss_below_ratio"] = -math.expm1(math.log(0.05) / sent)
+        found["lossy_trials_below_ratio"] = -math.expm1(math.log(0.05) / len(trials))
+    return found
+
+
+def _effects_again(one: _Group, other: _Group, pair: _Pair, begun: _Begun) -> Iterator[dict[str, float | None]]:
+    """Cells of a claim: over all blocks, and without the first, on which a load may have been chosen.
+
+    Two set-ups of a block are a pair where they are known to share a boot and were taken in one go. Of a collapse both
+    sides are one set-up. Boots are compared where no block that a value is read from has one boot on both sides, and no
+    boot is on both.
+    """
+    counts = [group.packets for group in (one, other)]
+    packets = None if None in counts else min(count for count in counts if count is not None) or None
+    means, boots = [], []
+    for group in (one, other):
+        values = group.values(rate_bps)
+        means.append({block: sum(trials) / len(trials) for block, trials in values.items() if block != ALONE})
+        known = {block: [run.boot_id for run in runs if run.boot_id] for block, runs in group.runs.items()}
+        boots.append({block: ids[0] if ids else None for block, ids in known.items()})
+    common, within = sorted(means[0].keys() & means[1].keys(), key=repr), pair.alternative == "less"
+    of_one_boot = [b for b in common if within or (boots[0][b] is not None and boots[0][b] == boots[1][b])]
+    shared = [b for b in of_one_boot if within or begun.in_one_go([*one.runs[b], *other.runs[b]])]
+    for ours, theirs in product(*(_with_and_without_first(held) for held in means)):
+        if not within and not any(block in ours and block in theirs for block in of_one_boot):
+            sides = [_by_boot(ours, boots[0]), _by_boot(theirs, boots[1])]
+            if sides[0].keys().isdisjoint(sides[1]) and min(len(side) for side in sides) >= FEWEST_BOOTS:
+                yield _claim_cells(unpaired_again(*(list(side.values()) for side in sides), packets=packets))
+        blocks = [block for block in shared if block in ours and block in theirs]
+        subject, baseline = ({block: side[block] for block in blocks} for side in means)
+        effect = paired_again(subject, baseline, packets=packets, null=pair.null, alternative=pair.alternative)
+        yield {**_claim_cells(effect), "blocks": len(blocks)}
+
+
+def _with_and_without_first(means: Mapping[Any, float]) -> Iterator[Mapping[Any, float]]:
+    """All set-ups of a point, and those that are left where its load was chosen on the first block."""
+    yield means
+    if means:
+        first = min(means)
+        yield {block: mean for block, mean in means.items() if block != first}
+
+
+def _by_boot(means: Mapping[object, float], boots: Mapping[object, str | None]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for block, mean in means.items():
+        boot = boots[block]
+        if boot is not None:
+            found.setdefault(boot, []).append(mean)
+    return {boot: sum(held) / len(held) for boot, held in found.items()}
+
+
+def _claim_cells(effect: EffectAgain) -> dict[str, float | None]:
+    return {
+        "change_ratio": effect.change,
+        "change_ci_low_ratio": effect.ci_low,
+        "change_ci_high_ratio": effect.ci_high,
+        "p": effect.p,
+    }
+
+
+def _differing(row: Row, again: Mapping[str, float | None]) -> list[tuple[str, str | float | None]]:
+    return [(column, value) for column, value in again.items() if not _close(row.get(column, ""), value)]
+
+
+def _close(cell: str, value: float | None) -> bool:
+    if value is None or not cell:
+        return value is None and not cell
+    try:
+        return math.isclose(float(cell), value, rel_tol=CLOSE, abs_tol=1e-12)
+    except ValueError:
+        return False
+
+
+def _family(tables: Tables) -> Iterator[str]:
+    """Adjusted p values over all claims, and the word that each allows."""
+    claims = [
+        (name, number, row)
+        for name in CLAIMING
+        for number, row in enumerate(tables.get(name, ()), 2)
+        if row.get("adjusted_p")
+    ]
+    try:
+        adjusted = holm_again([float(row["p"]) for _, _, row in claims])
+    except ValueError:
+        yield "report: a claim has an adjusted p and no p"
+        return
+    for (name, number, row), again in zip(claims, adjusted, strict=True):
+        if not _close(row["adjusted_p"], again):
+            yield f"report/{name}.csv: line {number}, adjusted_p: is {row['adjusted_p']}, the claims give {again}"
+        if row.get("word", "").startswith("different") != (again <= SIGNIFICANCE):
+            yield f"report/{name}.csv: line {number}, word: is {row.get('word')!r} at an adjusted p of {again:.3g}"
+    for name in CLAIMING:
+        for number, row in enumerate(tables.get(name, ()), 2):
+            if not row.get("adjusted_p") and row.get("word", "").startswith("different"):
+                yield f"report/{name}.csv: line {number}, word: is {row['word']!r} without an adjusted p"

@@ -1,0 +1,293 @@
+"""The verdict judged again, from the tolerances and the evidence that the record holds. Pure.
+
+A reason whose evidence is in the record has to be there, or not to be there, accordingly; of the others only the
+figures that came with them can be held against their tolerance. The rules are stated a second time on purpose. Of
+format 1, which does not say by which tolerances it was judged, only what no tolerance can excuse is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from labconsole.measure.recompute.counts import flows
+from labconsole.measure.recompute.discrepancy import Discrepancy, against
+from labconsole.measure.recompute.evidence import hop_of, limit_of, lost_at_sink, number, wrong_figures
+from labconsole.measure.recompute.sides import rate_left_open
+from labconsole.model.record.run import RunRecord, StreamRecord
+
+FAILURES = {"node_lost": "link_lost", "lease_taken": "lease_taken"}
+"""Codes for the failures that have one of their own; the others are ``failed``."""
+
+STOPPED = ("aborted", "link_lost", "lease_taken", "failed")
+
+WORST = ("valid", "suspect", "invalid")
+
+LATE_RATIO, LATE_S = 0.01, 0.01
+"""More than this share of late packets over more than this time is a buffer that was measured with the rest."""
+
+COARSE_RATIO = 0.01
+"""Of the forwarding rate: where counter samples leave more of it open, the run says so."""
+
+OTHERS = ("other", "labconsole", "guest")
+"""Whose processes are not ours."""
+
+ROUNDED = 1.05
+"""What all processes of a node used together is summed up in thousandths of a second."""
+
+CONTROL = ("arp", "nd", "mld", "lldp", "stp")
+CONTROL_PACKETS, CONTROL_RATIO = 20, 1e-4
+"""Control traffic of a port and direction: so many packets, or so many of the stream's, are no doubt."""
+
+Due = tuple[str, bool, str]
+"""(code, whether it has to be there, what the record shows)."""
+
+Weights = Mapping[str, str]
+"""By code, what it makes of a run; one that makes nothing of it is a note."""
+
+
+def rejudge(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
+    """What is wrong with a verdict. ``weights``: of every code that this version knows."""
+    yield from _status(record, weights)
+    if record.format == 1:
+        return
+    there = {reason.code for reason in record.verdict.reasons}
+    for code, due, shown in _due(record):
+        if due and code not in there:
+            yield against("verdict.reasons", f"{code} is missing: {shown}")
+        elif not due and code in there:
+            yield against("verdict.reasons", f"{code} is there, and {shown}")
+    by_name = {stream.name: stream for _, stream in flows(record)}
+    for code in sorted({code for code in there if _times(record, code) > 1}):
+        yield against("verdict.reasons", f"{code} is there more than once: one reason has all its places")
+    for place, reason in enumerate(record.verdict.reasons):
+        where = f"verdict.reasons[{place}]"
+        if reason.follows is not None and (reason.follows == reason.code or reason.follows not in there):
+            yield against(f"{where}.follows", "names no other reason of this verdict", reason.follows[:80])
+        for says in wrong_figures(record, reason, by_name):
+            yield against(f"{where}.evidence", f"{reason.code}: {says}")
+
+
+def _times(record: RunRecord, code: str) -> int:
+    return sum(reason.code == code for reason in record.verdict.reasons)
+
+
+def unjudged(record: RunRecord) -> Iterator[str]:
+    """What of a verdict could not be judged again, in words."""
+    if record.format == 1:
+        yield "the verdict by its tolerances, which format 1 does not record"
+    elif record.in_force is None:
+        yield "the verdict by its tolerances, which are not recorded"
+
+
+def _status(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
+    """The worst that its reasons make of it."""
+    codes = [reason.code for reason in record.verdict.reasons]
+    unknown = False
+    for place, code in enumerate(codes):
+        if code not in weights:
+            unknown = True
+            yield against(f"verdict.reasons[{place}].code", "is not a code that this version knows", code[:80])
+    found = [weights[code] for code in codes if weights.get(code) in WORST]
+    worst = max(found, key=WORST.index, default="valid")
+    stored = record.verdict.status
+    if not unknown and stored != worst:
+        why = f"its reasons make it {worst}" if codes else "there is no reason why it should not be valid"
+        yield against("verdict.status", f"is {stored}, and {why}", stored)
+    if record.failure is not None and stored != "invalid":
+        says = f"is {stored}, and the trial was stopped: {record.failure.failure[:80]}"
+        yield against("verdict.status", says, stored)
+
+
+def _due(record: RunRecord) -> Iterator[Due]:
+    yield from _stopped(record)
+    aborted = any(reason.code == "aborted" for reason in record.verdict.reasons)
+    streams = [stream for _, stream in flows(record)]
+    yield from _generators(record, streams, aborted=aborted)
+    yield from _witnesses(record, streams)
+    yield from _buffered(streams)
+    yield from _surroundings(record)
+    yield from _foreign(record)
+    yield from _background(record)
+
+
+def _any(code: str, shown: list[str], otherwise: str) -> Due:
+    return code, bool(shown), "; ".join(shown) or otherwise
+
+
+def _stopped(record: RunRecord) -> Iterator[Due]:
+    """The operator, or a failure with a code of its own."""
+    aborted = any(reason.code == "aborted" for reason in record.verdict.reasons)
+    failure = record.failure.failure if record.failure is not None else None
+    code = None if failure is None or aborted else FAILURES.get(failure, "failed")
+    for each in STOPPED[1:]:
+        shown = f"the trial failed: {failure[:80]}" if failure is not None else "no failure is recorded"
+        yield each, each == code, shown
+
+
+def _generators(record: RunRecord, streams: list[StreamRecord], *, aborted: bool) -> Iterator[Due]:
+    """What was sent beside what was asked for. A trial that the operator stopped is not held to it."""
+    silent = [s.name for s in streams if not aborted and (s.generator_packets is None or s.offered_packets is None)]
+    silent += [s.name for s in streams if s.measured_packets is None]
+    yield _any("not_measured", [f"{name} has no count" for name in silent], "every stream has both counts")
+    none = [f"{s.name} sent nothing" for s in streams if s.generator_packets == 0 and not aborted]
+    yield _any("no_packets", none, "every stream sent something")
+    sent = [s for s in streams if s.generator_packets and s.offered_packets is not None and not aborted]
+    limit = limit_of(record, "offered_ratio")
+    if limit is not None:
+        short = [(s, _short(s)) for s in sent]
+        for code, sign in (("offered_short", 1), ("offered_over", -1)):
+            found = [
+                f"{s.name} offered {s.offered_packets} of {s.intended_packets} packets intended"
+                for s, ratio in short
+                if ratio is not None and sign * ratio > limit
+            ]
+            yield _any(code, found, f"offered is within {limit:g} of intended")
+    limit = limit_of(record, "duration_ratio")
+    if limit is not None:
+        for code, sign in (("duration_stretched", 1), ("duration_cut", -1)):
+            found = [
+                f"{s.name} sent for {s.offered_duration_s} s of {record.requested.duration_s:g} s"
+                for s in sent
+                if s.offered_duration_s is not None
+                and sign * (s.offered_duration_s / record.requested.duration_s - 1) > limit
+            ]
+            yield _any(code, found, f"every stream sent within {limit:g} of the duration")
+
+
+def _short(stream: StreamRecord) -> float | None:
+    if not stream.intended_packets or stream.offered_packets is None:
+        return None
+    return (stream.intended_packets - stream.offered_packets) / stream.intended_packets
+
+
+def _witnesses(record: RunRecord, streams: list[StreamRecord]) -> Iterator[Due]:
+    counted = [s for s in streams if s.measured_packets is not None]
+    gained = [f"{s.name} measured more than it offered" for s in counted if (s.loss_packets or 0) < 0]
+    yield _any("negative_loss", gained, "no stream measured more than it offered")
+    missing = [f"{s.name} has no capture" for s in counted if s.capture is None]
+    yield _any("capture_missing", missing, "every stream has its capture")
+    part = [f"the capture of {s.name} is not complete" for s in counted if s.capture and not s.capture.complete]
+    yield _any("capture_incomplete", part, "every capture is complete")
+    apart = [says for s in counted for says in _disagreement(s)]
+    yield _any("witnesses_disagree", apart, "no two counts of the same packets contradict each other")
+    twice = [f"{s.name} has duplicates" for s in counted if s.sequence and s.sequence.duplicate_packets > 0]
+    yield _any("duplicates", twice, "no stream has duplicates")
+    limit = limit_of(record, "outside_loss_ratio")
+    if limit is not None:
+        for code, of in (("lost_at_source", _lost_at_source), ("lost_at_sink", lost_at_sink)):
+            lost = [
+                f"{s.name} lost {of(s)} of {s.generator_packets} packets there"
+                for s in counted
+                if s.generator_packets and of(s) > limit * s.generator_packets
+            ]
+            yield _any(code, lost, f"no stream lost more than {limit:g} of its packets there")
+
+
+def _disagreement(stream: StreamRecord) -> Iterator[str]:
+    received, capture = stream.counters.get("sink_rx_packets"), stream.capture
+    if capture is not None and capture.complete and received is not None and capture.captured_packets > received:
+        yield f"{stream.name}: {capture.captured_packets} captured, {received} received by the sink's NIC"
+    sent, said = stream.counters.get("source_tx_packets"), stream.generator_packets
+    dropped = sum(sum(hop.drops.values()) for hop in stream.ledger if hop.hop == "source_nic")
+    if sent is not None and said is not None and sent + dropped < said:
+        yield f"{stream.name}: {said} packets by the generator, {sent} sent and {dropped} dropped by the source's NIC"
+
+
+def _lost_at_source(stream: StreamRecord) -> int:
+    """What a counter there says that it dropped; without one these are two counts that disagree."""
+    hop = hop_of(stream, "source_nic")
+    return stream.source_lost_packets or 0 if hop is not None and hop.drops else 0
+
+
+def _buffered(streams: list[StreamRecord]) -> Iterator[Due]:
+    """A doubt only where the window is from samples: a capture tells it to the packet, and the rates rest on it."""
+    found = []
+    for stream in streams:
+        seen, sending_s = stream.arrivals, stream.offered_duration_s
+        if seen is None or sending_s is None or seen.window_from == "capture" or seen.late_packets is None:
+            continue
+        if seen.late_packets > LATE_RATIO * seen.packets and seen.window_s - sending_s > LATE_S:
+            found.append(f"{seen.late_packets} of {seen.packets} packets of {stream.name} came late, by samples")
+    yield _any("buffered", found, "no stream's counter samples show that a buffer was measured with the rest")
+    left_open = [(stream.name, rate_left_open(stream)) for stream in streams]
+    coarse = [
+        f"samples leave {ratio:.2%} of the forwarding rate of {name} open"
+        for name, ratio in left_open
+        if ratio is not None and ratio > COARSE_RATIO
+    ]
+    yield _any("rate_uncertain", coarse, f"no stream's samples leave more than {COARSE_RATIO:.0%} of its rate open")
+
+
+def _surroundings(record: RunRecord) -> Iterator[Due]:
+    told = [each for each in record.influences if each.get("kind") == "not_observed"]
+    yield _any("not_observed", [str(each.get("detail"))[:200] for each in told], "no node is said not to have answered")
+    limit = limit_of(record, "steal_ratio")
+    if limit is not None:
+        cpus = [each for each in record.influences if each.get("kind") == "cpu"]
+        stolen = [each for each in cpus if number(each.get("steal_ratio")) > limit]
+        shown = [f"{each.get('node')} lost {each['steal_ratio']:.1%} of its time" for each in stolen]
+        if record.emulated:
+            yield "cpu_stolen", False, "on an emulated testbed it is not judged"
+        elif shown:
+            yield _any("cpu_stolen", shown, "")
+    limit = limit_of(record, "other_cpu_ratio")
+    if limit is not None:
+        busy = [each for each in record.influences if each.get("kind") == "process" and each.get("whose") in OTHERS]
+        shown = [
+            f"{each.get('name')} used {each['cpu_ratio']:.0%} of a processor on {each.get('node')}"
+            for each in busy
+            if number(each.get("cpu_ratio")) > limit * ROUNDED
+        ]
+        if shown:
+            yield _any("other_cpu", shown, "")
+    if record.environment.get("calibration") is None:
+        for code in ("instrument_limited", "not_calibrated"):
+            yield code, False, "the run was not held against any calibration"
+
+
+def _foreign(record: RunRecord) -> Iterator[Due]:
+    """Packets of others, as the influences tell them, port by port."""
+    limit = limit_of(record, "foreign_packets")
+    if limit is None:
+        return
+    found, unknown = [], False
+    for each in record.influences:
+        if each.get("kind") != "foreign_packets":
+            continue
+        offered = _offered_at(record, each.get("node"), each.get("interface"))
+        unknown = unknown or offered is None
+        if offered is not None and _beyond_usual(each, offered) > limit:
+            found.append(str(each.get("detail"))[:200])
+    if found or not unknown:
+        yield _any("foreign_frames", found, "no port saw more packets of others than its tolerance and control traffic")
+
+
+def _offered_at(record: RunRecord, node: Any, interface: Any) -> int | None:
+    """Packets of the stream that has this port on its way; None where that is not one stream."""
+    ends = ("source_nic", "uut_in", "uut_out", "sink_nic")
+    found = [
+        stream.offered_packets or 0
+        for _, stream in flows(record)
+        if any(hop.hop in ends and (hop.node, hop.interface) == (node, interface) for hop in stream.ledger)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _beyond_usual(entry: Mapping[str, Any], offered: int) -> float:
+    protocols = entry.get("protocols")
+    packets = number(entry.get("packets"))
+    control = sum(number(protocols.get(name)) for name in CONTROL) if isinstance(protocols, dict) else 0.0
+    return packets - control + max(0, control - int(max(CONTROL_PACKETS, CONTROL_RATIO * offered)))
+
+
+def _background(record: RunRecord) -> Iterator[Due]:
+    limit, load = limit_of(record, "background_ratio"), record.background
+    if limit is None:
+        return
+    missed = []
+    for key, asked in load.requested.items() if load is not None else ():
+        achieved = load.achieved.get(key) if load is not None else None
+        if achieved is None or abs(achieved - asked) > limit * abs(asked):
+            missed.append(f"{key} reached {achieved} of {asked}")
+    yield _any("background_missed", missed, "the background load is what was asked for")

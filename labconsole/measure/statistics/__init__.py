@@ -1,0 +1,1 @@
+"""Means, intervals, effects and the distributions they rest on."""

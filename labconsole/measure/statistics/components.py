@@ -1,0 +1,152 @@
+"""Where the spread comes from, between set-ups or within them, and how many of both a plan needs. Pure.
+
+On the natural logarithm, so that the roots of variances are relative (0.01 is one per cent). After T. Kalibera and
+R. Jones, Rigorous benchmarking in reasonable time, ISMM 2013; upper bound of a variance from a pilot: R. H. Browne,
+On the use of a pilot sample for sample size determination, Statist. Med. 14 (1995).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from labconsole.errors import MeasurementError
+from labconsole.measure.statistics.distributions import chi_square_quantile, student_t_quantile
+from labconsole.measure.statistics.effects import smallest_effect
+from labconsole.measure.statistics.set_ups import Key, deviation, finite, mean_of
+
+MINIMUM_SET_UPS = 3
+MINIMUM_REPETITIONS = 2
+MOST_REPETITIONS = 10
+MOST_SET_UPS = 10_000
+UPPER_SHARE = 0.2
+"""Of pilots, four in five give a variance that lies below the bound so taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Components:
+    """Variances of ln(value). ``variance_within``: s_w², mean of those within set-ups; ``variance_of_means``: s_b²,
+    between the means of set-ups; ``variance_between``: T² = s_b² - s_w² / repetitions, below zero where the set-ups'
+    means lie closer than their trials make likely (used as 0). ``repetitions``: the harmonic mean where set-ups differ.
+    ``points``: design points pooled.
+    """
+
+    variance_within: float
+    variance_of_means: float
+    variance_between: float
+    set_ups: int
+    repetitions: float
+    points: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What a plan should take. ``half_width_ratio``: of a mean's interval then; ``smallest_effect_ratio``: the smallest
+    change between two platforms that it shows with 80 % power; ``total_s``: of all set-ups with their repetitions, of
+    one platform; ``variance_upper``: of a set-up's mean, the pilot's upper 80 % bound that all of it rests on.
+    """
+
+    repetitions: int
+    set_ups: int
+    half_width_ratio: float
+    smallest_effect_ratio: float | None
+    total_s: float
+    variance_upper: float
+    components: Components
+
+
+def components(values: Mapping[Key, Sequence[float]]) -> Components:
+    """Components of one design point; ``values``: of the trials, by set-up, above zero.
+
+    Raises MeasurementError with fewer than three set-ups, fewer than two trials in one of them, or a value of zero.
+    """
+    known = {set_up: finite(trials) for set_up, trials in values.items() if len(trials)}
+    if len(known) < MINIMUM_SET_UPS:
+        raise MeasurementError(f"components of the spread need {MINIMUM_SET_UPS} set-ups, there are {len(known)}")
+    fewest = min(len(trials) for trials in known.values())
+    if fewest < MINIMUM_REPETITIONS:
+        raise MeasurementError(
+            f"components of the spread need {MINIMUM_REPETITIONS} repetitions in each set-up, one has {fewest}"
+        )
+    if min(min(trials) for trials in known.values()) <= 0:
+        raise MeasurementError("components of the spread are relative, and a value is zero or less")
+    logs = [[math.log(value) for value in trials] for trials in known.values()]
+    within = [(deviation(trials) or 0.0) ** 2 for trials in logs]
+    degrees = [len(trials) - 1 for trials in logs]
+    variance_within = math.fsum(v * d for v, d in zip(within, degrees, strict=True)) / sum(degrees)
+    variance_of_means = (deviation([mean_of(trials) for trials in logs]) or 0.0) ** 2
+    repetitions = len(logs) / math.fsum(1 / len(trials) for trials in logs)
+    between = variance_of_means - variance_within / repetitions
+    return Components(variance_within, variance_of_means, between, len(logs), repetitions)
+
+
+def pooled_components(parts: Sequence[Components]) -> Components:
+    """Mean components of several points of one platform: they share its set-ups, whose number does not grow by it."""
+    if not parts:
+        raise MeasurementError("there are no components to pool")
+    count = len(parts)
+    return Components(
+        variance_within=math.fsum(part.variance_within for part in parts) / count,
+        variance_of_means=math.fsum(part.variance_of_means for part in parts) / count,
+        variance_between=math.fsum(part.variance_between for part in parts) / count,
+        set_ups=min(part.set_ups for part in parts),
+        repetitions=count / math.fsum(1 / part.repetitions for part in parts),
+        points=sum(part.points for part in parts),
+    )
+
+
+def advise(components: Components, setup_s: float, trial_s: float, accuracy_ratio: float) -> Advice:
+    """Repetitions and set-ups with which a mean is known to ± ``accuracy_ratio``, in the least time.
+
+    ``setup_s``: seconds that one set-up takes; ``trial_s``: that one more repetition takes, of all points that it
+    serves. The number of set-ups rests on the upper 80 % bound of the pilot's variance: by the variance itself, half
+    of all plans so made would miss their aim.
+    """
+    if components.set_ups < MINIMUM_SET_UPS or components.repetitions < MINIMUM_REPETITIONS:
+        raise MeasurementError(
+            f"advice needs {MINIMUM_SET_UPS} stored set-ups of {MINIMUM_REPETITIONS} repetitions, "
+            f"there are {components.set_ups} of {components.repetitions:g}"
+        )
+    if not (setup_s >= 0 and trial_s > 0 and accuracy_ratio > 0):
+        raise ValueError(f"times and accuracy are above zero, got {setup_s!r}, {trial_s!r}, {accuracy_ratio!r}")
+    repetitions = _repetitions(components, setup_s / trial_s)
+    degrees = components.set_ups - 1
+    variance = max(components.variance_between, 0.0) + components.variance_within / repetitions
+    upper = variance * degrees / chi_square_quantile(UPPER_SHARE, float(degrees))
+    set_ups = _set_ups(upper, accuracy_ratio)
+    return Advice(
+        repetitions=repetitions,
+        set_ups=set_ups,
+        half_width_ratio=_half_width(upper, set_ups),
+        smallest_effect_ratio=smallest_effect(math.sqrt(2 * upper), set_ups),
+        total_s=set_ups * (setup_s + repetitions * trial_s),
+        variance_upper=upper,
+        components=components,
+    )
+
+
+def _repetitions(parts: Components, cost_ratio: float) -> int:
+    if parts.variance_within == 0:
+        return 1
+    if parts.variance_between <= 0:
+        return MOST_REPETITIONS
+    best = math.sqrt(cost_ratio * (parts.variance_within / parts.variance_between))
+    return max(math.ceil(min(best, MOST_REPETITIONS)), 1)
+
+
+def _set_ups(variance: float, accuracy_ratio: float) -> int:
+    """The fewest whose interval is narrow enough; it narrows with every one more."""
+    low, high = MINIMUM_SET_UPS, MINIMUM_SET_UPS
+    while _half_width(variance, high) > accuracy_ratio:
+        low, high = high + 1, 2 * high
+        if low > MOST_SET_UPS:
+            raise MeasurementError(f"an accuracy of {accuracy_ratio:.3g} takes more than {MOST_SET_UPS} set-ups")
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if _half_width(variance, middle) > accuracy_ratio else (low, middle)
+    return high
+
+
+def _half_width(variance: float, set_ups: int) -> float:
+    return student_t_quantile(0.975, float(set_ups - 1)) * math.sqrt(variance / set_ups)

@@ -1,0 +1,341 @@
+"""Relative effects: how far a subject lies from its baseline, paired by block, and what may be said of it. Pure.
+
+Everything is reckoned on the logarithm, so that a change and its reverse are the same distance, and comes out as a
+relative change (0.1 is ten per cent more). The unit is a *block*: one set-up of each platform and background, in
+random order. What a whole block has in common (time of day, temperature, drift) falls out of its ratio.
+
+Sources: Student's t of paired differences; B. L. Welch, Biometrika 34 (1947), where no blocks are shared; S. Holm,
+A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979); D. J. Schuirmann, two one-sided
+tests, J. Pharmacokinet. Biopharm. 15 (1987). None stands for what cannot be said, ``absent`` says why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from labconsole.measure.statistics.distributions import noncentral_t_cdf, student_t_cdf, student_t_quantile
+from labconsole.measure.statistics.set_ups import LEVEL, Key, deviation, finite, mean_of
+
+MINIMUM_BLOCKS = 3
+SIGNIFICANCE = 0.05
+EQUIVALENCE_LEVEL = 0.90
+"""Of the interval that two one-sided tests at 5 % amount to."""
+POWER = 0.8
+MOST_DIGITS = 15
+ROUNDING = 1e-12
+"""A deviation of logarithms up to here is that of floating point: no count of packets moves in steps so small."""
+
+FEW_BLOCKS = "fewer than 3 blocks"
+FEW_A_SIDE = "fewer than 3 set-ups a side"
+NOTHING_VARIED = "nothing varied, and the packets of a trial are not known"
+
+Alternative = Literal["two-sided", "less", "greater"]
+Word = Literal["different", "equivalent", "different, within the margin", "inconclusive", "no claim"]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Relative change of a subject against its baseline (subject / baseline - 1) and what supports it.
+
+    ``ci_low``, ``ci_high``: two-sided, at ``level``; ``ci90_low``, ``ci90_high``: the interval that equivalence is
+    judged by. ``p``: of the null and alternative asked for. ``blocks``: pairs, or the smaller side where unpaired.
+    On the natural logarithm: ``mean_log``, its standard error ``error_log``, and ``sd_log``, the deviation between
+    blocks (unpaired: the root mean square of both sides').
+    """
+
+    change: float | None
+    ci_low: float | None
+    ci_high: float | None
+    p: float | None
+    blocks: int
+    sd_log: float | None
+    degrees: float | None
+    paired: bool
+    ci90_low: float | None = None
+    ci90_high: float | None = None
+    absent: str | None = None
+    mean_log: float | None = None
+    error_log: float | None = None
+    level: float = LEVEL
+
+
+def paired_effect(
+    subject: Mapping[Key, float],
+    baseline: Mapping[Key, float],
+    *,
+    packets: float | None = None,
+    null: float = 1.0,
+    alternative: Alternative = "two-sided",
+    level: float = LEVEL,
+) -> Effect:
+    """Effect over the blocks that both have; values: mean of each block's trials, in one unit.
+
+    ``packets``: of a trial, the fewer of both sides: a count moves in steps of one, so that the deviation of a log
+    ratio is taken to be at least sqrt(2) / packets. ``null``: the ratio under the null hypothesis (0.98 with "less":
+    by more than 2 % less).
+    """
+    blocks = [block for block in subject if block in baseline]
+    ours, theirs = finite(subject[block] for block in blocks), finite(baseline[block] for block in blocks)
+    reason = _no_logarithm(ours, theirs)
+    if reason is not None:
+        return _absent(reason, len(blocks))
+    logs = [math.log(a / b) if _near(a, b) else math.log(a) - math.log(b) for a, b in zip(ours, theirs, strict=True)]
+    step = None if packets is None else math.sqrt(2.0) / packets
+    return _one_sample(logs, step, null, alternative, level)
+
+
+def share_effect(
+    shares: Mapping[Key, float], streams: int, *, packets: float | None = None, level: float = LEVEL
+) -> Effect:
+    """How far one of ``streams`` lies from its fair share; ``shares``: its part of the sum, 0 to 1, by block.
+
+    ``packets``: of this stream in a trial.
+    """
+    known = finite(shares.values())
+    reason = _no_logarithm(known, [1.0] * len(known))
+    if reason is not None:
+        return _absent(reason, len(known))
+    step = None if packets is None else math.sqrt(2.0) / packets
+    return _one_sample([math.log(share * streams) for share in known], step, 1.0, "two-sided", level)
+
+
+def unpaired_effect(
+    subject: Sequence[float],
+    baseline: Sequence[float],
+    *,
+    packets: float | None = None,
+    null: float = 1.0,
+    alternative: Alternative = "two-sided",
+    level: float = LEVEL,
+) -> Effect:
+    """Effect where no blocks are shared: Welch's t on the logarithm, over means of replicates (set-ups, or boots).
+
+    Three a side, or no claim. ``packets`` as in ``paired_effect``.
+    """
+    ours, theirs = finite(subject), finite(baseline)
+    counts = len(ours), len(theirs)
+    reason = _no_logarithm(ours, theirs)
+    if reason is not None:
+        return _absent(reason, min(counts), paired=False)
+    if not min(counts):
+        return _absent(FEW_A_SIDE, 0, paired=False)
+    sides = [[math.log(value) for value in side] for side in (ours, theirs)]
+    mean = mean_of(sides[0]) - mean_of(sides[1])
+    step = 0.0 if packets is None else 1.0 / packets
+    sds = [max(deviation(side) or 0.0, step) for side in sides]
+    if min(counts) < MINIMUM_BLOCKS:
+        sd = math.hypot(*sds) / math.sqrt(2.0) if min(counts) > 1 else None
+        return _absent(FEW_A_SIDE, min(counts), mean, sd, paired=False)
+    errors = [sd * sd / n for sd, n in zip(sds, counts, strict=True)]
+    total = math.fsum(errors)
+    if total <= ROUNDING * ROUNDING:
+        return _absent(NOTHING_VARIED, min(counts), mean, 0.0, paired=False)
+    degrees = 1.0 / math.fsum((e / total) ** 2 / (n - 1) for e, n in zip(errors, counts, strict=True))
+    degrees = max(degrees, float(min(counts) - 1))  # not less by rounding
+    sd = math.hypot(*sds) / math.sqrt(2.0)
+    return _effect(mean, math.sqrt(total), degrees, min(counts), sd, null, alternative, level, paired=False)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p values of one family adjusted by Holm's procedure, in the order given."""
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def equivalence_p(effect: Effect, margin_ratio: float) -> float | None:
+    """The larger p of two one-sided tests that the change lies within ± ln(1 + margin); None where it cannot be said.
+
+    At most 0.05 just where the 90 % interval lies inside (Schuirmann 1987).
+    """
+    if not margin_ratio > 0:
+        raise ValueError(f"a margin is above zero, got {margin_ratio!r}")
+    if effect.mean_log is None or effect.error_log is None or effect.degrees is None:
+        return None
+    bound = math.log1p(margin_ratio)
+    above = student_t_cdf((effect.mean_log - bound) / effect.error_log, effect.degrees)
+    below = student_t_cdf((-bound - effect.mean_log) / effect.error_log, effect.degrees)
+    return max(above, below)
+
+
+def word(adjusted_p: float | None, equivalence_adjusted_p: float | None, significance: float = SIGNIFICANCE) -> Word:
+    """What a row may be called, by its adjusted p values; None: not tested (too few blocks; no margin declared)."""
+    if adjusted_p is None and equivalence_adjusted_p is None:
+        return "no claim"
+    different = adjusted_p is not None and adjusted_p <= significance
+    equivalent = equivalence_adjusted_p is not None and equivalence_adjusted_p <= significance
+    if different and equivalent:
+        return "different, within the margin"
+    if different:
+        return "different"
+    return "equivalent" if equivalent else "inconclusive"
+
+
+def power(change: float, sd_log: float, n: int, alpha: float = SIGNIFICANCE, *, paired: bool = True) -> float | None:
+    """Chance that a true relative ``change`` is called different at ``alpha``, two-sided, with n blocks (or n a side).
+
+    ``sd_log``: of the log ratio between blocks, or (unpaired) of each side. None below three, or without spread.
+    """
+    error, degrees = _error(sd_log, n, paired)
+    if n < MINIMUM_BLOCKS or not error:
+        return None
+    return _power(abs(math.log1p(change)) / error, degrees, alpha)
+
+
+def smallest_effect(
+    sd_log: float, n: int, alpha: float = SIGNIFICANCE, power: float = POWER, paired: bool = True
+) -> float | None:
+    """The smallest relative increase that n blocks (or n a side) would show with so much power: 0.02 is two per cent.
+
+    The decrease shown as well as an increase y is y / (1 + y). By the noncentral t at this spread; it is no power "at
+    the effect seen", which would only restate the p value. None below three, or where nothing varied.
+    """
+    error, degrees = _error(sd_log, n, paired)
+    if n < MINIMUM_BLOCKS or not error:
+        return None
+    return _grown(_noncentrality(degrees, alpha, power) * error)
+
+
+def smallest_effect_of(effect: Effect, alpha: float = SIGNIFICANCE, power: float = POWER) -> float | None:
+    """The smallest relative change that this row could have shown, by its own standard error and degrees."""
+    if effect.error_log is None or effect.degrees is None:
+        return None
+    return _grown(_noncentrality(effect.degrees, alpha, power) * effect.error_log)
+
+
+def digits_to_tell(value: float, reference: float = 0.0, least: int = 1) -> int:
+    """Decimals, at least ``least``, with which a written ``value`` still lies on its own side of ``reference``.
+
+    -0.04 beside 0 needs two: "-0.0" would not say that zero is outside.
+    """
+    if value == reference:
+        return least
+    for digits in range(least, MOST_DIGITS):
+        if (float(f"{value:.{digits}f}") - reference) * (value - reference) > 0:
+            return digits
+    return MOST_DIGITS
+
+
+def _near(a: float, b: float) -> bool:
+    """Whether the quotient of two positive numbers keeps all its digits, as it does short of under- or overflow."""
+    return 1e-100 < a / b < 1e100 if b > 1e-150 else False
+
+
+def _no_logarithm(ours: Sequence[float], theirs: Sequence[float]) -> str | None:
+    if min(theirs, default=1.0) == 0:
+        return "baseline is zero"
+    if min(ours, default=1.0) == 0:
+        return "a mean is zero"
+    if min([*ours, *theirs, 1.0]) < 0:
+        return "a mean is below zero"
+    return None
+
+
+def _absent(
+    reason: str, blocks: int, mean: float | None = None, sd: float | None = None, *, paired: bool = True
+) -> Effect:
+    change = None if mean is None else _grown(mean)
+    return Effect(change, None, None, None, blocks, sd, None, paired, absent=reason, mean_log=mean)
+
+
+def _one_sample(
+    logs: Sequence[float], step: float | None, null: float, alternative: Alternative, level: float
+) -> Effect:
+    if not logs:
+        return _absent(FEW_BLOCKS, 0)
+    mean, sd = mean_of(logs), deviation(logs)
+    if sd is not None and step is not None:
+        sd = max(sd, step)
+    if sd is None or len(logs) < MINIMUM_BLOCKS:
+        return _absent(FEW_BLOCKS, len(logs), mean, sd)
+    if sd <= ROUNDING:
+        return _absent(NOTHING_VARIED, len(logs), mean, 0.0)
+    error = sd / math.sqrt(len(logs))
+    return _effect(mean, error, float(len(logs) - 1), len(logs), sd, null, alternative, level, paired=True)
+
+
+def _effect(
+    mean: float,
+    error: float,
+    degrees: float,
+    blocks: int,
+    sd: float,
+    null: float,
+    alternative: Alternative,
+    level: float,
+    *,
+    paired: bool,
+) -> Effect:
+    reach, reach90 = (student_t_quantile((1 + share) / 2, degrees) * error for share in (level, EQUIVALENCE_LEVEL))
+    t = (mean - math.log(null)) / error
+    if alternative == "two-sided":
+        p = min(1.0, 2.0 * student_t_cdf(-abs(t), degrees))
+    else:
+        p = student_t_cdf(t if alternative == "less" else -t, degrees)
+    return Effect(
+        change=_grown(mean),
+        ci_low=_grown(mean - reach),
+        ci_high=_grown(mean + reach),
+        p=p,
+        blocks=blocks,
+        sd_log=sd,
+        degrees=degrees,
+        paired=paired,
+        ci90_low=_grown(mean - reach90),
+        ci90_high=_grown(mean + reach90),
+        mean_log=mean,
+        error_log=error,
+        level=level,
+    )
+
+
+def _grown(log_change: float) -> float:
+    """A relative change from its logarithm; what is past every number is infinite."""
+    return math.expm1(log_change) if log_change < 700.0 else math.inf
+
+
+def _error(sd_log: float, n: int, paired: bool) -> tuple[float, float]:
+    """Standard error and degrees of freedom of the mean log ratio."""
+    if paired:
+        return sd_log / math.sqrt(max(n, 1)), float(n - 1)
+    return sd_log * math.sqrt(2.0 / max(n, 1)), float(2 * (n - 1))
+
+
+def _power(noncentrality: float, degrees: float, alpha: float) -> float:
+    limit = student_t_quantile(1 - alpha / 2, degrees)
+    return noncentral_t_cdf(-limit, degrees, noncentrality) + noncentral_t_cdf(-limit, degrees, -noncentrality)
+
+
+@lru_cache(maxsize=4096)
+def _noncentrality(degrees: float, alpha: float, power: float) -> float:
+    """How many standard errors a change must have to be shown with so much power (regula falsi, Illinois variant)."""
+    low, high = 0.0, 2.0 * student_t_quantile(1 - alpha / 2, degrees) + 10.0
+    below, above = alpha - power, _power(high, degrees, alpha) - power
+    while above < 0:
+        low, below, high = high, above, 2 * high
+        above = _power(high, degrees, alpha) - power
+    if below >= 0:
+        return 0.0
+    last = 0
+    for _ in range(200):
+        middle = (low * above - high * below) / (above - below)
+        found = _power(middle, degrees, alpha) - power
+        if abs(found) < 1e-11:
+            return middle
+        side = 1 if found > 0 else -1
+        if side > 0:
+            high, above = middle, found
+            below = below / 2 if last == side else below
+        else:
+            low, below = middle, found
+            above = above / 2 if last == side else above
+        last = side
+    return (low + high) / 2

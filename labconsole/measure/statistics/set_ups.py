@@ -1,0 +1,123 @@
+"""Mean of one quantity over set-ups: the replicate is the set-up, not the trial. Pure; values in any one unit.
+
+Trials of one set-up share its boot, its placement in memory and its moment, so that they say nothing about how far the
+next set-up may lie away: the interval is that of the set-ups' own means, by Student's t with one degree less than there
+are set-ups (T. Kalibera, R. Jones: Rigorous benchmarking in reasonable time. ISMM 2013: replicate at the highest level
+that varies). Set-ups weigh alike, however many trials each of them has. Derivation and limits: docs/statistics.md.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics as exact
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from labconsole.errors import MeasurementError
+from labconsole.measure.statistics.distributions import student_t_quantile
+
+Key = TypeVar("Key", bound=Hashable)
+"""Of a set-up or block."""
+
+LEVEL = 0.95
+MINIMUM_FOR_INTERVAL = 3
+"""Of set-ups, or of the trials of a single set-up: with two, t = 12.7 would say nothing in many digits."""
+LARGEST = 1e150  # its square still is a number
+
+Scope = Literal["set-ups", "this set-up only", "too few"]
+
+
+@dataclass(frozen=True, slots=True)
+class SetUpMean:
+    """Mean of one quantity, in the unit of its values, and how far it can be trusted.
+
+    ``scope`` says what the interval is about: "set-ups" (any set-up of this kind), "this set-up only" (there was one,
+    and another may lie elsewhere), "too few" (no interval). ``sd`` is between the means of set-ups where there are
+    two or more, else between the trials of the one. ``minimum``, ``maximum`` and ``median`` are of all trials.
+    """
+
+    mean: float
+    ci_low: float | None
+    ci_high: float | None
+    sd: float | None
+    set_ups: int
+    trials: int
+    scope: Scope
+    minimum: float
+    maximum: float
+    median: float
+    method: Literal["student-t over set-ups", "student-t within one set-up"]
+
+    @property
+    def half_width(self) -> float | None:
+        """The part after the plus-minus sign."""
+        return None if self.ci_low is None or self.ci_high is None else (self.ci_high - self.ci_low) / 2
+
+
+def mean_over_set_ups(values: Mapping[Key, Sequence[float]], level: float = LEVEL) -> SetUpMean:
+    """Mean of the set-ups' means with its interval; ``values``: of the trials, by set-up.
+
+    From three set-ups: over set-ups. With one: over its trials, from three of them. With two: the mean alone.
+    A set-up without values does not count. Raises MeasurementError where no set-up has any.
+    """
+    known = {set_up: finite(trials) for set_up, trials in values.items() if len(trials)}
+    if not known:
+        raise MeasurementError("there are no values to take a mean of")
+    trials = [value for group in known.values() for value in group]
+    one = len(known) == 1
+    units = trials if one else [mean_of(group) for group in known.values()]
+    mean, sd = mean_of(units), deviation(units)
+    low = high = None
+    scope: Scope = "too few"
+    if sd is not None and len(units) >= MINIMUM_FOR_INTERVAL:
+        reach = student_t_quantile((1 + level) / 2, len(units) - 1) * sd / math.sqrt(len(units))
+        low, high = mean - reach, mean + reach
+        scope = "this set-up only" if one else "set-ups"
+    return SetUpMean(
+        mean=mean,
+        ci_low=low,
+        ci_high=high,
+        sd=sd,
+        set_ups=len(known),
+        trials=len(trials),
+        scope=scope,
+        minimum=min(trials),
+        maximum=max(trials),
+        median=exact.median(trials),
+        method="student-t within one set-up" if one else "student-t over set-ups",
+    )
+
+
+def set_up_means(values: Mapping[Key, Sequence[float]]) -> dict[Key, float]:
+    """Mean of each set-up's trials; set-ups without values are left out."""
+    return {set_up: mean_of(finite(trials)) for set_up, trials in values.items() if len(trials)}
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """Of one or more values; of equal ones exactly that value."""
+    if len(values) == 1 or min(values) == max(values):
+        return values[0]
+    return math.fsum(values) / len(values)
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """Sample deviation (n - 1), exactly zero of equal values; None below two."""
+    if len(values) < 2:
+        return None
+    mean = mean_of(values)
+    return math.hypot(*[value - mean for value in values]) / math.sqrt(len(values) - 1)
+
+
+def finite(values: Iterable[float]) -> list[float]:
+    """The values as floats. Raises MeasurementError on what is not a number, or past every quantity of a lab."""
+    known: list[float] = []
+    for value in values:
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not abs(number) <= LARGEST:
+            raise MeasurementError(f"value {len(known) + 1} is {number}, which is not a number to reckon with")
+        known.append(number)
+    return known

@@ -1,0 +1,76 @@
+"""Whether a testbed can be asked a design point, checked before anything is touched; which nodes it uses."""
+
+from __future__ import annotations
+
+from labconsole.errors import ConfigError
+from labconsole.model.design_point import (
+    BACKGROUNDS,
+    FORWARDING_SHARES,
+    GENERATORS,
+    MAX_DURATION_S,
+    MIN_PKT_SIZE_BYTES,
+    OBSERVE,
+    DesignPoint,
+)
+from labconsole.model.inventory import Inventory
+from labconsole.units import format_rate_bps, format_target
+
+
+def nodes_of(request: DesignPoint, inventory: Inventory) -> list[str]:
+    """The UUT, and the sources and sinks of the streams that a request uses, a second guest's own included."""
+    streams = list(inventory.streams[: request.sources])
+    own = inventory.second_stream(request.sources) if request.background != "none" else None
+    names = [inventory.uut]
+    for stream in [*streams, own] if own is not None else streams:
+        names += [stream.source.node, stream.sink.node]
+    return list(dict.fromkeys(names))
+
+
+def check_request(request: DesignPoint, inventory: Inventory, *, where: str = "") -> None:
+    """Refuse what this testbed cannot be asked. Raises ConfigError with the value and what is allowed."""
+
+    def refuse(key: str, message: str, value: object, allowed: str) -> None:
+        raise ConfigError(message, key=where + (key.replace("_", "-") if where else key), value=value, allowed=allowed)
+
+    if request.platform not in inventory.platforms:
+        refuse("platform", "is not in the inventory", request.platform, ", ".join(inventory.platforms))
+    if request.background not in BACKGROUNDS:
+        refuse("background", "is not a background load", request.background, ", ".join(BACKGROUNDS))
+    if request.generator not in GENERATORS:
+        refuse("generator", "is not a generator", request.generator, ", ".join(GENERATORS))
+    if request.observe not in OBSERVE:
+        refuse("observe", "is not a way to observe", request.observe, ", ".join(OBSERVE))
+    if not 1 <= request.sources <= len(inventory.streams):
+        refuse(
+            "sources", "the testbed has no such number of streams", request.sources, f"1 to {len(inventory.streams)}"
+        )
+    if request.background in FORWARDING_SHARES and inventory.second_stream(request.sources) is None:
+        refuse(
+            "background",
+            "needs a stream for the second guest, and the trial takes all that the testbed has",
+            request.background,
+            ", ".join(kind for kind in BACKGROUNDS if kind not in FORWARDING_SHARES)
+            + (", or fewer sources" if request.sources > 1 else ""),
+        )
+    if not 0 < request.duration_s <= MAX_DURATION_S:
+        refuse("duration", "is out of range", request.duration_s, f"more than 0, at most {MAX_DURATION_S:g} s")
+    if request.frame.pkt_size_bytes < MIN_PKT_SIZE_BYTES:
+        minimum = MIN_PKT_SIZE_BYTES + (request.frame.bytes - request.frame.pkt_size_bytes)
+        refuse("frame_size", "is shorter than an Ethernet frame can be", request.frame.bytes, f"{minimum} or more")
+    for stream in inventory.streams[: request.sources]:
+        if request.target != "max" and request.target > stream.link_speed_bps:
+            refuse(
+                "target",
+                f"is above the line rate of stream {stream.name}",
+                format_target(request.target),
+                f"at most {format_rate_bps(stream.link_speed_bps)} "
+                f"({request.frame.rate_pps(stream.link_speed_bps):.0f} packets/s at this frame size), or max",
+            )
+    if request.target != "max" and (request.target < 1 or not request.intended_packets):
+        # A count of 0 is pktgen's word for "without end".
+        refuse(
+            "target",
+            f"sends no packet of {request.frame.bytes} B in {request.duration_s:g} s",
+            format_target(request.target),
+            "one packet or more; a longer duration makes room for it",
+        )

@@ -1,0 +1,1 @@
+"""Plans: what to measure, how often, in which order."""

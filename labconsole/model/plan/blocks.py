@@ -1,0 +1,178 @@
+"""A plan in blocks: what its pilot takes, and in which order each block sets every platform and background up.
+
+A block holds every platform x background once, each set up anew, in a random order, every second block in that of the
+block before it backwards: what drifts over the plan falls on all of them alike (randomised complete blocks), and what
+one boot of a guest happens to be varies from block to block as it does in the world (T. Kalibera, R. Jones: Rigorous
+benchmarking in reasonable time, ISMM 2013). The pilot comes before, so that nothing in block 1 has to wait for another
+platform's maximum.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from labconsole.model.design_point import BACKGROUND_FRAME_BYTES, DesignPoint
+from labconsole.model.plan.order import Configuration, Trial, configuration, forwards
+
+PILOT = 0
+"""The pilot's number among the blocks, and the number of its trial among those of a point."""
+
+REFERENCE_SOURCES = 1
+"""A second guest has one stream, so its maximum is that of one stream."""
+
+AS_LISTED_WORDS = (
+    "order: as-listed draws no order, so that the report will compare neither platforms nor backgrounds nor loads: "
+    "for looking at things, not for results"
+)
+
+Requests = Sequence[DesignPoint]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSetUp:
+    """One setting-up of a platform with a background, and the trials in it in their order. ``block`` 0: the pilot's."""
+
+    block: int
+    configuration: Configuration
+    trials: tuple[Trial, ...]
+
+
+def undrawn_words(set_ups: int | None, order: str) -> str | None:
+    """What to know before hours are spent on a plan in blocks that nobody may conclude from; None: on others."""
+    return AS_LISTED_WORDS if set_ups is not None and order == "as-listed" else None
+
+
+def settings(requests: Requests) -> dict[DesignPoint, list[int]]:
+    """The points of every setting, by index."""
+    found: dict[DesignPoint, list[int]] = {}
+    for index, request in enumerate(requests):
+        found.setdefault(request.setting(), []).append(index)
+    return found
+
+
+def reference_key(request: DesignPoint) -> tuple[str, bool]:
+    """What a forwarding load is a share of: one maximum for each platform and convention of sizes."""
+    return (request.platform, request.frame.includes_fcs)
+
+
+def is_of_reference(request: DesignPoint) -> bool:
+    """Whether a point is one of those that the maximum beside an idle guest is read from."""
+    return (
+        request.background == "idle"
+        and request.frame.bytes == BACKGROUND_FRAME_BYTES
+        and request.sources == REFERENCE_SOURCES
+    )
+
+
+def references(requests: Requests) -> tuple[dict[tuple[str, bool], tuple[int, ...]], tuple[DesignPoint, ...]]:
+    """By reference the points that give it, and what of it only the pilot takes, numbered after the plan's points.
+
+    Of several settings that have a point at max, the one of the longest trials.
+    """
+    found: dict[tuple[str, bool], tuple[int, ...]] = {}
+    extra: list[DesignPoint] = []
+    by_setting = settings(requests)
+    for key in dict.fromkeys(reference_key(each) for each in requests if forwards(each.background)):
+        given = [
+            (asked.duration_s, points)
+            for asked, points in by_setting.items()
+            if is_of_reference(asked) and reference_key(asked) == key
+            and any(requests[index].target == "max" for index in points)
+        ]  # fmt: skip
+        if given:
+            found[key] = tuple(max(given, key=lambda each: each[0])[1])
+            continue
+        longest = max(
+            (each for each in requests if forwards(each.background) and reference_key(each) == key),
+            key=lambda each: each.duration_s,
+        )
+        found[key] = (len(requests) + len(extra),)
+        frame = replace(longest.frame, bytes=BACKGROUND_FRAME_BYTES)
+        extra.append(replace(longest, background="idle", frame=frame, sources=REFERENCE_SOURCES, target="max"))
+    return found, tuple(extra)
+
+
+def pilot_points(requests: Requests) -> frozenset[int]:
+    """What the pilot takes: every load of a setting that has several, and what forwarding loads are shares of."""
+    several = {index for points in settings(requests).values() if len(points) > 1 for index in points}
+    return frozenset(several.union(*references(requests)[0].values()))
+
+
+def needed_by(chosen: Iterable[int], requests: Requests) -> frozenset[int]:
+    """Of the pilot's points those that these points of the plan cannot do without."""
+    given, _ = references(requests)
+    by_setting = settings(requests)
+    needed: set[int] = set()
+    for index in chosen:
+        request = requests[index]
+        own = by_setting[request.setting()]
+        needed.update(own if len(own) > 1 else ())
+        if forwards(request.background):
+            needed.update(given[reference_key(request)])
+    for index in [index for index in needed if index < len(requests)]:
+        needed.update(own if len(own := by_setting[requests[index].setting()]) > 1 else ())
+    return frozenset(needed)
+
+
+def planned_set_ups(
+    requests: Requests, pilot: frozenset[int], order: str, seed: int, set_ups: int, repetitions_of: Callable[[int], int]
+) -> list[PlannedSetUp]:
+    """The pilot's set-ups, then each block's. ``requests``: the plan's points, then what only the pilot takes.
+
+    Stable under growth: every block, and every pass, has a sequence of random numbers of its own (see plan_order).
+    """
+    measured = [index for index in range(len(requests)) if repetitions_of(index)]
+    found = []
+    for number, points in _shuffled(_grouped(requests, sorted(pilot)), f"{seed}/pilot", order):
+        ordered = _in_order(points, f"{seed}/pilot/{'/'.join(number)}", order)
+        found.append(PlannedSetUp(PILOT, number, tuple((index, PILOT) for index in ordered)))
+    found.sort(key=lambda each: forwards(each.configuration[1]))  # sorted() is stable
+    groups = _grouped(requests, measured)
+    for block in range(1, set_ups + 1):
+        for held, points in _of_block(groups, block, seed, order):
+            trials: list[Trial] = []
+            for repetition in range(1, max(repetitions_of(index) for index in points) + 1):
+                text = f"{seed}/block {block}/{repetition}/{'/'.join(held)}"
+                trials += [
+                    (index, (block - 1) * repetitions_of(index) + repetition)
+                    for index in _in_order(points, text, order)
+                    if repetition <= repetitions_of(index)
+                ]
+            found.append(PlannedSetUp(block, held, tuple(trials)))
+    return found
+
+
+def _of_block(
+    groups: dict[Configuration, list[int]], block: int, seed: int, order: str
+) -> list[tuple[Configuration, list[int]]]:
+    """A block's set-ups in their order: every second block takes that of the block before it backwards.
+
+    What comes early in one comes late in the next, so that a drift of the machine falls out of two blocks. With an
+    order of its own for each block 5.4 % of comparisons without any effect are called different under a drift of 5 %
+    over three blocks of three repetitions, so 1.5 % (docs/validation.md, section 9).
+    """
+    if block % 2 or order == "as-listed":
+        return _shuffled(groups, f"{seed}/block {block}", order)
+    return _shuffled(groups, f"{seed}/block {block - 1}", order)[::-1]
+
+
+def _grouped(requests: Requests, points: Iterable[int]) -> dict[Configuration, list[int]]:
+    found: dict[Configuration, list[int]] = {}
+    for index in points:
+        found.setdefault(configuration(requests[index]), []).append(index)
+    return found
+
+
+def _shuffled(groups: dict[Configuration, list[int]], text: str, order: str) -> list[tuple[Configuration, list[int]]]:
+    held = list(groups.items())
+    return [held[place] for place in _in_order(range(len(held)), text, order)]
+
+
+def _in_order(items: Sequence[int], text: str, order: str) -> list[int]:
+    """Sorted by one random() each, whose sequence Python guarantees for a seed; as-listed: as they are."""
+    if order == "as-listed":
+        return list(items)
+    source = random.Random(text)
+    return [item for _, item in sorted([(source.random(), item) for item in items])]

@@ -1,0 +1,222 @@
+"""A plan's file as written, checked word by word. What it means is in plan.py, its rules in rules.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+
+from labconsole.model.design_point import BACKGROUNDS, GENERATORS, MAX_DURATION_S, OBSERVE, FrameSize, Target
+from labconsole.model.inventory import Name
+from labconsole.model.plan.claims import CLAIMS
+from labconsole.model.plan.conduct import Command, Retry, Stop, WarmUp
+from labconsole.model.plan.search import SEARCH_SECTIONS, Search
+from labconsole.model.tolerances import Tolerances
+from labconsole.model.yaml_file import register_keys
+from labconsole.units import parse_rate_bps, parse_ratio
+
+Order = Literal["blocked-random", "full-random", "as-listed"]
+
+MATRIX_KEYS = ("platforms", "frame_sizes", "targets", "sources", "backgrounds")
+MATRIX_NEEDS = ("platforms", "frame_sizes", "targets", "duration_s")
+RULE_KEYS = ("include", "exclude", "overrides")
+"""What shapes a matrix, and therefore does not go with a list of points."""
+
+
+def _target(value: Any) -> Target:
+    if value == "max":
+        return "max"
+    try:
+        # As text, so that a bare number is refused: 100, meant as 100 Mbit/s, would send one packet in seven seconds.
+        return parse_rate_bps(str(value))
+    except ValueError as exc:
+        raise ValueError(f"is not a target | allowed: {exc}, or max") from None
+
+
+def _margin(value: Any) -> float:
+    ratio: float | None = None
+    if isinstance(value, str):
+        with suppress(ValueError):
+            ratio = parse_ratio(value)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        ratio = float(value)
+    if ratio is None or not 0 < ratio < 1:
+        raise ValueError("is not a ratio | allowed: a share above 0 and below 1, such as 2% or 0.02")
+    return ratio
+
+
+def _one_of(words: Sequence[str]) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if value not in words:
+            raise ValueError(f"is not one of the known words | allowed: {', '.join(words)}")
+        return value
+
+    return check
+
+
+def _several(value: Any) -> Any:
+    """One value, or a list of them."""
+    return value if isinstance(value, (list, tuple)) else (value,)
+
+
+def _no(value: Any) -> Any:
+    """``warm_up: false`` is a way to say that there is none."""
+    return None if value is False else value
+
+
+def _or_one(schema: dict[str, Any]) -> None:
+    """For editors: where a list may stand in an entry, one value may."""
+    for prop in schema["properties"].values():
+        lists = [prop, *prop.get("anyOf", ())]
+        found = next((each for each in lists if each.get("type") == "array"), None)
+        if found is None:
+            continue
+        if found is prop:
+            array = {key: prop.pop(key) for key in ("type", "items", "minItems", "maxItems")}
+            prop["anyOf"] = [array, array["items"]]
+        else:
+            prop["anyOf"].append(found["items"])
+
+
+FileTarget = Annotated[Target, PlainValidator(_target, json_schema_input_type=str)]
+Background = Annotated[str, AfterValidator(_one_of(BACKGROUNDS))]
+Generator = Annotated[str, AfterValidator(_one_of(GENERATORS))]
+Observe = Annotated[str, AfterValidator(_one_of(OBSERVE))]
+Claim = Annotated[str, AfterValidator(_one_of(tuple(CLAIMS)))]
+Margin = Annotated[float, PlainValidator(_margin, json_schema_input_type=str | float)]
+# Strict: YAML's true is no count.
+Count = Annotated[int, Field(strict=True, ge=1, le=100_000)]
+Seconds = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Duration = Annotated[Seconds, Field(gt=0, le=MAX_DURATION_S)]
+Yes = Annotated[bool, Field(strict=True)]
+
+T = TypeVar("T")
+Several = Annotated[tuple[T, ...], Field(min_length=1, max_length=10_000), BeforeValidator(_several)]
+
+
+class PointEntry(BaseModel):
+    """One entry of ``points``. What is left out is as at the top of the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    platform: Name
+    frame_size: Count
+    target: FileTarget
+    sources: Count = 1
+    background: Background = "none"
+    duration_s: Duration | None = None
+    repetitions: Count | None = None
+    frame_size_includes_fcs: Yes | None = None
+    generator: Generator | None = None
+    observe: Observe | None = None
+
+
+class IncludeEntry(BaseModel):
+    """Points beside the matrix: every combination of these values. No platform: every one of the plan."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_or_one)
+
+    platform: Several[Name] | None = None
+    frame_size: Several[Count]
+    target: Several[FileTarget]
+    sources: Several[Count] = (1,)
+    background: Several[Background] = ("none",)
+    duration_s: Duration | None = None
+    repetitions: Count | None = None
+
+
+class ExcludeEntry(BaseModel):
+    """Points of the matrix that are left out: those that agree in every factor named here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_or_one)
+
+    platform: Several[Name] | None = None
+    frame_size: Several[Count] | None = None
+    target: Several[FileTarget] | None = None
+    sources: Several[Count] | None = None
+    background: Several[Background] | None = None
+
+
+class Override(BaseModel):
+    """What one platform has in place of what the plan says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    frame_sizes: Annotated[tuple[Count, ...], Field(min_length=1, max_length=10_000)] | None = None
+    targets: Annotated[tuple[FileTarget, ...], Field(min_length=1, max_length=10_000)] | None = None
+    sources: Annotated[tuple[Count, ...], Field(min_length=1, max_length=1000)] | None = None
+    backgrounds: Annotated[tuple[Background, ...], Field(min_length=1)] | None = None
+    duration_s: Duration | None = None
+    repetitions: Count | None = None
+    tolerances: Tolerances | None = None
+
+
+class PlanFile(BaseModel):
+    """The file as written: a matrix (its factors as lists) or ``points``."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={
+            "oneOf": [
+                {"required": list(MATRIX_NEEDS), "not": {"required": ["points"]}},
+                {
+                    "required": ["platforms", "frame_sizes", "search"],
+                    "not": {"anyOf": [{"required": [key]} for key in ("points", "targets")]},
+                },
+                {
+                    "required": ["points"],
+                    "not": {"anyOf": [{"required": [key]} for key in (*MATRIX_KEYS, *RULE_KEYS)]},
+                },
+            ]
+        },
+    )
+
+    plan: Name
+    platforms: Annotated[tuple[Name, ...], Field(min_length=1, max_length=1000)] | None = None
+    frame_sizes: Annotated[tuple[Count, ...], Field(min_length=1, max_length=10_000)] | None = None
+    targets: Annotated[tuple[FileTarget, ...], Field(min_length=1, max_length=10_000)] | None = None
+    sources: tuple[Count, ...] = Field(default=(1,), min_length=1, max_length=1000)
+    backgrounds: tuple[Background, ...] = Field(default=("none",), min_length=1)
+    include: Annotated[tuple[IncludeEntry, ...], Field(max_length=10_000)] = ()
+    exclude: Annotated[tuple[ExcludeEntry, ...], Field(max_length=1000)] = ()
+    overrides: dict[Name, Override] = Field(default_factory=dict)
+    points: Annotated[tuple[PointEntry, ...], Field(min_length=1, max_length=100_000)] | None = None
+    duration_s: Duration | None = None
+    repetitions: Count = 1
+    set_ups: Count | None = None
+    margin: Margin | None = None
+    claims: Annotated[tuple[Claim, ...], Field(min_length=1, max_length=len(CLAIMS))] | None = None
+    order: Order = "blocked-random"
+    seed: Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)] = 1
+    frame_size_includes_fcs: Yes = False
+    settle_s: Annotated[Seconds, Field(ge=0, le=600)] | None = None
+    drain_s: Annotated[Seconds, Field(ge=0.1, le=60)] | None = None
+    generator: Generator | None = None
+    observe: Observe | None = None
+    max_redo: Annotated[int, Field(strict=True, ge=0, le=100)] = 2
+    retry: Retry = Retry()
+    warm_up: Annotated[WarmUp | None, BeforeValidator(_no, json_schema_input_type=WarmUp | bool | None)] = None
+    stop: Stop = Stop()
+    pre: Annotated[tuple[Command, ...], Field(max_length=100)] = ()
+    post: Annotated[tuple[Command, ...], Field(max_length=100)] = ()
+    tolerances: Tolerances = Tolerances()
+    search: Search | None = None
+
+    def frame(self, size_bytes: int, entry: PointEntry | None = None) -> FrameSize:
+        """A frame size in the convention of the file, or of the entry where that says its own."""
+        own = None if entry is None else entry.frame_size_includes_fcs
+        return FrameSize(size_bytes, self.frame_size_includes_fcs if own is None else own)
+
+
+register_keys("PlanFile", None, PlanFile)
+_SECTIONS: dict[str, type[BaseModel]] = {
+    "tolerances": Tolerances, "points": PointEntry, "include": IncludeEntry, "exclude": ExcludeEntry,
+    "overrides": Override, "retry": Retry, "warm_up": WarmUp, "stop": Stop, "pre": Command, "post": Command,
+    "search": Search,
+}  # fmt: skip
+_SECTIONS |= {f"search.{name}": model for name, model in SEARCH_SECTIONS.items()}
+for _section, _model in _SECTIONS.items():
+    register_keys("PlanFile", _section, _model)

@@ -1,0 +1,316 @@
+"""A plan read from its file and checked: against itself word by word, and against the testbed it is meant for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from labconsole.errors import ConfigError, OtherTestbed
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import Inventory
+from labconsole.model.limits_check import check_request
+from labconsole.model.plan.file import MATRIX_KEYS, MATRIX_NEEDS, RULE_KEYS, PlanFile
+from labconsole.model.plan.order import Configuration, configuration, standing
+from labconsole.model.plan.plan import Plan, Point, factors
+from labconsole.model.plan.points import FACTORS, Listed, distinct
+from labconsole.model.plan.rules import RULE_FACTORS, exclusion_words, has_rules, location, unfold
+from labconsole.model.plan.searched import as_searched, searches_only
+from labconsole.model.yaml_file import key_text, line_of, load_yaml, validate
+from labconsole.units import format_target
+
+AlsoCheck = Callable[[DesignPoint], None]
+"""Raises ConfigError for what a point's platform cannot have; asked once for each platform and background."""
+
+MAX_TRIALS = 1_000_000
+"""A plan beyond this is a slip of the keyboard: at one second each it would take eleven days."""
+
+
+def load_plan(path: Path, inventory: Inventory | None = None, *, also: AlsoCheck | None = None) -> Plan:
+    """Read a plan; with an inventory also check it against that testbed and take over its defaults.
+
+    Raises ConfigError naming file, line, key, value and what is allowed.
+    """
+    data = load_yaml(path)
+    file = as_searched(validate(PlanFile, data, path))
+    _refuse_half_and_half(file, data, path)
+    _refuse_duplicates(file, data, path)
+    _refuse_what_blocks_cannot(file, data, path)
+    _refuse_too_large(file, path)
+    if file.points is not None:
+        plan = _listed_plan(file, data, path)
+    elif has_rules(file):
+        plan = _ruled_plan(file, data, path)
+    else:
+        plan = _matrix_plan(file)
+    return plan if inventory is None else check_plan(plan, inventory, path, data, file, also=also)
+
+
+def _matrix_plan(file: PlanFile) -> Plan:
+    assert file.platforms is not None and file.frame_sizes is not None and file.targets is not None
+    assert file.duration_s is not None
+    return Plan(
+        platforms=file.platforms,
+        frames=tuple(map(file.frame, file.frame_sizes)),
+        targets_bps=file.targets,
+        sources=file.sources,
+        backgrounds=file.backgrounds,
+        duration_s=float(file.duration_s),
+        repetitions=file.repetitions,
+        **_how(file),
+    )
+
+
+def _how(file: PlanFile) -> dict[str, Any]:
+    """What every kind of plan says in the same words."""
+    names = (
+        "order", "seed", "settle_s", "drain_s", "generator", "observe", "max_redo",
+        "tolerances", "retry", "warm_up", "stop", "pre", "post", "search", "set_ups", "claims",
+    )  # fmt: skip
+    own = {"name": file.plan, "grid": not searches_only(file), "margin_ratio": file.margin}
+    return own | {name: getattr(file, name) for name in names}
+
+
+def _ruled_plan(file: PlanFile, data: Any, path: Path) -> Plan:
+    def refuse(
+        where: tuple[str | int, ...], message: str, value: object = None, allowed: str | None = None
+    ) -> NoReturn:
+        raise ConfigError(
+            message, file=str(path), line=line_of(data, where), key=key_text(where), value=value, allowed=allowed
+        )
+
+    listed, excluded = unfold(file, refuse)
+    if (trials := sum(each.repetitions for each in listed) * (file.set_ups or 1)) > MAX_TRIALS:
+        raise _too_large(path, trials)
+    words = [f"{name} has its own {', '.join(sorted(own.model_fields_set))}" for name, own in file.overrides.items()]
+    words += [f"not measured: {exclusion_words(rule)}" for rule in file.exclude]
+    if excluded:
+        words.append(f"{excluded} points of the matrix are left out")
+    if added := sum(bool(each.where) for each in listed):
+        words.append(f"{added} points are added to the matrix")
+    own_tolerances = tuple(
+        (name, file.tolerances.model_copy(update=own.tolerances.model_dump(exclude_unset=True)))
+        for name, own in file.overrides.items() if own.tolerances is not None
+    )  # fmt: skip
+    return Plan(listed=listed, rules=tuple(words), platform_tolerances=own_tolerances, **factors(listed), **_how(file))
+
+
+def _listed_plan(file: PlanFile, data: Any, path: Path) -> Plan:
+    listed: list[Listed] = []
+    for index, entry in enumerate(file.points or ()):
+        duration_s = file.duration_s if entry.duration_s is None else entry.duration_s
+        if duration_s is None:
+            raise _complaint(data, path, ("points", index, "duration_s"), "is required, here or at the top of the file")
+        listed.append(
+            Listed(
+                point=DesignPoint(
+                    platform=entry.platform,
+                    frame=file.frame(entry.frame_size, entry),
+                    target=entry.target,
+                    sources=entry.sources,
+                    background=entry.background,
+                    duration_s=float(duration_s),
+                ),
+                repetitions=entry.repetitions or file.repetitions,
+                generator=entry.generator,
+                observe=entry.observe,
+                where=("points", index),
+            )
+        )
+    plan = Plan(listed=tuple(listed), **factors(listed), **_how(file))
+    first: dict[DesignPoint, int] = {}
+    for point in plan.points:
+        if point.request in first:
+            message = f"repeats points[{first[point.request]}]; repetitions is the key for measuring a point more often"
+            raise _complaint(data, path, ("points", point.index), message)
+        first[point.request] = point.index
+    return plan
+
+
+def _complaint(data: Any, path: Path, where: tuple[str | int, ...], message: str) -> ConfigError:
+    return ConfigError(message, file=str(path), line=line_of(data, where), key=key_text(where))
+
+
+def check_plan(
+    plan: Plan,
+    inventory: Inventory,
+    path: Path | None = None,
+    data: Any = None,
+    file: PlanFile | None = None,
+    *,
+    also: AlsoCheck | None = None,
+) -> Plan:
+    """The plan resolved for this testbed. Raises ConfigError at the first point that cannot be asked of it.
+
+    OtherTestbed where nothing is wrong but that platforms are not here: it was written for another one.
+    """
+    plan = plan.resolved(inventory)
+    lacking = lacks(plan, inventory)
+    had: set[tuple[str, str]] = set()
+    for point in plan.every_point:
+        if point.request.platform in lacking:
+            continue
+        try:
+            check_request(point.request, inventory)
+            beside = (point.request.platform, point.request.background)
+            if also is not None and beside not in had:
+                also(point.request)
+                had.add(beside)
+        except ConfigError as exc:
+            raise _placed(exc, plan, point, path, data, file) from None
+    _refuse_other_standing(plan, inventory, lambda exc, point: _placed(exc, plan, point, path, data, file))
+    if lacking:
+        first = next(point for point in plan.points if point.request.platform in lacking)
+        where = _location(plan, first, "platform", file)
+        line = line_of(data, where) if data is not None else None
+        raise OtherTestbed(lacking, has=list(inventory.platforms), file=str(path) if path else None, line=line)
+    return plan
+
+
+def _placed(
+    exc: ConfigError, plan: Plan, point: Point, path: Path | None, data: Any, file: PlanFile | None
+) -> ConfigError:
+    """What is wrong with a point, with the place in the file."""
+    where = _location(plan, point, exc.key or "", file)
+    return ConfigError(
+        exc.message,
+        file=str(path) if path else None,
+        line=line_of(data, where) if data is not None else None,
+        key=key_text(where),
+        value=exc.value,
+        allowed=exc.allowed,
+    )
+
+
+def _refuse_other_standing(
+    plan: Plan, inventory: Inventory, placed: Callable[[ConfigError, Point], ConfigError]
+) -> None:
+    """Points of one platform x background that different set-ups are needed for: a block sets it up once for all.
+
+    A second guest has a stream of its own where the sources leave it free. One without is another second guest, so
+    that its points belong neither into this set-up nor into a mean with the others.
+    """
+    if plan.set_ups is None or not plan.grid:
+        return
+    first: dict[Configuration, Point] = {}
+    for point in plan.points:
+        before = first.setdefault(configuration(point.request), point)
+        request = point.request
+        stands, stood = standing(request, inventory)[2], standing(before.request, inventory)[2]
+        if stands == stood:
+            continue
+        guests = {
+            sources: "without a stream of its own" if own is None else f"with stream {own}"
+            for sources, own in ((before.request.sources, stood), (request.sources, stands))
+        }
+        named = ", ".join(_with_sources(plan, request, sources) + f": {words}" for sources, words in guests.items())
+        message = (
+            f"needs platform {request.platform} beside {request.background} to be set up anew within its set-up, as "
+            f"the second guest stands otherwise ({named})"
+        )
+        allowed = "numbers of sources that leave it the same stream, fewer or all; the others in a plan of their own"
+        raise placed(ConfigError(message, key="sources", value=request.sources, allowed=allowed), point)
+
+
+def _with_sources(plan: Plan, request: DesignPoint, sources: int) -> str:
+    """``points 3, 4 with 1 source``: of one platform and background."""
+    asked = configuration(request)
+    indexes = [
+        str(point.index) for point in plan.points
+        if configuration(point.request) == asked and point.request.sources == sources
+    ]  # fmt: skip
+    many = f"s {', '.join(indexes[:5])}{', …' if len(indexes) > 5 else ''}" if len(indexes) > 1 else f" {indexes[0]}"
+    return f"point{many} with {sources} source{'s' if sources > 1 else ''}"
+
+
+def lacks(plan: Plan, inventory: Inventory) -> list[str]:
+    """The platforms of a plan that a testbed does not have, in the plan's order."""
+    return [name for name in plan.platforms if name not in inventory.platforms]
+
+
+def _location(plan: Plan, point: Point, key: str, file: PlanFile | None) -> tuple[str | int, ...]:
+    """Where the file says what is wrong with this point."""
+    factor = "duration_s" if key == "duration" else key
+    if point.index >= len(plan.points):
+        return ("set_ups",)  # what only its pilot takes
+    if plan.listed:
+        listed = plan.listed[point.index]
+        if file is not None and file.points is None:
+            return location(file, listed, factor)
+        return (*(listed.where or ("points", point.index)), factor)
+    if factor not in FACTORS:
+        return (factor,)
+    of = FACTORS[factor]
+    return (RULE_FACTORS[factor], distinct(of(each.request) for each in plan.points).index(of(point.request)))
+
+
+def _refuse_half_and_half(file: PlanFile, data: Any, path: Path) -> None:
+    """Either the factors of a matrix or points, and whichever it is, whole."""
+    if file.points is None:
+        for key in MATRIX_NEEDS:
+            if getattr(file, key) is None:
+                instead = "" if key == "duration_s" or file.platforms else " (or points, instead of a matrix)"
+                raise ConfigError("is required" + instead, file=str(path), key=key)
+        return
+    for key in (*MATRIX_KEYS, *RULE_KEYS):
+        if key in file.model_fields_set:
+            raise _complaint(data, path, (key,), "does not go with points, each of which says its own")
+
+
+def _refuse_duplicates(file: PlanFile, data: Any, path: Path) -> None:
+    lists: list[tuple[tuple[str | int, ...], str, Any]] = []
+    for key in RULE_FACTORS.values():
+        lists.append(((key,), key, getattr(file, key)))
+        lists += [(("overrides", name, key), key, getattr(own, key, None)) for name, own in file.overrides.items()]
+    for where, key, values in lists:
+        first: dict[object, int] = {}
+        for index, value in enumerate(values or ()):
+            if value in first:
+                place = (*where, index)
+                shown = format_target(value) if key == "targets" else value
+                raise ConfigError(
+                    f"repeats {key}[{first[value]}]; repetitions is the key for measuring a point more often",
+                    file=str(path), line=line_of(data, place), key=key_text(place), value=shown,
+                )  # fmt: skip
+            first[value] = index
+
+
+def _refuse_what_blocks_cannot(file: PlanFile, data: Any, path: Path) -> None:
+    """What contradicts a plan in blocks."""
+    if file.claims is not None and len(set(file.claims)) < len(file.claims):
+        raise _complaint(data, path, ("claims",), "names one table twice")
+    if file.set_ups is None:
+        return
+    if searches_only(file):
+        raise _complaint(data, path, ("set_ups",), "is about points to measure, and this plan only searches")
+    if file.order == "full-random":
+        message = "does not go with set_ups: the trials of one set-up are taken in one go; leave it at blocked-random"
+        raise _complaint(data, path, ("order",), message)
+    if file.retry.codes is not None:
+        message = "does not go with set_ups: a set-up is whole when every trial had all of its attempts; leave it out"
+        raise _complaint(data, path, ("retry", "codes"), message)
+
+
+def _refuse_too_large(file: PlanFile, path: Path) -> None:
+    """Before anything is unfolded: the matrix, each platform's own, and what is added to it."""
+    if file.points is not None:
+        trials = sum(entry.repetitions or file.repetitions for entry in file.points)
+    else:
+        trials = 0
+        for name in file.platforms or ():
+            own = file.overrides.get(name)
+            each = (own.repetitions if own else None) or file.repetitions
+            for key in ("backgrounds", "sources", "frame_sizes", "targets"):
+                each *= len((getattr(own, key) if own else None) or getattr(file, key))
+            trials += each
+        for entry in file.include:
+            each = entry.repetitions or file.repetitions
+            for values in (entry.platform or file.platforms, entry.background, entry.sources, entry.frame_size):
+                each *= len(values or ())
+            trials += each * len(entry.target)
+    if (trials := trials * (file.set_ups or 1)) > MAX_TRIALS:
+        raise _too_large(path, trials)
+
+
+def _too_large(path: Path, trials: int) -> ConfigError:
+    return ConfigError("the plan has too many trials", file=str(path), value=trials, allowed=f"at most {MAX_TRIALS}")

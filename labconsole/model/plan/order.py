@@ -1,0 +1,105 @@
+"""In which order a plan's trials are taken.
+
+A configuration is a platform with a background: changing it costs time, so that ``blocked-random`` measures one after
+the other. What forwards beside the measurement is a share of this platform's maximum beside an idle guest, and
+therefore comes after everything else of its platform, whatever the order.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from labconsole.model.design_point import FORWARDING_SHARES, DesignPoint
+from labconsole.model.inventory import Inventory
+
+Trial = tuple[int, int]
+"""(point index from 0, repetition from 1)."""
+
+Configuration = tuple[str, str]
+"""(platform, background): what is measured in one go."""
+
+Standing = tuple[str, bool, str | None]
+"""(platform, with a second guest?, that guest's own stream): what has to be set up anew when it changes."""
+
+
+class Asked(Protocol):
+    """What is needed of a request."""
+
+    @property
+    def platform(self) -> str: ...
+    @property
+    def background(self) -> str: ...
+
+
+class PointLike(Protocol):
+    """What is needed of a point."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def request(self) -> Asked: ...
+
+
+def forwards(background: str) -> bool:
+    """Whether this background needs to know a maximum first."""
+    return background in FORWARDING_SHARES
+
+
+def configuration(request: Asked) -> Configuration:
+    """What a request is measured together with."""
+    return (request.platform, request.background)
+
+
+def standing(request: DesignPoint, inventory: Inventory) -> Standing:
+    """What has to stand on the unit under test: what only runs in a guest does not change it."""
+    if request.background == "none":
+        return (request.platform, False, None)
+    own = inventory.second_stream(request.sources)
+    return (request.platform, True, None if own is None else own.name)
+
+
+def schedule(
+    points: Sequence[PointLike], order: str, seed: int, repetitions_of: Callable[[int], int], most: int
+) -> list[Trial]:
+    """Every trial in the order of execution.
+
+    The same for the same plan and seed on every machine: Python promises that ``random()`` keeps its sequence for a
+    seed across versions, but not that ``shuffle()`` does, so a pass is sorted by one ``random()`` per point. Each
+    pass has a generator of its own: more repetitions add passes and leave the earlier ones as they were.
+    """
+    repetitions = range(1, most + 1)
+
+    def keyed(block: Sequence[PointLike], text: str, repetition: int) -> list[tuple[float, Trial]]:
+        # A number is drawn for every point, also one that is not repeated so often: the others keep theirs.
+        source = random.Random(text)
+        drawn = [(source.random(), (point.index, repetition)) for point in block]
+        return [item for item in drawn if repetition <= repetitions_of(item[1][0])]
+
+    if order == "full-random":
+        mixed = [trial for _, trial in sorted(item for r in repetitions for item in keyed(points, f"{seed}/{r}", r))]
+        return sorted(mixed, key=lambda trial: forwards(points[trial[0]].request.background))  # sorted() is stable
+    trials: list[Trial] = []
+    for (platform, background), block in blocks(points).items():
+        # The first background has the platform's own sequence, which is that of the plans that know no other.
+        text = platform if background == "none" else f"{platform}/{background}"
+        for r in repetitions:
+            if order == "as-listed":
+                trials += [(point.index, r) for point in block if r <= repetitions_of(point.index)]
+            else:
+                trials += [trial for _, trial in sorted(keyed(block, f"{seed}/{r}/{text}", r))]
+    return trials
+
+
+def blocks(points: Sequence[PointLike]) -> dict[Configuration, list[PointLike]]:
+    """The points of each configuration: platforms as they first occur, in each its backgrounds, forwarding last."""
+    found: dict[str, dict[str, list[PointLike]]] = {}
+    for point in points:
+        request = point.request
+        found.setdefault(request.platform, {}).setdefault(request.background, []).append(point)
+    return {
+        (platform, background): backgrounds[background]
+        for platform, backgrounds in found.items()
+        for background in sorted(backgrounds, key=forwards)
+    }

@@ -1,0 +1,318 @@
+"""A plan: its design points, its identity, how it is to be carried out. loader.py reads it from a file.
+
+A point's index is its position in the full cross product in a fixed nesting (platform, background, sources, frame size,
+target), or in the list of points, whatever the order of execution: that and the hash of the plan's meaning are how a
+stored run finds its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from labconsole.model.design_point import DesignPoint, FrameSize, Target
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan.blocks import (
+    PILOT,
+    PlannedSetUp,
+    is_of_reference,
+    needed_by,
+    pilot_points,
+    planned_set_ups,
+    references,
+)
+from labconsole.model.plan.conduct import Command, Retry, Stop, WarmUp
+from labconsole.model.plan.file import Order
+from labconsole.model.plan.order import Configuration as SetUpOf
+from labconsole.model.plan.order import Trial, configuration, forwards, schedule
+from labconsole.model.plan.points import Listed, as_matrix, distinct
+from labconsole.model.plan.search import Configuration, Search, configurations, search_hash
+from labconsole.model.record.run import Fixed, PlanRef
+from labconsole.model.tolerances import Tolerances
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One design point of a plan; ``index`` counts from 0."""
+
+    index: int
+    request: DesignPoint
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A platform's points beside a forwarding guest, and the plan's own points that give the maximum they need."""
+
+    platform: str
+    points: tuple[int, ...]
+    given_by: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Design points and how to measure them. What is None is left to the testbed: see :meth:`resolved`.
+
+    A trial is (point, number): numbers count from 1 over the repetitions, and with ``set_ups`` over those of every
+    block; number 0 is the pilot's. With ``listed``, the points are exactly those; the factors then hold the values
+    that occur, ``duration_s`` the longest duration and ``repetitions`` the most.
+    """
+
+    name: str
+    platforms: tuple[str, ...]
+    frames: tuple[FrameSize, ...]
+    targets_bps: tuple[Target, ...]
+    sources: tuple[int, ...]
+    backgrounds: tuple[str, ...]
+    duration_s: float
+    repetitions: int
+    set_ups: int | None = None
+    """How many blocks, each with ``repetitions`` trials of each point; None: no blocks, and no pilot."""
+
+    margin_ratio: float | None = None
+    """The difference that does not matter; None: none is declared."""
+
+    claims: tuple[str, ...] | None = None
+    """The tables of the report that may conclude; None: all."""
+
+    order: Order
+    seed: int
+    settle_s: float | None
+    drain_s: float | None
+    generator: str | None
+    observe: str | None
+    max_redo: int
+    """How often a trial that came out invalid is tried again before the plan goes on."""
+
+    tolerances: Tolerances
+    listed: tuple[Listed, ...] = ()
+    rules: tuple[str, ...] = ()
+    """In words, how the matrix in the file was changed to become these points."""
+
+    platform_tolerances: tuple[tuple[str, Tolerances], ...] = ()
+    retry: Retry = field(default_factory=Retry)
+    warm_up: WarmUp | None = None
+    stop: Stop = field(default_factory=Stop)
+    pre: tuple[Command, ...] = ()
+    post: tuple[Command, ...] = ()
+    search: Search | None = None
+    grid: bool = True
+    """False: no point is measured; they say at which configurations the search is made."""
+
+    @cached_property
+    def points(self) -> tuple[Point, ...]:
+        """As listed, or the full cross product: platform slowest, then background, sources, frame size, target."""
+        if self.listed:
+            return tuple(
+                Point(index, listed.resolved(self.generator or "auto", self.observe or "quiet"))
+                for index, listed in enumerate(self.listed)
+            )
+        product = itertools.product(self.platforms, self.backgrounds, self.sources, self.frames, self.targets_bps)
+        return tuple(
+            Point(
+                index,
+                DesignPoint(
+                    platform=platform,
+                    frame=frame,
+                    sources=sources,
+                    target=target,
+                    duration_s=self.duration_s,
+                    background=background,
+                    generator=self.generator or "auto",
+                    observe=self.observe or "quiet",
+                ),
+            )
+            for index, (platform, background, sources, frame, target) in enumerate(product)
+        )
+
+    @cached_property
+    def every_point(self) -> tuple[Point, ...]:
+        """The points, and after them what only the pilot takes."""
+        if self.set_ups is None:
+            return self.points
+        extra = references([point.request for point in self.points])[1]
+        return self.points + tuple(Point(len(self.points) + place, request) for place, request in enumerate(extra))
+
+    @cached_property
+    def pilot(self) -> frozenset[int]:
+        """The points that the pilot takes, once each."""
+        return pilot_points([point.request for point in self.points]) if self.set_ups and self.grid else frozenset()
+
+    @property
+    def trials(self) -> int:
+        """Over all points and blocks, how often each is measured, the pilot counted."""
+        return sum(self.trials_of(point.index) for point in self.every_point)
+
+    def trials_of(self, point: int) -> int:
+        """How many trials this point has in all, the pilot's counted."""
+        return self.numbers_of(point) + (point in self.pilot)
+
+    def numbers_of(self, point: int) -> int:
+        """How far the numbers of this point's trials go."""
+        return self.repetitions_of(point) * (self.set_ups or 1)
+
+    def repetitions_of(self, point: int) -> int:
+        """How often this point is measured, in each block where there are blocks."""
+        if not self.grid or point >= len(self.points):
+            return 0
+        return self.listed[point].repetitions if self.listed else self.repetitions
+
+    def place_of(self, trial: Trial) -> tuple[int | None, int]:
+        """(block, repetition from 1) of a trial; block 0 is the pilot, None: the plan has no blocks."""
+        point, number = trial
+        if self.set_ups is None:
+            return None, number
+        if number == PILOT:
+            return PILOT, 1
+        block, repetition = divmod(number - 1, self.repetitions_of(point))
+        return block + 1, repetition + 1
+
+    def number_of(self, point: int, block: int | None, repetition: int) -> int:
+        """The number of the trial in this place."""
+        if self.set_ups is None:
+            return repetition
+        return PILOT if not block else (block - 1) * self.repetitions_of(point) + repetition
+
+    def set_up_of(self, trial: Trial) -> tuple[int, SetUpOf] | None:
+        """The block's set-up that a trial belongs to; None: the pilot's, or the plan has no blocks."""
+        block, _ = self.place_of(trial)
+        return (block, configuration(self.points[trial[0]].request)) if block else None
+
+    def needed_pilot(self, chosen: frozenset[int] | None) -> frozenset[int]:
+        """Of the pilot's points those that the chosen points need; None: all."""
+        if chosen is None or not self.pilot:
+            return self.pilot
+        return needed_by(chosen, [point.request for point in self.points])
+
+    def tolerances_of(self, point: int) -> Tolerances:
+        """Beyond what a run of this point is doubted."""
+        return dict(self.platform_tolerances).get(self.every_point[point].request.platform, self.tolerances)
+
+    def planned_set_ups(self) -> list[PlannedSetUp]:
+        """The pilot's set-ups and every block's, in the order of execution; of a plan without blocks none."""
+        if self.set_ups is None or not self.grid:
+            return []
+        requests = [point.request for point in self.every_point]
+        return planned_set_ups(requests, self.pilot, self.order, self.seed, self.set_ups, self.repetitions_of)
+
+    def schedule(self) -> list[Trial]:
+        """(point index from 0, number) of every trial in the order of execution."""
+        if not self.grid:
+            return []
+        if self.set_ups is not None:
+            return [trial for set_up in self.planned_set_ups() for trial in set_up.trials]
+        return schedule(self.points, self.order, self.seed, self.repetitions_of, self.repetitions)
+
+    @cached_property
+    def _positions(self) -> dict[Trial, int]:
+        return {trial: place for place, trial in enumerate(self.schedule(), 1)}
+
+    @property
+    def searches(self) -> tuple[Configuration, ...]:
+        """What is searched, in the order of execution."""
+        return configurations(self.search, (point.request for point in self.points)) if self.search is not None else ()
+
+    @property
+    def search_hashes(self) -> tuple[str, ...]:
+        """By which the trials of the searches find their place, each search its own."""
+        return tuple(search_hash(self.search, each) for each in self.searches) if self.search is not None else ()
+
+    def needs(self) -> list[Need]:
+        """What has to be known before points beside a forwarding guest can be measured, by platform."""
+        found = []
+        for platform in self.platforms:
+            own = [point for point in self.points if point.request.platform == platform]
+            waiting = tuple(point.index for point in own if forwards(point.request.background))
+            if waiting:
+                given_by = tuple(
+                    point.index for point in self.every_point
+                    if point.request.platform == platform and is_of_reference(point.request)
+                    and (self.set_ups is None or point.index in self.pilot)
+                )  # fmt: skip
+                found.append(Need(platform, waiting, given_by))
+        return found
+
+    @cached_property
+    def _hash(self) -> str:
+        points = [point.request for point in self.points]
+        meaning = as_matrix(points)
+        if meaning is None:
+            meaning = {"version": 2, "points": [point.meaning() for point in points]}
+        else:
+            meaning = {"version": 1, **meaning}
+        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
+
+    def hash(self) -> str:
+        """Hash of what is measured at each point index: factors in their order, duration, convention, instruments.
+
+        Not of the name, seed, order, set-ups, repetitions, margin, claims, waits, tolerances or how it is carried out:
+        a finished plan can be extended by more set-ups, without blocks by more repetitions, and none of these changes
+        what a single run measures. A list of points that is a matrix in its order has that matrix's hash, and so has a
+        matrix whose rules leave it one.
+        """
+        return self._hash
+
+    def ref(
+        self,
+        point: int,
+        number: int,
+        *,
+        warm_ups: int = 0,
+        attempt: int = 1,
+        without_run: int = 0,
+        set_up_trials: int | None = None,
+        fixed: Fixed | None = None,
+    ) -> PlanRef:
+        """What a run's record says about its place in this plan.
+
+        ``without_run``: how many attempts gave no run, so that fewer than the plan grants can still be stored;
+        ``set_up_trials``: how many trials its set-up holds; ``fixed``: what the pilot fixed for it.
+        """
+        block, repetition = self.place_of((point, number))
+        return PlanRef(
+            name=self.name,
+            hash=self.hash(),
+            point=point,
+            repetition=repetition,
+            seed=self.seed,
+            warm_ups=warm_ups,
+            block=block,
+            attempt=attempt,
+            attempts=self.max_redo + 1 - without_run,
+            order=self.order,
+            position=self._positions.get((point, number)),
+            set_ups=self.set_ups,
+            repetitions=self.repetitions_of(point) or None,
+            set_up_trials=set_up_trials,
+            margin_ratio=self.margin_ratio,
+            claims=self.claims,
+            fixed=fixed,
+        )
+
+    def resolved(self, inventory: Inventory) -> Plan:
+        """This plan with the testbed's defaults in place of what the file leaves out."""
+        defaults = inventory.defaults
+        return replace(
+            self,
+            settle_s=defaults.settle_s if self.settle_s is None else self.settle_s,
+            drain_s=defaults.drain_s if self.drain_s is None else self.drain_s,
+            generator=self.generator or defaults.generator,
+            observe=self.observe or defaults.observe,
+        )
+
+
+def factors(listed: Sequence[Listed]) -> dict[str, Any]:
+    """The fields of a Plan that sum its listed points up."""
+    return {
+        "platforms": distinct(each.point.platform for each in listed),
+        "frames": distinct(each.point.frame for each in listed),
+        "targets_bps": distinct(each.point.target for each in listed),
+        "sources": distinct(each.point.sources for each in listed),
+        "backgrounds": distinct(each.point.background for each in listed),
+        "duration_s": max(each.point.duration_s for each in listed),
+        "repetitions": max(each.repetitions for each in listed),
+    }

@@ -1,0 +1,72 @@
+"""The points of a plan that lists them one by one, because they are no matrix: what was done in a session, say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from labconsole.model.design_point import INCLUDES_FCS, DesignPoint
+
+T = TypeVar("T", bound=Hashable)
+
+FACTORS: dict[str, Callable[[DesignPoint], Any]] = {
+    "platform": lambda point: point.platform,
+    "background": lambda point: point.background,
+    "sources": lambda point: point.sources,
+    "frame_size": lambda point: point.frame.bytes,
+    "target": lambda point: point.target,
+}
+"""The factors of a matrix by the names in an entry of a plan's file, in their nesting: the platform is slowest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """One listed point. ``generator`` and ``observe``, not those of ``point``, count; None: as the plan says, or the
+    testbed."""
+
+    point: DesignPoint
+    repetitions: int
+    generator: str | None = None
+    observe: str | None = None
+    where: tuple[str | int, ...] = field(default=(), compare=False)
+    """The entry of the file that it comes from; empty: a combination of a matrix."""
+
+    def with_place_of(self, other: Listed) -> Listed:
+        """This point as a word on one that is there already: measured so often, found where that one is."""
+        return replace(self, where=other.where)
+
+    def resolved(self, generator: str, observe: str) -> DesignPoint:
+        """What is measured, given what the plan says in general."""
+        return replace(self.point, generator=self.generator or generator, observe=self.observe or observe)
+
+
+def distinct(values: Iterable[T]) -> tuple[T, ...]:
+    """Each value once, in the order of first occurrence."""
+    return tuple(dict.fromkeys(values))
+
+
+def as_matrix(points: Sequence[DesignPoint]) -> dict[str, object] | None:
+    """The factors of which these points are the full cross product in a plan's nesting, or None if they are not."""
+    if len({(p.duration_s, p.frame.includes_fcs, p.generator, p.observe) for p in points}) != 1:
+        return None
+    factors = [distinct(map(of, points)) for of in FACTORS.values()]
+    if math.prod(map(len, factors)) != len(points):
+        return None
+    if [tuple(of(point) for of in FACTORS.values()) for point in points] != list(itertools.product(*factors)):
+        return None
+    platforms, backgrounds, sources, frame_sizes, targets = factors
+    first = points[0]
+    return {
+        "platforms": platforms,
+        "frame_sizes_bytes": frame_sizes,
+        "targets_bps": targets,
+        "sources": sources,
+        "backgrounds": backgrounds,
+        "duration_s": float(first.duration_s),
+        INCLUDES_FCS: first.frame.includes_fcs,
+        "generator": first.generator,
+        "observe": first.observe,
+    }

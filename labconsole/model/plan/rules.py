@@ -1,0 +1,156 @@
+"""A matrix with rules, unfolded into its points: overrides by platform, then exclusions, then what is added.
+
+The result is a list of points like any other, so that a plan means the same however it was written.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.plan.file import ExcludeEntry, IncludeEntry, Override, PlanFile
+from labconsole.model.plan.points import FACTORS, Listed
+from labconsole.units import format_target
+
+Location = tuple[str | int, ...]
+Refuse = Callable[..., NoReturn]
+"""Called with where in the file, what is wrong, and perhaps ``value`` and ``allowed``; raises ConfigError."""
+
+RULE_FACTORS = {
+    "platform": "platforms",
+    "background": "backgrounds",
+    "sources": "sources",
+    "frame_size": "frame_sizes",
+    "target": "targets",
+}
+"""A factor as a rule names it -> as the matrix does."""
+
+
+def has_rules(file: PlanFile) -> bool:
+    """Whether the matrix is more or less than the full one."""
+    return bool(file.include or file.exclude or file.overrides)
+
+
+def unfold(file: PlanFile, refuse: Refuse) -> tuple[tuple[Listed, ...], int]:
+    """The points, and how many the exclusions took out."""
+    assert file.platforms is not None
+    for name in file.overrides:
+        if name not in file.platforms:
+            refuse(("overrides", name), "is none of the plan's platforms", allowed=", ".join(file.platforms))
+    matrix = [listed for name in file.platforms for listed in _of_platform(file, name)]
+    kept = _excluded(file, matrix, refuse)
+    points = {listed.point: listed for listed in kept}
+    for place, entry in enumerate(file.include):
+        for listed in _included(file, place, entry):
+            there = points.get(listed.point)
+            if there is None:
+                points[listed.point] = listed
+            elif entry.repetitions is not None:
+                points[listed.point] = listed.with_place_of(there)
+    if not points:
+        refuse(("exclude",), "leaves no point to measure")
+    return tuple(points.values()), len(matrix) - len(kept)
+
+
+def _of_platform(file: PlanFile, name: str) -> list[Listed]:
+    """The matrix of one platform, nested as a plan's is: background slowest, target fastest."""
+    own = file.overrides.get(name, Override())
+    factors: list[Sequence[Any]] = [
+        own.backgrounds or file.backgrounds,
+        own.sources or file.sources,
+        own.frame_sizes or file.frame_sizes or (),
+        own.targets or file.targets or (),
+    ]
+    duration_s = file.duration_s if own.duration_s is None else own.duration_s
+    assert duration_s is not None
+    return [
+        Listed(
+            point=DesignPoint(
+                platform=name,
+                frame=file.frame(size),
+                target=target,
+                sources=sources,
+                background=background,
+                duration_s=float(duration_s),
+            ),
+            repetitions=own.repetitions or file.repetitions,
+        )
+        for background, sources, size, target in itertools.product(*factors)
+    ]
+
+
+def _excluded(file: PlanFile, matrix: list[Listed], refuse: Refuse) -> list[Listed]:
+    """The matrix without what the rules take out. A rule that takes nothing out is a slip, and is refused."""
+    gone: set[int] = set()
+    for place, rule in enumerate(file.exclude):
+        where: Location = ("exclude", place)
+        asked = {name: getattr(rule, name) for name in RULE_FACTORS if getattr(rule, name) is not None}
+        if not asked:
+            refuse(where, "names no factor, and would leave nothing", allowed=", ".join(RULE_FACTORS))
+        for name, values in asked.items():
+            known = {FACTORS[name](listed.point) for listed in matrix}
+            for value in values:
+                if value not in known:
+                    shown = format_target(value) if name == "target" else value
+                    refuse((*where, name), f"is none of the plan's {RULE_FACTORS[name]}", value=shown)
+        hit = {index for index, listed in enumerate(matrix) if _matches(listed, asked)}
+        if not hit:
+            refuse(where, "takes no point out: no point of the matrix agrees in all of it")
+        gone |= hit
+    return [listed for index, listed in enumerate(matrix) if index not in gone]
+
+
+def _matches(listed: Listed, asked: dict[str, tuple[object, ...]]) -> bool:
+    return all(FACTORS[name](listed.point) in values for name, values in asked.items())
+
+
+def _included(file: PlanFile, place: int, entry: IncludeEntry) -> list[Listed]:
+    assert file.platforms is not None
+    made = []
+    for platform, background, sources, size, target in itertools.product(
+        entry.platform or file.platforms, entry.background, entry.sources, entry.frame_size, entry.target
+    ):
+        own = file.overrides.get(platform, Override())
+        duration_s = next(each for each in (entry.duration_s, own.duration_s, file.duration_s) if each is not None)
+        made.append(
+            Listed(
+                point=DesignPoint(
+                    platform=platform,
+                    frame=file.frame(size),
+                    target=target,
+                    sources=sources,
+                    background=background,
+                    duration_s=float(duration_s),
+                ),
+                repetitions=entry.repetitions or own.repetitions or file.repetitions,
+                where=("include", place),
+            )
+        )
+    return made
+
+
+def location(file: PlanFile, listed: Listed, factor: str) -> Location:
+    """Where in the file a point's value of a factor comes from."""
+    if listed.where:
+        return (*listed.where, factor)
+    if factor not in RULE_FACTORS:
+        return (factor,)
+    key, value = RULE_FACTORS[factor], FACTORS[factor](listed.point)
+    own = getattr(file.overrides.get(listed.point.platform), key, None) if factor != "platform" else None
+    if own is not None:
+        return ("overrides", listed.point.platform, key, own.index(value))
+    values = getattr(file, key)
+    return (key, values.index(value)) if value in values else (key,)
+
+
+def exclusion_words(rule: ExcludeEntry) -> str:
+    """A rule in a few words, for people."""
+    parts = []
+    for name in RULE_FACTORS:
+        values = getattr(rule, name)
+        if values is not None:
+            shown = [format_target(value) if name == "target" else str(value) for value in values]
+            parts.append(f"{name.replace('_', ' ')} {' or '.join(shown)}")
+    return ", ".join(parts)

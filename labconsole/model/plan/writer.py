@@ -1,0 +1,218 @@
+"""What was done, as a plan that repeats it: exactly the points that were measured, each as often as it was.
+
+Written as a matrix where the points are one, else as a list: never with points that nobody asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from labconsole.errors import ConfigError
+from labconsole.model.design_point import INCLUDES_FCS, DesignPoint
+from labconsole.model.inventory import NAME, Inventory
+from labconsole.model.plan.plan import Plan, factors
+from labconsole.model.plan.points import FACTORS, Listed, as_matrix, distinct
+from labconsole.model.record.run import RunRecord
+from labconsole.model.tolerances import Tolerances
+from labconsole.units import format_target
+
+LINE = 120
+
+Done = tuple[DesignPoint, int]
+"""A trial that was asked for, and how often."""
+
+
+def done_in(records: Iterable[RunRecord]) -> list[Done]:
+    """What these runs amount to, in the order of first occurrence.
+
+    A point counts as often as it gave a run that stands, and at least once: an invalid run was asked for as well. A
+    plan's pilot does not count: a plan with blocks takes its own. Nor do frames of
+    several sizes: no plan asks for them.
+    """
+    standing: Counter[DesignPoint] = Counter()
+    for record in records:
+        point = record.requested.point
+        if record.role != "pilot" and point is not None:
+            standing[point] += record.verdict.status != "invalid"
+    return [(request, max(1, count)) for request, count in standing.items()]
+
+
+def plan_from_requests(name: str, done: Sequence[Done], inventory: Inventory) -> Plan:
+    """A plan of exactly these points. Raises ConfigError when there are none or the name is not usable.
+
+    The waits are the testbed's of now, written down so that a repetition waits as long.
+    """
+    if not NAME.match(name):
+        raise ConfigError(
+            "is not a usable name", key="plan", value=name, allowed="letters, digits, '_', '.', '-', at most 64"
+        )
+    if not done:
+        raise ConfigError("nothing was measured yet, so there is no plan to make of it")
+    repetitions: Counter[DesignPoint] = Counter()
+    for request, count in done:
+        repetitions[request] += count
+    requests = sorted(repetitions, key=_nesting(list(repetitions)))
+    listed = tuple(_listed(request, repetitions[request]) for request in requests)
+    first = requests[0]
+    # A matrix repeats all its points equally often.
+    matrix = len(set(repetitions.values())) == 1 and as_matrix(requests) is not None
+    alike = len({(r.generator, r.observe) for r in requests}) == 1
+    return Plan(
+        name=name,
+        order="blocked-random",
+        seed=1,
+        settle_s=inventory.defaults.settle_s,
+        drain_s=inventory.defaults.drain_s,
+        generator=first.generator if alike else None,
+        observe=first.observe if alike else None,
+        max_redo=2,
+        tolerances=Tolerances(),
+        listed=() if matrix else listed,
+        **factors(listed),
+    )
+
+
+def _listed(point: DesignPoint, repetitions: int) -> Listed:
+    exact = replace(point, duration_s=float(point.duration_s))
+    return Listed(point=exact, repetitions=repetitions, generator=point.generator, observe=point.observe)
+
+
+def _nesting(requests: Sequence[DesignPoint]) -> Callable[[DesignPoint], tuple[int, ...]]:
+    """The order of a matrix over the values as they first occurred: platform slowest, target fastest."""
+
+    places = [{v: i for i, v in enumerate(distinct(map(of, requests)))} for of in FACTORS.values()]
+    return lambda request: tuple(at[of(request)] for at, of in zip(places, FACTORS.values(), strict=True))
+
+
+def plan_text(plan: Plan, remarks: Sequence[str] = ()) -> str:
+    """A plan as commented YAML. ``remarks`` go to the top of the file."""
+    lines = [f"# {line}" for remark in remarks for line in textwrap.wrap(_plain(remark), LINE - 2)]
+    lines += [f"# {plan.trials} trials of {len(plan.points)} points. Every key is explained in docs/plans.md."]
+    lines += [f"plan: {_word(plan.name)}", ""]
+    if plan.listed:
+        rows, shared = _point_rows(plan)
+        lines += ["# Exactly these points; what a line leaves out is as said below.", "points:", *rows, ""]
+    else:
+        shared = {"duration_s", "repetitions", INCLUDES_FCS, "generator", "observe"}
+        lines += ["# The factors. Every combination is one point."]
+        for key, values in (
+            ("platforms", tuple(_word(name) for name in plan.platforms)),
+            ("backgrounds", plan.backgrounds),
+            ("sources", plan.sources),
+            ("frame_sizes", distinct(frame.bytes for frame in plan.frames)),
+            ("targets", tuple(format_target(target) for target in plan.targets_bps)),
+        ):
+            lines += textwrap.wrap(
+                f"{key}: [{', '.join(str(value) for value in values)}]", LINE,
+                subsequent_indent="  ", break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip
+        lines.append("")
+    sample = plan.points[0].request
+    said: list[tuple[str, object, str]] = [
+        ("duration_s", f"{sample.duration_s:.12g}", "of traffic, per trial"),
+        ("repetitions", plan.repetitions_of(0), _about_repetitions(plan)),
+        (
+            INCLUDES_FCS,
+            str(sample.frame.includes_fcs).lower(),
+            "frame sizes with the check sequence?",
+        ),
+        ("generator", sample.generator, "pktgen, afpacket, or auto for what a node has"),
+        ("observe", sample.observe, "quiet: the unit under test sends nothing while it is measured; live: it does"),
+    ]
+    margin = None if plan.margin_ratio is None else f"{plan.margin_ratio * 100:.12g}%"
+    rest: list[tuple[str, object, str]] = [
+        ("set_ups", plan.set_ups, "blocks of every platform and background, set up anew; raise it for more"),
+        ("margin", margin, "a difference that does not matter"),
+        ("claims", None if plan.claims is None else f"[{', '.join(plan.claims)}]", "the tables that may conclude"),
+        ("order", plan.order, "as-listed goes through the points of each platform as they stand here"),
+        ("seed", plan.seed, "of the shuffling"),
+        ("settle_s", None if plan.settle_s is None else f"{plan.settle_s:.12g}", "pause after a trial"),
+        ("drain_s", None if plan.drain_s is None else f"{plan.drain_s:.12g}", "shortest wait for late packets"),
+        ("max_redo", plan.max_redo, "how often a trial that came out invalid is tried again"),
+    ]
+    for key, value, remark in [each for each in said if each[0] in shared] + rest:
+        if value is not None:
+            lines.append(f"{f'{key}: {value}':<32}# {remark}")
+    return "\n".join(lines) + "\n"
+
+
+def _about_repetitions(plan: Plan) -> str:
+    if plan.set_ups is not None:
+        return "trials per point in every set-up"
+    return "trials per point; raise it later and only the new ones are measured"
+
+
+def _point_rows(plan: Plan) -> tuple[list[str], set[str]]:
+    """One line per point, and the keys that all share, which are said once."""
+    entries = []
+    for point in plan.points:
+        r = point.request
+        entries.append(
+            {
+                "platform": _word(r.platform),
+                "frame_size": str(r.frame.bytes),
+                "target": format_target(r.target),
+                "sources": str(r.sources),
+                "background": r.background,
+                "duration_s": f"{r.duration_s:.12g}",
+                "repetitions": str(plan.repetitions_of(point.index)),
+                INCLUDES_FCS: str(r.frame.includes_fcs).lower(),
+                "generator": r.generator,
+                "observe": r.observe,
+            }
+        )
+    always = ("platform", "frame_size", "target", "sources")
+    own = ("duration_s", "repetitions", INCLUDES_FCS, "generator", "observe")
+    shared = {key for key in own if len({entry[key] for entry in entries}) == 1}
+    told = [
+        key for key in entries[0]
+        if key in always or (key not in shared and (key in own or any(e[key] != "none" for e in entries)))
+    ]  # fmt: skip
+    return ["  - {" + ", ".join(f"{key}: {entry[key]}" for key in told) + "}" for entry in entries], shared
+
+
+def _word(name: str) -> str:
+    """A name as YAML reads it back: 12 and 2026-01-02 would come back as a number and a date."""
+    return name if YAML(typ="safe", pure=True).load(name) == name else f'"{name}"'
+
+
+def _plain(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def write_plan(path: Path, text: str, *, overwrite: bool = False) -> None:
+    """Write a plan file, whole or not at all. Raises ConfigError; a file that is there only gives way if told so."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        staged = Path(name)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            staged.chmod(0o644)  # mkstemp's 0600 would keep colleagues from replaying it
+            if overwrite:
+                staged.replace(path)
+            else:
+                _link(staged, path)
+        finally:
+            staged.unlink(missing_ok=True)
+    except OSError as exc:
+        raise ConfigError(f"cannot be written: {exc.strerror or exc}", file=str(path)) from exc
+
+
+def _link(staged: Path, path: Path) -> None:
+    """Give the file its name. Unlike a rename, this fails when something has that name."""
+    try:
+        os.link(staged, path)
+    except FileExistsError:
+        raise ConfigError("there is such a plan already; give another name", file=str(path)) from None

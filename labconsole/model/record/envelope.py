@@ -1,0 +1,250 @@
+"""The calibrated envelope of a testbed, format 1: what its generators, sinks and captures can do by themselves.
+
+It is taken with the unit under test bypassed, so that nothing in it is the UUT's doing (docs/calibration.md explains
+every field). The non-obvious decision: bounds are what trials showed, the highest rate without loss and the lowest with
+loss, never a value between two trials. None means "not known" or "not reached", and which of the two is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from labconsole.errors import StoreError
+from labconsole.model.design_point import FrameSize
+
+FORMAT = 1
+"""Incremented when an older reader would misread a newer envelope."""
+
+PEAK_WINDOWS_MS = (1, 10, 100)
+
+TargetBps = int | Literal["max"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Gaps(_Part):
+    """Time between neighbouring arrivals at the sink."""
+
+    min: int
+    mean: float
+    p50: int
+    p99: int
+    max: int
+
+
+class Spacing(_Part):
+    """How evenly frames came. ``burst_packets``: the longest row of frames less than 0.9 of the intended gap apart.
+
+    ``peak_pps``: the highest rate in any window of 1, 10 and 100 ms; None where the traffic was shorter. ``packets``
+    frames were looked at, from the first on. ``verdict`` is None where there is no pace to hold (target max).
+    """
+
+    target_bps: TargetBps
+    intended_gap_ns: int | None
+    packets: int
+    gap_ns: Gaps
+    burst_packets: int
+    peak_pps: dict[str, float | None]
+    verdict: Literal["constant rate", "microbursts"] | None
+
+
+class RatePoint(_Part):
+    """One target: what was asked, what the generator reports, what arrived by the sink's time stamps.
+
+    ``*_error_ratio`` = rate / intended - 1.
+    """
+
+    target_bps: int
+    intended_pps: float
+    offered_pps: float | None
+    offered_error_ratio: float | None
+    arrival_pps: float | None
+    arrival_error_ratio: float | None
+
+
+class Bounds(_Part):
+    """Highest offered rate without loss below the lowest with loss. ``lossy_pps`` None: no trial lost anything."""
+
+    clean_pps: float | None
+    lossy_pps: float | None
+
+
+class StreamEnvelope(_Part):
+    """One source and its sink at one frame size, with as many sources sending at once as the point says.
+
+    ``maximum_pps`` is what the weaker trial at target max reached, ``maximum_best_pps`` the stronger: far apart, the
+    machine was busy. ``maximum_confirmed``: the generator's own count, its NIC's and the sink's agreed in all of them.
+    """
+
+    stream: str
+    source: str
+    sink: str
+    generator: str
+    generator_version: str | None
+    maximum_pps: float | None
+    maximum_best_pps: float | None
+    maximum_confirmed: bool
+    rates: tuple[RatePoint, ...]
+    counters: Bounds
+    capture: Bounds
+    spacing: tuple[Spacing, ...]
+
+
+class TrialCounts(_Part):
+    """What one calibration trial counted of one stream."""
+
+    stream: str
+    offered_packets: int | None
+    offered_pps: float | None
+    source_tx_packets: int | None
+    sink_rx_packets: int | None
+    captured_packets: int | None
+    capture_dropped_packets: int | None
+    capture_complete: bool | None
+
+
+class CalibrationTrial(_Part):
+    """One trial, in the order taken. ``failure``: why it counted for nothing, else None."""
+
+    target_bps: TargetBps
+    purpose: Literal["maximum", "rate", "search"]
+    streams: tuple[TrialCounts, ...]
+    failure: str | None
+
+
+class EnvelopePoint(_Part):
+    """One frame size with one number of sources at once."""
+
+    frame_size_bytes: int
+    frame_size_includes_fcs: bool
+    sources: int
+    streams: tuple[StreamEnvelope, ...]
+    trials: tuple[CalibrationTrial, ...]
+
+    @property
+    def frame(self) -> FrameSize:
+        """The frame size in its convention; points are compared by what it is without the frame check sequence."""
+        return FrameSize(self.frame_size_bytes, self.frame_size_includes_fcs)
+
+    def most_offered_pps(self, stream: str) -> float | None:
+        """The most that a stream's source offered at target max, counted as the offered rate of the sink's bounds is.
+
+        ``maximum_pps`` is lower where the sink's NIC missed packets. None: no such trial counted any.
+        """
+        offered = [
+            counts.offered_pps
+            for trial in self.trials
+            if trial.target_bps == "max" and trial.failure is None
+            for counts in trial.streams
+            if counts.stream == stream and counts.offered_pps is not None
+        ]
+        return max(offered, default=None)
+
+
+class NodeVersions(_Part):
+    """What a node ran when it was calibrated; another kernel or driver voids the calibration."""
+
+    kernel: str | None
+    os: str | None
+    tcpdump: str | None
+    cpus: int | None
+    drivers: dict[str, str | None]
+
+
+class BypassProof(_Part):
+    """That the UUT was bypassed: marked frames sent, those that arrived, and what the UUT's data NICs saw meanwhile."""
+
+    stream: str
+    sent_packets: int
+    captured_packets: int
+    uut_rx_packets: int
+    uut_tx_packets: int
+
+
+class Envelope(_Part):
+    """One calibration of one testbed."""
+
+    format: int = FORMAT
+    calibration_id: str
+    started_at: str
+    finished_at: str
+    testbed: str
+    testbed_fingerprint: str
+    emulated: bool
+    operator: str
+    labconsole_version: str
+    bypass: Literal["lab", "patched", "inventory"]
+    proof: tuple[BypassProof, ...]
+    generator: str
+    duration_s: float
+    capture_buffer_kib: int
+    cut_short: bool
+    """The time limit ended the search for bounds before they were as close as wanted."""
+    nodes: dict[str, NodeVersions]
+    points: tuple[EnvelopePoint, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON types."""
+        return self.model_dump(mode="json")
+
+    def void_reason(
+        self, fingerprint: str, nodes: Mapping[str, NodeVersions], capture_buffer_kib: int | None = None
+    ) -> str | None:
+        """Why this calibration does not hold for a testbed as it is now; None when it does, as far as was given."""
+        if fingerprint != self.testbed_fingerprint:
+            return f"hosts.yaml has changed: fingerprint {fingerprint}, calibrated {self.testbed_fingerprint}"
+        for name, now in nodes.items():
+            then = self.nodes.get(name)
+            if then is None:
+                continue
+            if then.kernel != now.kernel:
+                return f"the kernel of {name} is {now.kernel}, calibrated with {then.kernel}"
+            for interface, driver in then.drivers.items():
+                if interface in now.drivers and now.drivers[interface] != driver:
+                    return f"the driver of {name}/{interface} is {now.drivers[interface]}, calibrated with {driver}"
+        if capture_buffer_kib is not None and capture_buffer_kib != self.capture_buffer_kib:
+            return f"the capture buffer is {capture_buffer_kib} KiB, calibrated with {self.capture_buffer_kib}"
+        return None
+
+    def point_for(self, frame_bytes: int, sources: int) -> EnvelopePoint | None:
+        """The point that bounds a frame size without FCS and a number of sources; None outside of what was calibrated.
+
+        Between calibrated sizes and numbers the next larger one counts: its maximum is the lower of the two.
+        """
+        covering = [p for p in self.points if p.frame.pkt_size_bytes >= frame_bytes and p.sources >= sources]
+        return min(covering, key=lambda p: (p.frame.pkt_size_bytes, p.sources), default=None)
+
+
+def parse_envelope(data: Mapping[str, Any]) -> Envelope:
+    """An envelope out of the store. Raises StoreError naming what cannot be read."""
+    found = data.get("format")
+    if isinstance(found, int) and found > FORMAT:
+        raise StoreError(f"the calibration has format {found}; this version reads up to {FORMAT}")
+    try:
+        return Envelope.model_validate(data)
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise StoreError(f"the calibration cannot be read: {where}: {first['msg']}") from None
+
+
+def node_versions(facts: Mapping[str, Any], links: Mapping[str, Mapping[str, Any]]) -> NodeVersions:
+    """What of a node's facts and of its interfaces' link attributes a calibration depends on."""
+
+    def text(key: str) -> str | None:
+        value = facts.get(key)
+        return str(value) if value is not None else None
+
+    cpus = facts.get("cpus")
+    return NodeVersions(
+        kernel=text("kernel"),
+        os=text("os"),
+        tcpdump=text("tcpdump"),
+        cpus=cpus if isinstance(cpus, int) else None,
+        drivers={name: (str(link["driver"]) if link.get("driver") else None) for name, link in links.items()},
+    )

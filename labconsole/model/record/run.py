@@ -1,0 +1,368 @@
+"""The run record, format 2: what is stored, printed by --json and exported. docs/data-format.md explains every field.
+
+Intended, offered and measured are three quantities and three fields. None means "not known", never zero. Records of
+format 1 are read, verified and reported on, and never written anew: they are written again as they came
+(format.py). What is added later goes into ``extensions``, each with a version of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.model.record.format import without_later_keys
+from labconsole.model.record.timing import Delay, StreamSpacing
+
+FORMAT = 2
+"""Incremented when an older reader would misread a newer record."""
+
+METHOD = 2
+"""Version of how numbers are reckoned: moves when the same packets would give other numbers. Format 1 knows 1 only."""
+
+Status = Literal["valid", "suspect", "invalid"]
+
+Role = Literal["measured", "pilot", "telemetry"]
+"""measured: enters means; pilot: fixes references and loads before a plan's first block, and enters nothing."""
+
+Direction = Literal["forward", "reverse"]
+
+Side = Literal["source", "uut", "sink"]
+
+
+def _versioned(value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    for name, extension in value.items():
+        if type(extension.get("version")) is not int:
+            raise ValueError(f"extension {name!r} has no version, an integer")
+    return value
+
+
+Extensions = Annotated[dict[str, dict[str, Any]], AfterValidator(_versioned)]
+"""By name, what later programs add; a reader keeps what it does not know, and says that it did not judge it."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Reason(_Part):
+    """Why a run is not simply valid: a stable code, a sentence, and the figures behind it for programs.
+
+    ``follows``: the code of the reason that this one is a consequence of; None: it stands for itself.
+    """
+
+    code: str
+    detail: str
+    evidence: dict[str, Any] | None = None
+    follows: str | None = None
+
+
+class Verdict(_Part):
+    """valid, suspect (stands, with a doubt that is named) or invalid (enters no mean)."""
+
+    status: Status
+    reasons: tuple[Reason, ...] = ()
+
+
+class Fixed(_Part):
+    """What a plan's pilot fixed for every block, as far as it bears on this run.
+
+    ``maximum_target_bps``: the load at which the maximum of this run's setting is read, None: it has a rate and no
+    maximum, or no run of the pilot says anything of it. ``reference_pps``: the platform's maximum that a forwarding
+    second guest's load is a share of. ``run_ids``: the runs behind both. ``source``: the pilot's own trials; what was
+    stored under equal conditions is read, and not written by this version.
+    """
+
+    maximum_target_bps: int | Literal["max"] | None = None
+    reference_pps: float | None = None
+    run_ids: tuple[str, ...] = ()
+    source: Literal["pilot", "stored"] = "pilot"
+
+
+class PlanRef(_Part):
+    """Which point of which plan a run is. ``warm_ups``: trials thrown away since the platform was set up for it.
+
+    ``block`` from 1, 0 is the pilot's, None: a plan without blocks. ``attempt`` from 1, of at most ``attempts``.
+    ``position``: place from 1 in the order of the whole plan. ``set_ups``, ``repetitions``: as the plan asked when the
+    run was taken. ``set_up_trials``: how many trials this run's set-up holds when it is whole. ``margin_ratio``: the
+    difference that the plan declared not to matter, None: none was declared. ``claims``: the tables that may conclude,
+    None: all.
+    """
+
+    name: str
+    hash: str
+    point: int
+    repetition: int
+    seed: int
+    warm_ups: int = 0
+    block: int | None = None
+    attempt: int = 1
+    attempts: int = 1
+    order: str | None = None
+    position: int | None = None
+    set_ups: int | None = None
+    repetitions: int | None = None
+    set_up_trials: int | None = None
+    margin_ratio: float | None = None
+    claims: tuple[str, ...] | None = None
+    fixed: Fixed | None = None
+
+
+class SetUp(_Part):
+    """The one actual setting-up of platform and background that a run was taken in.
+
+    ``trial``: the how-manyth trial in it, from 1, warm-ups counted. ``setup_s``: what setting up took, until it
+    forwarded.
+    """
+
+    id: str
+    started_at: str
+    setup_s: float
+    trial: int
+
+
+class Conditions(_Part):
+    """What else has to be equal before runs may be pooled, as far as the unit under test says. None: not known."""
+
+    uut_kernel: str | None = None
+    hypervisor: str | None = None
+    hypervisor_version: str | None = None
+    uut_boot_id: str | None = None
+
+
+class InForce(_Part):
+    """By what the trial was taken and judged. ``tolerances``: every one of them, by name."""
+
+    tolerances: dict[str, int | float]
+    settle_s: float | None
+    drain_s: float | None
+    sample_interval_s: float | None = None
+
+
+class Requested(_Part):
+    """What was asked for. ``target_bps`` is bandwidth on the wire per source."""
+
+    platform: str
+    frame_size_bytes: int | None
+    """None: a mix of sizes, which an extension describes."""
+
+    frame_size_includes_fcs: bool
+    sources: int
+    target_bps: int | Literal["max"]
+    background: str
+    duration_s: float
+    generator: str
+    observe: str
+
+    @property
+    def includes_fcs(self) -> bool:
+        """The convention of the frame size, or of all sizes of a mix."""
+        return self.frame_size_includes_fcs
+
+    def size_words(self) -> str:
+        """``64 B without FCS``; of a mix ``mixed B without FCS``."""
+        return f"{self.frame_size_bytes or 'mixed'} B {FrameSize(0, self.frame_size_includes_fcs).convention}"
+
+    @property
+    def frame(self) -> FrameSize | None:
+        """The frame size in its convention; None: a mix."""
+        return None if self.frame_size_bytes is None else FrameSize(self.frame_size_bytes, self.frame_size_includes_fcs)
+
+    @property
+    def point(self) -> DesignPoint | None:
+        """What was asked for, as a design point; None: frames of several sizes are none."""
+        return None if self.frame_size_bytes is None else DesignPoint.from_columns(dict(self))
+
+
+class Capture(_Part):
+    """tcpdump's own words: ``complete`` is True only when it says that it dropped nothing.
+
+    ``sha256``: of the capture file's bytes as they were counted, before they were thrown away.
+    """
+
+    captured_packets: int
+    dropped_packets: int | None
+    complete: bool
+    sha256: str | None = None
+
+
+class Arrivals(_Part):
+    """When a stream's packets came to the sink, by the sink's clock alone.
+
+    ``window_s``: from the first to the last of ``packets``; ``window_from`` counters: by their samples, which are apart
+    by ``resolution_s``. ``late_packets``: more than the sending time after the first one, queued until then; None: the
+    samples cannot tell. ``queued_packets``: of these, what came more than 0.01 s later still, which a search counts as
+    lost. From samples both are what surely came so late.
+    """
+
+    packets: int
+    window_s: float
+    window_from: Literal["capture", "counters"]
+    resolution_s: float
+    late_packets: int | None
+    queued_packets: int | None = None
+
+
+class LostTogether(_Part):
+    """Packets that went missing on several sides, where the counter between them was not read."""
+
+    sides: tuple[Side, ...]
+    packets: int
+
+
+class Sequence(_Part):
+    """From pktgen's sequence numbers. ``lost_runs``: run length (as text, a JSON key) to how many."""
+
+    lost_runs: dict[str, int]
+    reordered_packets: int
+    duplicate_packets: int
+
+
+class Hop(_Part):
+    """One point of a stream's path; ``lost_packets`` went missing between the hop before and this one.
+
+    ``drops``: what counters at this place say was dropped on the way here, reason to packets. Raw increments: two of
+    them may count the same packet, and those named ``node.*`` count for the whole node.
+    """
+
+    hop: str
+    node: str
+    interface: str
+    packets: int | None
+    lost_packets: int | None
+    drops: dict[str, int] = Field(default_factory=dict)
+
+
+class StreamRecord(_Part):
+    """One stream of one run. ``*_bps`` is bandwidth on the wire; ``loss_packets`` = offered - measured, any sign.
+
+    ``offered_packets``: as seen on the wire, the smaller of the generator's count and what the source's NIC sent (RFC
+    2285, section 3.5.2); ``generator_packets`` is what the generator says. ``source_lost_packets`` = generator -
+    offered, ``uut_lost_packets`` = offered - sent by the UUT's port, ``sink_lost_packets`` = that - measured; where a
+    counter was not read, both sides of it are None and ``lost_together`` has their sum. ``forwarding_pps``: over the
+    window of arrivals, never over less than the sending time (RFC 2285, section 3.6.1).
+    """
+
+    name: str
+    generator: str
+    generator_version: str | None
+    delay_ns: int
+    burst_packets: int | None
+    intended_packets: int | None
+    intended_pps: float | None
+    offered_packets: int | None
+    offered_duration_s: float | None
+    offered_pps: float | None
+    offered_bps: float | None
+    measured_packets: int | None
+    measured_pps: float | None
+    measured_bps: float | None
+    measured_from: Literal["capture", "counters"] | None
+    loss_packets: int | None
+    loss_ratio: float | None
+    capture: Capture | None
+    counters: dict[str, int | None]
+    sequence: Sequence | None
+    ledger: tuple[Hop, ...]
+    unplaced_packets: int | None
+    delay: Delay | None = None
+    spacing: StreamSpacing | None = None
+    direction: Direction = "forward"
+    generator_packets: int | None = None
+    source_lost_packets: int | None = None
+    uut_lost_packets: int | None = None
+    sink_lost_packets: int | None = None
+    lost_together: tuple[LostTogether, ...] = ()
+    arrivals: Arrivals | None = None
+    forwarding_pps: float | None = None
+    forwarding_bps: float | None = None
+    extensions: Extensions = Field(default_factory=dict)
+
+
+class Total(_Part):
+    """Sums over the streams; None when a summand is not known. ``uut_loss_ratio``: of what was offered."""
+
+    offered_packets: int | None
+    offered_pps: float | None
+    offered_bps: float | None
+    measured_packets: int | None
+    measured_pps: float | None
+    measured_bps: float | None
+    loss_packets: int | None
+    loss_ratio: float | None
+    generator_packets: int | None = None
+    source_lost_packets: int | None = None
+    uut_lost_packets: int | None = None
+    sink_lost_packets: int | None = None
+    uut_loss_ratio: float | None = None
+    late_packets: int | None = None
+    queued_packets: int | None = None
+    forwarding_pps: float | None = None
+    forwarding_bps: float | None = None
+
+
+class Background(_Part):
+    """What ran beside the guest under test, and the proof that it did (docs/background.md, "How it is proven").
+
+    ``requested`` and ``achieved``: names with units to numbers; every name of ``requested`` is in ``achieved``, None
+    there when it is not known. ``cpus``: the UUT's CPUs that the second guest is pinned to; None: not pinned.
+    ``streams``: the second guest's own, which enter no total. ``reference``: the stored maximum that a forwarding load
+    is a share of.
+    """
+
+    kind: str
+    guest: str | None = None
+    cpus: str | None = None
+    requested: dict[str, int | float] = Field(default_factory=dict)
+    achieved: dict[str, int | float | None] = Field(default_factory=dict)
+    streams: tuple[StreamRecord, ...] = ()
+    reference: dict[str, Any] | None = None
+
+
+class Failure(_Part):
+    """What stopped a run before its end: a stable word, the operation, a sentence."""
+
+    failure: str
+    operation: str | None
+    node: str | None
+    message: str
+
+
+class RunRecord(_Part):
+    """One run. The same object in the store, in --json and in exports."""
+
+    run_id: str
+    format: int = FORMAT
+    started_at: str
+    finished_at: str
+    testbed: str
+    testbed_fingerprint: str
+    emulated: bool
+    operator: str
+    labconsole_version: str
+    plan: PlanRef | None
+    requested: Requested
+    streams: tuple[StreamRecord, ...]
+    total: Total
+    background: Background | None
+    verdict: Verdict
+    influences: tuple[dict[str, Any], ...] = ()
+    environment: dict[str, Any] = Field(default_factory=dict)
+    timeline: dict[str, Any] = Field(default_factory=dict)
+    failure: Failure | None = None
+    role: Role = "measured"
+    method: int = METHOD
+    set_up: SetUp | None = None
+    conditions: Conditions | None = None
+    in_force: InForce | None = None
+    extensions: Extensions = Field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as plain JSON types."""
+        return self.plain("json")
+
+    def plain(self, mode: Literal["json", "python"] = "python") -> dict[str, Any]:
+        """The record as plain data, with the keys of its own format. ``python`` keeps a NaN that JSON would null."""
+        data = self.model_dump(mode=mode)
+        return without_later_keys(data) if self.format == 1 else data

@@ -1,0 +1,187 @@
+"""The record of one search, format 2: what was found at one configuration, with every trial that led there.
+
+Its trials are runs of their own; the counts here repeat theirs, so that the bounds can be recomputed from this alone.
+Loads are per source, counts are sums over the sources. docs/search.md explains every field.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from labconsole.model.design_point import FrameSize
+from labconsole.model.record.timing import OneWay, Quantiles, Variation
+
+SEARCH_FORMAT = 2
+"""Format 1 did not know what was still queued, nor what the source lost; it is read, and written again as it came."""
+
+LATER_TRIAL_KEYS = ("source_lost_packets", "queued_packets")
+"""Of a trial, what format 1 does not have."""
+
+Limit = Literal["uut", "generator", "instrument", "line_rate", "below_minimum", "undecided"]
+BurstLimit = Literal["uut", "generator", "instrument", "trial_length"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SearchRef(_Part):
+    """Which configuration of which plan; ``hash`` is also in the plan reference of every trial's run."""
+
+    name: str
+    hash: str
+    configuration: int
+    repetition: int
+
+
+class SearchRequested(_Part):
+    """The design point without its load."""
+
+    platform: str
+    frame_size_bytes: int
+    frame_size_includes_fcs: bool
+    sources: int
+    background: str
+    generator: str
+    observe: str
+
+    @property
+    def frame(self) -> FrameSize:
+        """The frame size in its convention."""
+        return FrameSize(self.frame_size_bytes, self.frame_size_includes_fcs)
+
+
+class SearchTrial(_Part):
+    """One trial, in the order taken. ``for_test``: load, frame-loss, back-to-back or latency.
+
+    ``lost_outside_packets``: of what was offered and not measured, what was lost behind the unit under test;
+    ``source_lost_packets``: made by the generators and not on the wire. ``queued_packets``: measured, but more than
+    0.01 s after the time of sending; None: not known.
+    """
+
+    run_id: str
+    for_test: str
+    load_pps: float
+    duration_s: float
+    intended_packets: int
+    offered_packets: int
+    measured_packets: int
+    lost_outside_packets: int
+    offered_pps: float | None = None
+    source_lost_packets: int = 0
+    queued_packets: int | None = None
+
+
+class GoalFound(_Part):
+    """The bounds for one goal. ``complete`` False: the search was ended before they were as close as the goal asks."""
+
+    goal: str
+    loss_ratio: float
+    exceed_ratio: float
+    trial_duration_s: float
+    duration_sum_s: float
+    relative_width: float
+    lower_bound_pps: float | None
+    upper_bound_pps: float | None
+    conditional_throughput_pps: float | None
+    limited_by: Limit
+    complete: bool
+    lower_run_ids: tuple[str, ...]
+    upper_run_ids: tuple[str, ...]
+
+
+class FrameLossPoint(_Part):
+    """One load of the frame loss curve. ``loss_ratio`` is of what was offered; ``share_ratio`` of the line rate."""
+
+    run_id: str
+    share_ratio: float
+    intended_pps: float
+    offered_pps: float | None
+    loss_ratio: float | None
+
+
+class Burst(_Part):
+    """One repetition of the back-to-back test; ``upper_packets`` None: the longest burst tried passed."""
+
+    packets: int
+    upper_packets: int | None
+    limited_by: BurstLimit
+    run_ids: tuple[str, ...]
+
+
+class BackToBackFound(_Part):
+    """Packets are per source. ``reached_ratio``: slowest of the bursts sent, of the line rate.
+
+    ``buffer_s`` is RFC 9004's corrected buffer time; None where the bursts or the throughput do not give one.
+    """
+
+    bursts: tuple[Burst, ...]
+    mean_packets: float
+    least_packets: int
+    most_packets: int
+    sd_packets: float | None
+    reached_ratio: float | None
+    buffer_s: float | None
+
+
+class StreamLatency(_Part):
+    """One stream's delay in one trial, as the run has it."""
+
+    run_id: str
+    stream: str
+    one_way_ns: OneWay | None
+    reason: str | None
+    pdv_ns: Quantiles
+    ipdv_ns: Variation | None
+
+
+class LatencyFound(_Part):
+    """Delay at ``load_pps``, the lower bound of ``goal``. Means over streams and trials; None: not known for all."""
+
+    goal: str
+    load_pps: float
+    one_way_mean_ns: dict[str, float] | None
+    pdv_mean_ns: dict[str, float] | None
+    streams: tuple[StreamLatency, ...]
+    reason: str | None
+
+
+class SearchRecord(_Part):
+    """One search. ``status`` failed: it ended before all that was asked for was found; ``failure`` says why."""
+
+    search_id: str
+    format: int = SEARCH_FORMAT
+    started_at: str
+    finished_at: str
+    testbed: str
+    testbed_fingerprint: str
+    emulated: bool
+    operator: str
+    labconsole_version: str
+    plan: SearchRef
+    requested: SearchRequested
+    settings: dict[str, Any]
+    line_rate_pps: float
+    lowest_load_pps: float
+    goals: tuple[GoalFound, ...]
+    frame_loss: tuple[FrameLossPoint, ...] | None
+    back_to_back: BackToBackFound | None
+    latency: LatencyFound | None
+    trials: tuple[SearchTrial, ...]
+    status: Literal["done", "failed"]
+    failure: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as plain JSON types."""
+        return self.plain("json")
+
+    def plain(self, mode: Literal["json", "python"] = "python") -> dict[str, Any]:
+        """The record as plain data, with the keys of its own format."""
+        data = self.model_dump(mode=mode)
+        if self.format == 1:
+            for trial in data["trials"]:
+                for key in LATER_TRIAL_KEYS:
+                    del trial[key]
+        return data

@@ -1,0 +1,1 @@
+"""Changes to a node's network. Shipped to nodes."""

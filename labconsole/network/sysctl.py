@@ -1,0 +1,90 @@
+"""Kernel settings under net.*: reading them, and knowing which others one of them changes along."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Dict, List, Tuple
+
+from labconsole.wire.codec import WireError
+
+ROOT = "/proc/sys/"
+_NAME = re.compile(r"net[./][A-Za-z0-9_.:@/-]{1,200}\Z")
+_PER_INTERFACE = re.compile(r"(net\.ipv[46]\.(?:conf|neigh))\.(.+)\.([a-z0-9_-]+)\Z")
+
+
+def path_of(name: str) -> str:
+    """The file of ``net.a.b``. An interface name may itself hold dots, so it is taken as one component."""
+    if not _NAME.match(name) or ".." in name or "//" in name:
+        raise WireError("bad_request", "%r is not the name of a net.* setting" % name)
+    if "/" in name:
+        parts = name.split("/")
+    else:
+        match = _PER_INTERFACE.match(name)
+        parts = match.group(1).split(".") + [match.group(2), match.group(3)] if match else name.split(".")
+    return ROOT + "/".join(parts)
+
+
+def read(name: str) -> str:
+    """The value now. Call it in the right namespace."""
+    path = path_of(name)
+    try:
+        with open(path, encoding="ascii") as setting:
+            return setting.read().strip()
+    except FileNotFoundError:
+        raise WireError("no_such_sysctl", "this kernel has no setting %s" % name) from None
+    except PermissionError:
+        raise WireError("no_permission", "may not read the setting %s" % name) from None
+    except OSError as exc:
+        raise WireError("sysctl_failed", "cannot read the setting %s: %s" % (name, exc.strerror)) from exc
+
+
+def write(name: str, value: str) -> None:
+    try:
+        with open(path_of(name), "w", encoding="ascii") as setting:
+            setting.write(value)
+    except PermissionError:
+        raise WireError("no_permission", "may not change the setting %s; root is needed" % name) from None
+    except OSError as exc:
+        raise WireError("sysctl_failed", "cannot set %s to %r: %s" % (name, value, exc.strerror)) from exc
+
+
+def before(name: str) -> List[Tuple[str, str]]:
+    """(file, value) of the setting and of every one that the kernel overwrites with it, in the order to restore.
+
+    ``ip_forward`` and ``conf.all.*`` are copied by the kernel into each interface's own setting; restoring only the one
+    would leave interfaces changed that had a value of their own.
+    """
+    own = path_of(name)
+    saved = [(own, read(name))]
+    family, key = _spreads(own)
+    if family:
+        directory = "%snet/%s/conf" % (ROOT, family)
+        try:
+            interfaces = sorted(os.listdir(directory))
+        except OSError:
+            return saved
+        # "all" first: writing it spreads again, and the interfaces' own values then correct that.
+        interfaces.sort(key=lambda interface: interface != "all")
+        for interface in interfaces:
+            path = "%s/%s/%s" % (directory, interface, key)
+            if path != own:
+                try:
+                    with open(path, encoding="ascii") as setting:
+                        saved.append((path, setting.read().strip()))
+                except OSError:
+                    continue  # not every interface has every key
+    return saved
+
+
+def _spreads(path: str) -> Tuple[str, str]:
+    parts = path[len(ROOT) :].split("/")
+    if parts == ["net", "ipv4", "ip_forward"]:
+        return "ipv4", "forwarding"
+    if len(parts) == 5 and parts[2] == "conf" and parts[3] == "all" and parts[4] in ("forwarding", "disable_ipv6"):
+        return parts[1], parts[4]
+    return "", ""
+
+
+def read_many(names: List[str]) -> Dict[str, str]:
+    return {name: read(name) for name in names}

@@ -1,0 +1,196 @@
+"""The agent as one archive, and the command that starts it on a node from its stdin.
+
+The archive holds the rooms that run on nodes and what of pyroute2 they use, found by importing it; with pyroute2's own
+``__init__`` it would be twice as large and start in twice the time, because that imports everything. Nothing is
+written on the node: a one-line program reads the archive from stdin into an anonymous file in memory and runs it from
+there. What follows on stdin is the protocol.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import io
+import os
+import secrets
+import shlex
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import labconsole
+from labconsole.errors import LabError
+
+_DATE = (1980, 1, 1, 0, 0, 0)
+"""The earliest that the format knows: the same sources shall make the same bytes."""
+
+_MAIN = b"from labconsole.agent.__main__ import main\nmain()\n"
+
+SHIPPED_ROOMS = ("agent", "network", "packets", "wire")
+"""The packages whose modules go to nodes: they import the standard library, pyroute2 and each other."""
+
+_ROOTS = ("pyroute2.iproute.linux",)
+"""What the agent imports of the library; the rest follows from these."""
+
+_FIND_SUBSET = """
+import importlib, sys, types
+package = types.ModuleType("pyroute2")
+package.__path__ = [sys.argv[1]]
+sys.modules["pyroute2"] = package
+for name in sys.argv[2:]:
+    importlib.import_module(name)
+for name, module in sorted(sys.modules.items()):
+    if name.startswith("pyroute2.") and getattr(module, "__file__", None):
+        print(module.__file__)
+"""
+
+BOOTSTRAP = (
+    # One line and no single quote or backslash: it passes through whatever login shell the node's user has. Only what
+    # an old Python can parse too, so that it can say that it is too old.
+    "import sys, json; "
+    'sys.version_info < (3, 9) and (print(json.dumps(dict(event="refused", code="python_too_old", '
+    'message="Python %d.%d on this node is too old, 3.9 or newer is needed" % sys.version_info[:2]))), '
+    "sys.stdout.flush(), sys.exit(3)); "
+    "import os, runpy; "
+    "n = int(sys.argv[1]); "
+    'f = os.memfd_create("labconsole-agent"); '
+    # read(0, 0) at the full length returns b"" like the end of stdin does: both end the loop.
+    '[os.write(f, b) for b in iter(lambda: os.read(0, min(65536, n - os.lseek(f, 0, 1))), b"")]; '
+    "os.lseek(f, 0, 1) < n and sys.exit(4); "
+    'sys.argv = ["labconsole-agent"]; '
+    'runpy.run_path("/proc/self/fd/%d" % f, run_name="__main__")'
+)
+"""Reads as many bytes as its argument says from stdin and runs them. Exit status 3: Python too old, 4: cut short."""
+
+SESSION = f"session-{secrets.token_hex(8)}"
+"""The last word of the command line of every agent of this console: nodes that share a kernel see each other's agents,
+and know by it whose they are. It opens nothing.
+"""
+
+
+def launch_command(python: str, become: str | None) -> str:
+    """The command line that starts the agent on a node; ``payload()`` must be the first thing on its stdin."""
+    program = [python, "-I", "-S", "-c", BOOTSTRAP, str(len(payload())), SESSION]
+    return shlex.join([*(["sudo", "-n", "--"] if become else []), *program])
+
+
+@functools.cache
+def payload() -> bytes:
+    """The archive, built once per process at most and once per version of its contents on this machine."""
+    return build_agent()
+
+
+def build_agent() -> bytes:
+    """The archive, from the cache when nothing that goes into it has changed."""
+    own = _own_files()
+    library = _library_directory()
+    path = _cache_directory() / f"agent-{_key(own, library)}.pyz"
+    try:
+        data = path.read_bytes() if _only_ours(path) and _only_ours(path.parent) else b""
+    except FileNotFoundError:
+        data = b""
+    except OSError:
+        return _build(own, library)  # a cache that cannot be read is none
+    if zipfile.is_zipfile(io.BytesIO(data)):
+        return data
+    data = _build(own, library)
+    _store(path, data)
+    return data
+
+
+def _only_ours(path: Path) -> bool:
+    """Whether nobody else can have written there: what is in the archive runs as root on every node."""
+    status = path.stat()
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+
+def _own_files() -> dict[str, bytes]:
+    """Archive name and content of this package's part."""
+    package = Path(labconsole.__file__).parent
+    files = {"__main__.py": _MAIN, "labconsole/__init__.py": (package / "__init__.py").read_bytes()}
+    for room in SHIPPED_ROOMS:
+        for source in sorted((package / room).rglob("*.py")):
+            files[f"labconsole/{source.relative_to(package).as_posix()}"] = source.read_bytes()
+    return files
+
+
+def _library_directory() -> Path:
+    spec = importlib.util.find_spec("pyroute2")
+    if spec is None or not spec.submodule_search_locations:
+        raise LabError("pyroute2 is not installed; the agent needs it: install labconsole with its dependencies")
+    return Path(spec.submodule_search_locations[0])
+
+
+def _key(own: dict[str, bytes], library: Path) -> str:
+    """Hash of all that decides the archive's bytes. The library's files are taken by size and time, not read."""
+    digest = hashlib.sha256(repr((sys.version_info[:2], _ROOTS, zipfile.ZIP_DEFLATED)).encode())
+    digest.update(Path(__file__).read_bytes())
+    for name, data in sorted(own.items()):
+        digest.update(f"{name} {len(data)}\n".encode() + data)
+    for source in sorted(library.rglob("*.py")):
+        status = source.stat()
+        digest.update(f"{source} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:32]
+
+
+def _build(own: dict[str, bytes], library: Path) -> bytes:
+    files = dict(own)
+    files["pyroute2/__init__.py"] = b""
+    for source in _library_subset(library):
+        files[f"pyroute2/{source.relative_to(library).as_posix()}"] = source.read_bytes()
+    for name, text in _library_licences().items():
+        files[f"pyroute2/{name}"] = text
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, _DATE)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, files[name])
+    return buffer.getvalue()
+
+
+def _library_subset(library: Path) -> list[Path]:
+    """The library's files that the agent's imports load. Asked of another process: this one may hold more of it.
+
+    -P: nothing is imported from the directory that the operator happens to be in.
+    """
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _FIND_SUBSET, str(library), *_ROOTS], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or ["no word"]
+        raise LabError(f"pyroute2 in {library} cannot be used: {last[0]}")
+    return [Path(line) for line in done.stdout.splitlines()]
+
+
+def _library_licences() -> dict[str, bytes]:
+    """The library's licence texts: they have to go where its code goes."""
+    files = importlib.metadata.files("pyroute2") or []
+    found = {file.name: Path(str(file.locate())).read_bytes() for file in files if file.name.startswith("LICENSE")}
+    if not found:
+        raise LabError("pyroute2 is installed without its licence texts and so may not be passed on: reinstall it")
+    return found
+
+
+def _cache_directory() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
+    return root / "labconsole"
+
+
+def _store(path: Path, data: bytes) -> None:
+    """Put the archive into the cache, whole or not at all. A cache that cannot be written costs only time."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix="agent-", delete=False) as partial:
+            partial.write(data)
+        Path(partial.name).replace(path)
+        for old in sorted(path.parent.glob("agent-*.pyz"), key=lambda other: other.stat().st_mtime_ns)[:-5]:
+            old.unlink()
+    except OSError:
+        return

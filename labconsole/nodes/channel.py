@@ -1,0 +1,171 @@
+"""The SSH channel in which an agent runs: bytes in, messages out, and why it ended.
+
+asyncssh calls this object from its own data path. There is no reader task, so nothing is left over when a link goes
+away, and a message costs one call. Until the agent's hello, lines that are not the protocol's are tolerated: login
+shells and sshrc files greet, and nobody can turn that off on somebody else's machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+import asyncssh
+
+from labconsole.nodes.inbound import read_hello
+from labconsole.wire.clean import clean, last_line
+from labconsole.wire.codec import MAX_LINE_BYTES, WireError, decode
+from labconsole.wire.session import Hello
+
+log = logging.getLogger("labconsole.nodes")
+
+MAX_STDERR_BYTES = 64 * 1024
+MAX_JUNK_LINES = 200
+MAX_JUNK_BYTES = 64 * 1024
+EOF_GRACE_S = 1.0
+"""How long after the end of its output an agent may take to say how it ended."""
+_HELLO = re.compile(rb'\{ *"event" *: *"hello"')
+_REFUSED = re.compile(rb'^\{ *"event" *: *"refused"')
+
+Receive = Callable[[dict[str, Any]], None]
+
+
+class AgentSession(asyncssh.SSHClientSession[bytes]):
+    """One agent's channel. ``hello`` resolves with its first message; ``ended`` with why it is over."""
+
+    def __init__(self, name: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.name = name
+        self.hello: asyncio.Future[Hello] = loop.create_future()
+        self.ended: asyncio.Future[str] = loop.create_future()
+        self.exit_status: int | None = None
+        self.exit_signal: str | None = None
+        self.stderr = bytearray()
+        self.junk = bytearray()
+        self.refusal: str | None = None
+        self.receive: Receive | None = None
+        self._junk_lines = 0
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._early: list[dict[str, Any]] = []
+        self._early_bytes = 0
+        self._grace: asyncio.TimerHandle | None = None
+
+    def listen(self, receive: Receive) -> None:
+        """Hand every message from now on to ``receive``, those that already came first."""
+        self.receive = receive
+        early, self._early = self._early, []
+        try:
+            for message in early:
+                receive(message)
+        except WireError as exc:
+            self._refuse(exc)
+
+    def end(self, reason: str) -> None:
+        """Take nothing more in; the first reason stands."""
+        if self._grace is not None:
+            self._grace.cancel()
+            self._grace = None
+        self._parts, self._parts_bytes = [], 0
+        if not self.ended.done():
+            self.ended.set_result(reason)
+        if not self.hello.done():
+            self.hello.cancel()
+
+    def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
+        """Called by asyncssh with bytes of stdout (no datatype) or stderr."""
+        if self.ended.done():
+            return
+        if datatype is not None:
+            self.stderr += data
+            del self.stderr[:-MAX_STDERR_BYTES]
+            log.debug("%s: stderr: %s", self.name, clean(data))
+            return
+        try:
+            self._feed(data)
+        except WireError as exc:
+            self._refuse(exc)
+
+    def eof_received(self) -> bool:
+        """Called at the end of output. Keeps the channel open: how the agent ended comes after this."""
+        if not self.ended.done():
+            loop = asyncio.get_running_loop()
+            self._grace = loop.call_later(EOF_GRACE_S, self.end, "the agent closed its output")
+        return True
+
+    def exit_status_received(self, status: int) -> None:
+        """Called when the agent's process has exited."""
+        self.exit_status = status
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called once the channel is gone, with the connection or alone."""
+        if exc is not None:
+            self.end(f"the connection was lost ({clean(exc, 200)})")
+            return
+        status = "" if self.exit_status is None else f" with exit status {self.exit_status}"
+        if self.exit_signal is not None:
+            status = f" by signal {self.exit_signal}"
+        said = last_line(self.stderr)
+        self.end(f"the agent ended{status}" + (f": {said}" if said else ""))
+
+    def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
+        """Called when a signal ended the agent's process."""
+        self.exit_signal = clean(signal, 20)
+
+    def _refuse(self, exc: WireError) -> None:
+        self.end(f"sent something that is not of the protocol ({clean(exc.message, 200)})")
+
+    def _feed(self, data: bytes) -> None:
+        first, newline, rest = data.partition(b"\n")
+        self._parts.append(first)
+        self._parts_bytes += len(first)
+        limit = MAX_LINE_BYTES if self.hello.done() else MAX_JUNK_BYTES
+        if self._parts_bytes > limit:
+            raise WireError("bad_line", f"a line is longer than {limit} bytes")
+        if not newline:
+            return
+        line = b"".join(self._parts)
+        self._parts, self._parts_bytes = [], 0
+        self._line(line)
+        *lines, tail = rest.split(b"\n")
+        for line in lines:
+            if self.ended.done():
+                return
+            self._line(line)
+        if tail and not self.ended.done():
+            self._parts, self._parts_bytes = [tail], len(tail)
+
+    def _line(self, line: bytes) -> None:
+        if not self.hello.done():
+            self._before_hello(line)
+            return
+        message = decode(line)
+        if self.receive is not None:
+            self.receive(message)
+        elif len(self._early) < MAX_JUNK_LINES and self._early_bytes + len(line) <= MAX_LINE_BYTES:
+            self._early.append(message)
+            self._early_bytes += len(line)
+        else:
+            raise WireError("bad_line", "too much came before anything was asked")
+
+    def _before_hello(self, line: bytes) -> None:
+        # A greeting without a line feed is glued to the front of it.
+        found = _HELLO.search(line)
+        if found is not None:
+            hello = read_hello(decode(line[found.start() :]))
+            if self.junk or found.start():
+                greeting = clean(self.junk + line[: found.start()])
+                log.debug("%s: ignored before the agent's hello: %s", self.name, greeting)
+            self.hello.set_result(hello)
+            return
+        if _REFUSED.search(line) is not None:
+            # The launcher's word on a Python that is too old to run the agent.
+            self.refusal = clean(decode(line).get("message"))
+            return
+        self._junk_lines += 1
+        self.junk += line + b"\n"
+        if self._junk_lines > MAX_JUNK_LINES or len(self.junk) > MAX_JUNK_BYTES:
+            raise WireError("no_hello", "the login shell says too much before the agent can speak")

@@ -1,0 +1,299 @@
+"""What time stamps tell of one stream: the delay of its frames, and how evenly they came.
+
+Delay is the capture's time stamp minus the one in pktgen's header, by two clocks; whether they agree is for others to
+judge, so it is called raw here. The one non-obvious decision: delays are taken of a sample, because looking at every
+frame would cost more than all other counting together. The sample is pairs of neighbouring arrivals: every
+one while there are at most MAX_PAIRS of them, then a half, a quarter, and so on, at places drawn at random
+(packets/sampling.py). So the memory is bounded, and delay variation between neighbours (RFC 3393) is measured on true
+neighbours.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from itertools import compress
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from labconsole.packets.pcap import Buffer, RecordLayout
+from labconsole.packets.sampling import MAX_LEVEL, PairPlaces
+
+MAX_PAIRS = 1 << 14
+MAX_DELAY_STREAMS = 16
+"""Streams of a capture whose delays are kept; a testbed's capture holds one."""
+
+STAMP_BYTES = 12
+"""From the sequence number to the end of the time stamp: number, seconds, microseconds."""
+
+MAX_ARRIVALS = 1 << 18
+"""Arrivals that spacing looks at, from the first on: 2 MiB, a tenth of a second to evaluate."""
+
+BACK_TO_BACK_RATIO = 0.9
+"""Frames that follow each other in less than this share of the usual gap belong to one burst: a generator that catches
+up sends as fast as it can, which at nine tenths of its maximum is hardly faster than it should."""
+
+QUEUED_NS = 10_000_000
+"""What comes so much after the sending time lay in a queue, whatever the delay of the path."""
+
+WINDOWS_NS = {"1": 1_000_000, "10": 10_000_000, "100": 100_000_000}
+
+PERMILLES = (("p50", 500), ("p99", 990), ("p999", 999))
+
+
+def words(buffer: Buffer, start: int, stop: int, step: int, *, little: bool) -> "array[int]":
+    """A field of four bytes, taken every ``step`` bytes, as numbers."""
+    first = buffer[start:stop:step]
+    column = bytearray(4 * len(first))
+    for place in range(4):
+        at = start + (place if little else 3 - place)
+        column[place::4] = first if at == start else buffer[at:stop:step]
+    found = array("I")
+    found.frombytes(bytes(column))
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found
+
+
+def delays_of(
+    buffer: Buffer, start: int, count: int, step: int, layout: RecordLayout, number_at: int
+) -> Tuple[bytes, int]:
+    """(delays in ns of ``count`` frames as 64-bit numbers of this machine, how many of them have no usable time)."""
+    stop = start + (count - 1) * step + number_at + STAMP_BYTES
+    high = words(buffer, start + layout.time_high, stop, step, little=layout.little)
+    low = words(buffer, start + layout.time_low, stop, step, little=layout.little)
+    seconds = words(buffer, start + number_at + 4, stop, step, little=False)
+    microseconds = words(buffer, start + number_at + 8, stop, step, little=False)
+    base_ns, high_ns, low_ns = layout.base_ns, layout.high_ns, layout.low_ns
+    if high.count(high[0]) == count == seconds.count(seconds[0]):
+        at_ns = base_ns + high[0] * high_ns - seconds[0] * 1_000_000_000
+        delays = [at_ns + b * low_ns - d * 1000 for b, d in zip(low, microseconds)]
+    else:
+        delays = [
+            base_ns + a * high_ns + b * low_ns - c * 1_000_000_000 - d * 1000
+            for a, b, c, d in zip(high, low, seconds, microseconds)
+        ]
+    try:
+        return array("q", delays).tobytes(), seconds.count(0) if 0 in seconds else 0
+    except OverflowError:  # times that no clock has, in a damaged or a made-up capture
+        return bytes(8 * count), count
+
+
+Reckon = Callable[[Buffer, int, int, int, RecordLayout, int], Tuple[bytes, int]]
+"""``delays_of``, or something faster with the same result."""
+
+
+_AT_LEAST = [bytes(level >= least for level in range(256)) for least in range(MAX_LEVEL + 1)]
+
+
+class DelaySamples:
+    """The delays of a sample of one stream's frames: pairs of neighbours, all of them while they are few."""
+
+    __slots__ = ("_first", "_last_levels", "_places", "_second", "_where", "seen", "unusable")
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seen = 0
+        self.unusable = 0
+        self._places = PairPlaces(seed)
+        self._where = array("q")
+        self._last_levels = bytearray()
+        self._first = array("q")
+        self._second = array("q")
+
+    def add(self, at_ns: int, stamp: bytes) -> None:
+        """One frame that arrived ``at_ns`` with these 8 bytes of time stamp."""
+        place, level = self.seen, self._places.level
+        self.seen += 1
+        last_level = self._places.last_level(place)
+        begins = last_level >= level
+        follows = bool(place) and self._places.last_level(place - 1) >= level
+        if not begins and not follows:
+            return
+        seconds, microseconds = int.from_bytes(stamp[:4], "big"), int.from_bytes(stamp[4:8], "big")
+        delay_ns = at_ns - seconds * 1_000_000_000 - microseconds * 1000
+        usable = bool(seconds) and abs(delay_ns) < 1 << 63
+        self.unusable += not usable
+        if follows:
+            self._second.append(delay_ns if usable else 0)
+        if begins:
+            self._first.append(delay_ns if usable else 0)
+            self._where.append(place)
+            self._last_levels.append(last_level)
+        self._thin_out()
+
+    def add_run(
+        self,
+        reckon: Reckon,
+        buffer: Buffer,
+        start: int,
+        stride: int,
+        records: int,
+        layout: RecordLayout,
+        number_at: int,
+    ) -> None:
+        """Frames in records of one length, ``stride`` bytes apart; their sequence numbers are ``number_at`` in each."""
+        began, stop = self.seen, self.seen + records
+        self.seen = stop
+        places, last_levels = self._places.between(began, stop)
+        awaited = len(self._first) > len(self._second)  # the frame before this run began a pair
+        if len(places) == records:
+            count, part = records, buffer
+        elif places or awaited:
+            count, part = self._picked(buffer, start, stride, [place - began for place in places], records, awaited)
+            start = 0
+        else:
+            return
+        packed, unusable = reckon(part, start, count, stride, layout, number_at)
+        delays = array("q")
+        delays.frombytes(packed)
+        self.unusable += unusable
+        if len(places) == records:
+            self._first += delays
+            self._second += delays if awaited else delays[1:]
+        else:
+            self._second += delays[:awaited]
+            self._first += delays[awaited::2]
+            self._second += delays[1 + awaited :: 2]
+        self._where.extend(places)
+        self._last_levels += last_levels
+        self._thin_out()
+
+    @staticmethod
+    def _picked(
+        buffer: Buffer, start: int, stride: int, places: List[int], records: int, awaited: bool
+    ) -> Tuple[int, bytes]:
+        """(how many records, one after the other): the first one if it is awaited, then pairs, the last one cut off."""
+        end = start + records * stride
+        parts = [buffer[start : start + stride]] if awaited else []
+        parts += [buffer[at : at + 2 * stride] for at in [start + place * stride for place in places]]
+        if places and places[-1] == records - 1:
+            parts[-1] = buffer[end - stride : end]
+        picked = b"".join(parts)
+        return len(picked) // stride, picked
+
+    def _thin_out(self) -> None:
+        while len(self._first) > MAX_PAIRS and self._places.level < MAX_LEVEL:
+            self._places.level += 1
+            kept = self._last_levels.translate(_AT_LEAST[self._places.level])
+            self._first = array("q", compress(self._first, kept))
+            self._second = array("q", compress(self._second, kept))
+            self._where = array("q", compress(self._where, kept))
+            self._last_levels = bytearray(compress(self._last_levels, kept))
+
+    def _delays(self) -> List[int]:
+        """Of every frame of the sample once: a pair's second one may be the next pair's first."""
+        delays = list(self._first)
+        following = [*self._where[1:], -1]
+        delays += [delay for at, after, delay in zip(self._where, following, self._second) if after != at + 1]
+        return delays
+
+    def report(self) -> Tuple[Optional[Dict[str, Any]], Optional[str]]:
+        """(the figures, None), or (None, why there are none)."""
+        if not self._first:
+            return None, "no frame has a time stamp of its sender and one of its arrival"
+        if self.unusable:
+            return None, "frames came without a time stamp of their sender, or with impossible times"
+        delays = sorted(self._delays())
+        shortest = delays[0]
+        between = sorted(abs(b - a) for a, b in zip(self._first, self._second))
+        found: Dict[str, Any] = {
+            "packets": len(delays),
+            "pair_every_packets": 1 << self._places.level,
+            "raw_ns": {"min": shortest, "mean": sum(delays) / len(delays), **quantiles(delays), "max": delays[-1]},
+            "pdv_ns": {**quantiles([delay - shortest for delay in delays]), "max": delays[-1] - shortest},
+            "ipdv_ns": None,
+        }
+        if between:
+            found["ipdv_ns"] = {"mean": sum(between) / len(between), **quantiles(between), "max": between[-1]}
+        return found, None
+
+
+def quantiles(ordered: Sequence[int]) -> Dict[str, int]:
+    """Nearest rank: the lowest value that this share of all values does not exceed."""
+    return {name: ordered[-(-len(ordered) * permille // 1000) - 1] for name, permille in PERMILLES}
+
+
+class Lateness:
+    """How many frames came more than the sending time after the first one: exact, whatever the order of arrival.
+
+    ``queued_packets`` came more than ``QUEUED_NS`` later than that still.
+    """
+
+    __slots__ = ("_sending_ns", "late_packets", "queued_packets")
+
+    def __init__(self, sending_ns: int) -> None:
+        self._sending_ns = sending_ns
+        self.late_packets = 0
+        self.queued_packets = 0
+
+    def add(self, first_ns: int, span: Tuple[int, int], packets: int, times: Callable[[], Sequence[int]]) -> None:
+        """``packets`` came within ``span``, both ends included; ``times`` tells when each did, and is rarely asked."""
+        late_ns = first_ns + self._sending_ns
+        if span[1] <= late_ns:
+            return
+        self.late_packets += _later(late_ns, span, packets, times)
+        self.queued_packets += _later(late_ns + QUEUED_NS, span, packets, times)
+
+
+def _later(than_ns: int, span: Tuple[int, int], packets: int, times: Callable[[], Sequence[int]]) -> int:
+    if span[1] <= than_ns:
+        return 0
+    return packets if span[0] > than_ns else sum(at_ns > than_ns for at_ns in times())
+
+
+class Arrivals:
+    """When the first frames of a stream came: bursts and peak rates, which no distribution of gaps can tell."""
+
+    __slots__ = ("_times",)
+
+    def __init__(self) -> None:
+        self._times = array("q")
+
+    def add(self, times: Sequence[int]) -> None:
+        room = MAX_ARRIVALS - len(self._times)
+        if room > 0:
+            self._times.extend(time for time in times[:room] if time < 1 << 63)
+
+    def report(self, usual_gap_ns: int) -> Optional[Dict[str, Any]]:
+        """``usual_gap_ns`` 0: the median of the gaps is the usual one. None with fewer than two arrivals."""
+        times = sorted(self._times)
+        gaps = [b - a for a, b in zip(times, times[1:])]
+        if not gaps:
+            return None
+        ordered = sorted(gaps)
+        middle = quantiles(ordered)
+        limit_ns = (usual_gap_ns or middle["p50"]) * BACK_TO_BACK_RATIO
+        return {
+            "packets": len(times),
+            "gap_ns": {
+                "min": ordered[0],
+                "mean": sum(gaps) / len(gaps),
+                "p50": middle["p50"],
+                "p99": middle["p99"],
+                "max": ordered[-1],
+            },
+            "burst_packets": _longest_burst(gaps, limit_ns),
+            "peak_packets": {name: _most_within(times, window_ns) for name, window_ns in WINDOWS_NS.items()},
+        }
+
+
+def _longest_burst(gaps: Sequence[int], below_ns: float) -> int:
+    longest = packets = 1
+    for gap in gaps:
+        packets = packets + 1 if gap < below_ns else 1
+        if packets > longest:
+            longest = packets
+    return longest
+
+
+def _most_within(times: Sequence[int], window_ns: int) -> Optional[int]:
+    """Most arrivals in any half-open window of this length; None where all of them span less."""
+    if times[-1] - times[0] < window_ns:
+        return None
+    most = low = 0
+    for high, at_ns in enumerate(times):
+        earliest = at_ns - window_ns
+        while times[low] <= earliest:
+            low += 1
+        if high - low >= most:
+            most = high - low + 1
+    return most

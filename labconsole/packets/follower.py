@@ -1,0 +1,81 @@
+"""Counting a capture file while tcpdump still writes to it, and its digest beside."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Optional
+
+from labconsole.packets.analysis import CaptureAnalysis
+from labconsole.packets.columns import RecordRuns
+from labconsole.packets.digest import Digest
+
+
+class CaptureFollower:
+    """Counts a file while somebody still writes to it, in bounded memory. Not safe for several threads at once."""
+
+    def __init__(
+        self,
+        path: "str | os.PathLike[str]",
+        runs: Optional[RecordRuns] = None,
+        spacing_gap_ns: Optional[int] = None,
+        sending_ns: Optional[int] = None,
+        sampling_seed: int = 0,
+        digest: bool = False,
+    ) -> None:
+        self.path = os.fspath(path)
+        self.sha256: Optional[str] = None
+        """Of the whole file; None before ``finish``, and where nobody asked for it or not all of it was read."""
+        self._digest = Digest() if digest else None
+        runs = RecordRuns() if runs is None else runs
+        self.analysis = CaptureAnalysis(runs, spacing_gap_ns, sending_ns, sampling_seed)
+        self._buffer = bytearray(runs.buffer_bytes)
+        self._kept = 0
+        self._file: Any = None
+
+    def poll(self, max_bytes: Optional[int] = None) -> int:
+        """Count what has been appended since, at most about ``max_bytes`` of it; the packets counted so far.
+
+        Raises OSError if the file cannot be read, NotACapture if it is none.
+        """
+        if self._file is None:
+            self._file = open(self.path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
+        analysis, done = self.analysis, 0
+        while analysis.corrupt_at_byte is None and (max_bytes is None or done < max_bytes):
+            if self._kept == len(self._buffer):  # one record fills it; grows with what the file really holds
+                self._buffer.extend(bytes(len(self._buffer)))
+            with memoryview(self._buffer) as view:
+                got = self._file.readinto(view[self._kept :])
+            if not got:
+                break
+            done += got
+            end = self._kept + got
+            if self._digest is not None:
+                self._digest.add(bytes(memoryview(self._buffer)[self._kept : end]))
+            used = analysis.feed(self._buffer, 0, end)
+            self._kept = end - used
+            if used and self._kept:
+                self._buffer[: self._kept] = self._buffer[used:end]
+        return analysis.packets
+
+    def finish(self) -> Dict[str, Any]:
+        """Count the rest, close the file and report. Raises as ``poll`` does."""
+        try:
+            self.poll()
+            if self._digest is not None and self.analysis.corrupt_at_byte is None:
+                self.sha256 = self._digest.hexdigest()
+            return self.analysis.report(unread=bytes(self._buffer[: min(self._kept, 16)]))
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close the file; what was counted stays in ``analysis``."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._digest is not None:
+            self._digest.close()
+
+
+def analyze_file(path: "str | os.PathLike[str]") -> Dict[str, Any]:
+    """Count a capture file, in bounded memory. Raises OSError or NotACapture."""
+    return CaptureFollower(path).finish()

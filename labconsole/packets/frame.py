@@ -1,0 +1,151 @@
+"""The test frame, as Linux pktgen builds it: Ethernet, IPv4, UDP, then magic, sequence number and time stamp.
+
+The one decision here: everything that differs from frame to frame lies on an even offset, so a batch of frames is
+brought up to date by a few strided copies between arrays of 16-bit words. Those run at C speed without numpy (measured:
+3 ns per word and frame), and the IPv4 checksum depends on nothing but the identification, so it comes from a table.
+Byte for byte what pktgen 2.75 sends, except that the identification starts at 0 for every run.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from array import array
+from dataclasses import dataclass
+from typing import Any
+
+MAGIC = 0xBE9BE955
+"""Ethernet 14, IPv4 20, UDP 8: where pktgen's own header begins."""
+MIN_FRAME_BYTES = 60
+TTL = 32
+"""pktgen's, not configurable there."""
+UDP_PROTOCOL = 17
+
+ID_WORD, CHECKSUM_WORD, SEQUENCE_WORD, SECONDS_WORD, MICROSECONDS_WORD = 9, 12, 23, 25, 27
+"""Offsets in 16-bit words from the start of the frame. The last three take two words each."""
+
+_MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
+_WRAP = 0x10000
+
+
+def parse_mac(text: str) -> bytes:
+    """Six bytes of ``02:00:00:00:01:02``. Raises ValueError."""
+    if not _MAC.fullmatch(text):
+        raise ValueError("%r is not a MAC address such as 02:00:00:00:01:02" % text)
+    return bytes.fromhex(text.replace(":", ""))
+
+
+def _address(text: str) -> bytes:
+    return bytes(int(part) for part in text.split("."))
+
+
+def format_mac(mac: bytes) -> str:
+    return ":".join("%02x" % byte for byte in mac)
+
+
+@dataclass(frozen=True)
+class FrameTemplate:
+    """What all frames of one stream have in common."""
+
+    destination_mac: bytes
+    source_mac: bytes
+    source_ip: str
+    sink_ip: str
+    udp_source_port: int
+    udp_sink_port: int
+    size_bytes: int
+    """Without the frame check sequence, as pktgen's pkt_size."""
+
+    def __post_init__(self) -> None:
+        if self.size_bytes < MIN_FRAME_BYTES:
+            raise ValueError("a frame of %d byte is shorter than %d" % (self.size_bytes, MIN_FRAME_BYTES))
+
+    def frame(self, sequence: int, wall_ns: int, identification: int | None = None) -> bytes:
+        """One frame, computed in full: the reference that the batch must agree with."""
+        ident = (sequence - 1) % _WRAP if identification is None else identification
+        ip_bytes = self.size_bytes - 14
+        ip = struct.pack(
+            "!BBHHHBBH4s4s", 0x45, 0, ip_bytes, ident, 0, TTL, UDP_PROTOCOL, 0,
+            _address(self.source_ip), _address(self.sink_ip),
+        )  # fmt: skip
+        checksum = _fold(sum(struct.unpack("!10H", ip))) ^ 0xFFFF
+        ethernet = self.destination_mac + self.source_mac + b"\x08\x00"
+        # UDP checksum 0: "none", as pktgen without UDPCSUM.
+        udp = struct.pack("!HHHH", self.udp_source_port, self.udp_sink_port, ip_bytes - 20, 0)
+        seconds, rest_ns = divmod(wall_ns, 1_000_000_000)
+        mark = struct.pack("!IIII", MAGIC, sequence % 2**32, seconds % 2**32, rest_ns // 1000)
+        head = ethernet + ip[:10] + struct.pack("!H", checksum) + ip[12:] + udp + mark
+        return head + bytes(self.size_bytes - len(head))
+
+
+def _fold(total: int) -> int:
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+def _wire(values: Any) -> memoryview:
+    """16-bit words in network byte order, to be copied into frames as they are."""
+    words = array("H", values)
+    if struct.pack("=H", 1) != struct.pack("!H", 1):
+        words.byteswap()
+    return memoryview(words)
+
+
+class FrameRing:
+    """``slots`` frames in one buffer, ``stride_bytes`` apart, with their changing fields rewritten in place.
+
+    ``fill(slot, packets, sequence)`` makes the slots carry consecutive sequence numbers; it may fill fewer than asked
+    and says how many, so that a run of slots never crosses the end of the buffer or a carry into the upper half of the
+    sequence number (once in 65 536 frames).
+    """
+
+    def __init__(self, template: FrameTemplate, buffer: Any, slots: int, stride_bytes: int) -> None:
+        if stride_bytes % 2 or stride_bytes < template.size_bytes:
+            raise ValueError("stride of %d byte for frames of %d" % (stride_bytes, template.size_bytes))
+        self.slots = slots
+        self._stride = stride_bytes // 2
+        view = memoryview(buffer)[: slots * stride_bytes]
+        first = template.frame(1, 0)
+        for slot in range(slots):
+            view[slot * stride_bytes : slot * stride_bytes + len(first)] = first
+        self._words = view.cast("B").cast("H")
+        # Both tables run on past their wrap by one buffer, so that a slice never has to be put together.
+        base = sum(struct.unpack("!10H", first[14:34])) - struct.unpack("!H", first[24:26])[0]
+        checksums = [_fold(base + ident) ^ 0xFFFF for ident in range(_WRAP)]
+        self._low = _wire(value % _WRAP for value in range(_WRAP + slots + 1))
+        self._checksums = _wire(checksums + checksums[:slots])
+        self._high: int | None = None
+        self._seconds: int | None = None
+
+    def fill(self, slot: int, packets: int, sequence: int, wall_ns: int) -> int:
+        """Write up to ``packets`` frames from ``slot`` on, numbered from ``sequence`` (>= 1); how many were written."""
+        low = sequence % _WRAP
+        packets = min(packets, self.slots - slot, _WRAP - low)
+        ident = (low - 1) % _WRAP
+        words, stride = self._words, self._stride
+        begin, end = slot * stride, (slot + packets) * stride
+        words[begin + ID_WORD : end : stride] = self._low[ident : ident + packets]
+        words[begin + CHECKSUM_WORD : end : stride] = self._checksums[ident : ident + packets]
+        words[begin + SEQUENCE_WORD + 1 : end : stride] = self._low[low : low + packets]
+        seconds, rest_ns = divmod(wall_ns, 1_000_000_000)
+        high, microseconds = sequence >> 16, rest_ns // 1000
+        words[begin + MICROSECONDS_WORD : end : stride] = self._constant(microseconds >> 16, packets)
+        words[begin + MICROSECONDS_WORD + 1 : end : stride] = self._constant(microseconds, packets)
+        # The next two change once in 65 536 frames and once a second: then in all slots at once.
+        if high != self._high:
+            words[SEQUENCE_WORD::stride] = self._constant(high, self.slots)
+            self._high = high
+        if seconds != self._seconds:
+            words[SECONDS_WORD::stride] = self._constant(seconds >> 16, self.slots)
+            words[SECONDS_WORD + 1 :: stride] = self._constant(seconds, self.slots)
+            self._seconds = seconds
+        return packets
+
+    def _constant(self, value: int, packets: int) -> memoryview:
+        return memoryview(array("H", [int.from_bytes((value & 0xFFFF).to_bytes(2, "big"), sys.byteorder)]) * packets)
+
+    def release(self) -> None:
+        """Let go of the buffer, so that a mapping below it can be closed."""
+        self._words.release()

@@ -1,0 +1,1 @@
+"""What platform drivers share."""

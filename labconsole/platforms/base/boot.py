@@ -1,0 +1,93 @@
+"""A platform that only one of the UUT's systems has: ``boot: xen`` in hosts.yaml, on a lab whose UUT boots several.
+
+The machine says itself what it booted. Without the question, ``raw`` would be measured on Xen's first domain and stand
+beside the real one under the same name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from labconsole.contracts.driver import Driver, Prepared, StreamWiring
+from labconsole.contracts.ports import AgentLink
+from labconsole.errors import ConfigError, NodeError
+
+OPTION = "boot"
+BOOTS = ("linux", "xen")
+DESCRIPTION = "/run/labconsole/machine.json"
+_READ_S = 10.0
+
+
+def take_boot(platform: str, options: dict[str, Any]) -> str | None:
+    """Take the option away from the driver's. Raises ConfigError."""
+    boot = options.pop(OPTION, None)
+    if boot is None or boot in BOOTS:
+        return None if boot is None else str(boot)
+    raise ConfigError(
+        "is nothing that a UUT boots", key=f"platforms.{platform}.{OPTION}", value=boot, allowed=", ".join(BOOTS)
+    )
+
+
+class BootedDriver:
+    """Another driver, for what runs under one of the UUT's systems."""
+
+    def __init__(self, platform: str, boot: str, driver: Driver) -> None:
+        self._platform, self._boot, self._driver = platform, boot, driver
+        self.about = driver.about
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    def refusal(self, background: str) -> str | None:
+        return self._driver.refusal(background)
+
+    async def prepare(
+        self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
+    ) -> Prepared:
+        """See Driver; refused when the UUT has booted something else."""
+        machine = await self._machine(uut)
+        prepared = await self._driver.prepare(uut, wirings, second=second)
+        attest = prepared.attest
+        return replace(
+            prepared,
+            attestation={**prepared.attestation, "machine": machine},
+            attest=None if attest is None else self._attested(attest),
+        )
+
+    def _attested(
+        self, attest: Callable[[AgentLink], Awaitable[dict[str, Any]]]
+    ) -> Callable[[AgentLink], Awaitable[dict[str, Any]]]:
+        async def both(uut: AgentLink) -> dict[str, Any]:
+            return {**await attest(uut), "machine": await self._machine(uut)}
+
+        return both
+
+    async def _machine(self, uut: AgentLink) -> dict[str, Any]:
+        """What the machine says of itself. Raises NodeError when it is not what the platform needs."""
+        read = await uut.request("exec", {"argv": ["cat", DESCRIPTION], "timeout_s": _READ_S})
+        try:
+            said = json.loads(read["stdout"])
+        except (ValueError, RecursionError):
+            said = None
+        if not isinstance(said, dict) or said.get("boot") not in BOOTS:
+            raise NodeError(
+                uut.name, f"platform {self._platform} needs a UUT that boots {self._boot}; it does not say what it is"
+            )
+        if said["boot"] != self._boot:
+            raise NodeError(
+                uut.name,
+                f"platform {self._platform} needs {self._boot}, and the UUT runs {said['boot']}; "
+                f"type: labconsole lab up --uut machine --boot {self._boot}, with the options that the lab has",
+            )
+        accel = said.get("accel")
+        return {
+            "boot": said["boot"],
+            "emulated": said.get("emulated") is True,
+            "accel": accel if accel in ("tcg", "kvm") else None,
+        }
+
+    async def restore(self, uut: AgentLink) -> None:
+        await self._driver.restore(uut)

@@ -1,0 +1,97 @@
+"""What makes a Linux network stack forward a stream, and tells that it still does: of the host and of a container."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from labconsole.contracts.ports import AgentLink
+from labconsole.errors import NodeError, NodeLost
+
+
+def route_changes(
+    *, inbound: str, outbound: str, source_ip: str, sink_ip: str, sink_mac: str, namespace: str = ""
+) -> list[dict[str, Any]]:
+    """Forward ``source_ip`` to ``sink_ip`` from one interface to the other.
+
+    Forwarding is switched on for these two interfaces only, not for the machine. The route back to the source keeps
+    reverse-path filtering satisfied without switching it off. The neighbour is permanent, so no ARP runs in a trial.
+    """
+    changes: list[dict[str, Any]] = []
+    for interface in (inbound, outbound):
+        changes.append({"do": "link_up", "interface": interface, "namespace": namespace})
+        changes.append(
+            {
+                "do": "sysctl",
+                "name": f"net/ipv4/conf/{interface}/forwarding",
+                "value": "1",
+                "namespace": namespace,
+            }
+        )
+    changes.append({"do": "route", "destination": f"{source_ip}/32", "interface": inbound, "namespace": namespace})
+    changes.append({"do": "route", "destination": f"{sink_ip}/32", "interface": outbound, "namespace": namespace})
+    changes.append(
+        {"do": "neighbour", "address": sink_ip, "mac": sink_mac, "interface": outbound, "namespace": namespace}
+    )
+    return changes
+
+
+async def read_state(
+    uut: AgentLink, *, routing: dict[str, Sequence[str]], ports: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """What an attestation says of interfaces: whether those that route still may, and whose ports the others are.
+
+    ``routing``: namespace to interfaces; ``ports``: of the node's own namespace. Raises NodeError.
+    """
+    state: dict[str, dict[str, Any]] = {}
+    for namespace, interfaces in routing.items():
+        names = {f"net/ipv4/conf/{interface}/forwarding": interface for interface in interfaces}
+        reply = await uut.request("net.read", {"sysctls": list(names), "namespace": namespace})
+        for name, interface in names.items():
+            label = f"{namespace}/{interface}" if namespace else interface
+            state[label] = {"forwarding": reply["sysctls"].get(name)}
+    if ports:
+        links = {link["name"]: link for link in (await uut.request("links"))["links"] if not link["namespace"]}
+        for port in ports:
+            state[port] = {"master": links.get(port, {}).get("master")}
+    return state
+
+
+async def apply(uut: AgentLink, token: str, changes: Sequence[dict[str, Any]]) -> None:
+    """Have the agent make ``changes``, all or none. Raises NodeError, for an interface in another's bridge as well:
+    it would be taken out of that one, and what somebody else measures or runs there would end.
+    """
+    wanted = {port for change in changes if change["do"] == "bridge" for port in change["ports"]}
+    wanted |= {change["interface"] for change in changes if change["do"] == "route" and not change.get("namespace")}
+    for link in (await uut.request("links"))["links"]:
+        if link["name"] in wanted and not link["namespace"] and link["master"]:
+            raise NodeError(
+                uut.name,
+                f"{link['name']} is a port of {link['master']}, which something else has set up; to free it, type "
+                f"there: ip link set {link['name']} nomaster",
+            )
+    await uut.request("net.apply", {"token": token, "changes": list(changes)})
+
+
+async def undo(uut: AgentLink, token: str) -> None:
+    """Undo what was applied under ``token``. Raises NodeError naming what could not be undone."""
+    failed = (await uut.request("net.undo", {"token": token}))["failed"]
+    if failed:
+        raise NodeError(uut.name, f"not undone: {'; '.join(failed)}", operation="net.undo")
+
+
+@asynccontextmanager
+async def restored_on_failure(restore: Callable[[AgentLink], Awaitable[None]], uut: AgentLink) -> AsyncIterator[None]:
+    """Restore when the block does not come to its end, be it cancelled. When that fails too, both are said."""
+    try:
+        yield
+    except BaseException as exc:
+        try:
+            await restore(uut)
+        except NodeLost:
+            pass  # with the link its agent has gone, and has undone everything: what came before says more
+        except NodeError as also:
+            if isinstance(exc, NodeError) and not isinstance(exc, NodeLost):
+                raise NodeError(exc.node, f"{exc.message}; and then {also.message}", operation=exc.operation) from exc
+        raise

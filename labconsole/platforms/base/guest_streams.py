@@ -1,0 +1,137 @@
+"""Which NICs of which guest a stream passes, and where it can be counted on this node.
+
+By the operator's word (``nics``) or by the order of a guest's NICs, two for each stream. The bridges between them and
+the UUT's NICs are the operator's, or ours where ``bridges: made`` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labconsole.contracts.driver import PathPoint, StreamPath, StreamWiring
+from labconsole.errors import ConfigError
+from labconsole.platforms.base.guest import GuestNic, Wires, listed
+from labconsole.platforms.base.hypervisor import Hypervisor
+from labconsole.platforms.base.options import mac_address
+from labconsole.platforms.base.shell import Shell
+
+Streams = Mapping[str, Sequence[StreamWiring]]
+"""Guest to the streams that pass it."""
+
+
+def wirings_of(streams: Streams) -> list[StreamWiring]:
+    """All of them, the first guest's before the second's."""
+    return [wiring for passing in streams.values() for wiring in passing]
+
+
+class GuestStreams(Hypervisor):
+    """Streams through guests whose NICs the hypervisor tells."""
+
+    async def wires(self, shell: Shell, streams: Streams) -> Wires:
+        """The inbound and outbound NIC of every stream. Raises NodeError or ConfigError when they cannot be matched."""
+        wires: Wires = {}
+        for guest, passing in streams.items():
+            nics = list(await self.nics(shell, guest))
+            told = {
+                entry.stream: (entry.in_mac, entry.out_mac)
+                for entry in self.options.nics
+                if (entry.guest or self.options.guest) == guest
+            }
+            found = self._as_told(shell, guest, nics, told, passing) if told else _in_order(shell, guest, nics, passing)
+            for wiring in passing:
+                self._check_mac(shell, wiring, found[wiring.name][0])
+            wires |= found
+        return wires
+
+    def _as_told(
+        self,
+        shell: Shell,
+        guest: str,
+        nics: Sequence[GuestNic],
+        told: Mapping[str, tuple[str, str]],
+        passing: Sequence[StreamWiring],
+    ) -> Wires:
+        wires: Wires = {}
+        for wiring in passing:
+            if wiring.name not in told:
+                of_guest = "" if guest == self.options.guest else f" through guest {guest}"
+                raise ConfigError(
+                    f"names no NICs for this stream{of_guest}", key=f"platforms.{self.name}.nics", value=wiring.name
+                )
+            in_mac, out_mac = told[wiring.name]
+            wires[wiring.name] = (_by_mac(shell, guest, nics, in_mac), _by_mac(shell, guest, nics, out_mac))
+        return wires
+
+    def _check_mac(self, shell: Shell, wiring: StreamWiring, nic: GuestNic) -> None:
+        if nic.mac is None:
+            raise shell.error(f"{self.about.name} does not say the MAC of the NIC that takes stream {wiring.name} in")
+        if shell.ssh is None and nic.mac == mac_address(wiring.uut_in_mac):
+            raise shell.error(
+                f"the guest's NIC has the MAC of {wiring.uut_in} ({nic.mac}): such frames end on the host; "
+                "give the guest another"
+            )
+
+    def changes(self, streams: Streams, wires: Wires) -> list[dict[str, Any]]:
+        """What the agent is to do so that every stream meets its guest; nothing where the operator has done it."""
+        if self.options.bridges == "found":
+            return []
+        return [
+            {"do": "bridge", "name": f"lcb{letter}{index}", "ports": [port, nic.host_interface]}
+            for index, wiring in enumerate(wirings_of(streams), start=1)
+            for letter, port, nic in zip("io", (wiring.uut_in, wiring.uut_out), wires[wiring.name], strict=True)
+        ]
+
+    def foretold(self, streams: Streams) -> Wires:
+        """What ``wires`` will find, as far as hosts.yaml tells, with a word in place of each host interface."""
+        told = {(entry.guest or self.options.guest, entry.stream): entry for entry in self.options.nics}
+        wires: Wires = {}
+        for guest, passing in streams.items():
+            for index, wiring in enumerate(passing):
+                entry = told.get((guest, wiring.name))
+                called = (entry.in_mac, entry.out_mac) if entry else (f"number-{2 * index}", f"number-{2 * index + 1}")
+                inbound, outbound = (GuestNic(mac=None, host_interface=f"{guest}:NIC-{name}") for name in called)
+                wires[wiring.name] = (inbound, outbound)
+        return wires
+
+    async def paths(self, shell: Shell, streams: Streams) -> dict[str, StreamPath]:
+        """Where the streams go, with a counter for every interface that this node really has."""
+        wires = await self.wires(shell, streams)
+        there: set[str] = set()
+        if self.about.capabilities.statistics and shell.ssh is None:
+            links = (await shell.uut.request("links"))["links"]
+            there = {link["name"] for link in links if not link["namespace"]}
+        paths = {}
+        for wiring in wirings_of(streams):
+            inbound, outbound = wires[wiring.name]
+            for nic in (inbound, outbound):
+                if self.options.bridges == "made" and nic.host_interface is None:
+                    raise shell.error(
+                        f"{self.about.name} does not say which interface of this node is the other end of the "
+                        f"guest's NIC {nic.mac}, so no bridge can be made"
+                    )
+            points = [PathPoint("uut_in", "", wiring.uut_in, "rx_packets")]
+            # Both or none: with one of them, what the guest loses would be counted at the wrong place.
+            if inbound.host_interface in there and outbound.host_interface in there:
+                points.append(PathPoint("to_guest", "", str(inbound.host_interface), "tx_packets"))
+                points.append(PathPoint("from_guest", "", str(outbound.host_interface), "rx_packets"))
+            points.append(PathPoint("uut_out", "", wiring.uut_out, "tx_packets"))
+            assert inbound.mac is not None
+            paths[wiring.name] = StreamPath(destination_mac=inbound.mac, points=tuple(points))
+        return paths
+
+
+def _in_order(shell: Shell, guest: str, nics: Sequence[GuestNic], passing: Sequence[StreamWiring]) -> Wires:
+    if len(nics) < 2 * len(passing):
+        raise shell.error(
+            f"guest {guest} has {len(nics)} NICs ({listed(n.mac or '?' for n in nics)}); expected: two for "
+            f"each of {len(passing)} streams, in their order, or named by `nics:` in hosts.yaml"
+        )
+    return {wiring.name: (nics[2 * index], nics[2 * index + 1]) for index, wiring in enumerate(passing)}
+
+
+def _by_mac(shell: Shell, guest: str, nics: Sequence[GuestNic], mac: str) -> GuestNic:
+    for nic in nics:
+        if nic.mac == mac:
+            return nic
+    raise shell.error(f"guest {guest} has no NIC {mac}; it has: {listed(n.mac or '?' for n in nics)}")

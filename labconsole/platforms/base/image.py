@@ -1,0 +1,147 @@
+"""The forwarding image, as a driver that boots it speaks to it (``lab/guests/guest_image.py`` builds one).
+
+It reads what to forward from its kernel command line, says READY on its console, and then runs the lines it is given
+there. So a guest needs no address, no SSH and no disk, and ends with the agent that started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labconsole.contracts.driver import PathPoint, StreamPath, StreamWiring
+from labconsole.contracts.ports import AgentLink
+from labconsole.errors import NodeError
+from labconsole.platforms.base.inside import DONE, READY, close_shell
+
+ASK_S = 10.0
+FIRST, SECOND = "first", "second"
+HEAVY_MIB = 1536
+"""What ``stress --cpu 8 --vm 4`` touches, four times 256 MiB, and the rest of a guest."""
+
+_ALLOWED_CPUS = re.compile(r"^Cpus_allowed_list:\s*([\d,-]{1,200})$", re.MULTILINE)
+_SEEN = re.compile(rf"{READY} (\S{{1,100}}) (\d{{1,5}})")
+
+
+@dataclass(frozen=True, slots=True)
+class TapNic:
+    """One NIC of a guest: the tap on the UUT and the MAC inside."""
+
+    tap: str
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class BootedGuest:
+    """A guest and the streams that pass it. ``after``: how many streams other guests have, whose NICs come before."""
+
+    name: str
+    wirings: tuple[StreamWiring, ...]
+    after: int = 0
+
+    @property
+    def nics(self) -> list[tuple[TapNic, TapNic]]:
+        return guest_nics(self.wirings, self.after)
+
+    @property
+    def words(self) -> str:
+        return kernel_words(self.wirings, self.after)
+
+    def changes(self) -> list[dict[str, Any]]:
+        """A tap for each of its NICs, bridged to the UUT's NIC on that side."""
+        changes: list[dict[str, Any]] = []
+        for wiring, (inbound, outbound) in zip(self.wirings, self.nics, strict=True):
+            for nic, port in ((inbound, wiring.uut_in), (outbound, wiring.uut_out)):
+                changes.append({"do": "tap", "name": nic.tap})
+                changes.append({"do": "bridge", "name": f"lcb{nic.tap[3:]}", "ports": [port, nic.tap]})
+        return changes
+
+    def paths(self) -> dict[str, StreamPath]:
+        return {
+            wiring.name: StreamPath(
+                destination_mac=inbound.mac,
+                points=(
+                    PathPoint("uut_in", "", wiring.uut_in, "rx_packets"),
+                    PathPoint("to_guest", "", inbound.tap, "tx_packets"),
+                    PathPoint("from_guest", "", outbound.tap, "rx_packets"),
+                    PathPoint("uut_out", "", wiring.uut_out, "tx_packets"),
+                ),
+            )
+            for wiring, (inbound, outbound) in zip(self.wirings, self.nics, strict=True)
+        }
+
+
+def booted_guests(wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None) -> list[BootedGuest]:
+    """The guest under test, and the second one where there is to be one."""
+    guests = [BootedGuest(FIRST, tuple(wirings))]
+    return guests if second is None else [*guests, BootedGuest(SECOND, tuple(second), after=len(wirings))]
+
+
+def guest_nics(wirings: Sequence[StreamWiring], after: int = 0) -> list[tuple[TapNic, TapNic]]:
+    """The inbound and outbound NIC for every stream. No MAC is that of a bridge port: such frames never arrive."""
+    return [
+        (
+            TapNic(f"lcti{index}", f"02:6c:67:00:{index:02x}:01"),
+            TapNic(f"lcto{index}", f"02:6c:67:00:{index:02x}:02"),
+        )
+        for index in range(after + 1, after + len(wirings) + 1)
+    ]
+
+
+def kernel_words(wirings: Sequence[StreamWiring], after: int = 0) -> str:
+    """What the image is told: per stream the two MACs, the two test addresses, the sink's MAC."""
+    return " ".join(
+        f"lc.stream={inbound.mac},{outbound.mac},{w.source_ip},{w.sink_ip},{w.sink_mac.lower()}"
+        for w, (inbound, outbound) in zip(wirings, guest_nics(wirings, after), strict=True)
+    )
+
+
+async def look_inside(uut: AgentLink, guest: str) -> tuple[str, int] | None:
+    """The guest's own word for its kernel and for how many processors it has; None when it does not say."""
+    ask = {"guest": guest, "line": f"echo {READY} $(uname -r) $(nproc)", "until": DONE, "timeout_s": ASK_S}
+    found = _SEEN.findall((await uut.request("guest.ask", ask))["printed"])
+    return (found[-1][0], int(found[-1][1])) if found else None
+
+
+async def boot(uut: AgentLink, argvs: Mapping[str, Sequence[str]], *, timeout_s: float) -> dict[str, int]:
+    """Start the guests side by side; returns each one's process once all say that they forward. Raises NodeError."""
+
+    async def start(name: str, argv: Sequence[str]) -> int:
+        told = {"guest": name, "argv": list(argv), "ready": READY, "timeout_s": timeout_s}
+        return int((await uut.request("guest.start", told, timeout_s=timeout_s + 10))["pid"])
+
+    # All are waited for: one that is still being started could not be ended.
+    outcomes = await asyncio.gather(*(start(name, argv) for name, argv in argvs.items()), return_exceptions=True)
+    pids: dict[str, int] = {}
+    for name, outcome in zip(argvs, outcomes, strict=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+        pids[name] = outcome
+    return pids
+
+
+async def look_at_guest(uut: AgentLink, platform: str, name: str, pid: int) -> dict[str, Any]:
+    """What a guest that is the process ``pid`` says of itself, and where that may run.
+
+    Raises NodeError when it is another process, or none.
+    """
+    status = await uut.request("guest.status", {"guest": name})
+    if not status["running"] or status["pid"] != pid:
+        raise NodeError(uut.name, f"the {name} guest of platform {platform} is not the one that was started")
+    seen = await look_inside(uut, name)
+    read = await uut.request("exec", {"argv": ["cat", f"/proc/{pid}/status"], "timeout_s": 5})
+    allowed = _ALLOWED_CPUS.search(read["stdout"])
+    return {
+        "guest_kernel": seen[0] if seen else None,
+        "vcpus": seen[1] if seen else None,
+        "host_cpus": allowed[1] if allowed else None,
+    }
+
+
+async def end(uut: AgentLink) -> None:
+    """End the guests; nothing happens when they have ended before."""
+    for name in (SECOND, FIRST):
+        await close_shell(uut, name)

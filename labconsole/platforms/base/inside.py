@@ -1,0 +1,97 @@
+"""A shell inside a guest: one conversation, whatever leads into the guest.
+
+``sh`` reads lines from its standard input and runs each by itself, so a guest needs no address and no SSH. What a line
+prints is found between two marks that no other line has: a serial console shows kernel messages, too, and may give the
+last words of one line with the next.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shlex
+from collections.abc import Sequence
+
+from labconsole.contracts.driver import Ask, SecondGuest
+from labconsole.contracts.ports import AgentLink
+from labconsole.errors import NodeError
+from labconsole.platforms.base.options import cpu_set
+
+READY = "LABCONSOLE-GUEST-READY"
+"""What a guest prints when it is up, and takes lines."""
+
+DONE = "LABCONSOLE-DONE"
+"""What it prints after each line, with the line's exit status."""
+
+ASK_S = 30.0
+"""A guest may be an emulated machine of one processor that twelve others compete for."""
+
+OPEN_S = 20.0
+MAX_LINE_BYTES = 3000
+"""A terminal, which a serial console is, cuts off what is beyond 4095 bytes."""
+
+_MAX_TOLD = 300
+_ALLOWED_CPUS = "while read -r k v; do case $k in Cpus_allowed_list:) echo $v;; esac; done </proc/self/status"
+LOOP = f'echo {READY}; while read -r line; do sh -c "$line" </dev/null 2>&1; echo "{DONE} $?"; done'
+
+
+async def open_shell(uut: AgentLink, name: str, argv: Sequence[str], *, namespace: str = "") -> Ask:
+    """Start the shell that ``argv`` leads to (``lxc-attach -n X --``; empty: the UUT's own), under ``name``.
+
+    ``namespace``: one that the agent made, which it runs in. It ends with the agent, or by ``close_shell``. Raises
+    NodeError.
+    """
+    start = {"guest": name, "argv": [*argv, "sh", "-c", LOOP], "ready": READY, "timeout_s": OPEN_S}
+    if namespace:
+        start["namespace"] = namespace
+    await uut.request("guest.start", start, timeout_s=OPEN_S + 10)
+    return ask_on_console(name)
+
+
+def ask_on_console(name: str) -> Ask:
+    """Asks a guest that runs already and whose console runs such a loop. A line that fails raises NodeError."""
+
+    async def ask(uut: AgentLink, line: str) -> str:
+        mark = secrets.token_hex(6)
+        # Quoted apart, so that a console that echoes what it is given shows no mark.
+        told = f"echo '<'{mark}; sh -c {shlex.quote(line)} </dev/null 2>&1; s=$?; echo; echo '>'{mark} $s"
+        if "\n" in line or len(told.encode()) > MAX_LINE_BYTES:
+            raise NodeError(uut.name, f"a line for guest {name} is too long or several", operation="guest.ask")
+        request = {"guest": name, "line": told, "until": DONE, "timeout_s": ASK_S}
+        printed = (await uut.request("guest.ask", request, timeout_s=ASK_S + 10))["printed"].replace("\r\n", "\n")
+        said = re.search(rf"<{mark}\n(.*)\n>{mark} (\d{{1,3}})\s", printed, re.DOTALL)
+        if said is None:
+            end = " ".join(printed[-_MAX_TOLD:].split())
+            raise NodeError(uut.name, f"guest {name} gave no whole answer; it ends: {end}", operation="guest.ask")
+        answer = said[1].removesuffix("\n")
+        if said[2] != "0":
+            end = " ".join(answer[-_MAX_TOLD:].split()) or "it said nothing"
+            raise NodeError(uut.name, f"in guest {name}, status {said[2]}: {end}", operation="guest.ask")
+        return answer
+
+    return ask
+
+
+async def close_shell(uut: AgentLink, name: str) -> None:
+    """End it; nothing happens when it has ended before."""
+    try:
+        await uut.request("guest.stop", {"guest": name})
+    except NodeError as exc:
+        if getattr(exc, "code", "") != "no_such_guest":
+            raise
+
+
+async def shell_as_guest(uut: AgentLink, name: str, cpus: str | None, *, namespace: str = "") -> SecondGuest:
+    """A second guest that is nothing but processes of the UUT's own kernel, pinned to ``cpus`` where these are told."""
+    ask = await open_shell(uut, name, [] if cpus is None else ["taskset", "-c", cpus], namespace=namespace)
+    pid = (await uut.request("guest.status", {"guest": name}))["pid"]
+    allowed = await allowed_cpus(uut, ask)
+    if cpus is not None and cpu_set(allowed or "") != cpu_set(cpus):
+        raise NodeError(uut.name, f"the second guest, {name}, may run on CPUs {allowed} and should on {cpus}")
+    return SecondGuest(name=name, cpus=cpus, ask=ask, pid=pid, same_pids=True)
+
+
+async def allowed_cpus(uut: AgentLink, ask: Ask) -> str | None:
+    """The CPUs on which what is started inside may run, in the kernel's words; None when it does not say."""
+    said = (await ask(uut, _ALLOWED_CPUS)).strip()
+    return said if cpu_set(said) is not None else None

@@ -1,0 +1,166 @@
+"""Guests of an installed hypervisor started, pinned and stopped, each change read back until it is reached.
+
+What was started here is stopped here, however far it got; what ran before is left running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from typing import Any
+
+from labconsole.contracts.ports import AgentLink
+from labconsole.errors import NodeError, NodeLost
+from labconsole.platforms.base.guest import Guest, Pinning, State, UnknownGuest, listed, same_cpus
+from labconsole.platforms.base.hypervisor import Hypervisor
+from labconsole.platforms.base.shell import Answer, Shell
+
+POLL_S = 0.5
+KILL_S = 60.0
+MAX_GUESTS = 1000
+_ALREADY = re.compile(r"already (?:running|active|started|exists|powered on|locked by a session)", re.IGNORECASE)
+
+
+class Lifecycle(Hypervisor):
+    """A hypervisor's guests from off to running and back."""
+
+    def __init__(self, name: str, options: dict[str, Any]) -> None:
+        super().__init__(name, options)
+        self._started: list[str] = []
+        self._pinned: dict[str, Pinning] = {}
+
+    def shell(self, uut: AgentLink) -> Shell:
+        return Shell(uut, self.name, self.options.ssh)
+
+    def cpus(self, name: str) -> str | None:
+        """Where a guest is to be pinned to; None: it is not."""
+        return self.options.cpu if name == self.options.guest else self.options.second_cpu
+
+    async def survey(self, shell: Shell) -> dict[str, Guest]:
+        """All guests, when exactly the planned ones run or can. Changes nothing."""
+        found = await self.guests(shell)
+        if len(found) > MAX_GUESTS:
+            raise shell.error(f"the hypervisor lists {len(found)} guests; at most {MAX_GUESTS} are believed")
+        for name in self.planned:
+            if name not in found:
+                raise self.unknown(shell, name, found)
+        beside = [g.name for g in found.values() if g.name not in self.planned and g.state is not State.STOPPED]
+        if beside and self.options.others == "refuse":
+            second = self.options.second_guest
+            only = f", and {second} is to run only beside a background load" if second in beside else ""
+            raise shell.error(
+                f"{listed(beside)} run{'s' if len(beside) == 1 else ''} beside {listed(self.planned)}{only}: "
+                "stop it, or say `others: allow` in hosts.yaml"
+            )
+        for name in self.planned:
+            if found[name].state not in (State.RUNNING, State.STOPPED):
+                raise shell.error(f"guest {name} is {found[name].said}; expected: running or stopped")
+        return found
+
+    async def bring_up(self, shell: Shell, name: str) -> None:
+        """Start it and wait until it runs."""
+        # Ours from here on, however it ends: what started only half is stopped again.
+        self._started.append(name)
+        answer = await self.start(shell, name)
+        if _ALREADY.search(answer.text):
+            self._started.remove(name)
+            raise shell.error(
+                f"guest {name} was listed as stopped, but `{answer.command}` says: {answer.said}. Somebody else "
+                "started it, or it runs in another network namespace or for another user"
+            )
+        await self._until(shell, name, State.RUNNING, self.options.start_s, answer)
+
+    async def put_back(self, shell: Shell) -> list[NodeError]:
+        """Put pinning back and stop what we started. Every guest is tried; what failed is returned.
+
+        What a lost node kept from being done is still to do: this may be called again when it is back.
+        """
+        failures: list[NodeError] = []
+        while self._pinned:
+            name, before = next(reversed(self._pinned.items()))
+            try:
+                if name not in self._started:
+                    await self._repin(shell, name, before)
+            except UnknownGuest:
+                pass  # transient: with its end its pinning is forgotten
+            except NodeLost as exc:
+                return [*failures, exc]
+            except NodeError as exc:
+                failures.append(exc)
+            del self._pinned[name]
+        while self._started:
+            try:
+                await self._bring_down(shell, self._started[-1])
+            except NodeLost as exc:
+                return [*failures, exc]
+            except NodeError as exc:
+                failures.append(exc)
+            self._started.pop()
+        return failures
+
+    async def _bring_down(self, shell: Shell, name: str) -> None:
+        try:
+            guest = await self.state(shell, name)
+            if guest.state is State.STOPPED:
+                return
+            if guest.state in (State.RUNNING, State.CHANGING) and self.options.graceful_s > 0:
+                answer = await self.ask_to_stop(shell, name)
+                try:
+                    return await self._until(shell, name, State.STOPPED, self.options.graceful_s, answer)
+                except (UnknownGuest, NodeLost):
+                    raise
+                except NodeError:
+                    pass  # a guest that does not listen is no failure yet
+            answer = await self.kill(shell, name)
+            await self._until(shell, name, State.STOPPED, KILL_S, answer)
+        except UnknownGuest:
+            return  # transient: with its end it is forgotten
+
+    async def _until(self, shell: Shell, name: str, wanted: State, limit_s: float, answer: Answer) -> None:
+        """Read the state back until it is ``wanted``. Raises NodeError with what was seen and what the command said."""
+        deadline = self.now() + limit_s
+        while True:
+            guest = await self.state(shell, name)
+            if guest.state is wanted:
+                return
+            refused = self.refused(answer) and guest.state is not State.CHANGING
+            if refused or guest.state is State.FAILED or self.now() >= deadline:
+                after = "" if refused else f" {limit_s:g} s" if guest.state is not State.FAILED else ""
+                raise shell.error(
+                    f"guest {name} is {guest.said}{after} after `{answer.command}`; expected: {wanted}. "
+                    f"It said: {answer.said}"
+                )
+            await self.pause(POLL_S)
+
+    def refused(self, answer: Answer) -> bool:
+        """Whether the command said that it did not do it. One that had not ended may have."""
+        return answer.exit_status not in (0, None)
+
+    async def pin_planned(self, shell: Shell) -> None:
+        """Pin every guest that is to be, and keep where it might run before."""
+        for name in self.planned:
+            cpus = self.cpus(name)
+            if cpus is None:
+                continue
+            before = await self.pinning(shell, name)
+            if before is None:
+                raise shell.error(f"{self.about.name} does not say where guest {name} may run, so it is not pinned")
+            if any(not same_cpus(now, cpus) for now in before.values()):
+                self._pinned[name] = before
+                await self._repin(shell, name, dict.fromkeys(before, cpus))
+
+    async def _repin(self, shell: Shell, name: str, wanted: Pinning) -> None:
+        answer = await self.pin(shell, name, wanted)
+        seen = await self.pinning(shell, name) or {}
+        if seen.keys() != wanted.keys() or any(not same_cpus(seen[vcpu], wanted[vcpu]) for vcpu in wanted):
+            raise shell.error(f"guest {name} is pinned to {seen}; expected: {wanted}. It said: {answer.said}")
+
+    # Time: replaced in tests --------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    async def pause(self, seconds: float) -> None:
+        """Between two questions about a state."""
+        await asyncio.sleep(seconds)

@@ -1,0 +1,147 @@
+"""Options of a platform in hosts.yaml that describe guests of an installed hypervisor, checked before anything runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from labconsole.errors import ConfigError
+from labconsole.model.yaml_file import key_text
+
+_MAC = re.compile(r"[0-9a-f]{2}(?:[:-]?[0-9a-f]{2}){5}")
+_CPUS = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")
+_GUEST_CHARACTERS = 200
+
+
+def mac_address(text: str) -> str | None:
+    """A NIC's MAC address as we write it (02:00:…), from any of the ways that hypervisors do. None: it is none."""
+    lowered = text.strip().lower()
+    if not _MAC.fullmatch(lowered):
+        return None
+    digits = re.sub(r"[:-]", "", lowered)
+    if int(digits[:2], 16) & 1 or int(digits, 16) == 0:
+        return None
+    return ":".join(digits[i : i + 2] for i in range(0, 12, 2))
+
+
+def cpu_set(text: str) -> frozenset[int] | None:
+    """The CPUs that a list such as ``0-2,5`` names. None: it is no such list."""
+    if not _CPUS.fullmatch(text.strip()):
+        return None
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        low, _, high = part.partition("-")
+        found.update(range(int(low), int(high or low) + 1))
+    return frozenset(found) or None
+
+
+def _number_as_text(value: Any) -> Any:
+    """YAML reads ``guest: 101`` and ``cpu: 1`` as numbers."""
+    return str(int(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _mac(value: str) -> str:
+    found = mac_address(value)
+    if found is None:
+        raise ValueError("is not the MAC address of a NIC")
+    return found
+
+
+def _guest(value: str) -> str:
+    # It becomes a word of a command: a leading dash would make an option of it.
+    if not value or value != value.strip() or len(value) > _GUEST_CHARACTERS or not value.isprintable():
+        raise ValueError("is not the name of a guest")
+    if value.startswith("-") or "'" in value or '"' in value or "/" in value:
+        raise ValueError("is not the name of a guest")
+    return value
+
+
+def _cpus(value: str) -> str:
+    if cpu_set(value) is None:
+        raise ValueError("is not a list of CPUs such as 1 or 2-3")
+    return value
+
+
+def _target(value: str) -> str:
+    if not value or value.startswith("-") or not value.isprintable() or " " in value:
+        raise ValueError("is not what ssh connects to")
+    return value
+
+
+def _word(value: str) -> str:
+    if not value or value.startswith("-") or not value.isprintable():
+        raise ValueError("cannot stand on a command line")
+    return value
+
+
+def _argv(value: list[str]) -> list[str]:
+    if not all(word and word.isprintable() for word in value) or value[0].startswith("-"):
+        raise ValueError("is not a command: a list of words")
+    return value
+
+
+Argv = Annotated[list[str], Field(min_length=1), AfterValidator(_argv)]
+"""A command, each word by itself."""
+
+GuestName = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | int), AfterValidator(_guest)]
+Mac = Annotated[str, AfterValidator(_mac)]
+Cpus = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | int), AfterValidator(_cpus)]
+Word = Annotated[str, AfterValidator(_word)]
+"""A path or an address that becomes one word of a command."""
+
+
+class StreamNics(BaseModel):
+    """Through which NICs of which guest a stream goes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    stream: str
+    in_mac: Mac
+    out_mac: Mac
+    guest: GuestName | None = None
+
+
+class ManagedOptions(BaseModel):
+    """What every driver of an installed hypervisor is told."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    guest: GuestName
+    second_guest: GuestName | None = None
+    others: Literal["refuse", "allow"] = "refuse"
+    nics: list[StreamNics] = []
+    cpu: Cpus | None = None
+    second_cpu: Cpus | None = None
+    start_s: float = Field(default=120.0, gt=0, le=3600)
+    graceful_s: float = Field(default=30.0, ge=0, le=3600)
+    second_shell: Argv | None = None
+    bridges: Literal["found", "made"] = "found"
+    ssh: Annotated[str, AfterValidator(_target)] | None = None
+
+
+Options = TypeVar("Options", bound=BaseModel)
+
+
+def read_options(model: type[Options], driver: str, platform: str, options: dict[str, Any]) -> Options:
+    """Options of hosts.yaml as ``model``. Raises ConfigError for the first that is wrong."""
+    try:
+        return model.model_validate(options)
+    except ValidationError as exc:
+        problem = exc.errors(include_url=False)[0]
+    location, value, allowed = problem["loc"], problem.get("input"), None
+    key = key_text(("platforms", platform, *location))
+    match problem["type"]:
+        case "extra_forbidden":
+            message, value = f"is not an option of driver {driver}", None
+            if len(location) == 1:
+                allowed = ", ".join(f.alias or n for n, f in model.model_fields.items()) or "(none)"
+        case "missing":
+            message, value = f"is needed by driver {driver}", None
+        case "literal_error":
+            message, allowed = "is not known", problem["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
+        case _:
+            message = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
+            message = message[:1].lower() + message[1:]
+    raise ConfigError(message, key=key, value=None if isinstance(value, (dict, list)) else value, allowed=allowed)

@@ -1,0 +1,159 @@
+"""Commands of a hypervisor, run on the UUT by its agent: argv, a time limit, and an answer that is not yet believed.
+
+Neither exit status nor text of such tools can be trusted alone (docs/platforms.md names the cases), so ``run`` returns
+whatever came, a command that did not end included; whoever changed something reads the state back.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from labconsole.contracts.ports import AgentLink
+from labconsole.errors import AgentError, CapabilityMissing, NodeError
+
+LIMIT_S = 30.0
+SHOWN_CHARACTERS = 200
+SSH_FAILED = 255
+NOT_FOUND = 127
+NEVER_ENDED = ("exec_timeout", "exec_failed")
+
+_RUN = re.compile(r"\s{65,}")
+
+_DENIED = re.compile(
+    r"permission denied|not permitted|must be (?:run as )?root|root privileges|access denied"
+    r"|authentication (?:unavailable|failed)|requires? (?:super-?user|root)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command said. ``exit_status`` is None when it had not ended within its limit."""
+
+    argv: tuple[str, ...]
+    exit_status: int | None
+    stdout: str
+    stderr: str
+
+    @property
+    def text(self) -> str:
+        """Both streams: which one a message comes on differs between versions."""
+        return f"{self.stdout}\n{self.stderr}"
+
+    @property
+    def said(self) -> str:
+        """The last line that says something, errors first, short enough for a sentence."""
+        for stream in (self.stderr, self.stdout):
+            written = [" ".join(line.split()) for line in stream.splitlines() if line.strip()]
+            if written:
+                shown = "".join(c for c in written[-1] if c.isprintable())
+                return shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[: SHOWN_CHARACTERS - 1]}…"
+        return "it did not end in time" if self.exit_status is None else f"exit status {self.exit_status}"
+
+    @property
+    def program(self) -> str:
+        """What was meant to run, behind ``env`` and its settings."""
+        return next((word for word in self.argv if word != "env" and "=" not in word), self.argv[0])
+
+    @property
+    def command(self) -> str:
+        return shlex.join(self.argv)
+
+
+def collapsed(text: str) -> str:
+    """Text without long runs of blanks: on a megabyte of them, sent on purpose, the parsers would not end."""
+    return _RUN.sub(lambda run: "\n" if "\n" in run[0] else " ", text)
+
+
+class Shell:
+    """The UUT's command line for one platform. With ``ssh`` its commands go on to a hypervisor elsewhere."""
+
+    def __init__(self, uut: AgentLink, platform: str, ssh: str | None = None) -> None:
+        self.uut, self.platform, self.ssh = uut, platform, ssh
+
+    def error(self, message: str) -> NodeError:
+        return NodeError(self.uut.name, f"platform {self.platform}: {message}")
+
+    def missing(self, message: str) -> CapabilityMissing:
+        return CapabilityMissing(self.uut.name, f"platform {self.platform}: {message}")
+
+    def sent(self, argv: Sequence[str]) -> list[str]:
+        """What this node is asked to run."""
+        if self.ssh is None:
+            return list(argv)
+        # What ssh hands over is one line for a remote shell, so every word is quoted for it.
+        line = shlex.join(["env", "LC_ALL=C", *argv])
+        return ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", self.ssh, line]
+
+    async def run(self, argv: Sequence[str], *, limit_s: float = LIMIT_S) -> Answer:
+        """Run it. Raises CapabilityMissing when there is no such program or it may not be run, else returns."""
+        sent = self.sent(argv)
+        args = {"argv": sent, "timeout_s": limit_s, "stdin": None, "namespace": ""}
+        try:
+            reply = await self.uut.request("exec", args, timeout_s=limit_s + 10)
+        except AgentError as exc:
+            if exc.code == "command_missing":
+                raise self.missing(f"there is no program {sent[0]} on this node") from exc
+            if exc.code == "no_permission":
+                raise self.missing(f"may not run {sent[0]} on this node") from exc
+            if exc.code in NEVER_ENDED:
+                return Answer(tuple(argv), None, "", exc.message)
+            raise
+        if reply["truncated"]:
+            raise self.error(f"`{shlex.join(argv)}` printed more than can be read")
+        said = (collapsed(reply["stdout"]), collapsed(reply["stderr"]))
+        answer = Answer(tuple(argv), reply["exit_status"], *said)
+        if self.ssh is not None and answer.exit_status == SSH_FAILED:
+            raise self.error(f"cannot reach {self.ssh} by ssh from this node: {answer.said}")
+        if self.ssh is not None and answer.exit_status == NOT_FOUND:
+            raise self.missing(f"there is no program {answer.program} on {self.ssh}")
+        return answer
+
+    async def must(self, argv: Sequence[str], *, limit_s: float = LIMIT_S) -> str:
+        """The output of a command that only asks. Raises NodeError when it failed, CapabilityMissing when refused."""
+        answer = await self.run(argv, limit_s=limit_s)
+        if answer.exit_status != 0:
+            raise self.failed(answer)
+        return answer.stdout
+
+    def failed(self, answer: Answer) -> NodeError:
+        """What went wrong with a command, in one sentence."""
+        if _DENIED.search(answer.text):
+            hint = "log in as a user who may, or give `become:` in hosts.yaml"
+            return self.missing(f"may not use {answer.program} ({answer.said}): {hint}")
+        if answer.exit_status is None:
+            return self.error(answer.said)
+        return self.error(f"`{answer.command}` failed: {answer.said}")
+
+
+class _Nowhere:
+    """In place of a UUT that is asked nothing."""
+
+    name = "uut"
+
+
+class RecordingShell(Shell):
+    """Keeps what would be run, and runs nothing: each command "succeeds" with nothing to say."""
+
+    def __init__(self, platform: str, ssh: str | None = None) -> None:
+        super().__init__(cast("AgentLink", _Nowhere()), platform, ssh)
+        self.lines: list[str] = []
+
+    async def run(self, argv: Sequence[str], *, limit_s: float = LIMIT_S) -> Answer:
+        self.lines.append(shlex.join(self.sent(argv)))
+        return Answer(tuple(argv), 0, "", "")
+
+    def record(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Carry ``work`` out as far as it comes without an answer. It waits for nothing, so no event loop is needed."""
+        try:
+            work.send(None)
+        except StopIteration:
+            return
+        except NodeError:
+            self.lines.append("# … and what follows from what that says")
+        finally:
+            work.close()

@@ -1,0 +1,1 @@
+"""Platform drivers, one file each."""

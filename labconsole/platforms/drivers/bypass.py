@@ -1,0 +1,59 @@
+"""``bypass``: no unit under test. Every source is connected straight to its sink, for calibrating the instrument.
+
+Nothing is changed on the UUT; its data NICs stay on the list of hops, where they must count nothing. Calibration uses
+it by itself; ordinary runs only where hosts.yaml names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from labconsole.contracts.driver import DriverInfo, Prepared, StreamPath, StreamWiring
+from labconsole.contracts.ports import AgentLink
+from labconsole.platforms.base.options import read_options
+
+
+class BypassOptions(BaseModel):
+    """None."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BypassDriver:
+    """See labconsole.contracts.driver.Driver."""
+
+    about = DriverInfo(
+        name="bypass",
+        summary="no UUT: sources wired to sinks, for `labconsole calibrate`",
+        tried="yes",
+        Options=BypassOptions,
+    )
+
+    def __init__(self, name: str, options: dict[str, Any]) -> None:
+        read_options(BypassOptions, "bypass", name, options)
+
+    def refusal(self, background: str) -> str | None:
+        """Nothing is beside what is not there."""
+        return None if background == "none" else "there is no unit under test for a second guest to run on"
+
+    def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
+        """Nothing is done."""
+        return []
+
+    async def prepare(
+        self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
+    ) -> Prepared:
+        """Nothing to set up: frames are addressed to the sink itself, and no counter of the UUT is on their way."""
+        return Prepared(
+            paths={wiring.name: StreamPath(destination_mac=wiring.sink_mac, points=()) for wiring in wirings},
+            attestation={"driver": "bypass", "guests": []},
+        )
+
+    async def restore(self, uut: AgentLink) -> None:
+        """Nothing was changed."""
+
+
+DRIVER = BypassDriver

@@ -1,0 +1,189 @@
+"""``container``: a guest network stack on the UUT's kernel, its interfaces bridged to the UUT's NICs.
+
+Operating-system-level virtualization as in OpenVZ and Linux-VServer, reduced to what forwards packets: a network
+namespace with a veth pair per NIC. A guest is held by a process of the agent's and is gone with it. The second guest is
+another one, and its load runs inside it; the work of forwarding cannot be pinned, for the kernel does it wherever a
+packet happens to arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from labconsole.contracts.driver import DriverInfo, PathPoint, Prepared, SecondGuest, StreamPath, StreamWiring
+from labconsole.contracts.ports import AgentLink
+from labconsole.network.spoken import as_commands
+from labconsole.platforms.base.forwarding import apply, read_state, restored_on_failure, route_changes, undo
+from labconsole.platforms.base.inside import allowed_cpus, close_shell, shell_as_guest
+from labconsole.platforms.base.options import Cpus, read_options
+
+TOKEN = "platform"
+GUEST = "guest"
+SECOND = "second"
+
+
+class ContainerOptions(BaseModel):
+    """Where the second guest's processes run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    second_cpu: Cpus | None = Field(default=None, description="the CPUs that the second guest's load may run on")
+
+
+@dataclass(frozen=True, slots=True)
+class _Nic:
+    """One NIC of a guest: its name inside, the other end of its veth outside, the bridge, the UUT's NIC, the MAC."""
+
+    inside: str
+    veth: str
+    bridge: str
+    port: str
+    mac: str
+    veth_mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Container:
+    """``after``: how many streams other guests have, whose names come before."""
+
+    name: str
+    wirings: tuple[StreamWiring, ...]
+    after: int = 0
+
+    def nics(self) -> list[tuple[_Nic, _Nic]]:
+        """Inbound and outbound NIC of each stream."""
+        pairs = []
+        for place, wiring in enumerate(self.wirings):
+            number = self.after + place + 1
+            inbound, outbound = (
+                _Nic(
+                    inside=f"eth{2 * place + side - 1}",
+                    veth=f"lcv{letter}{number}",
+                    bridge=f"lcb{letter}{number}",
+                    port=port,
+                    # Never that of a bridge port, or frames would be delivered on the host.
+                    mac=f"02:6c:63:00:{number:02x}:{side:02x}",
+                    veth_mac=f"02:6c:63:00:{number:02x}:{0x10 + side:02x}",
+                )
+                for side, letter, port in ((1, "i", wiring.uut_in), (2, "o", wiring.uut_out))
+            )
+            pairs.append((inbound, outbound))
+        return pairs
+
+    def changes(self) -> list[dict[str, Any]]:
+        """The namespace, its NICs on their bridges, its routes."""
+        changes: list[dict[str, Any]] = [{"do": "namespace", "name": self.name}]
+        for wiring, (inbound, outbound) in zip(self.wirings, self.nics(), strict=True):
+            for nic in (inbound, outbound):
+                changes.append(
+                    {
+                        "do": "veth",
+                        "name": nic.veth,
+                        "peer": nic.inside,
+                        "peer_namespace": self.name,
+                        "mac": nic.veth_mac,
+                        "peer_mac": nic.mac,
+                    }
+                )
+                changes.append({"do": "bridge", "name": nic.bridge, "ports": [nic.port, nic.veth], "namespace": ""})
+            changes += route_changes(
+                inbound=inbound.inside,
+                outbound=outbound.inside,
+                source_ip=wiring.source_ip,
+                sink_ip=wiring.sink_ip,
+                sink_mac=wiring.sink_mac,
+                namespace=self.name,
+            )
+        return changes
+
+    def paths(self) -> dict[str, StreamPath]:
+        """Each stream's way through the guest."""
+        return {
+            wiring.name: StreamPath(
+                destination_mac=inbound.mac,
+                points=(
+                    PathPoint("uut_in", "", inbound.port, "rx_packets"),
+                    PathPoint("to_guest", "", inbound.veth, "tx_packets"),
+                    PathPoint("guest_in", self.name, inbound.inside, "rx_packets"),
+                    PathPoint("guest_out", self.name, outbound.inside, "tx_packets"),
+                    PathPoint("from_guest", "", outbound.veth, "rx_packets"),
+                    PathPoint("uut_out", "", outbound.port, "tx_packets"),
+                ),
+            )
+            for wiring, (inbound, outbound) in zip(self.wirings, self.nics(), strict=True)
+        }
+
+
+def _containers(wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None) -> list[_Container]:
+    guests = [_Container(GUEST, tuple(wirings))]
+    if second is not None:
+        guests.append(_Container(SECOND, tuple(second), after=len(wirings)))
+    return guests
+
+
+class ContainerDriver:
+    """See labconsole.contracts.driver.Driver."""
+
+    about = DriverInfo(
+        name="container",
+        summary="a network stack of its own on the UUT's kernel, bridged to its NICs",
+        tried="yes",
+        Options=ContainerOptions,
+        load_inside=False,
+    )
+
+    def __init__(self, name: str, options: dict[str, Any]) -> None:
+        self.options = read_options(ContainerOptions, "container", name, options)
+
+    def refusal(self, background: str) -> str | None:
+        """None: a second guest is made when there is to be one."""
+        return None
+
+    def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
+        """What prepare() does on the UUT, as lines of a shell."""
+        return as_commands(change for guest in _containers(wirings, second) for change in guest.changes())
+
+    async def prepare(
+        self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
+    ) -> Prepared:
+        """Create the guests, bridge their interfaces to the NICs, switch their forwarding on."""
+        guests = _containers(wirings, second)
+        beside: SecondGuest | None = None
+
+        async def attest(uut: AgentLink) -> dict[str, Any]:
+            nics = {guest.name: [nic for pair in guest.nics() for nic in pair] for guest in guests}
+            each = [nic for found in nics.values() for nic in found]
+            interfaces = await read_state(
+                uut,
+                routing={name: [nic.inside for nic in found] for name, found in nics.items()},
+                ports=[*(nic.port for nic in each), *(nic.veth for nic in each)],
+            )
+            found = {"driver": "container", "guests": [guest.name for guest in guests], "interfaces": interfaces}
+            if beside is not None and beside.ask is not None:
+                found["second"] = {"guest": SECOND, "cpus": await allowed_cpus(uut, beside.ask)}
+            return found
+
+        async with restored_on_failure(self.restore, uut):
+            await apply(uut, TOKEN, [change for guest in guests for change in guest.changes()])
+            if second is not None:
+                beside = await shell_as_guest(uut, SECOND, self.options.second_cpu, namespace=SECOND)
+            return Prepared(
+                paths={name: path for guest in guests for name, path in guest.paths().items()},
+                second=beside,
+                attestation=await attest(uut),
+                attest=attest,
+            )
+
+    async def restore(self, uut: AgentLink) -> None:
+        """Remove the guests and the bridges."""
+        try:
+            await close_shell(uut, SECOND)
+        finally:
+            await undo(uut, TOKEN)
+
+
+DRIVER = ContainerDriver

@@ -1,0 +1,151 @@
+"""``lxc``: containers of LXC's own tools (``lxc-start`` and its family).
+
+A container that is started here is a child of the agent's keeper and ends with it: whatever becomes of the console,
+nothing stays. LXC's tools talk through a socket that belongs to a network namespace, so a container that was started in
+another one looks stopped: ``lxc-start`` then says "already running", with exit status 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from labconsole.contracts.driver import Capabilities, DriverInfo
+from labconsole.platforms.base.guest import Guest, GuestNic, Pinning, State, as_interface, as_pid
+from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.options import ManagedOptions, Word, mac_address
+from labconsole.platforms.base.shell import Answer, Shell
+
+STATES = {
+    "RUNNING": State.RUNNING,
+    "STOPPED": State.STOPPED,
+    "STARTING": State.CHANGING,
+    "STOPPING": State.CHANGING,
+    "ABORTING": State.CHANGING,
+    "FREEZING": State.PAUSED,
+    "FROZEN": State.PAUSED,
+    "THAWED": State.CHANGING,
+}
+MAX_NICS = 16
+CPUS = "cpuset.cpus"
+EFFECTIVE_CPUS = "cpuset.cpus.effective"
+
+_SETTING = re.compile(r"^lxc\.net\.(\d{1,3})\.([a-z.]+) = ?(.*?)\s*$", re.MULTILINE)
+_LINK = re.compile(r"^Link:\s+(\S+)\s*$", re.MULTILINE)
+
+
+class LxcOptions(ManagedOptions):
+    path: Word | None = Field(default=None, description="where the containers are, as for `lxc-ls -P`")
+
+
+def configured(text: str) -> dict[int, dict[str, str]]:
+    """``lxc-info -c lxc.net…``: what each network of a container is configured as. "invalid": there is no such one."""
+    found: dict[int, dict[str, str]] = {}
+    for index, key, value in _SETTING.findall(text):
+        if value:
+            found.setdefault(int(index), {})[key] = value
+    return found
+
+
+class LxcDriver(ManagedDriver):
+    """Option ``path``: where the containers are, when not where LXC looks by itself (``lxc-ls -P``)."""
+
+    about = DriverInfo(
+        name="lxc",
+        summary="containers of LXC's own tools",
+        tried=(
+            "yes: 5.0 on one machine and on a UUT that is a machine: forwarding, a second guest under each "
+            "load, every fault below, in the test suite"
+        ),
+        Options=LxcOptions,
+        tools=("lxc-start",),
+        boot_s=1.0,
+        processes=("lxc-start",),
+        capabilities=Capabilities(pin=True, statistics=True, nic_models=False, exec=True, idle_nics=True),
+    )
+    options: LxcOptions
+
+    def tool(self, tool: str, *words: str) -> list[str]:
+        path = [] if self.options.path is None else ["-P", self.options.path]
+        return [tool, *path, *words]
+
+    async def probe(self, shell: Shell) -> dict[str, str]:
+        return {"lxc": (await shell.must(["lxc-start", "--version"])).strip()[:40]}
+
+    async def guests(self, shell: Shell) -> dict[str, Guest]:
+        names = (await shell.must(self.tool("lxc-ls", "-1"))).split()
+        active = set((await shell.must(self.tool("lxc-ls", "-1", "--active"))).split())
+        found = {
+            name: Guest(name, State.RUNNING, "RUNNING") if name in active else Guest(name, State.STOPPED, "STOPPED")
+            for name in names
+        }
+        for name in self.planned:
+            if name in found:
+                found[name] = await self.state(shell, name)
+        return found
+
+    async def state(self, shell: Shell, name: str) -> Guest:
+        answer = await shell.run(self.tool("lxc-info", "-n", name, "-sH"))
+        if "doesn't exist" in answer.text:
+            raise self.unknown(shell, name, (await shell.must(self.tool("lxc-ls", "-1"))).split())
+        if answer.exit_status != 0:
+            raise shell.failed(answer)
+        said = answer.stdout.strip()
+        if said not in STATES:
+            raise shell.error(f"`{answer.command}` says {said[:80]!r}; expected: {', '.join(STATES)}")
+        return Guest(name, STATES[said], said)
+
+    async def start(self, shell: Shell, name: str) -> Answer:
+        return await shell.run(self.tool("lxc-start", "-n", name, "-d"), limit_s=self.options.start_s)
+
+    async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
+        return await shell.run(self.tool("lxc-stop", "-n", name, "--nokill", "-W"))
+
+    async def kill(self, shell: Shell, name: str) -> Answer:
+        return await shell.run(self.tool("lxc-stop", "-n", name, "-k"))
+
+    async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
+        """From the configuration; the host's end, where it has no name there, from what the running container says."""
+        asked = [
+            word
+            for index in range(MAX_NICS)
+            for key in ("type", "hwaddr", "link", "veth.pair")
+            for word in ("-c", f"lxc.net.{index}.{key}")
+        ]
+        networks = configured(await shell.must(self.tool("lxc-info", "-n", name, *asked)))
+        shown = _LINK.findall(await shell.must(self.tool("lxc-info", "-n", name)))
+        veths = [index for index in sorted(networks) if networks[index].get("type") == "veth"]
+        ends = dict(zip(veths, shown, strict=True)) if len(veths) == len(shown) else {}
+        return [
+            GuestNic(
+                mac=mac_address(networks[index].get("hwaddr", "")),
+                host_interface=as_interface(ends.get(index, networks[index].get("veth.pair", "-"))),
+                model=networks[index].get("type"),
+                attached_to=networks[index].get("link"),
+            )
+            for index in sorted(networks)
+            if networks[index].get("type") not in (None, "empty", "none")
+        ]
+
+    async def pinning(self, shell: Shell, name: str) -> Pinning | None:
+        cpus = (await shell.must(self.tool("lxc-cgroup", "-n", name, CPUS))).strip()
+        if not cpus:  # control groups of version 2: as the group above, until it is told something else
+            cpus = (await shell.must(self.tool("lxc-cgroup", "-n", name, EFFECTIVE_CPUS))).strip()
+        return {"all": cpus} if cpus else None
+
+    async def pin(self, shell: Shell, name: str, pinning: Pinning) -> Answer:
+        return await shell.run(self.tool("lxc-cgroup", "-n", name, CPUS, pinning["all"]))
+
+    def inside(self, name: str) -> Sequence[str]:
+        return self.tool("lxc-attach", "-n", name, "--")
+
+    async def execute(self, shell: Shell, name: str, argv: Sequence[str]) -> Answer:
+        return await shell.run([*self.inside(name), *argv])
+
+    async def pid(self, shell: Shell, name: str) -> int | None:
+        return as_pid((await shell.run(self.tool("lxc-info", "-n", name, "-pH"))).stdout)
+
+
+DRIVER = LxcDriver

@@ -1,0 +1,149 @@
+"""``vserver``: guests of Linux-VServer, through util-vserver.
+
+Such a guest has no network stack of its own: the host's forwards, with the guests' processes beside it. So the host is
+set up to route as driver ``raw`` does, frames are addressed to the host, and the ledger has no hop in between. Guests
+that are started here are children of the agent's keeper and end with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from labconsole.contracts.driver import Capabilities, DriverInfo, PathPoint, StreamPath
+from labconsole.errors import ConfigError
+from labconsole.platforms.base.forwarding import read_state, route_changes
+from labconsole.platforms.base.guest import Guest, GuestNic, State, Wires
+from labconsole.platforms.base.guest_streams import Streams, wirings_of
+from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.options import ManagedOptions
+from labconsole.platforms.base.shell import Answer, Shell
+
+DIRECTORY = "/etc/vservers"
+RUNS, STOPPED, UNKNOWN = 0, 3, 5
+
+_STAT = re.compile(r"^(\d+) +\d+ +\S+ +\S+ +\S+ +\S+ +\S+ (.+?)\s*$", re.MULTILINE)
+_CONTEXT = re.compile(r"is running at context '(\d+)'")
+
+
+def running(text: str) -> set[str]:
+    """``vserver-stat``: the guests that run. Names may hold blanks; context 0 is the host."""
+    return {name for context, name in _STAT.findall(text) if context != "0"}
+
+
+class VserverDriver(ManagedDriver):
+    """No options of its own; ``nics`` means nothing here."""
+
+    about = DriverInfo(
+        name="vserver",
+        summary="guests of Linux-VServer, which share the host's network stack: no `nics`, no `ssh`",
+        tried="no: shapes from public material only",
+        Options=ManagedOptions,
+        tools=("vserver", "vserver-stat", "vkill"),
+        capabilities=Capabilities(exec=True),
+    )
+
+    def __init__(self, name: str, options: dict[str, Any]) -> None:
+        super().__init__(name, options)
+        for key in ("nics", "ssh"):
+            if getattr(self.options, key):
+                raise ConfigError(
+                    "cannot be given: guests of Linux-VServer share the network stack of the UUT",
+                    key=f"platforms.{name}.{key}",
+                )
+
+    async def probe(self, shell: Shell) -> dict[str, str]:
+        answer = await shell.run(["vserver", "--version"])
+        if answer.exit_status != 0:
+            raise shell.failed(answer)
+        first = answer.stdout.strip().splitlines()
+        return {
+            "vserver": first[0][:100] if first else "",
+            "host_kernel": (await shell.must(["uname", "-r"])).strip()[:100],
+        }
+
+    async def guests(self, shell: Shell) -> dict[str, Guest]:
+        names = (await shell.must(["ls", "-1", DIRECTORY])).splitlines()
+        text = await shell.must(["vserver-stat"])
+        if not text.lstrip().startswith("CTX"):
+            raise shell.error(f"`vserver-stat` printed no table: {text.strip()[:80]!r}")
+        active = running(text)
+        found = {
+            name: Guest(
+                name, State.RUNNING if name in active else State.STOPPED, "running" if name in active else "stopped"
+            )
+            for name in {*(name.strip() for name in names if not name.startswith(".")), *active}
+            if name
+        }
+        for name in self.planned:
+            if name in found:
+                found[name] = await self.state(shell, name)
+        return found
+
+    async def state(self, shell: Shell, name: str) -> Guest:
+        """Exit status and text must say the same; each alone has been seen to be wrong."""
+        answer = await shell.run(["vserver", name, "status"])
+        if answer.exit_status == UNKNOWN or "Can not find a vserver-setup" in answer.text:
+            raise self.unknown(shell, name, (await shell.must(["ls", "-1", DIRECTORY])).split("\n"))
+        context = _CONTEXT.search(answer.text)
+        if answer.exit_status == RUNS and context is not None:
+            return Guest(name, State.RUNNING, "running", context[1])
+        if answer.exit_status == STOPPED and "is stopped" in answer.text:
+            return Guest(name, State.STOPPED, "stopped")
+        raise shell.error(
+            f"`{answer.command}` ends with {answer.exit_status} and says: {answer.said}; expected: 0 and running, "
+            f"or {STOPPED} and stopped"
+        )
+
+    async def start(self, shell: Shell, name: str) -> Answer:
+        return await shell.run(["vserver", name, "start"], limit_s=self.options.start_s)
+
+    async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
+        return await shell.run(["vserver", name, "stop"], limit_s=max(1.0, self.options.graceful_s))
+
+    async def kill(self, shell: Shell, name: str) -> Answer:
+        guest = await self.state(shell, name)
+        return await shell.run(["vkill", "--xid", guest.ident, "-s", "9"])
+
+    async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
+        return ()
+
+    def inside(self, name: str) -> Sequence[str]:
+        return ["vserver", name, "exec"]
+
+    async def execute(self, shell: Shell, name: str, argv: Sequence[str]) -> Answer:
+        return await shell.run([*self.inside(name), *argv])
+
+    async def wires(self, shell: Shell, streams: Streams) -> Wires:
+        return {}
+
+    def changes(self, streams: Streams, wires: Wires) -> list[dict[str, Any]]:
+        """The host's own stack forwards, for whichever guest a stream is meant."""
+        return [
+            change
+            for w in wirings_of(streams)
+            for change in route_changes(
+                inbound=w.uut_in, outbound=w.uut_out, source_ip=w.source_ip, sink_ip=w.sink_ip, sink_mac=w.sink_mac
+            )
+        ]
+
+    async def paths(self, shell: Shell, streams: Streams) -> dict[str, StreamPath]:
+        return {
+            w.name: StreamPath(
+                destination_mac=w.uut_in_mac,
+                points=(
+                    PathPoint("uut_in", "", w.uut_in, "rx_packets"),
+                    PathPoint("uut_out", "", w.uut_out, "tx_packets"),
+                ),
+            )
+            for w in wirings_of(streams)
+        }
+
+    async def attestation(self, shell: Shell, streams: Streams) -> dict[str, Any]:
+        attested = await super().attestation(shell, streams)
+        nics = [nic for wiring in wirings_of(streams) for nic in (wiring.uut_in, wiring.uut_out)]
+        return {**attested, "interfaces": await read_state(shell.uut, routing={"": nics}, ports=())}
+
+
+DRIVER = VserverDriver

@@ -1,0 +1,64 @@
+"""Drivers by the names that hosts.yaml has for them: each a file in drivers/, or a plug-in of another package."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import TYPE_CHECKING, cast
+
+from labconsole.errors import ConfigError
+from labconsole.platforms.base.boot import BootedDriver, take_boot
+from labconsole.plugins import PluginError, UnknownPlugin, load, names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from labconsole.contracts.driver import Driver, DriverInfo
+    from labconsole.model.inventory import Inventory
+
+log = logging.getLogger("labconsole.platforms")
+
+PACKAGE = "platforms.drivers"
+
+
+def _driver(name: str) -> Callable[..., Driver]:
+    """The class of a driver. Imported when it is asked for: a run needs one. Raises PluginError."""
+    made = getattr(load(PACKAGE, name), "DRIVER", None)
+    said = getattr(getattr(made, "about", None), "name", None)
+    if said != name:
+        raise PluginError(f"plug-in {name} cannot be used: its DRIVER is not a driver called {name}")
+    return cast("Callable[..., Driver]", made)
+
+
+@cache
+def known_drivers() -> dict[str, DriverInfo]:
+    """What every driver says about itself, by name. A plug-in that cannot be used is left out, and named in the log."""
+    known = {}
+    for name in names(PACKAGE):
+        try:
+            known[name] = cast("Driver", _driver(name)).about
+        except PluginError as exc:
+            log.warning("%s", exc)
+    return known
+
+
+def guest_processes() -> tuple[str, ...]:
+    """How the processes of guests are called, of any driver's hypervisor: regular expressions, each once."""
+    return tuple(dict.fromkeys(pattern for about in known_drivers().values() for pattern in about.processes))
+
+
+def driver_for(platform: str, inventory: Inventory) -> Driver:
+    """The driver of a platform of hosts.yaml. Raises ConfigError for an unknown driver or option."""
+    entry = inventory.platforms[platform]
+    key = f"platforms.{platform}.driver"
+    try:
+        made = _driver(entry.driver)
+    except UnknownPlugin as exc:
+        allowed = ", ".join(exc.known)
+        raise ConfigError("is not a driver of this version", key=key, value=entry.driver, allowed=allowed) from None
+    except PluginError as exc:
+        raise ConfigError(str(exc), key=key) from exc
+    options = dict(entry.options)
+    boot = take_boot(platform, options)
+    driver = made(platform, options)
+    return driver if boot is None else BootedDriver(platform, boot, driver)

@@ -1,0 +1,36 @@
+"""The JSON Schema of hosts.yaml, for editors: the inventory's, with the options of every driver that there is."""
+
+from __future__ import annotations
+
+from pydantic.json_schema import JsonSchemaValue
+
+from labconsole.contracts.driver import DriverInfo
+from labconsole.model.inventory import Inventory
+from labconsole.platforms.base.boot import BOOTS, OPTION
+from labconsole.platforms.loading import known_drivers
+
+
+def hosts_schema() -> JsonSchemaValue:
+    """As labconsole schema hosts prints it."""
+    schema = Inventory.model_json_schema()
+    parts = schema["$defs"]
+    for name, about in known_drivers().items():
+        options = _options(about)
+        # Drivers know nothing of each other: two may call a part by the same name.
+        parts |= {f"{name}.{part}": each for part, each in options.pop("$defs", {}).items()}
+        parts[name] = options
+    parts["Platform"] |= {
+        "properties": {"driver": {"enum": list(known_drivers())}},
+        "oneOf": [{"$ref": f"#/$defs/{name}"} for name in known_drivers()],
+    }
+    return schema
+
+
+def _options(about: DriverInfo) -> JsonSchemaValue:
+    """The schema of a platform with this driver."""
+    schema = about.Options.model_json_schema(ref_template=f"#/$defs/{about.name}.{{model}}")
+    driver = {"const": about.name, "description": about.summary}
+    boot = {"enum": list(BOOTS), "description": "the system that the UUT has to run, where it can boot several"}
+    schema["properties"] = {"driver": driver, OPTION: boot, **schema.get("properties", {})}
+    schema["required"] = ["driver", *schema.get("required", ())]
+    return schema

@@ -1,0 +1,63 @@
+"""What figures have in common: marks with intervals, panels by frame size, and what a caption says of both. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from labconsole.contracts.report import Mark, Panel
+from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.report.points import Point, platform_order
+from labconsole.report.words import size_cells
+
+MEGA = 1e6
+
+
+def sizes_of(points: Iterable[Point]) -> list[tuple[int, bool]]:
+    """Frame sizes with their conventions, the smallest first: a figure has a panel for each."""
+    return sorted({size_cells(point) for point in points})
+
+
+def platforms_of(points: Iterable[Point]) -> list[str]:
+    """In the same order in every figure."""
+    return sorted({point.platform for point in points}, key=platform_order)
+
+
+def mark_of(x: float, summary: SetUpMean, dots: Sequence[float] = (), scale: float = MEGA) -> Mark:
+    """A mean with its interval at ``x``; ``dots``: the means of its set-ups, drawn where there are several."""
+    low, high = summary.ci_low, summary.ci_high
+    return Mark(
+        x,
+        summary.mean / scale,
+        None if low is None else low / scale,
+        None if high is None else high / scale,
+        summary.trials,
+        summary.set_ups,
+        tuple(dot / scale for dot in dots) if len(dots) > 1 else (),
+    )
+
+
+def _behind(marks: Sequence[Mark]) -> str:
+    """``5 set-ups of 3 trials per point``; with one set-up the trials, and that it is one."""
+    if not marks:
+        return "no runs"
+    set_ups, trials = sorted({mark.set_ups for mark in marks}), sorted({mark.n for mark in marks})
+    runs = f"n = {_span(trials)} per point"
+    return f"{runs}, one set-up" if set_ups == [1] else f"{_span(set_ups)} set-ups, {runs}"
+
+
+def _span(counts: Sequence[int]) -> str:
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+
+
+def caption(text: str, panels: Sequence[Panel], of: str = "mean") -> str:
+    """``text`` with what stands behind the marks of these panels, and what their error bars are ``of``."""
+    marks = [mark for panel in panels for curve in panel.curves for mark in curve.marks]
+    bars = f"error bars: 95 % confidence interval of the {of}"
+    if marks and all(mark.low is None for mark in marks):
+        bars = "no error bars: an interval needs three set-ups, or three trials of one"
+    elif any(mark.set_ups > 1 for mark in marks):
+        bars += " over set-ups (Student's t)"
+    else:
+        bars += " of this set-up only (Student's t over its trials)"
+    dots = "; dots: means of the set-ups" if any(mark.dots for mark in marks) else ""
+    return f"{text}; {_behind(marks)}; {bars}{dots}."

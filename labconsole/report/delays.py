@@ -1,0 +1,42 @@
+"""Delay at a design point, as far as its trials know one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.report.points import Point, RunFacts, Values, mean_of_point
+
+NS_PER_US = 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class DelayAt:
+    """Delay at one point: medians and 99th percentiles of its trials. ``kind``: over the shortest (RFC 5481, PDV)
+    where the clocks of the nodes are not shown to agree."""
+
+    kind: Literal["one way", "over the shortest"]
+    p50_ns: SetUpMean
+    p99_ns: SetUpMean
+
+
+def delay_at(point: Point, facts: Mapping[str, RunFacts]) -> DelayAt | None:
+    """None unless trials of the point know a delay; one way only where all that know any know that."""
+    held = [
+        (block, facts[run_id])
+        for run_id, block in zip(point.run_ids, point.blocks_of_runs, strict=True)
+        if run_id in facts and facts[run_id].pdv_ns is not None
+    ]
+    if not held:
+        return None
+    one_way = all(fact.one_way_ns is not None for _, fact in held)
+    p50: Values = {}
+    p99: Values = {}
+    for block, fact in held:
+        known = fact.one_way_ns if one_way else fact.pdv_ns
+        if known is not None:
+            p50.setdefault(block, []).append(known[0])
+            p99.setdefault(block, []).append(known[1])
+    return DelayAt("one way" if one_way else "over the shortest", mean_of_point(p50), mean_of_point(p99))

@@ -1,0 +1,72 @@
+"""A report's files: figures, tables, the list of its runs, and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import fields
+from pathlib import Path
+
+from labconsole.errors import ConfigError
+from labconsole.model.record.summary import RunSummary
+from labconsole.report.assembly import Report
+from labconsole.report.draw import FORMATS as DRAWN
+from labconsole.report.draw import draw, require_matplotlib
+from labconsole.report.page import render, require_jinja
+from labconsole.report.tables import to_csv, to_latex, to_markdown
+from labconsole.text.spreadsheet import harmless_cell
+
+TABLES = ("csv", "md", "tex")
+FORMATS = (*DRAWN, *TABLES, "html")
+
+
+def require(formats: Collection[str]) -> None:
+    """Raises ConfigError naming what to install when files of these formats cannot be made here."""
+    if {"html", *DRAWN} & set(formats):
+        require_matplotlib()
+    if "html" in formats:
+        require_jinja()
+
+
+def write(made: Report, out: Path, formats: Collection[str] = FORMATS) -> list[Path]:
+    """The report's files in ``out``, in the order in which they are printed."""
+    writers = {"csv": to_csv, "md": to_markdown, "tex": to_latex}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        written, drawings = [], {}
+        wanted = [name for name in DRAWN if name in formats]
+        if {"html", *DRAWN} & set(formats):
+            for figure in made.figures:
+                drawn = draw(figure, [*wanted, *(["svg"] if "html" in formats and "svg" not in wanted else [])])
+                drawings[figure.name] = drawn.get("svg", b"").decode()
+                for suffix in wanted:
+                    written.append(_file(out / f"{figure.name}.{suffix}", drawn[suffix]))
+        for table in (*made.tables, *made.references):
+            for suffix in TABLES:
+                if suffix in formats:
+                    written.append(_file(out / f"{table.name}.{suffix}", writers[suffix](table).encode()))
+        if "csv" in formats:
+            written.append(_file(out / "runs.csv", _runs_csv(made).encode()))
+        if "html" in formats:
+            written.append(_file(out / "report.html", render(made, drawings=drawings).encode()))
+    except OSError as exc:
+        raise ConfigError(f"cannot be written: {exc.strerror}", key="--out", value=str(exc.filename or out)) from None
+    return written
+
+
+def _runs_csv(made: Report) -> str:
+    """Every run that was meant, and whether it enters: so that a reader can compute each mean again."""
+    import pandas as pd  # a second, of which figures and tables have no need
+
+    columns = [field.name for field in fields(RunSummary) if field.name not in ("reason_codes", "note", "has_series")]
+    rows = []
+    for run in (*made.material.kept.entered, *made.material.kept.excluded):
+        why = made.material.kept.why.get(run.run_id)
+        cells = [harmless_cell(getattr(run, name)) for name in columns]
+        rows.append([why is None, why or "", *cells, " ".join(run.reason_codes)])
+    frame = pd.DataFrame(rows, columns=["enters", "why_not", *columns, "reason_codes"], dtype=object)
+    return str(frame.to_csv(index=False, lineterminator="\n"))
+
+
+def _file(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path

@@ -1,0 +1,170 @@
+"""From a request and a store to the report: its runs are chosen, their records read, everything is put together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+
+from labconsole.errors import ConfigError, StoreError
+from labconsole.measure.admission import admit
+from labconsole.measure.groups import is_search_trial
+from labconsole.model.plan.loader import load_plan
+from labconsole.model.plan.plan import Plan
+from labconsole.model.query import Query
+from labconsole.model.record.run import FORMAT
+from labconsole.model.record.search import SearchRecord
+from labconsole.model.record.summary import RunFilter, RunSummary
+from labconsole.report.assembly import Report, assemble
+from labconsole.report.digest import Digest
+from labconsole.report.evaluation import evaluate
+from labconsole.report.material import Unit
+from labconsole.report.reference import load_reference
+from labconsole.report.request import ReportRequest
+from labconsole.report.sample import FilePoint, Sample, coverage, sample
+from labconsole.report.selection import Selection, checked_pool, parse_filter, parse_margin, require_free
+from labconsole.store.records import parse_record
+from labconsole.store.writing import RunStore
+
+
+def gather(
+    request: ReportRequest,
+    store: RunStore,
+    units: Sequence[Unit],
+    *,
+    place: str,
+    on_unreadable: Callable[[StoreError], None],
+) -> Report:
+    """The report on the runs that are meant, as these units make it. ``place`` says where the runs are.
+
+    Raises ConfigError when there are none. A record that cannot be read is told to ``on_unreadable`` and in the
+    report's first words.
+    """
+    reference = load_reference(request.reference) if request.reference else None
+    names = _mapped(request.reference_map, has_reference=reference is not None)
+    plans = {path: load_plan(path) for path in request.plan_files}
+    query, where = parse_filter(request.filter), _filter(request, plans.values())
+    stored = store.list()
+    of_options = stored if where == RunFilter() else store.list(where)
+    selection = _selection(request, query, of_options)
+    searches, meant = _searches(store, query.select(of_options))
+    if not meant:
+        raise _no_runs(stored, place, by_file=bool(plans))
+    kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
+    digest = _digest(store, where, kept, on_unreadable)
+    made = evaluate(
+        kept.entered, admission=admission, facts=digest.facts, margin_ratio=selection.margin_ratio, pool=selection.pool
+    )
+    found = coverage(kept, digest.planned, _file_points(plans.values()), query, request.platforms)
+    return assemble(
+        kept, digest, made, units, selection=selection, found=found, reference=reference, names=names,
+        searches=searches, plans=[(path.name, path.read_text(encoding="utf-8")) for path in plans],
+    )  # fmt: skip
+
+
+def _mapped(pairs: Sequence[str], *, has_reference: bool) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in pairs:
+        own, equals, theirs = pair.partition("=")
+        if not (own and equals and theirs):
+            raise ConfigError("is no pair of names", key="--reference-map", value=pair, allowed="own=paper's")
+        found[own] = theirs
+    if found and not has_reference:
+        raise ConfigError("needs --reference", key="--reference-map", value=", ".join(pairs))
+    return found
+
+
+def _filter(request: ReportRequest, plans: Iterable[Plan]) -> RunFilter:
+    """What the store can choose by itself: plans by name or by the meaning of a file, platforms, testbed."""
+    hashes = [key for plan in plans for key in (plan.hash(), *plan.search_hashes)]
+    return RunFilter(
+        platform=request.platforms, plan_name=request.plan_names or None, plan_hash=hashes or None,
+        testbed=request.testbed,
+    )  # fmt: skip
+
+
+def _selection(request: ReportRequest, query: Query, runs: list[RunSummary]) -> Selection:
+    """What was chosen. Raises ConfigError where that is an outcome, and nobody said so."""
+    options = [
+        f"{name} {', '.join(value)}"
+        for name, value in (
+            ("plan", request.plans),
+            ("platforms", request.platforms or ()),
+            ("testbed", [request.testbed] if request.testbed else ()),
+        )
+        if value
+    ]
+    return Selection(
+        text=query.text,
+        options=tuple(options),
+        by_outcome=require_free(query, runs, allowed=request.select_by_outcome),
+        pool=checked_pool(request.pool),
+        margin_ratio=parse_margin(request.margin),
+    )
+
+
+def _searches(store: RunStore, selected: list[RunSummary]) -> tuple[list[SearchRecord], list[RunSummary]]:
+    """The searches with a trial among these runs, and the runs less what is a search's trial.
+
+    Those are of many loads and often short: they would clutter curves and enter means. Where there is nothing else,
+    they are the report's runs.
+    """
+    ids = {run.run_id for run in selected}
+    searches = [each for each in store.searches() if any(trial.run_id in ids for trial in each.trials)]
+    return searches, [run for run in selected if not is_search_trial(run)] or selected
+
+
+def _no_runs(there: list[RunSummary], place: str, *, by_file: bool) -> ConfigError:
+    if not there:
+        return ConfigError("no run is saved there yet", key="--store", value=place)
+    plans = sorted({run.plan_name + (f" ({run.plan_hash})" if by_file else "") for run in there if run.plan_name})
+    has = [
+        f"{len(there)} runs",
+        f"platforms {', '.join(sorted({run.platform for run in there}))}",
+        f"testbeds {', '.join(sorted({run.testbed for run in there}))}",
+        f"plans {', '.join(plans)}" if plans else "no plan",
+    ]
+    hint = "; a plan in a file means runs of its hash, its name means all that were ever called so" if by_file else ""
+    return ConfigError(f"no saved run matches; the store has {'; '.join(has)}{hint}", key="--store", value=place)
+
+
+def _digest(store: RunStore, where: RunFilter, kept: Sample, on_unreadable: Callable[[StoreError], None]) -> Digest:
+    """One pass over the records as JSON."""
+    meant = kept.run_ids
+    digest = Digest({run.run_id for run in kept.entered}, kept.why)
+    for run_id, text in store.texts(where):
+        if run_id not in meant:
+            continue
+        try:
+            record = json.loads(text)
+            if record["format"] > FORMAT:
+                raise ValueError(record["format"])
+            digest.add(record)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            try:
+                parse_record(text, f"run {run_id}")  # says what is wrong with it, in words
+            except StoreError as exc:
+                on_unreadable(exc)
+                digest.unreadable.append(run_id)
+                continue
+            raise
+    return digest
+
+
+def _file_points(plans: Iterable[Plan]) -> list[FilePoint]:
+    """The points that these plans ask for, whether there is a run of them or not."""
+    found = []
+    for plan in plans:
+        set_ups = plan.set_ups or 1
+        for point in plan.points:
+            asked, planned = point.request, set_ups * plan.repetitions_of(point.index)
+            if planned:
+                found.append(
+                    FilePoint(
+                        plan_name=plan.name, plan_hash=plan.hash(), plan_point=point.index, planned=planned,
+                        platform=asked.platform, frame_size_bytes=asked.frame.bytes,
+                        frame_size_includes_fcs=asked.frame.includes_fcs, sources=asked.sources,
+                        target_bps=None if asked.target == "max" else asked.target,
+                        background=asked.background, duration_s=asked.duration_s,
+                    )
+                )  # fmt: skip
+    return found

@@ -1,0 +1,164 @@
+"""How a report says things: numbers, intervals, losses, sizes, settings. Pure."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from labconsole.contracts.report import Cell
+from labconsole.measure.statistics.effects import digits_to_tell
+from labconsole.measure.statistics.loss_interval import LossEstimate
+from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.report.points import DEDICATED, IDLE, Point, Reading, Setting
+from labconsole.report.sample import Coverage
+
+UNKNOWN = "–"
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+LEAST_IN_PERCENT = 1e-3
+
+SIZE_COLUMNS = ("frame_size_bytes", "frame_size_includes_fcs")
+"""Of a table's CSV, in the order of ``size_cells``."""
+
+
+class Interval(Protocol):
+    """What is needed of a mean."""
+
+    @property
+    def mean(self) -> float: ...
+    @property
+    def ci_low(self) -> float | None: ...
+    @property
+    def ci_high(self) -> float | None: ...
+
+
+Size = TypeVar("Size", bound=int | None, covariant=True)
+
+
+class Sized(Protocol[Size]):
+    """Whatever has a frame size and its convention. None: mixed sizes."""
+
+    @property
+    def frame_size_bytes(self) -> Size: ...
+    @property
+    def frame_size_includes_fcs(self) -> bool: ...
+
+
+def number(value: float | None, places: int = 1) -> str:
+    """A number with thin-space thousands."""
+    return UNKNOWN if value is None else f"{value:,.{places}f}".replace(",", "\u2009").replace("-", "−")
+
+
+def percent(ratio: float, places: int = 1) -> str:
+    """A share of one as percent, with its sign only where it is negative."""
+    return f"{number(ratio * 100, places)} %"
+
+
+def with_interval(summary: Interval, scale: float = 1e6, places: int = 1) -> str:
+    """``mean ± half width`` of the 95 % interval; the mean alone where there is none."""
+    mean = number(summary.mean / scale, places)
+    if summary.ci_low is None or summary.ci_high is None:
+        return mean
+    return f"{mean} ± {number((summary.ci_high - summary.ci_low) / 2 / scale, places)}"
+
+
+def scientific(value: float, digits: int = 2) -> str:
+    """``3.3·10⁻⁶``."""
+    mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+    mantissa = mantissa.removesuffix(".0") if digits > 1 else mantissa
+    return f"{mantissa}·10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+
+
+def share_words(ratio: float) -> str:
+    """A share: in percent where that takes few digits, else as a power of ten."""
+    if ratio == 0 or ratio >= LEAST_IN_PERCENT:
+        return f"{number(ratio * 100, 2)} %"
+    return scientific(ratio)
+
+
+def loss_words(loss: LossEstimate | None) -> str:
+    """``1.20 % (1.10 % to 1.31 %)``; with none lost what the ratio lies below, never 0 ± 0.
+
+    Bounds that know of these packets only, those of fewer than three trials, are marked "of this run".
+    """
+    if loss is None or loss.ratio is None:
+        return UNKNOWN
+    if loss.upper_if_none_lost is not None:
+        return f"none of {number(loss.offered_packets, 0)}: below {scientific(loss.upper_if_none_lost, 1)}"
+    if loss.low is None or loss.high is None:
+        return share_words(loss.ratio)
+    mark = ", of this run" if loss.method == "of this run" else ""
+    return f"{share_words(loss.ratio)} ({share_words(loss.low)} to {share_words(loss.high)}{mark})"
+
+
+def bounds_words(low: float | None, high: float | None) -> str:
+    """Bounds of a relative change in percent, with digits enough to tell their side of 0."""
+    if low is None or high is None:
+        return UNKNOWN
+    return " to ".join(number(100 * bound, digits_to_tell(100 * bound)) for bound in (low, high))
+
+
+def p_words(p: float | None) -> str:
+    """A p value with two digits."""
+    return UNKNOWN if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def target_words(target_bps: int | None) -> str:
+    """Mbit/s, or max."""
+    return "max" if target_bps is None else number(target_bps / 1e6, 0)
+
+
+def target_cell(of: Point | Coverage) -> Cell:
+    """The target per source in bits per second, or max."""
+    return "max" if of.target_bps is None else of.target_bps
+
+
+def size_number(size: int | None, includes_fcs: bool) -> str:
+    """The frame size under a heading that has its unit, with its convention where it is not the paper's."""
+    return f"{UNKNOWN if size is None else size}{' with FCS' if includes_fcs else ''}"
+
+
+def size_cells(of: Sized[Size]) -> tuple[Size, bool]:
+    """The frame size with its convention."""
+    return of.frame_size_bytes, of.frame_size_includes_fcs
+
+
+def set_ups_words(rate: SetUpMean) -> str:
+    """``5 × 3`` set-ups by trials, ``1 × 9``; where set-ups differ, ``5, 14 trials``."""
+    if rate.trials % rate.set_ups == 0:
+        return f"{rate.set_ups} × {rate.trials // rate.set_ups}"
+    return f"{rate.set_ups}, {rate.trials} trials"
+
+
+def count(number_of: int, what: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{number_of} {what}{'' if number_of == 1 else 's'}"
+
+
+def size_words(size: int, includes_fcs: bool) -> str:
+    """``64 B`` with its convention where it is not the paper's."""
+    return f"{size} B" + (" with FCS" if includes_fcs else "")
+
+
+def setting_words(setting: Setting) -> str:
+    """Frame size and sources, as sentences name them."""
+    return f"{size_words(*size_cells(setting))}, {count(setting.sources, 'source')}"
+
+
+def where(setting: Setting) -> str:
+    """The whole setting in words."""
+    beside = "" if setting.background == DEDICATED else f", background {setting.background}"
+    return f"{setting.platform}, {setting_words(setting)}{beside}"
+
+
+def point_where(point: Point) -> str:
+    """The setting of a point in words."""
+    return where(point.key)
+
+
+def baseline_words(background: str) -> str:
+    """What a background is compared with."""
+    return {DEDICATED: "no second guest", IDLE: "an idle second guest"}.get(background, background)
+
+
+def thing(reading: Reading) -> str:
+    """What is read from a setting: a maximum, or the rate at its one load."""
+    return "maximum" if reading.is_maximum else "rate"

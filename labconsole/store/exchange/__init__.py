@@ -1,0 +1,1 @@
+"""Runs moved between stores."""

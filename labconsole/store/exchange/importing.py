@@ -1,0 +1,131 @@
+"""Exported runs into a store, all or none: read and checked first, then written in one go.
+
+Reading twenty thousand records takes half a minute, writing their rows two seconds. Only the latter holds the write
+lock, for which another console may be waiting with a run that it has just measured.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import IO, Any
+
+from sqlalchemy import Connection, insert, select
+
+from labconsole.errors import StoreError
+from labconsole.model.record.note import NotedRecord, RunNote
+from labconsole.model.record.run import RunRecord
+from labconsole.model.record.search import SearchRecord
+from labconsole.store.exchange.lines import parse_exported
+from labconsole.store.exchange.refusals import SetUps, refuse_absurd, stored_set_ups, trial_of
+from labconsole.store.notes import write_note
+from labconsole.store.records import checked_text, same_record
+from labconsole.store.searches import write_search
+from labconsole.store.sql.schema import row_of, runs
+from labconsole.store.writing import RunStore
+
+Importable = NotedRecord | RunRecord | SearchRecord | Mapping[str, Any] | str
+
+CHUNK_RUNS = 500
+"""Rows looked up and written at a time."""
+
+
+@dataclass(slots=True)
+class ImportResult:
+    """How many records an import added, how many were there already; how many notes and searches it brought."""
+
+    added: int = 0
+    present: int = 0
+    notes: int = 0
+    searches: int = 0
+
+
+class Spool:
+    """What is to be imported, checked and as rows, in a file that goes with it: records may be more than memory."""
+
+    def __init__(self, records: Iterable[Importable], *, refusing: bool = False) -> None:
+        """Raises StoreError about the first record that is none. ``refusing``: or that cannot be (refusals.py)."""
+        self._file: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 closed by __exit__
+        self._searches: list[SearchRecord] = []
+        self._set_ups = SetUps("import") if refusing else None
+        try:
+            for number, item in enumerate(records, 1):
+                self._add(item, number)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _add(self, item: Importable, number: int) -> None:
+        if isinstance(item, RunRecord):
+            item = NotedRecord(item, None)
+        elif not isinstance(item, (NotedRecord, SearchRecord)):
+            item = parse_exported(item, f"record {number}")
+        if isinstance(item, SearchRecord):
+            self._searches.append(item)
+            return
+        row = row_of(item.record, checked_text(item.record), has_series=False)
+        trial = trial_of(item.record)
+        if self._set_ups is not None:
+            refuse_absurd(item.record, f"record {number}")
+            self._set_ups.take(row, trial)
+        self._file.write(json.dumps([row, None if item.note is None else item.note.to_json(), trial]) + "\n")
+
+    def write(self, connection: Connection, name: str) -> ImportResult:
+        """Put everything into the tables. Holds the write lock. ``name``: what messages call the store."""
+        result = ImportResult()
+        self._file.seek(0)
+        lines: Iterator[Any] = map(json.loads, self._file)
+        while chunk := list(islice(lines, CHUNK_RUNS)):
+            if self._set_ups is not None:
+                set_ups = stored_set_ups(connection, [row for row, _, _ in chunk], name)
+                for row, _, trial in chunk:
+                    set_ups.take(row, trial)
+            _write_runs(connection, [row for row, _, _ in chunk], name, result)
+            for row, note, _ in chunk:
+                if note is not None:
+                    result.notes += write_note(connection, row["run_id"], RunNote(**note))
+        for search in self._searches:
+            result.searches += write_search(connection, search)
+        return result
+
+
+def import_records(store: RunStore, records: Iterable[Importable], *, refusing: bool = False) -> ImportResult:
+    """Take records from elsewhere: all of them or, with a StoreError about the first bad one, none.
+
+    Of two notes on one run the newer stays. ``refusing``: a place or a set-up that cannot be is bad too.
+    """
+    store.require_writable()
+    with (
+        store.backend.errors("import runs"),
+        Spool(records, refusing=refusing) as spool,
+        store.backend.writing() as connection,
+    ):
+        return spool.write(connection, store.name)
+
+
+def _write_runs(connection: Connection, rows: list[dict[str, Any]], name: str, result: ImportResult) -> None:
+    ids = [row["run_id"] for row in rows]
+    found = connection.execute(select(runs.c.run_id, runs.c.record).where(runs.c.run_id.in_(ids)))
+    there: dict[str, str] = {row.run_id: row.record for row in found}
+    new: list[dict[str, Any]] = []
+    for row in rows:
+        run_id, text = row["run_id"], row["record"]
+        if run_id not in there:
+            there[run_id] = text
+            new.append(row)
+        elif not same_record(there[run_id], text, f"{name}: run {run_id}"):
+            raise StoreError(f"{name}: run {run_id} is already stored with different content")
+        else:
+            result.present += 1
+    if new:
+        connection.execute(insert(runs), new)
+        result.added += len(new)

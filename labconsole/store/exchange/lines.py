@@ -1,0 +1,41 @@
+"""Runs as lines of JSON, out of one store and into another: the record, with the note on it under a key of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from labconsole.errors import StoreError
+from labconsole.model.record.note import NotedRecord
+from labconsole.model.record.search import SearchRecord
+from labconsole.store.notes import note_from_json
+from labconsole.store.records import json_object, parse_record
+from labconsole.store.searches import parse_search
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+"""A record of a hundred nodes is a few hundred kilobytes; a line beyond this is not one of ours."""
+
+
+def parse_exported(source: str | bytes | Mapping[str, Any], where: str) -> NotedRecord | SearchRecord:
+    """One exported run, a bare record, or an exported search. Raises StoreError beginning with ``where``."""
+    data = json_object(source, where)
+    if isinstance(data.get("search"), dict) and len(data) == 1:
+        return parse_search(data["search"], where)
+    note = data.pop("note", None)
+    return NotedRecord(parse_record(data, where), None if note is None else note_from_json(note, where))
+
+
+def read_jsonl(path: Path) -> Iterator[NotedRecord | SearchRecord]:
+    """The runs and searches of an exported file, one per line. Raises StoreError naming file and line of a bad one."""
+    try:
+        with path.open("rb") as stream:
+            number = 0
+            while line := stream.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                if len(line) > MAX_LINE_BYTES:
+                    raise StoreError(f"{path}:{number}: a line of more than {MAX_LINE_BYTES} bytes is no run record")
+                if line.strip():
+                    yield parse_exported(line, f"{path}:{number}")
+    except OSError as exc:
+        raise StoreError(f"{path}: cannot be read: {exc.strerror or exc}") from exc

@@ -1,0 +1,168 @@
+"""One store taken into another: runs with series and notes, calibrations and searches, without doubles, both ways.
+
+Unlike the import of a file this is not all or nothing: every run is complete or absent, and a merge that broke off is
+begun again. What cannot be read, and a run that the other store has with different content, is told and left out: it
+would keep all the others out for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, insert, select
+
+from labconsole.errors import StoreError
+from labconsole.model.record.run import RunRecord
+from labconsole.store.exchange.refusals import refuse_absurd, stored_set_ups, trial_of
+from labconsole.store.notes import write_note
+from labconsole.store.reading import StoredRuns
+from labconsole.store.records import same_record
+from labconsole.store.series import unpack_series
+from labconsole.store.sql.schema import calibrations, row_of, runs
+from labconsole.store.writing import RunStore
+
+BATCH_RUNS = 100
+"""Runs of a transaction: so long does a console that wants to save have to wait."""
+
+
+@dataclass(slots=True)
+class MergeResult:
+    """What came over. ``series``: of runs that were there without; ``left_out``: runs and series that were told."""
+
+    added: int = 0
+    present: int = 0
+    series: int = 0
+    notes: int = 0
+    calibrations: int = 0
+    searches: int = 0
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A run or its series that the target lacks."""
+
+    record: RunRecord
+    packed: bytes | None
+    known: bool
+
+
+def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], None]) -> MergeResult:
+    """Take everything of ``source`` into ``target``. ``told`` hears of what is left out, and why."""
+    result = MergeResult()
+
+    def leave_out(problem: StoreError) -> None:
+        result.left_out += 1
+        told(problem)
+
+    for page in _pages(source):
+        wanted: list[_Wanted] = []
+        there = {row.run_id: row for row in _same_ids(target, page)}
+        for row in page:
+            try:
+                item = _wanted(source, row, there.get(row.run_id), leave_out)
+            except StoreError as exc:
+                leave_out(exc)
+                continue
+            if row.run_id in there:
+                result.present += 1
+            if item is not None:
+                wanted.append(item)
+        wanted = _believed(target, wanted, leave_out)
+        for item in wanted:
+            result.series += item.known
+        result.added += target.take_over([(item.record, item.packed) for item in wanted])
+    result.notes = _merge_notes(source, target)
+    result.calibrations = _merge_calibrations(source, target)
+    for search in reversed(source.searches()):
+        try:
+            result.searches += target.import_searches([search])
+        except StoreError as exc:
+            leave_out(exc)
+    return result
+
+
+def _believed(target: RunStore, wanted: list[_Wanted], leave_out: Callable[[StoreError], None]) -> list[_Wanted]:
+    """Those that can be what they say they are, beside the stored ones and beside each other."""
+    rows = [row_of(item.record, "", has_series=False) for item in wanted]
+    with target.writing("look for set-ups") as connection:
+        set_ups = stored_set_ups(connection, rows, target.name)
+    found: list[_Wanted] = []
+    for item, row in zip(wanted, rows, strict=True):
+        try:
+            if not item.known:
+                refuse_absurd(item.record, target.name)
+                set_ups.take(row, trial_of(item.record))
+            found.append(item)
+        except StoreError as exc:
+            leave_out(exc)
+    return found
+
+
+def _pages(source: StoredRuns) -> Iterator[Sequence[Row[Any]]]:
+    """All runs, the first saved first, so that they keep their order."""
+    place = source.backend.saved_order.label("saved")
+    statement = select(runs.c.run_id, runs.c.record, runs.c.has_series, place).order_by(place).limit(BATCH_RUNS)
+    page = source.rows(statement, "read runs")
+    while page:
+        yield page
+        page = source.rows(statement.where(source.backend.saved_order > page[-1].saved), "read runs")
+
+
+def _same_ids(target: StoredRuns, page: Sequence[Row[Any]]) -> Sequence[Row[Any]]:
+    ids = [row.run_id for row in page]
+    return target.rows(
+        select(runs.c.run_id, runs.c.record, runs.c.has_series).where(runs.c.run_id.in_(ids)), "read runs"
+    )
+
+
+def _wanted(
+    source: StoredRuns, row: Row[Any], there: Row[Any] | None, leave_out: Callable[[StoreError], None]
+) -> _Wanted | None:
+    """What the target lacks of a run. Raises StoreError when the run cannot be read, or is another one there."""
+    if there is not None and there.record == row.record and (there.has_series or not row.has_series):
+        return None
+    record = source.parsed(row.run_id, row.record)
+    if there is not None and not same_record(there.record, row.record, f"run {row.run_id}"):
+        raise StoreError(f"{source.name}: run {row.run_id} is already stored with different content")
+    packed = None
+    if row.has_series and (there is None or not there.has_series):
+        try:
+            packed = source.packed_series(row.run_id)
+            if packed is not None:
+                unpack_series(packed, row.run_id, f"in {source.name}")  # what is damaged is not handed on
+        except StoreError as exc:
+            packed = None
+            leave_out(exc)
+    if there is not None and packed is None:
+        return None
+    return _Wanted(record, packed, there is not None)
+
+
+def _merge_notes(source: StoredRuns, target: RunStore) -> int:
+    """Of two notes on one run the newer stays."""
+    written = 0
+    there = target.notes()
+    newer = {run_id: note for run_id, note in source.notes().items() if there.get(run_id) != note}
+    with target.writing("take notes over") as connection:
+        known = {row.run_id for row in connection.execute(select(runs.c.run_id))} if newer else set()
+        for run_id, note in newer.items():
+            if run_id in known:
+                written += write_note(connection, run_id, note)
+    return written
+
+
+def _merge_calibrations(source: StoredRuns, target: RunStore) -> int:
+    """Those that the target lacks, with the time at which they were saved: which is the newest stays true."""
+    columns = (calibrations.c.testbed_fingerprint, calibrations.c.saved_at, calibrations.c.record)
+    if source.version < 2:
+        return 0
+    rows = source.rows(select(*columns).order_by(calibrations.c.id), "read calibrations")
+    with target.writing("take calibrations over") as connection:
+        there = {tuple(row) for row in connection.execute(select(*columns))}
+        fresh = [row for row in rows if tuple(row) not in there]
+        for row in fresh:
+            connection.execute(insert(calibrations).values(row._asdict()))
+    return len(fresh)

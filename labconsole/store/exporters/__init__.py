@@ -1,0 +1,71 @@
+"""Saved runs as files for other programs: each module here is a format, and its name is how such files end.
+
+It has ``BINARY``, whether a terminal must not get it, and ``parts(runs)``, which gives the file in pieces.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+from labconsole.errors import ConfigError
+
+if TYPE_CHECKING:
+    from labconsole.store.exporting import ChosenRuns
+
+DEFAULT = "jsonl"
+
+
+class Exporter(Protocol):
+    """The module of a format."""
+
+    BINARY: bool
+
+    def parts(self, runs: ChosenRuns) -> Iterator[str] | Iterator[bytes]:
+        """The file in pieces, bytes if it is binary. Raises ConfigError when it lacks what it needs."""
+
+
+def names() -> list[str]:
+    """The formats that there are, the default one first. Imports none of them."""
+    found = {path.stem for place in __path__ for path in Path(place).glob("[!_]*.py")}
+    return sorted(found, key=lambda name: (name != DEFAULT, name))
+
+
+def export(runs: ChosenRuns, wanted: str | None, out: Path | None) -> None:
+    """Write runs to a file or to stdout: in the wanted format, else by the file's name, else in the default one.
+
+    The file is there with all of it or as it was before. Raises ConfigError.
+    """
+    suffix = out.suffix.removeprefix(".") if out is not None else ""
+    name = wanted or (suffix if suffix in names() else DEFAULT)
+    exporter = cast("Exporter", import_module(f"{__name__}.{name}"))
+    if out is not None:
+        _write(out, exporter.parts(runs))
+        return
+    if exporter.BINARY:
+        raise ConfigError(
+            f"a {name.capitalize()} file cannot go to the terminal; say where with --out FILE", key="--format"
+        )
+    for part in exporter.parts(runs):
+        sys.stdout.write(cast("str", part))
+
+
+def _write(out: Path, parts: Iterator[str] | Iterator[bytes]) -> None:
+    partial = out.with_name(f".{out.name}.{os.urandom(4).hex()}")
+    try:
+        try:
+            with partial.open("xb") as stream:
+                for part in parts:
+                    stream.write(part.encode() if isinstance(part, str) else part)
+                stream.flush()
+                os.fsync(stream.fileno())
+            partial.replace(out)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+    except OSError as exc:
+        raise ConfigError(f"cannot be written: {exc.strerror or exc}", key="--out", value=str(out)) from None

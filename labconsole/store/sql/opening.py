@@ -1,0 +1,65 @@
+"""What happens when a store is opened: is it one, of a known version; else made, or brought up to date.
+
+Two consoles may open an old or an empty database at once: everything is looked at again under the write lock.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, func, inspect, select
+
+from labconsole import __version__
+from labconsole.errors import StoreError
+from labconsole.store.sql.backend import Backend
+from labconsole.store.sql.schema import SCHEMA_VERSION, create_tables, fill_in, migrate, runs, schema_version
+
+
+def prepare(backend: Backend) -> int:
+    """Open for writing: afterwards the store has the present version, which is returned."""
+    backend.check_place()
+    with backend.reading() as connection:
+        present = _tables(connection)
+        if present:
+            _check_version(backend, connection, present)
+    backend.before_tables()
+    with backend.writing() as connection:
+        present = _tables(connection)
+        if present:
+            version = _check_version(backend, connection, present)
+            if version < SCHEMA_VERSION:
+                migrate(connection, version)
+            else:
+                fill_in(connection)  # a console of an older version may have been open while this one migrated
+        else:
+            create_tables(connection)
+            backend.create_own(connection)
+    backend.tidy()
+    return SCHEMA_VERSION
+
+
+def look(backend: Backend) -> int:
+    """Open for reading only: the version that the store has."""
+    backend.check_place()
+    with backend.reading() as connection, connection.begin():
+        present = _tables(connection)
+        if not present and backend.empty_is_none:
+            raise StoreError(f"{backend.name}: no such run store; nothing has been saved there yet")
+        return _check_version(backend, connection, present)
+
+
+def _tables(connection: Connection) -> set[str]:
+    return set(inspect(connection).get_table_names())
+
+
+def _check_version(backend: Backend, connection: Connection, present: set[str]) -> int:
+    """The store's version. Raises StoreError unless this program can read it."""
+    if not {schema_version.name, runs.name} <= present:
+        raise StoreError(f"{backend.name}: is a database, but not a run store")
+    version = connection.execute(select(func.max(schema_version.c.version))).scalar_one()
+    if not isinstance(version, int) or version < 1:
+        raise StoreError(f"{backend.name}: the run store has no schema version; it was not created completely")
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{backend.name}: the run store has schema version {version}; labconsole {__version__} knows up to "
+            f"{SCHEMA_VERSION}: use the newer labconsole that wrote it"
+        )
+    return version

@@ -1,0 +1,224 @@
+"""A run store on a PostgreSQL server, for several consoles: psycopg under SQLAlchemy, everything in the database.
+
+libpq reads the URL, so all that psql understands works here too, with passwords from ~/.pgpass or PGPASSWORD: this
+program never sees one. Series are rows, so that every console has them, in the transaction of their run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    insert,
+    literal_column,
+    select,
+    text,
+)
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from labconsole.errors import StoreError, StoreHeld
+from labconsole.store.location import ServerLocation
+from labconsole.store.sql.backend import BUSY_TIMEOUT_S, Backend
+
+try:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError as missing:
+    raise StoreError(
+        f"a store on PostgreSQL needs psycopg 3, which cannot be loaded ({missing}): "
+        "pip install 'labconsole[postgresql]'"
+    ) from missing
+
+CONNECT_TIMEOUT_S = 10
+RETRY_S = 0.25
+LOST_AFTER_MS = 30_000
+"""A server that does not answer for so long is given up; the kernel alone would take a quarter of an hour."""
+
+WRITE_LOCK = 0x6C61_6263_6F6E_736F
+"""The advisory lock of whoever writes: a number that only labconsole uses."""
+
+series_table = Table(
+    "series",
+    MetaData(),
+    Column("run_id", String(collation="C"), primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+)
+
+
+class PostgresBackend(Backend):
+    """A store in a database of a server. Opened with the first connection."""
+
+    saved_order = literal_column("runs.saved", BigInteger)
+    """An identity column that SQLite, with its rowid, does not need; drawn under the write lock."""
+
+    empty_is_none = True
+
+    def __init__(self, location: ServerLocation, *, write: bool) -> None:
+        self.name = location.name
+        self._write = write
+        self._url = location.url
+        self._was_there = False
+        self.engine = self._open_engine()
+
+    def _open_engine(self) -> Engine:
+        try:
+            given = conninfo_to_dict(self._url)
+        except psycopg.ProgrammingError as exc:
+            raise StoreError(f"{self.name}: is not a URL that PostgreSQL understands: {_line(str(exc))}") from None
+        if given.get("password"):
+            raise StoreError("the store's URL holds a password: put it into ~/.pgpass or PGPASSWORD instead")
+        ours = {
+            "connect_timeout": CONNECT_TIMEOUT_S, "tcp_user_timeout": LOST_AFTER_MS,
+            "fallback_application_name": "labconsole", "client_encoding": "UTF8",
+        }  # fmt: skip
+        options: dict[str, Any] = {key: value for key, value in ours.items() if key not in given}
+
+        def connect() -> psycopg.Connection[Any]:
+            return psycopg.connect(self._url, **options)
+
+        # The URL in the engine says the dialect only: an engine is printed in logs.
+        engine = create_engine("postgresql+psycopg://", creator=connect, pool_pre_ping=True)
+        event.listen(engine, "connect", self._configure)
+        return engine
+
+    def _configure(self, connection: psycopg.Connection[Any], _record: object) -> None:
+        """Settings of a connection. A server that lets commits be lost is overruled for ours."""
+        row = connection.execute(
+            "SELECT set_config('lock_timeout', %s, false), set_config('default_transaction_isolation',"
+            " 'read committed', false), set_config('default_transaction_read_only', %s, false),"
+            " set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'"
+            " ELSE current_setting('synchronous_commit') END, false), current_setting('server_encoding')",
+            (f"{BUSY_TIMEOUT_S:g}s", "off" if self._write else "on"),
+        ).fetchone()
+        connection.commit()
+        if row is not None and row[4] != "UTF8":
+            raise StoreError(
+                f"{self.name}: the database is encoded in {row[4]}, which cannot hold every name: "
+                "create it with `createdb --encoding UTF8 --template template0`"
+            )
+
+    def check_place(self) -> None:
+        """Connect, so that what is wrong with the server is said first."""
+        with self.engine.connect():
+            pass
+
+    def create_own(self, connection: Connection) -> None:
+        """The order of saving, and the series."""
+        connection.execute(text("ALTER TABLE runs ADD COLUMN saved BIGINT GENERATED ALWAYS AS IDENTITY UNIQUE"))
+        series_table.create(connection)
+        # Packed already: the server need not try to press them further.
+        connection.execute(text("ALTER TABLE series ALTER COLUMN content SET STORAGE EXTERNAL"))
+
+    def _connected(self) -> Connection:
+        """A connection; after the first one, patient with a server that is started again: a run may be at stake."""
+        deadline = time.monotonic() + BUSY_TIMEOUT_S
+        while True:
+            try:
+                return self.engine.connect()
+            except OperationalError:
+                if not self._was_there or time.monotonic() + RETRY_S > deadline:
+                    raise
+            time.sleep(RETRY_S)
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """See Backend. The lock ends with the transaction, after its changes are to be seen."""
+        with self._connected() as connection, connection.begin():
+            self._was_there = True
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": WRITE_LOCK})
+            yield connection
+
+    def stage(self, run_id: str, content: bytes) -> bytes:
+        """Nothing to do beforehand."""
+        return content
+
+    def publish(self, connection: Connection, run_id: str, staged: bytes) -> None:
+        """See Backend."""
+        connection.execute(insert(series_table).values(run_id=run_id, content=staged))
+
+    def unstage(self, run_id: str, staged: bytes, *, failed: bool) -> None:
+        """Nothing was left: the transaction took all back."""
+
+    def series(self, connection: Connection, run_id: str) -> tuple[bytes, str]:
+        """See Backend."""
+        where = f"in {self.name}"
+        found = connection.execute(
+            select(series_table.c.content).where(series_table.c.run_id == run_id)
+        ).scalar_one_or_none()
+        if found is None:
+            raise StoreError(f"run {run_id}: its time series {where} is missing")
+        return bytes(found), where
+
+    @contextmanager
+    def hold(self, what: str, holder: str) -> Iterator[None]:
+        """By an advisory lock of a session of its own, which the server releases when the connection ends."""
+        key = int.from_bytes(hashlib.sha256(f"labconsole hold {what}".encode()).digest()[:8], "big", signed=True)
+        with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar_one():
+                raise StoreHeld(what, self._holder(connection, key))
+            try:
+                # What others read of whoever holds the lock; the server keeps 63 bytes.
+                connection.execute(text("SELECT set_config('application_name', :name, false)"), {"name": holder[:60]})
+                yield
+            finally:
+                connection.invalidate()  # the connection is ended, and the lock with it, even when it is broken
+
+    def _holder(self, connection: Connection, key: int) -> str:
+        high, low = (key >> 32) & 0xFFFF_FFFF, key & 0xFFFF_FFFF
+        name = connection.execute(
+            text(
+                "SELECT a.application_name FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.granted"
+                " AND l.locktype = 'advisory' AND l.classid = :high AND l.objid = :low AND l.objsubid = 1"
+            ),
+            {"high": high, "low": low},
+        ).scalar()
+        return str(name) if name else "another console"
+
+    def driver_errors(self) -> tuple[type[Exception], ...]:
+        """See Backend."""
+        return (psycopg.Error,)
+
+    def reason(self, exc: Exception) -> str:
+        """See Backend."""
+        original: Any = exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
+        state = getattr(original, "sqlstate", None)
+        primary = getattr(getattr(original, "diag", None), "message_primary", None)
+        words = _line(primary or str(original)) or type(original).__name__
+        words = re.sub(r"^(connection (failed|is bad): )+", "", words)
+        for hint, known in _HINTS:
+            if state == known or (state is None and re.search(known, words)):
+                return hint.format(words=words)
+        return words
+
+
+_HINTS = (
+    (f"another process has held it locked for {BUSY_TIMEOUT_S:g} s", "55P03"),
+    ("a value does not fit the database: {words}", "22003"),
+    ("{words}; who owns the database can grant it, see docs/store.md", "42501"),
+    ("{words}; it is a standby, or set to be read only", "25006"),
+    ("{words}; put the right one into ~/.pgpass or PGPASSWORD", "password authentication failed"),
+    ("{words}; put it into ~/.pgpass or PGPASSWORD", "no password supplied"),
+    ("{words}; `createdb` makes it", r'database ".*" does not exist'),
+)  # fmt: skip
+"""What to say, by SQLSTATE; a refused login has none here, only its words."""
+
+
+def _line(message: str) -> str:
+    """A message of libpq, which may have several lines, as a part of a sentence."""
+    words = " ".join(message.split())
+    return words if len(words) <= 400 else f"{words[:399]}…"

@@ -1,0 +1,146 @@
+"""The store as it is written: runs saved in one transaction each, all of a run or nothing, never changed afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from labconsole.contracts.ports import Series
+from labconsole.errors import StoreError
+from labconsole.model.identity import RUN_ID
+from labconsole.model.record.run import RunRecord
+from labconsole.store.location import FileLocation, StoreLocation
+from labconsole.store.notes import checked_note, newer_than, read_notes, write_calibration, write_note
+from labconsole.store.reading import StoredRuns
+from labconsole.store.records import checked_text, same_record
+from labconsole.store.searches import SearchesWriting
+from labconsole.store.series import pack_series, unpack_series
+from labconsole.store.sql.backend import Backend
+from labconsole.store.sql.opening import look, prepare
+from labconsole.store.sql.schema import SCHEMA_VERSION, row_of, runs
+
+
+class RunStore(StoredRuns, SearchesWriting):
+    """All runs of a lab. Every method blocks and may be called from any thread, from several at once."""
+
+    def __init__(self, location: StoreLocation, *, write: bool = True) -> None:
+        self.writable = write
+        self.version = SCHEMA_VERSION
+        self.backend = _backend_for(location, write=write)
+        with self.backend.errors("open the run store"):
+            try:
+                self.version = prepare(self.backend) if write else look(self.backend)
+            except BaseException:
+                self.backend.close()
+                raise
+
+    def save(self, record: RunRecord, series: Series | None = None) -> None:
+        """Store one run durably, or raise StoreError and store nothing. The same run again changes nothing."""
+        self.require_writable()
+        packed = None if series is None else pack_series(record.run_id, series)
+        self.take_over([(record, packed)], doing=f"save run {record.run_id}")
+
+    def take_over(self, complete: Sequence[tuple[RunRecord, bytes | None]], *, doing: str = "take runs over") -> int:
+        """Store runs with their packed series, all of them or none; returns how many are new."""
+        texts = [checked_text(record) for record, _ in complete]
+        self.require_writable()
+        added, failed = 0, True
+        staged: list[Any] = []
+        with self.backend.errors(doing):
+            try:
+                for record, packed in complete:
+                    staged.append(None if packed is None else self.backend.stage(record.run_id, packed))
+                with self.backend.writing() as connection:
+                    for (record, packed), text, place in zip(complete, texts, staged, strict=True):
+                        added += self._save_in(connection, record, text, packed, place)
+                failed = False
+            finally:
+                for (record, _), place in zip(complete, staged, strict=False):
+                    if place is not None:
+                        self.backend.unstage(record.run_id, place, failed=failed)
+        return added
+
+    def set_note(self, run_id: str, text: str | None, *, author: str) -> None:
+        """Put a note on a run, in place of the one that is there; None or blanks remove it."""
+        note = checked_note(text, author)
+        self.require_writable()
+        found = self._find(run_id).run_id
+        with self.writing(f"note run {found}") as connection:
+            write_note(connection, found, newer_than(note, read_notes(connection, found).get(found)))
+
+    def save_calibration(self, record: dict[str, Any]) -> None:
+        """Keep a calibration of the testbed that its ``testbed_fingerprint`` names."""
+        with self.writing("save a calibration") as connection:
+            write_calibration(connection, record)
+
+    def hold(self, what: str, holder: str) -> AbstractContextManager[None]:
+        """Keep every other process on this store from holding ``what`` (letters, digits, '.', '_', '-') meanwhile.
+
+        It ends with the block or with the process, however that ends. Raises StoreHeld, which says what ``holder``
+        the other process called itself.
+        """
+        if not RUN_ID.fullmatch(what):
+            raise StoreError(f"{what!r} cannot be held; allowed: letters, digits, '.', '_', '-'")
+        self.require_writable()
+        return self._holding(what, holder)
+
+    @contextmanager
+    def _holding(self, what: str, holder: str) -> Iterator[None]:
+        held = self.backend.hold(what, holder)
+        with self.backend.errors(f"hold {what}"):
+            held.__enter__()
+        try:
+            yield
+        finally:
+            held.__exit__(None, None, None)
+
+    @contextmanager
+    def writing(self, doing: str) -> Iterator[Connection]:
+        """A writing transaction: everything in it is on the disk afterwards, or nothing."""
+        self.require_writable()
+        with self.backend.errors(doing), self.backend.writing() as connection:
+            yield connection
+
+    def _save_in(self, connection: Connection, record: RunRecord, text: str, packed: bytes | None, staged: Any) -> bool:
+        """True if the run is new. Holds the write lock, so nobody else can be saving the same run."""
+        there = connection.execute(
+            select(runs.c.record, runs.c.has_series).where(runs.c.run_id == record.run_id)
+        ).one_or_none()
+        if there is None:
+            if packed is not None:
+                self.backend.publish(connection, record.run_id, staged)
+            connection.execute(insert(runs).values(row_of(record, text, has_series=packed is not None)))
+            return True
+        if not same_record(there.record, text, f"{self.name}: run {record.run_id}"):
+            raise StoreError(f"{self.name}: run {record.run_id} is already stored with different content")
+        if packed is not None and there.has_series:
+            kept, where = self.backend.series(connection, record.run_id)
+            if packed != kept and not _same_series(record.run_id, packed, kept, where):
+                raise StoreError(f"{self.name}: run {record.run_id} is already stored with different time series")
+        elif packed is not None:
+            self.backend.publish(connection, record.run_id, staged)
+            connection.execute(update(runs).where(runs.c.run_id == record.run_id).values(has_series=True))
+        return False
+
+    def require_writable(self) -> None:
+        """Raises StoreError where the store was opened for reading only."""
+        if not self.writable:
+            raise StoreError(f"{self.name}: the run store was opened for reading only")
+
+
+def _same_series(run_id: str, one: bytes, other: bytes, where: str) -> bool:
+    return unpack_series(one, run_id, "as given") == unpack_series(other, run_id, where)
+
+
+def _backend_for(location: StoreLocation, *, write: bool) -> Backend:
+    # Imported one by one: a store in a file needs no psycopg.
+    if isinstance(location, FileLocation):
+        from labconsole.store.sql.sqlite import SqliteBackend
+
+        return SqliteBackend(location, write=write)
+    from labconsole.store.sql.postgresql import PostgresBackend
+
+    return PostgresBackend(location, write=write)

@@ -1,0 +1,1 @@
+"""What the console knows and keeps: state, settings, keys, themes."""

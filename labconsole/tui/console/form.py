@@ -1,0 +1,218 @@
+"""The set-up panel without a screen: what was typed, what it means, what is wrong with it.
+
+Whether a testbed can do something is decided by ``model.limits_check.check_request`` alone; here are only the words.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from labconsole.errors import ConfigError
+from labconsole.model.design_point import DesignPoint, Target
+from labconsole.model.inventory import Inventory
+from labconsole.model.limits_check import check_request
+from labconsole.text.cells import count, decimal, safe, span
+from labconsole.units import format_rate_bps, parse_rate_bps
+
+FRAME_SIZE_PRESETS = ("60", "64", "128", "256", "500", "512", "1000", "1024", "1280", "1500")
+TARGET_PRESETS = ("10Mbit", "100Mbit", "200Mbit", "400Mbit", "600Mbit", "800Mbit", "900Mbit", "1Gbit", "max")
+DURATION_PRESETS = ("1", "2", "5", "10", "30", "60", "120")
+REPETITION_PRESETS = ("1", "3", "5", "9", "20")
+TARGET_PREFIX = re.compile(r"m(a(x)?)?|\d{1,6}(\.\d{0,3})?([kMGT](b(i(t)?)?)?)?|")
+NUMBER_PREFIX = re.compile(r"\d{0,6}")
+SECONDS_PREFIX = re.compile(r"\d{0,5}(\.\d{0,3})?")
+MAX_REPETITIONS = 1000
+
+BACKGROUND_WORDS = {
+    "none": ("nothing beside the tested guest", "nothing beside the guest"),
+    "idle": ("a second guest that does nothing", "a second, idle guest"),
+    "light": ("second guest: stress --cpu 1",),
+    "heavy": ("second guest: stress --cpu 8 --vm 4", "stress --cpu 8 --vm 4"),
+    "forwarding-50": ("second guest forwards 64 B at 50 % of its maximum", "forwards at 50 % of maximum"),
+    "forwarding-95": ("second guest forwards 64 B at 95 % of its maximum", "forwards at 95 % of maximum"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FormValues:
+    """The panel's fields as text."""
+
+    platform: str
+    frame_size: str
+    sources: str
+    target: str
+    background: str
+    duration: str
+    repetitions: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a field: a few words beside it, what is allowed below, all of it when Run refuses."""
+
+    short: str
+    sentence: str
+    allowed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a form means. ``request`` is None while anything is wrong; hints go from longest to shortest wording."""
+
+    request: DesignPoint | None
+    repetitions: int
+    problems: dict[str, Problem] = field(default_factory=dict)
+    hints: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def initial_values(inventory: Inventory) -> FormValues:
+    """A first trial that every testbed can do: small frames far below the slowest link, all streams."""
+    slowest_bps = min(s.link_speed_bps for s in inventory.streams)
+    # The nodes of an emulated testbed share their CPUs with each other.
+    modest_bps = slowest_bps // (100 if inventory.emulated else 10)
+    target = next((p for p in reversed(TARGET_PRESETS[:-1]) if parse_rate_bps(p) <= modest_bps), TARGET_PRESETS[0])
+    return FormValues(next(iter(inventory.platforms)), "64", str(len(inventory.streams)), target, "none", "5", "1")
+
+
+def _target(text: str) -> Target:
+    if text == "max":
+        return "max"
+    if re.search(r"[kMGT]$", text):
+        text += "bit"
+    elif text.endswith(("b", "bi")):
+        text = text[: text.rindex("b")] + "bit"
+    return parse_rate_bps(text)
+
+
+def _problem(name: str, message: str, allowed: str) -> Problem:
+    error = ConfigError(message, key=name, allowed=allowed)
+    return Problem(error.message, str(error), allowed)
+
+
+def _parse(values: FormValues, problems: dict[str, Problem]) -> tuple[int, int, Target, float, int]:
+    def whole(name: str, text: str, allowed: str) -> int:
+        if not text.isascii() or not text.isdigit():
+            problems[name] = _problem(name, "is not a whole number", allowed)
+            return 0
+        return int(text)
+
+    frame_size = whole("frame_size", values.frame_size, "bytes, such as 64")
+    sources = whole("sources", values.sources, "1 or more")
+    repetitions = whole("repetitions", values.repetitions, f"1 to {MAX_REPETITIONS}")
+    if "repetitions" not in problems and not 1 <= repetitions <= MAX_REPETITIONS:
+        problems["repetitions"] = _problem("repetitions", "is out of range", f"1 to {MAX_REPETITIONS}")
+    target: Target = "max"
+    try:
+        target = _target(values.target)
+    except ValueError as exc:
+        problems["target"] = _problem("target", "is not a rate", f"{exc}, or max")
+    duration_s = 0.0
+    try:
+        duration_s = float(values.duration)
+    except ValueError:
+        problems["duration"] = _problem("duration", "is not a number", "seconds, such as 10 or 0.5")
+    return frame_size, sources, target, duration_s, repetitions
+
+
+def read_form(values: FormValues, inventory: Inventory, also: Callable[[DesignPoint], None] | None = None) -> Reading:
+    """Parse, check and explain a form. ``also``: what raises ConfigError for what a platform cannot do."""
+    problems: dict[str, Problem] = {}
+    frame_size, sources, target, duration_s, repetitions = _parse(values, problems)
+    request = DesignPoint(
+        platform=values.platform,
+        frame=inventory.defaults.frame(frame_size),
+        sources=sources,
+        target=target,
+        duration_s=duration_s,
+        background=values.background,
+        generator=inventory.defaults.generator,
+        observe=inventory.defaults.observe,
+    )
+    if not problems:
+        try:
+            check_request(request, inventory)
+            if also is not None:
+                also(request)
+        except ConfigError as exc:
+            problems[exc.key or "platform"] = Problem(exc.message, str(exc), exc.allowed or "")
+    hints = _hints(request, repetitions, inventory, problems)
+    return Reading(None if problems else request, repetitions, problems, hints)
+
+
+def _hints(
+    request: DesignPoint, repetitions: int, inventory: Inventory, problems: dict[str, Problem]
+) -> dict[str, tuple[str, ...]]:
+    hints: dict[str, tuple[str, ...]] = {"background": _background_hint(request, inventory, problems)}
+    platform = inventory.platforms.get(request.platform)
+    if platform is not None:
+        options = ", ".join(f"{k} {v}" for k, v in platform.options.items() if isinstance(v, str | int))
+        words = f"driver {platform.driver}" + (f", {options}" if options else "")
+        hints["platform"] = (safe(words, 60), safe(f"driver {platform.driver}", 24))
+    if "sources" not in problems:
+        names = ", ".join(s.name for s in inventory.streams[: request.sources])
+        hints["sources"] = (f"of {len(inventory.streams)} streams: {names}", f"of {len(inventory.streams)} streams")
+    if "frame_size" not in problems:
+        on_wire, fcs = request.frame.wire_bytes, request.frame.convention
+        named = "RFC 2544" if request.frame.includes_fcs else "pktgen's way"
+        hints["frame_size"] = (
+            f"bytes {fcs} ({named}), {count(on_wire)} B on the wire",
+            f"B {fcs}, {count(on_wire)} on wire",
+            f"B {fcs}",
+        )
+        if "target" not in problems:
+            hints["target"] = _target_hint(request, inventory)
+    if "duration" not in problems:
+        hints["duration"], hints["repetitions"] = _time_hints(request, repetitions, inventory, problems)
+    return hints
+
+
+def _background_hint(request: DesignPoint, inventory: Inventory, problems: dict[str, Problem]) -> tuple[str, ...]:
+    words = BACKGROUND_WORDS.get(request.background, ("",))
+    if request.background == "none" or "sources" in problems:
+        return words
+    own = inventory.second_stream(request.sources)
+    return (f"{words[0]}; its stream: {own.name if own is not None else 'none free'}", *words)
+
+
+def _target_hint(request: DesignPoint, inventory: Inventory) -> tuple[str, ...]:
+    stream = inventory.streams[0]
+    line = request.frame.rate_pps(stream.link_speed_bps)
+    if request.target == "max":
+        return (
+            f"each, no delay between packets; the line takes {count(line)} packets/s",
+            f"delay 0; line: {count(line)} pps",
+        )
+    delay = request.delay_ns
+    pps = 1e9 / delay if delay else math.nan
+    share = request.frame.rate_bps(pps) / stream.link_speed_bps
+    link = format_rate_bps(stream.link_speed_bps)
+    rate, gap, part = count(pps), count(delay), f"{decimal(share * 100, 1)} %"
+    return (
+        f"per source: {rate} packets/s, delay {gap} ns, {part} of {link} on the wire",
+        f"{rate} packets/s, delay {gap} ns, {part} of {link}",
+        f"{rate} packets/s, delay {gap} ns, {part} of line",
+        f"{rate} pps, {gap} ns, {part} of line",
+        f"{rate} pps, {gap} ns, {part}",
+        f"{rate} pps, {gap} ns, {decimal(share * 100, 0)} %",
+        f"{rate} pps, {gap} ns",
+    )
+
+
+def _time_hints(
+    request: DesignPoint, repetitions: int, inventory: Inventory, problems: dict[str, Problem]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    defaults = inventory.defaults
+    each_s = request.duration_s + defaults.drain_s + defaults.settle_s
+    packets = request.intended_packets if not problems else None
+    tail = f", {count(packets)} packets per source" if packets is not None else ""
+    duration = (
+        f"s of traffic{tail}; {span(each_s)} with draining and settling",
+        f"s of traffic; {span(each_s)} with waits",
+        f"s; {span(each_s)} with waits",
+    )
+    if "repetitions" in problems:
+        return duration, ("",)
+    return duration, (f"at least {span(each_s * repetitions)} in all", f"{span(each_s * repetitions)} or more")

@@ -1,0 +1,68 @@
+"""The set-up that was run last on each testbed, kept between sessions. Losing it costs a few keys, never more.
+
+So a file that cannot be read or written is passed over in silence, except for the log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import asdict, fields
+from pathlib import Path
+
+from labconsole.tui.console.form import FormValues
+
+log = logging.getLogger("labconsole.tui")
+
+MOST_BYTES = 1_000_000
+MOST_TESTBEDS = 100
+MOST_CHARACTERS = 64
+
+
+class Memory:
+    """``path`` None: nothing is kept."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def recall(self, testbed: str) -> FormValues | None:
+        """What was run last on a testbed, as typed."""
+        kept = self._read().get(testbed)
+        names = [field.name for field in fields(FormValues)]
+        if not isinstance(kept, dict) or sorted(kept) != sorted(names):
+            return None
+        values = [kept[name] for name in names]
+        if not all(
+            isinstance(value, str) and len(value) <= MOST_CHARACTERS and value.isprintable() for value in values
+        ):
+            return None
+        return FormValues(*values)
+
+    def keep(self, testbed: str, values: FormValues) -> None:
+        """Remember a set-up, whole or not at all."""
+        if self._path is None:
+            return
+        kept = {**self._read(), testbed: asdict(values)}
+        text = json.dumps(dict(list(kept.items())[-MOST_TESTBEDS:]), indent=1)
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(self._path)
+        except OSError as exc:
+            log.info("the set-up is not remembered: %s", exc)
+
+    def _read(self) -> dict[str, object]:
+        if self._path is None:
+            return {}
+        try:
+            if self._path.stat().st_size > MOST_BYTES:
+                return {}
+            kept = json.loads(self._path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, RecursionError) as exc:
+            log.info("remembered set-ups cannot be read: %s", exc)
+            return {}
+        return kept if isinstance(kept, dict) else {}

@@ -1,0 +1,188 @@
+"""What the console knows beyond telemetry: the trial under way, its phase in words, what happened, what was saved.
+
+Pure: events and clock readings in, words and numbers out. Screens read it when they paint.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.progress import CampaignStatus
+from labconsole.engine.live.events import (
+    Event,
+    NodeChanged,
+    NodeState,
+    Notice,
+    Phase,
+    PhaseChanged,
+    TrialFinished,
+    TrialStarted,
+)
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.record.run import RunRecord
+from labconsole.text.cells import span
+from labconsole.tui.console.journal import Journal
+from labconsole.tui.console.repetition_figures import Repetitions
+
+PHASE_WORDS = {
+    Phase.PREPARING: "preparing the platform",
+    Phase.LEARNING: "learning addresses",
+    Phase.ARMING: "arming captures and generators",
+    Phase.SENDING: "sending",
+    Phase.DRAINING: "draining until nothing moves",
+    Phase.COUNTING: "counting the captures",
+    Phase.SAVED: "saved",
+    Phase.SETTLING: "settling before the next trial",
+}
+NOTES = 200
+"""Notes kept for the event line: bounded, so that memory stays flat over hours."""
+
+VERDICT_GLYPHS = {"valid": "✓", "suspect": "?", "invalid": "✗"}
+VERDICT_TONE = {"valid": "good", "suspect": "warn", "invalid": "bad"}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One line for the operator. ``severity``: information, warning or error."""
+
+    at_wall_s: float
+    severity: str
+    text: str
+
+
+@dataclass(slots=True)
+class TrialView:
+    """The trial under way. Times are readings of the console's monotonic clock."""
+
+    run_id: str
+    request: DesignPoint
+    repetition: int
+    repetitions: int
+    started_s: float
+    phase: Phase | None = None
+    phase_started_s: float = 0.0
+    expected_s: float | None = None
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class ConsoleState:
+    """Everything screens show that is not a sample. ``revision`` moves with every change."""
+
+    wait_per_trial_s: float = 0.0
+    """What a trial takes beyond its traffic by configuration (drain and settle)."""
+
+    revision: int = 0
+    trial: TrialView | None = None
+    asked: bool = False
+    """True from Run until the engine's run() returned, so that nobody starts twice."""
+
+    stopping: bool = False
+    last: RunRecord | None = None
+    notes: deque[Note] = field(default_factory=lambda: deque(maxlen=NOTES))
+    journal: Journal = field(default_factory=Journal)
+    done: dict[DesignPoint, int] = field(default_factory=dict)
+    """What was measured in this session: how many runs of it stand (none, if all were invalid)."""
+
+    campaign: Campaign | None = None
+    """The plan that runs or ran last."""
+
+    wanted_run: str | None = None
+    """The run that another screen wants shown; whoever shows it sets this to None."""
+
+    saved_run_ids: list[str] = field(default_factory=list)
+    trial_took_s: float | None = None
+    repetitions: Repetitions = field(default_factory=Repetitions)
+
+    def note(
+        self, at_wall_s: float, text: str, severity: str = "information", node: str = "", joint: str = ": "
+    ) -> None:
+        """Add a line to the event line and to the log."""
+        self.notes.append(Note(at_wall_s, severity, f"{node}{joint}{text}" if node else text))
+        self.journal.add(at_wall_s, severity, text, node=node)
+        self.revision += 1
+
+    def apply(self, event: Event, *, now_s: float, wall_s: float) -> None:
+        """Take one event of the engine."""
+        self.revision += 1
+        if isinstance(event, TrialStarted):
+            self._start(event, now_s, wall_s)
+        elif isinstance(event, PhaseChanged):
+            if self.trial is not None and event.run_id in (self.trial.run_id, ""):  # "": between two trials
+                self.trial.phase, self.trial.phase_started_s = event.phase, now_s
+                self.trial.expected_s, self.trial.detail = event.expected_s, event.detail
+        elif isinstance(event, TrialFinished):
+            self._finish(event, wall_s)
+        elif isinstance(event, NodeChanged):
+            bad = event.state in (NodeState.LOST, NodeState.FAILED)
+            text = event.state.value + (f": {event.message}" if event.message else "")
+            self.note(wall_s, text, "error" if bad else "information", event.node, " ")
+        elif isinstance(event, Notice):
+            self.note(wall_s, event.message, event.severity, event.node or "")
+
+    def _start(self, event: TrialStarted, now_s: float, wall_s: float) -> None:
+        if self.trial is not None and event.repetition > 1:
+            self.trial_took_s = now_s - self.trial.started_s
+        self.trial = TrialView(event.run_id, event.request, event.repetition, event.repetitions, now_s)
+        self.repetitions.begin(event.request, event.repetition, event.repetitions)
+        which = f" ({event.repetition} of {event.repetitions})" if event.repetitions > 1 else ""
+        self.note(wall_s, f"trial {event.run_id}{which}: {event.request.words()}")
+
+    def _finish(self, event: TrialFinished, wall_s: float) -> None:
+        record = event.record
+        self.last = record
+        if not event.kept:
+            self.note(wall_s, f"{record.run_id} was a warm-up and is not kept, {record.verdict.status}")
+            return
+        self.repetitions.add(record)
+        verdict = record.verdict
+        point = record.requested.point
+        if record.role != "pilot" and point is not None:
+            self.done[point] = self.done.get(point, 0) + (verdict.status != "invalid")
+        why = f": {verdict.reasons[0].detail}" if verdict.reasons else ""
+        if event.saved:
+            self.saved_run_ids.append(record.run_id)
+        word = "saved" if event.saved else "NOT SAVED"
+        severity = "error" if not event.saved else "information" if verdict.status == "valid" else "warning"
+        self.note(wall_s, f"{word} {record.run_id}, {verdict.status}{why}", severity)
+
+    def run_ended(self) -> None:
+        """The engine's run() has returned, well or badly."""
+        self.trial, self.asked, self.stopping, self.trial_took_s = None, False, False, None
+        self.revision += 1
+
+    def phase_progress(self, now_s: float) -> tuple[float, float] | None:
+        """Seconds spent and expected in the present phase, or None where its length is not known."""
+        held = self.campaign is not None and self.campaign.status in (CampaignStatus.PAUSED, CampaignStatus.WAITING)
+        if held or self.trial is None or self.trial.phase is None or not self.trial.expected_s:
+            return None
+        return now_s - self.trial.phase_started_s, self.trial.expected_s
+
+    def phase_words(self, now_s: float) -> str:
+        """The present step in words with the time left, as far as that is known."""
+        trial = self.trial
+        if self.campaign is not None and self.campaign.status is CampaignStatus.PAUSED:
+            return "paused between two trials; the testbed is kept"
+        if self.campaign is not None and self.campaign.status is CampaignStatus.WAITING:
+            return f"waiting for a lost node: {self.campaign.detail}"
+        if trial is None:
+            return "stopping" if self.stopping else "starting" if self.asked else "ready"
+        words = "stopping traffic" if self.stopping else PHASE_WORDS[trial.phase] if trial.phase else "starting"
+        if trial.detail:
+            words += f" ({trial.detail})"
+        progress = self.phase_progress(now_s)
+        if progress is not None:
+            spent_s, expected_s = progress
+            left_s = expected_s - spent_s
+            words += f", {span(left_s)} left" if left_s > 0 else f", {span(-left_s)} longer than expected"
+        return words
+
+    def all_left_s(self, now_s: float) -> float | None:
+        """Seconds until all repetitions are done: by the last trial's length, else at least the configured one."""
+        if self.trial is None:
+            return None
+        each_s = self.trial_took_s or self.trial.request.duration_s + self.wait_per_trial_s
+        rest = self.trial.repetitions - self.trial.repetition
+        return rest * each_s + max(0.0, each_s - (now_s - self.trial.started_s))

@@ -1,0 +1,119 @@
+"""The two kinds of field of the set-up panel.
+
+A key that a field cannot take goes on to the console: ``r`` runs and ``?`` helps from anywhere, although the cursor
+stands in a number. Up and down step through the usual values in both kinds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.cells import cell_len
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widgets import Input
+
+from labconsole.text.cells import safe
+from labconsole.tui.parts.lines import Tones
+
+
+class Field(Input):
+    """A short text of which every prefix matches ``prefix``; ``presets`` are offered by up and down."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "step(1)", "Next usual value", show=False),
+        Binding("down", "step(-1)", "Previous usual value", show=False),
+    ]
+
+    def __init__(self, value: str, *, prefix: re.Pattern[str], presets: Sequence[str], id: str) -> None:
+        super().__init__(value, id=id, compact=True, restrict=prefix.pattern, select_on_focus=True)
+        self._prefix, self._presets = prefix, tuple(presets)
+
+    def _accepts(self, character: str | None) -> bool:
+        if character is None or not character.isprintable():
+            return False
+        start, end = sorted(self.selection)
+        return self._prefix.fullmatch(self.value[:start] + character + self.value[end:]) is not None
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        """Only what leaves a possible value is the field's."""
+        return self._accepts(character)
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.is_printable and not self._accepts(event.character):
+            # Neither stopped nor inserted: the key bubbles to the console's bindings.
+            event.prevent_default()
+            return
+        await super()._on_key(event)
+        event.prevent_default()
+
+    def action_step(self, by: int) -> None:
+        """Take the next or previous usual value."""
+        try:
+            index = self._presets.index(self.value) + by
+        except ValueError:
+            index = 0
+        self.value = self._presets[min(len(self._presets) - 1, max(0, index))]
+        self.cursor_position = len(self.value)
+
+
+class Choice(Tones, can_focus=True):
+    """One of a few words on one line, stepped through with the arrow keys or the mouse."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right,up", "step(1)", "Next", show=False),
+        Binding("left,down", "step(-1)", "Previous", show=False),
+        Binding("home", "step(-10000)", "First", show=False),
+        Binding("end", "step(10000)", "Last", show=False),
+    ]
+    value: reactive[str] = reactive("")
+
+    @dataclass
+    class Changed(Message):
+        """Another word was chosen."""
+
+        choice: Choice
+        value: str
+
+        @property
+        def control(self) -> Choice:
+            return self.choice
+
+    def __init__(self, options: Sequence[str], value: str, *, id: str) -> None:
+        super().__init__(id=id)
+        self.options = tuple(options)
+        self.set_reactive(Choice.value, value)
+
+    def watch_value(self, value: str) -> None:
+        self.post_message(self.Changed(self, value))
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        index = self.options.index(self.value)
+        back, forth = ("‹" if index else " "), ("›" if index < len(self.options) - 1 else " ")
+        word = safe(self.value, width - 4)
+        pad = " " * max(0, width - 4 - cell_len(word))
+        under = self.cursor_style() if self.has_focus else None
+        tone = "strong" if self.has_focus else ""
+        return self.strip_of([(back + " ", "accent"), (word + pad, tone), (" " + forth, "accent")], width, under=under)
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        """The left half steps back, the right half forth."""
+        self.action_step(1 if event.x * 2 >= self.size.width else -1)
+
+    def action_step(self, by: int) -> None:
+        """Choose a neighbour."""
+        index = self.options.index(self.value) + by
+        self.value = self.options[min(len(self.options) - 1, max(0, index))]

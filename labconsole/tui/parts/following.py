@@ -1,0 +1,84 @@
+"""What the screens of results share: they follow the saved runs, and look anew when something changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import work
+from textual.css.query import NoMatches
+
+from labconsole.engine.protocol import SessionLike
+from labconsole.model.record.summary import RunSummary
+from labconsole.tui.console.saved_runs import SavedRuns
+from labconsole.tui.parts.screen import Application, ConsoleScreen
+from labconsole.tui.parts.status import Tab
+
+FOLLOW_EVERY_S = 5.0
+"""How often to look for runs that somebody else saved: two small questions to the store, in a thread."""
+
+
+class FollowingScreen(ConsoleScreen):
+    """Subclasses say in ``look`` what they make of the runs."""
+
+    def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
+        super().__init__(app, session, tab)
+        self._wanted = self._done = 0
+        self._looking = False
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.follow()
+        self.look_again()
+        self.set_interval(FOLLOW_EVERY_S, self.follow_in_sight)
+
+    def follow_in_sight(self) -> None:
+        """Look for runs of others, while there is somebody to see them."""
+        if self.in_sight and not self.paused:
+            self.follow()
+
+    @property
+    def saved(self) -> SavedRuns:
+        """All saved runs, as far as they were read."""
+        saved = self.console_app.saved
+        assert saved is not None  # a screen exists only once there is a session
+        return saved
+
+    async def look(self) -> None:
+        """Take the runs as they are now, and show what follows from them."""
+        raise NotImplementedError
+
+    def show_runs(self, runs: Sequence[RunSummary]) -> None:
+        """Something was saved: read what came."""
+        self.follow()
+
+    @work(group="follow")
+    async def follow(self, *, again: bool = False) -> None:
+        """Read what is not known yet; every page is shown as it comes."""
+        await self.saved.refresh(self.look_again, again=again)
+
+    def look_again(self) -> None:
+        """Look anew. While that is under way, the next time waits for it and stands for all since."""
+        self._wanted += 1
+        if not self._looking and not self.paused and self.standing:
+            self._looking = True
+            self._look()
+
+    @work(group="look")
+    async def _look(self) -> None:
+        try:
+            while self._done != self._wanted:
+                self._done = self._wanted
+                await self.look()
+        except NoMatches:
+            if self.standing:  # else it was left while the runs were read
+                raise
+        finally:
+            self._looking = False
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self.look_again()
+
+    def action_pause(self) -> None:
+        super().action_pause()
+        self.look_again()

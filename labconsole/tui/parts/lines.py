@@ -1,0 +1,118 @@
+"""Widgets made of plain spans of text: no markup is ever parsed, and only lines that changed are painted again.
+
+A span is (text, tone); tones are component classes coloured by the style sheet, so a theme decides and no colour is
+written in code. Every segment carries its background (Textual 6 and later leave that to line widgets).
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from labconsole.text.cells import safe
+
+Span = tuple[str, str]
+LABEL_CELLS = 10
+"""Width of the labels of ``field``."""
+
+TONES: set[str] = {
+    f"lc--{tone}"
+    for tone in ("muted", "good", "warn", "bad", "accent", "second", "head", "cursor", "strong", "tab", "key")
+}
+
+
+def field(label: str, text: str, width: int, tone: str = "", rows: int = 4) -> list[list[Span]]:
+    """A label and a text that goes on beneath itself."""
+    room = max(8, width - LABEL_CELLS - 1)
+    wrapped = textwrap.wrap(safe(text, 2000), room) or [""]
+    if len(wrapped) > rows:
+        wrapped = [*wrapped[: rows - 1], safe(wrapped[rows - 1] + " " + "…" * room, room)]
+    return [[(f" {label if i == 0 else '':<{LABEL_CELLS}}", "head"), (row, tone)] for i, row in enumerate(wrapped)]
+
+
+class Tones(Widget):
+    """Turns spans into strips with component styles (``.lc--*`` in the style sheet).
+
+    Textual collects component classes along the first base only: a class with another first base names TONES itself.
+    """
+
+    COMPONENT_CLASSES = TONES
+    _own_style: Style | None = None
+
+    def notify_style_update(self) -> None:
+        """The theme, the focus or an ancestor changed: look styles up again."""
+        super().notify_style_update()
+        self._own_style = None
+
+    def own_style(self) -> Style:
+        """``rich_style``, kept: computing it for every line was a tenth of the console's time."""
+        if self._own_style is None:
+            self._own_style = self.rich_style
+        return self._own_style
+
+    def tone(self, name: str) -> Style:
+        """The style of a tone; "" is the widget's own. Textual caches these until the theme changes."""
+        return self.get_component_rich_style(f"lc--{name}") if name else self.own_style()
+
+    def cursor_style(self) -> Style:
+        """The background of what has the focus; the text keeps its own colour."""
+        return Style(bgcolor=self.get_component_rich_style("lc--cursor").bgcolor)
+
+    def strip_of(self, spans: list[Span], width: int, *, under: Style | None = None) -> Strip:
+        """Spans as one strip of exactly ``width`` cells, over an optional style (the cursor's background)."""
+        segments: list[Segment] = []
+        used, last = 0, None
+        for text, name in spans:
+            used += len(text) if text.isascii() else cell_len(text)
+            if name == last:  # a change of colour is forty bytes on the line, more than most cells
+                segments[-1] = Segment(segments[-1].text + text, segments[-1].style)
+                continue
+            style = self.tone(name)
+            segments.append(Segment(text, style + under if under is not None else style))
+            last = name
+        base = self.own_style() + under if under is not None else self.own_style()
+        return Strip(segments, used).adjust_cell_length(width, base)
+
+
+class Lines(Tones):
+    """A few lines of spans. Subclasses give ``lines(width)``; ``paint`` repaints those that differ."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._painted: list[list[Span]] = []
+        self._painted_width = -1
+
+    def lines(self, width: int) -> list[list[Span]]:
+        """What to show in ``width`` cells."""
+        raise NotImplementedError
+
+    def paint(self) -> None:
+        """Look again and repaint what changed."""
+        width = self.size.width
+        if not width or not self.is_mounted:
+            return
+        new = self.lines(width)
+        old, self._painted, self._painted_width = self._painted, new, width
+        if len(new) != len(old):
+            self.refresh(layout=self.styles.is_auto_height)
+            return
+        for y, (now, before) in enumerate(zip(new, old, strict=True)):
+            if now != before:
+                self.refresh(Region(0, y, width, 1))
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        """Auto height is the number of lines."""
+        return len(self.lines(width))
+
+    def render_line(self, y: int) -> Strip:
+        """One line; computed anew only when the width changed under a painted picture."""
+        width = self.size.width
+        if self._painted_width != width:
+            self._painted, self._painted_width = self.lines(width), width
+        return self.strip_of(self._painted[y] if y < len(self._painted) else [], width)

@@ -1,0 +1,13 @@
+"""How the state of a node looks: glyph and tone."""
+
+from __future__ import annotations
+
+from labconsole.engine.live.events import NodeState
+
+STATE_LOOKS = {
+    NodeState.IDLE: ("○", "muted"),
+    NodeState.CONNECTING: ("◌", "warn"),
+    NodeState.CONNECTED: ("●", "good"),
+    NodeState.LOST: ("✗", "bad"),
+    NodeState.FAILED: ("✗", "bad"),
+}

@@ -1,0 +1,270 @@
+"""Saved runs with their verdicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.strip import Strip
+
+from labconsole.model.record.summary import RunSummary
+from labconsole.text.cells import UNKNOWN, count, percent, safe, short_time
+from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
+from labconsole.tui.parts.lines import Span
+from labconsole.tui.parts.table import GUTTER, Column, LineTable
+from labconsole.units import format_target
+
+
+class RunsTable(LineTable):
+    """Newest first. ``show`` takes a new list; the cursor stays on its run."""
+
+    EMPTY = "no runs saved yet: F2 leads to the bench, r runs"
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("verdict", "verdict", 9, right=False),
+        Column("started", "started UTC", 14, right=False),
+        Column("platform", "platform", 9, right=False, grow_to=16),
+        Column("size", "B", 5),
+        Column("sources", "src", 3),
+        Column("target", "target", 9, rank=1),
+        Column("background", "backgr.", 7, right=False, rank=4, grow_to=13),
+        Column("duration", "s", 6, rank=3),
+        Column("offered", "offered pps", 11, rank=1),
+        Column("measured", "measured pps", 12),
+        Column("loss", "loss %", 8),
+        Column("generator", "generator", 9, right=False, rank=5),
+        Column("testbed", "testbed", 12, right=False, rank=6, grow_to=24),
+        Column("run_id", "run", 12, right=False, rank=2, grow_to=40),
+    )
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._runs: Mapping[str, RunSummary] = {}
+        self._order: Sequence[str] = ()
+        self.border_title = "Runs"
+
+    def show(self, runs: Sequence[RunSummary]) -> None:
+        """Take a list, newest first."""
+        self._runs = {run.run_id: run for run in runs}
+        self._order = list(self._runs)
+        self._cells.clear()
+        self.paint()
+        self.refresh()
+
+    @property
+    def chosen(self) -> str | None:
+        """The run under the cursor."""
+        return self.cursor_key if self.cursor_key in self._runs else None
+
+    def keys(self) -> list[str]:
+        return list(self._order)
+
+    def cell_verdict(self, key: str, width: int) -> Span:
+        status = self._runs[key].verdict
+        return f"{VERDICT_GLYPHS.get(status, '·')} {safe(status, width - 2)}", VERDICT_TONE.get(status, "")
+
+    def cell_started(self, key: str, width: int) -> Span:
+        return short_time(str(self._runs[key].started_at)), "muted"
+
+    def cell_platform(self, key: str, width: int) -> Span:
+        return safe(self._runs[key].platform, width), ""
+
+    def cell_size(self, key: str, width: int) -> Span:
+        return count(self._runs[key].frame_size_bytes), ""
+
+    def cell_sources(self, key: str, width: int) -> Span:
+        return str(self._runs[key].sources), ""
+
+    def cell_target(self, key: str, width: int) -> Span:
+        target = self._runs[key].target_bps
+        return "max" if target is None else format_target(target), ""
+
+    def cell_background(self, key: str, width: int) -> Span:
+        return safe(self._runs[key].background, width), "muted"
+
+    def cell_duration(self, key: str, width: int) -> Span:
+        return f"{self._runs[key].duration_s:g}", "muted"
+
+    def cell_offered(self, key: str, width: int) -> Span:
+        return count(self._runs[key].offered_pps), ""
+
+    def cell_measured(self, key: str, width: int) -> Span:
+        return count(self._runs[key].measured_pps), ""
+
+    def cell_loss(self, key: str, width: int) -> Span:
+        ratio = self._runs[key].loss_ratio
+        return percent(ratio), "muted" if ratio is None else "" if ratio == 0 else "warn"
+
+    def cell_generator(self, key: str, width: int) -> Span:
+        return safe(self._runs[key].generator or UNKNOWN, width), "muted"
+
+    def cell_testbed(self, key: str, width: int) -> Span:
+        run = self._runs[key]
+        return safe(f"{run.testbed} (emulated)" if run.emulated else run.testbed, width), "muted"
+
+    def cell_run_id(self, key: str, width: int) -> Span:
+        return safe(key, width), "muted"
+
+
+SORTS: dict[str, Callable[[RunSummary], Any]] = {
+    "started": lambda run: (run.started_at, run.run_id),
+    "verdict": lambda run: run.verdict,
+    "platform": lambda run: run.platform,
+    "size": lambda run: run.frame_size_bytes,
+    "sources": lambda run: run.sources,
+    "target": lambda run: math.inf if run.target_bps == "max" else run.target_bps,
+    "background": lambda run: run.background,
+    "duration": lambda run: run.duration_s,
+    "offered": lambda run: run.offered_pps,
+    "measured": lambda run: run.measured_pps,
+    "loss": lambda run: run.loss_ratio,
+    "note": lambda run: run.note,
+}
+"""What runs can be sorted by, under the names of the columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """By which column, and whether the largest comes first."""
+
+    column: str = "started"
+    descending: bool = True
+
+    def apply(self, runs: list[RunSummary]) -> list[RunSummary]:
+        """Sorted; what is not known comes last either way. ``runs`` are newest first, and so are equal ones."""
+        if self == Sorting():
+            return runs
+        value = SORTS[self.column]
+        known = [run for run in runs if value(run) is not None]
+        known.sort(key=value, reverse=self.descending)
+        return known + [run for run in runs if value(run) is None]
+
+    def next(self) -> Sorting:
+        """By the next column, the larger first where that is a number."""
+        names = list(SORTS)
+        column = names[(names.index(self.column) + 1) % len(names)]
+        return Sorting(column, column in ("started", "offered", "measured", "loss", "duration"))
+
+
+_SAVED_CHANGES = {
+    "started": Column("started", "started UTC", 11, right=False, grow_to=14),
+    "testbed": Column("testbed", "testbed", 12, right=False, rank=7, grow_to=24),
+}
+
+
+class SavedRunsTable(RunsTable):
+    """The whole list: tens of thousands of rows, of which only those in sight are ever made into cells."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "screen.open", "Details", show=False),
+        Binding("right", "screen.part(1)", "Next part of the details", show=False),
+        Binding("left", "screen.part(-1)", "Part before", show=False),
+    ]
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("mark", "", 1),
+        *(_SAVED_CHANGES.get(c.name, c) for c in RunsTable.COLUMNS[:-1]),
+        Column("note", "note", 8, right=False, rank=2, grow_to=48),
+        replace(RunsTable.COLUMNS[-1], rank=6, grow_to=23),
+    )
+    CELLS_KEPT = 1000
+
+    @dataclass
+    class HeaderClicked(Message):
+        """Sort by this column."""
+
+        column: str
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.marked: dict[str, None] = {}
+        self.sorting = Sorting()
+        self.by_id: Mapping[str, RunSummary] = {}
+        self.empty = self.EMPTY
+
+    @property
+    def order(self) -> Sequence[str]:
+        """Run ids as they are shown."""
+        return self._order
+
+    def all_shown(self) -> list[RunSummary]:
+        """The runs as they are shown."""
+        return [self.by_id[run_id] for run_id in self._order]
+
+    def note_of(self, run_id: str) -> str | None:
+        """The note on a run of the list."""
+        run = self.by_id.get(run_id)
+        return run.note if run is not None else None
+
+    def show_saved(self, by_id: Mapping[str, RunSummary], order: Sequence[str]) -> None:
+        """Take runs and their order; both are made in a thread and not changed afterwards."""
+        self._runs, self.by_id, self._order = by_id, by_id, order
+        self._cells.clear()
+        self.paint()
+        self.refresh()
+
+    def mark(self) -> None:
+        """Mark the row under the cursor, or take its mark away, and step on."""
+        run_id = self.chosen
+        if run_id is None:
+            return
+        if run_id in self.marked:
+            del self.marked[run_id]
+        else:
+            self.marked[run_id] = None
+        self._cells.pop(run_id, None)
+        self.refresh()
+        self.action_cursor(1)
+
+    def unmark_all(self) -> None:
+        """No row is marked."""
+        self.marked.clear()
+        self._cells.clear()
+        self.refresh()
+
+    def row_words(self, run_id: str) -> list[tuple[str, str]]:
+        """(title, text) of every column but the mark, for copying; not cut."""
+        return [
+            (column.title, getattr(self, "cell_" + column.name)(run_id, 200)[0].replace("\u2009", ""))
+            for column in self.COLUMNS[1:]
+        ]
+
+    def header_title(self, column: Column, width: int) -> str:
+        if column.name != self.sorting.column:
+            return column.title
+        return safe(column.title, width - 1) + ("▼" if self.sorting.descending else "▲")
+
+    def render_line(self, y: int) -> Strip:
+        if len(self._cells) > self.CELLS_KEPT:
+            self._cells.clear()
+        if y == 1 and not self._keys:
+            return self.strip_of(
+                [(" " * GUTTER + safe(self.empty, max(1, self.size.width - GUTTER)), "muted")], self.size.width
+            )
+        return super().render_line(y)
+
+    def on_click(self, event: events.Click) -> None:
+        """On the header: sort by that column."""
+        at = event.get_content_offset(self)
+        if at is None or at.y > 0:
+            super().on_click(event)
+            return
+        left = GUTTER
+        for column, width in self._layout:
+            if left <= at.x < left + width and column.name in SORTS:
+                self.post_message(self.HeaderClicked(column.name))
+            left += width + 1
+
+    def cell_started(self, key: str, width: int) -> Span:
+        text = short_time(self.by_id[key].started_at)
+        return text if len(text) <= width else text[:11], "muted"  # without seconds where there is no room
+
+    def cell_mark(self, key: str, width: int) -> Span:
+        return ("●", "accent") if key in self.marked else (" ", "")
+
+    def cell_note(self, key: str, width: int) -> Span:
+        note = getattr(self._runs[key], "note", None)
+        return safe(" ".join((note or "").split()), width), ""

@@ -1,0 +1,166 @@
+"""What every screen of the console has: one paint timer, the pause, access to what it shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from textual.app import ScreenStackError
+from textual.binding import Binding
+from textual.screen import ModalScreen, Screen
+
+from labconsole.engine.live.events import Event
+from labconsole.engine.protocol import SessionLike
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.record.summary import RunSummary
+from labconsole.tui.console import clock
+from labconsole.tui.console.memory import Memory
+from labconsole.tui.console.saved_runs import SavedRuns
+from labconsole.tui.console.settings import Settings
+from labconsole.tui.console.state import ConsoleState
+from labconsole.tui.keymap import bindings_of
+from labconsole.tui.parts.status import Tab, TopBar
+
+PAUSE = Binding(
+    "space",
+    "pause",
+    "Pause",
+    id="pause",
+    key_display="space",
+    tooltip="Stop painting, to read in peace; everything is still recorded.",
+)
+
+
+def frames_per_second(settings: Settings) -> float:
+    """How often to look for something new to paint: through SSH or tmux every frame is bytes on somebody's line."""
+    remote = os.environ.get("SSH_CONNECTION") or os.environ.get("TMUX")
+    return settings.remote_frames_per_second if remote else settings.frames_per_second
+
+
+class Application(Protocol):
+    """What a screen asks of the application that shows it."""
+
+    @property
+    def tabs(self) -> Sequence[Tab]: ...
+    @property
+    def state(self) -> ConsoleState: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def memory(self) -> Memory: ...
+    @property
+    def saved(self) -> SavedRuns | None: ...
+    @property
+    def runs(self) -> Sequence[RunSummary]: ...
+    @property
+    def hung_up(self) -> bool: ...
+
+    def bench_is_painted(self) -> None:
+        """The bench is on screen: now there is time for everything slow."""
+
+    def tell(self, message: str, severity: str = "information", *, note: bool = True) -> None:
+        """Say something in a toast, and with ``note`` in the event line."""
+
+    def start_run(self, request: DesignPoint, repetitions: int) -> None:
+        """Start, unless something runs already."""
+
+    def ask_abort(self) -> object:
+        """Ask once, then stop what runs."""
+
+    def action_mode(self, mode: str) -> None:
+        """Go to a screen."""
+
+
+class ConsoleScreen(Screen[None]):
+    """A screen that looks at telemetry on a timer; samples never arrive as messages."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (104, "-normal"), (168, "-wide")]  # noqa: RUF012 - as Textual has it
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
+
+    def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
+        super().__init__()
+        self.console_app, self.session, self.state = app, session, app.state
+        self.tab = tab
+        self._seen: tuple[object, ...] = ()
+        self.composed = False
+        """True once all parts of the screen are there: Textual calls a screen mounted before."""
+
+        self.paused = False
+
+    @classmethod
+    def own_bindings(cls) -> list[Binding]:
+        """What the console binds on this screen; Textual's own bindings are not among them."""
+        return bindings_of(*(each for each in cls.__mro__ if issubclass(each, ConsoleScreen)))
+
+    def on_mount(self) -> None:
+        self.composed = True
+        self.set_interval(1 / frames_per_second(self.console_app.settings), self.tick)
+
+    @property
+    def standing(self) -> bool:
+        """All its parts are there: they are composed, and the console is not being taken apart yet."""
+        return self.composed and self.display
+
+    @property
+    def _front(self) -> Screen[Any] | None:
+        """The screen in front; None while the console is being left: its timers end after its screens."""
+        try:
+            return None if self.console_app.hung_up else self.app.screen
+        except ScreenStackError:
+            return None
+
+    @property
+    def in_sight(self) -> bool:
+        """It is the screen in front, and there is somebody to see it."""
+        return self._front is self
+
+    def on_screen_resume(self) -> None:
+        self._seen = ()
+        self.call_after_refresh(self.tick)
+
+    def top_bar(self) -> TopBar:
+        """The first line of every screen."""
+        tabs = self.console_app.tabs
+        bar = TopBar(self.tab, tabs, self.session.inventory, self.session.telemetry, self.state)
+        bar.read_only = self.session.read_only
+        return bar
+
+    def tick(self) -> None:
+        """Paint if this screen is in sight and something moved."""
+        if not self.standing or not (self.in_sight or isinstance(self._front, ModalScreen)):
+            return
+        self.query_one(TopBar).paint()
+        if self.paused:
+            return
+        self.paint_clock()
+        seen = (self.session.telemetry.revision, self.state.revision)
+        if seen != self._seen:
+            self._seen = seen
+            self.paint_data()
+
+    def paint_clock(self) -> None:
+        """What moves with time alone."""
+
+    def paint_data(self) -> None:
+        """What moves with telemetry and events."""
+
+    def show_runs(self, runs: Sequence[RunSummary]) -> None:
+        """The newest saved runs were read again."""
+
+    def engine_event(self, event: Event) -> None:
+        """The engine said something; called on the event loop, whether this screen is in sight or not."""
+
+    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
+        """(name, words, what it does) for the command palette: everything that has a key here."""
+        return ()
+
+    def action_pause(self) -> None:
+        self.paused = not self.paused
+        self.query_one(TopBar).paused_since_s = clock.monotonic_s() if self.paused else None
+        self._seen = ()
+        self.tick()
+
+    def run_id_to_copy(self) -> str | None:
+        """What ``y`` copies."""
+        return None

@@ -1,0 +1,1 @@
+"""The bench: set up, run, watch."""

@@ -1,0 +1,102 @@
+"""The repetitions of the point under way: per stream and in total, mean and 95 % interval, one mark per run."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.geometry import Size
+
+from labconsole.measure.statistics.repetitions import Summary
+from labconsole.model.inventory import Inventory
+from labconsole.text.cells import UNKNOWN, count, percent, safe, scale_top, sparkline
+from labconsole.tui.console.repetition_figures import TOTAL, Quantities
+from labconsole.tui.console.state import ConsoleState
+from labconsole.tui.parts.lines import Span
+from labconsole.tui.parts.table import Column, LineTable
+
+
+class RepetitionsTable(LineTable):
+    """Grows by a run at a time."""
+
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("name", "stream", 7, right=False, grow_to=12),
+        Column("n", "n", 4),
+        Column("offered", "offered pps", 11, rank=2),
+        Column("offered_ci", "±", 8, rank=3),
+        Column("measured", "measured pps", 12),
+        Column("measured_ci", "±", 8),
+        Column("loss", "loss %", 8),
+        Column("loss_ci", "±", 7, rank=1),
+        Column("runs", "each run", 8, right=False, rank=4, grow_to=40),
+    )
+
+    def __init__(self, inventory: Inventory, state: ConsoleState) -> None:
+        super().__init__(id="repeated")
+        self._inventory, self._state = inventory, state
+        self._top = 1.0
+        self.border_title = "Repetitions"
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Header, the streams that take part, totals."""
+        return len(self.keys()) + 1
+
+    def keys(self) -> list[str]:
+        request = self._state.repetitions.request
+        used = self._inventory.streams[: request.sources] if request is not None else ()
+        return [*(stream.name for stream in used), TOTAL]
+
+    def prepare(self) -> None:
+        reps = self._state.repetitions
+        self._top = scale_top(
+            v for name, q in reps.quantities.items() if name != TOTAL for v in (*q.offered_pps, *q.measured_pps)
+        )
+        left_out = f" · {reps.invalid} invalid left out" if reps.invalid else ""
+        self.border_title = f"Repetitions {reps.done} of {reps.planned}{left_out}"
+        few = ", from 3 runs on" if reps.done - reps.invalid < 3 else ""
+        self.border_subtitle = f"mean ± 95 % interval (Student's t{few})"
+
+    def _of(self, key: str) -> Quantities:
+        return self._state.repetitions.quantities.get(key) or Quantities()
+
+    def cell_name(self, key: str, width: int) -> Span:
+        return ("total", "strong") if key == TOTAL else (safe(key, width), "")
+
+    def cell_n(self, key: str, width: int) -> Span:
+        summary = self._of(key).measured
+        return str(summary.n if summary is not None else 0), "muted"
+
+    def _mean(self, summary: Summary | None) -> Span:
+        return (UNKNOWN, "muted") if summary is None else (count(summary.mean), "strong")
+
+    def _half(self, summary: Summary | None) -> Span:
+        half = summary.half_width if summary is not None else None
+        # A half packet per second matters where the mean is a few: small intervals keep a digit.
+        return (UNKNOWN, "muted") if half is None else (f"{half:.1f}" if 0 < half < 10 else count(half), "")
+
+    def cell_offered(self, key: str, width: int) -> Span:
+        return self._mean(self._of(key).offered)
+
+    def cell_offered_ci(self, key: str, width: int) -> Span:
+        return self._half(self._of(key).offered)
+
+    def cell_measured(self, key: str, width: int) -> Span:
+        return self._mean(self._of(key).measured)
+
+    def cell_measured_ci(self, key: str, width: int) -> Span:
+        return self._half(self._of(key).measured)
+
+    def cell_loss(self, key: str, width: int) -> Span:
+        summary = self._of(key).loss
+        if summary is None:
+            return UNKNOWN, "muted"
+        return percent(summary.mean), "warn" if summary.mean else ""
+
+    def cell_loss_ci(self, key: str, width: int) -> Span:
+        summary = self._of(key).loss
+        half = summary.half_width if summary is not None else None
+        return (UNKNOWN, "muted") if half is None else (percent(half), "")
+
+    def cell_runs(self, key: str, width: int) -> Span:
+        if key == TOTAL:
+            return "", ""
+        return sparkline(self._of(key).measured_pps[-width:], self._top), "accent"

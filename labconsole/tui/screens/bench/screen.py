@@ -1,0 +1,295 @@
+"""The bench: set up, run, watch. Everything that a trial is, on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import ClassVar, Literal
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.widgets import Button
+
+from labconsole.engine.live.events import Event, NodeState, TrialStarted
+from labconsole.engine.protocol import SessionLike
+from labconsole.errors import LabError
+from labconsole.model.record.summary import RunSummary
+from labconsole.text.cells import safe
+from labconsole.tui.console import clock
+from labconsole.tui.console.form import FormValues
+from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.pick import Pick
+from labconsole.tui.parts.quick_filter import QuickFilter
+from labconsole.tui.parts.rate_chart import RateChart
+from labconsole.tui.parts.runs_table import RunsTable
+from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
+from labconsole.tui.parts.status import EventLines, PhaseBar, Tab
+from labconsole.tui.parts.table import LineTable
+from labconsole.tui.screens.bench.interfaces import InterfacesTable
+from labconsole.tui.screens.bench.nodes import NodesTable
+from labconsole.tui.screens.bench.repetitions import RepetitionsTable
+from labconsole.tui.screens.bench.setup import LABELS, SetupPanel, UutNow
+from labconsole.tui.screens.bench.streams import StreamsTable
+from labconsole.tui.screens.bench.uut import UutView
+
+ViewName = Literal["interfaces", "chart", "nodes", "repetitions"]
+VIEWS: tuple[ViewName, ...] = ("interfaces", "chart", "nodes", "repetitions")
+
+LOOK_S = 10.0
+"""How often the unit under test is looked at while nothing runs: it costs it some milliseconds each time."""
+
+
+class BenchScreen(ConsoleScreen):
+    """Set-up, streams, chart, nodes, interfaces; the last runs where there is room."""
+
+    CSS_PATH = "screen.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "run", "Run", id="run", tooltip="Start what the set-up says, with all its repetitions."),
+        Binding(
+            "a,escape", "abort", "Abort", id="abort", key_display="a",
+            tooltip="Stop traffic, after one question; what was measured is kept. Without a trial, esc leaves a field.",
+        ),
+        PAUSE,
+        Binding("e", "edit", "Set-up", id="edit", tooltip="Go to the set-up panel; arrows step through usual values."),
+        Binding("n", "stream(1)", "Stream", show=False, id="stream-next", tooltip="Chart the next stream."),
+        Binding("N", "stream(-1)", "Stream back", show=False, id="stream-back", tooltip="Chart the one before."),
+        Binding(
+            "v", "view", "View", id="view",
+            tooltip="On a small terminal: interfaces, chart, nodes, repetitions in turn.",
+        ),
+        Binding("i", "interfaces", "Interfaces", show=False, id="interfaces", tooltip="Go to the table of interfaces."),
+        Binding(
+            "slash", "filter", "Filter", id="interfaces-filter", key_display="/",
+            tooltip="Narrow the interfaces to rows with some words.",
+        ),
+        Binding(
+            "s", "sort", "Sort", show=False, id="interfaces-sort", tooltip="Sort the interfaces by the next quantity.",
+        ),
+        Binding(
+            "S", "reverse", "Reverse", show=False, id="interfaces-reverse", tooltip="Turn the interfaces' order round.",
+        ),
+        Binding(
+            "g", "go_to_node", "Go to node", show=False, id="go-to-node",
+            tooltip="Jump to a node's interfaces by a part of its name.",
+        ),
+    ]  # fmt: skip
+    AUTO_FOCUS = "#streams"
+
+    def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
+        super().__init__(app, session, tab)
+        self.view: ViewName = "interfaces"
+        self.uut = UutView()
+        self._looked_s: float | None = None
+        self.add_class("-view-interfaces")  # before mounting: a class set later costs a restyling of everything
+
+    def compose(self) -> ComposeResult:
+        inventory, telemetry = self.session.inventory, self.session.telemetry
+        yield self.top_bar()
+        yield PhaseBar(self.state)
+        with Container(id="upper"):
+            with Container(id="left"):
+                yield SetupPanel(
+                    inventory, self.console_app.memory.recall(inventory.testbed), self.session.check_background
+                )
+                yield NodesTable(inventory, telemetry)
+            with Container(id="right"):
+                yield StreamsTable(inventory, telemetry, self.state)
+                yield RepetitionsTable(inventory, self.state)
+                yield RateChart(telemetry, self.state)
+        with Container(id="lower"):
+            yield InterfacesTable(inventory, telemetry)
+            yield RunsTable(id="recent-runs")
+        yield QuickFilter()
+        yield EventLines(self.state)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.query_one("#recent-runs", RunsTable).border_title = "Last runs"
+        settings = self.console_app.settings
+        self.query_one(InterfacesTable).set_sort(settings.sort, reverse=settings.sort_reversed)
+        self.show_runs(self.console_app.runs)
+        self.call_after_refresh(self.console_app.bench_is_painted)
+
+    def show_runs(self, runs: Sequence[RunSummary]) -> None:
+        """Take the list of saved runs."""
+        self.query_one("#recent-runs", RunsTable).show(runs[:50])
+
+    def set_view(self, view: ViewName) -> None:
+        """Which of the lower parts a small terminal shows."""
+        self.view = view
+        for name in VIEWS:
+            self.set_class(name == view, f"-view-{name}")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Views are for small terminals: larger ones show all parts at once."""
+        return action != "view" or self.has_class("-narrow")
+
+    def on_resize(self) -> None:
+        self.refresh_bindings()
+
+    def paint_clock(self) -> None:
+        self.query_one(PhaseBar).paint()
+        self._look_if_due()
+        wordings, tone = self.uut.words(self.session.lease_holders(), self.session.inventory.uut)
+        self.query_one(UutNow).show(wordings, tone)
+
+    def engine_event(self, event: Event) -> None:
+        if isinstance(event, TrialStarted):
+            self._looked_s = None  # look again as soon as it is over
+            if event.repetitions > 1 and self.has_class("-narrow"):
+                self.set_view("repetitions")
+
+    def _look_if_due(self) -> None:
+        """Look at the unit under test now and then, but never where that could disturb anybody's measurement."""
+        uut = self.session.telemetry.nodes[self.session.inventory.uut]
+        now_s = clock.monotonic_s()
+        if self._looked_s is not None and now_s - self._looked_s < LOOK_S:
+            return
+        if uut.state is not NodeState.CONNECTED:
+            self.uut = UutView(why_not=f"{safe(uut.name, 20)} is {uut.state.value}")
+        elif uut.quiet or self.state.asked or self.session.running or self.session.lease_holders():
+            return
+        else:
+            self._looked_s = now_s
+            self._look()
+
+    @work(exclusive=True, group="uut")
+    async def _look(self) -> None:
+        try:
+            self.uut = UutView(await self.session.inspect(self.session.inventory.uut))
+        except LabError as exc:
+            self.uut = UutView(why_not=safe(str(exc), 200))
+
+    def paint_data(self) -> None:
+        self.set_class(self.state.asked or self.state.trial is not None, "-running")
+        repeating = self.state.repetitions.worth_showing
+        self.set_class(repeating, "-repeating")
+        if not repeating and self.view == "repetitions":
+            self.set_view("interfaces")
+        chart, streams = self.query_one(RateChart), self.query_one(StreamsTable)
+        chart.stream = streams.chosen
+        for part in (
+            streams,
+            chart,
+            self.query_one(RepetitionsTable),
+            self.query_one(InterfacesTable),
+            self.query_one(NodesTable),
+        ):
+            part.paint()
+        self.query_one(EventLines).paint()
+        self.query_one("#abort", Button).disabled = not (self.state.asked or self.session.running)
+
+    @on(LineTable.Chosen, "#streams")
+    def follow_stream(self) -> None:
+        chart = self.query_one(RateChart)
+        chart.stream = self.query_one(StreamsTable).chosen
+        chart.paint()
+
+    @on(Button.Pressed, "#run")
+    def action_run(self) -> None:
+        panel = self.query_one(SetupPanel)
+        reading = panel.reading
+        if reading.request is None:
+            field, problem = next(iter(reading.problems.items()))
+            self.set_focus(self.query_one(f"#{field}" if field in LABELS else "#platform"))
+            self.console_app.tell(problem.sentence, "error")
+            return
+        self._remember(panel.values())
+        self.console_app.start_run(reading.request, reading.repetitions)
+
+    @work(thread=True, exclusive=True, group="memory")
+    def _remember(self, values: FormValues) -> None:
+        self.console_app.memory.keep(self.session.inventory.testbed, values)
+
+    @on(Button.Pressed, "#abort")
+    def press_abort(self) -> None:
+        self.console_app.ask_abort()
+
+    def action_abort(self) -> None:
+        """Ask, if something runs; else leave the field."""
+        if self.state.asked or self.session.running:
+            self.console_app.ask_abort()
+        else:
+            self.set_focus(self.query_one(StreamsTable))
+
+    def action_edit(self) -> None:
+        if self.has_class("-narrow"):
+            if self.has_class("-running"):
+                self.console_app.tell("On a small terminal the set-up is hidden while a trial runs.")
+                return
+            self.set_view("interfaces")
+        self.set_focus(self.query_one("#platform"))
+
+    def action_interfaces(self) -> None:
+        self.set_view("interfaces")
+        self.set_focus(self.query_one(InterfacesTable))
+
+    def action_filter(self) -> None:
+        self.set_view("interfaces")
+        self.query_one(QuickFilter).open()
+
+    @on(QuickFilter.Changed)
+    def narrow(self, event: QuickFilter.Changed) -> None:
+        self.query_one(InterfacesTable).set_filter(event.text)
+
+    @on(QuickFilter.Left)
+    def filtered(self) -> None:
+        self.set_focus(self.query_one(InterfacesTable))
+
+    def action_sort(self) -> None:
+        self.set_view("interfaces")
+        self.query_one(InterfacesTable).next_sort()
+
+    def action_reverse(self) -> None:
+        table = self.query_one(InterfacesTable)
+        table.set_sort(table.sort, reverse=not table.reverse)
+
+    @work(exclusive=True, group="ask")
+    async def action_go_to_node(self) -> None:
+        nodes, live = self.session.inventory.nodes, self.session.telemetry.nodes
+        words = {name: f"{'+'.join(node.roles)}, {live[name].state.value}" for name, node in nodes.items()}
+        chosen = await self.app.push_screen_wait(Pick("Go to a node's interfaces", words))
+        if chosen is not None:
+            self.go_to_node(chosen)
+
+    def go_to_node(self, node: str) -> None:
+        """Put the cursor on a node's interfaces."""
+        self.set_view("interfaces")
+        table = self.query_one(InterfacesTable)
+        if table.go_to_node(node):
+            self.set_focus(table)
+        else:
+            self.console_app.tell(f"{node} shows no interface: it is not connected, or the filter hides it.", "warning")
+
+    def action_stream(self, by: int) -> None:
+        self.query_one(StreamsTable).choose_next(by)
+
+    def action_view(self) -> None:
+        views = VIEWS if self.state.repetitions.worth_showing else VIEWS[:-1]
+        self.set_view(views[(views.index(self.view) + 1) % len(views)])
+        self._seen = ()
+        self.call_after_refresh(self.tick)
+
+    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
+        yield "Run", "Start what the set-up says (r)", self.action_run
+        yield "Abort", "Stop traffic, keep what was measured (a)", self.console_app.ask_abort
+        yield "Edit the set-up", "Go to the set-up panel (e)", self.action_edit
+        yield "Next stream", "Chart the next stream (n)", lambda: self.action_stream(1)
+        yield "Change view", "Interfaces, chart, nodes, repetitions on a small terminal (v)", self.action_view
+        yield "Interfaces", "Go to the table of interfaces (i)", self.action_interfaces
+        yield "Filter interfaces", "Narrow the table by typing (/)", self.action_filter
+        yield "Sort interfaces", "By the next quantity (s)", self.action_sort
+        yield "Reverse interfaces", "Turn their order round (S)", self.action_reverse
+        yield "Go to a node", "Choose it by a part of its name (g)", self.action_go_to_node
+        for name in self.session.inventory.nodes:
+            yield f"Go to {name}", "Its interfaces", partial(self.go_to_node, name)
+
+    def run_id_to_copy(self) -> str | None:
+        if self.state.trial is not None:
+            return self.state.trial.run_id
+        if self.focused is not None and self.focused.id == "recent-runs":
+            return self.query_one("#recent-runs", RunsTable).chosen
+        return self.state.last.run_id if self.state.last is not None else None

@@ -1,0 +1,170 @@
+"""The set-up panel: what to measure, what each choice means, what is wrong with it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.message import Message
+from textual.widgets import Button, Input, Static
+
+from labconsole.model.design_point import BACKGROUNDS, DesignPoint
+from labconsole.model.inventory import Inventory
+from labconsole.text.cells import safe
+from labconsole.tui.console import form
+from labconsole.tui.parts.fields import Choice, Field
+from labconsole.tui.parts.lines import Lines, Span
+
+LABELS = {
+    "platform": "Platform",
+    "frame_size": "Frame size",
+    "sources": "Sources",
+    "target": "Target",
+    "background": "Background",
+    "duration": "Duration",
+    "repetitions": "Repetitions",
+}
+
+
+class Hint(Lines):
+    """What one choice means, in the longest wording that fits; or what is wrong with it."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.wordings: tuple[str, ...] = ("",)
+        self.problem = ""
+
+    def lines(self, width: int) -> list[list[Span]]:
+        if self.problem:
+            return [[(safe("✗ " + self.problem.removeprefix("is "), width), "bad")]]
+        fitting = next((w for w in self.wordings if len(w) <= width), self.wordings[-1])
+        return [[(fitting[:width], "muted")]]
+
+
+class SetupWords(Lines):
+    """Beside the buttons: what is allowed where the first problem is."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.text = ""
+        self.tone_name = "muted"
+
+    def lines(self, width: int) -> list[list[Span]]:
+        rows = textwrap.wrap(f"allowed: {self.text}", max(10, width)) if self.text else []
+        if len(rows) > self.size.height:
+            rows = textwrap.wrap(self.text, max(10, width))
+        return [[(safe(row, width), self.tone_name)] for row in rows[:3]]
+
+
+class UutNow(Lines):
+    """What is running on the unit under test before anybody presses Run."""
+
+    def __init__(self) -> None:
+        super().__init__(id="uut-now")
+        self.wordings: tuple[str, ...] = ("not looked at yet",)
+        self.tone_name = "muted"
+
+    def show(self, wordings: tuple[str, ...], tone: str) -> None:
+        """Longest wording first."""
+        self.wordings, self.tone_name = wordings, tone
+        self.paint()
+
+    def lines(self, width: int) -> list[list[Span]]:
+        fitting = next((w for w in self.wordings if len(w) <= width), self.wordings[-1])
+        return [[(safe(fitting, width), self.tone_name)]]
+
+
+class SetupPanel(Vertical):
+    """The fields. ``reading`` is what they mean at present."""
+
+    class Edited(Message):
+        """The form means something else now."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        remembered: form.FormValues | None = None,
+        also: Callable[[DesignPoint], None] | None = None,
+    ) -> None:
+        super().__init__(id="setup")
+        self._inventory, self._also = inventory, also
+        self._initial = form.initial_values(inventory)
+        # The testbed may have changed since; a set-up that is wrong now is none to begin with.
+        if remembered is not None and form.read_form(remembered, inventory, also).request is not None:
+            self._initial = remembered
+        self.reading = form.read_form(self._initial, inventory, also)
+        self.border_title = "Set-up"
+
+    def compose(self) -> ComposeResult:
+        v, inventory = self._initial, self._inventory
+        sources = [str(n) for n in range(1, len(inventory.streams) + 1)]
+        fields: dict[str, Field | Choice] = {
+            "platform": Choice(list(inventory.platforms), v.platform, id="platform"),
+            "frame_size": Field(
+                v.frame_size, prefix=form.NUMBER_PREFIX, presets=form.FRAME_SIZE_PRESETS, id="frame_size"
+            ),
+            "sources": Field(v.sources, prefix=form.NUMBER_PREFIX, presets=sources, id="sources"),
+            "target": Field(v.target, prefix=form.TARGET_PREFIX, presets=form.TARGET_PRESETS, id="target"),
+            "background": Choice(BACKGROUNDS, v.background, id="background"),
+            "duration": Field(v.duration, prefix=form.SECONDS_PREFIX, presets=form.DURATION_PRESETS, id="duration"),
+            "repetitions": Field(
+                v.repetitions, prefix=form.NUMBER_PREFIX, presets=form.REPETITION_PRESETS, id="repetitions"
+            ),
+        }
+        for name, widget in fields.items():
+            with Horizontal(classes="setup-row"):
+                yield Static(LABELS[name], classes="setup-label", markup=False)
+                yield widget
+                yield Hint(id=f"hint-{name}")
+        with Horizontal(classes="setup-row"):
+            yield Static("UUT now", classes="setup-label", markup=False)
+            yield UutNow()
+        with Horizontal(id="setup-run"):
+            run, abort = Button("Run [r]", id="run", compact=True), Button("Abort [a]", id="abort", compact=True)
+            for button, label in ((run, "Run  r"), (abort, "Abort  a")):
+                button.label = label
+                button.can_focus = False  # r and a reach them from anywhere; two tab stops fewer
+                yield button
+            yield SetupWords(id="setup-words")
+
+    def on_mount(self) -> None:
+        self.reread()
+
+    def values(self) -> form.FormValues:
+        """The fields as they stand."""
+
+        def text(name: str) -> str:
+            widget = self.query_one(f"#{name}")
+            assert isinstance(widget, Field | Choice)
+            return widget.value
+
+        return form.FormValues(*(text(name) for name in LABELS))
+
+    @on(Input.Changed)
+    @on(Choice.Changed)
+    def reread(self) -> None:
+        """Read the fields, say what they mean beside each."""
+        if not self.is_mounted or not self.query("#setup-words"):
+            return
+        self.reading = form.read_form(self.values(), self._inventory, self._also)
+        for name in LABELS:
+            hint = self.query_one(f"#hint-{name}", Hint)
+            problem = self.reading.problems.get(name)
+            hint.wordings = self.reading.hints.get(name, ("",))
+            hint.problem = problem.short if problem else ""
+            hint.paint()
+        words = self.query_one("#setup-words", SetupWords)
+        first = next(iter(self.reading.problems.values()), None)
+        words.text, words.tone_name = (first.allowed, "bad") if first else ("", "muted")
+        words.paint()
+        self.query_one("#abort", Button).display = first is None  # its room is wanted for the words
+        self.query_one("#run", Button).disabled = first is not None
+        self.post_message(self.Edited())
+
+    @on(Input.Submitted)
+    def next_field(self) -> None:
+        """Enter leads to the next field, as tab does: starting traffic takes its own key."""
+        self.screen.focus_next()

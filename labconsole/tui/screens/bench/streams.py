@@ -1,0 +1,226 @@
+"""Offered, measured and loss of every stream, with sparklines on one scale, and the totals.
+
+While a trial runs these are live rates and a running difference; once it is saved, the record's own numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import ClassVar
+
+from textual.geometry import Size
+
+from labconsole.engine.live.telemetry import StreamLive, Telemetry
+from labconsole.model.design_point import BACKGROUND_FRAME_BYTES, FrameSize
+from labconsole.model.inventory import Inventory, Stream
+from labconsole.model.record.run import RunRecord, StreamRecord
+from labconsole.text.cells import UNKNOWN, count, mbit, percent, safe, scale_top, sparkline
+from labconsole.tui.console.state import ConsoleState
+from labconsole.tui.parts.lines import Span
+from labconsole.tui.parts.table import Column, LineTable
+
+TOTAL = "\0total"
+"""The totals' key: no stream can be called that."""
+
+WINDOW = 60
+
+
+@dataclass(frozen=True, slots=True)
+class StreamNumbers:
+    """One row. ``final``: from the saved record. Packets are since the trial's start."""
+
+    offered_pps: float | None = None
+    measured_pps: float | None = None
+    offered_bps: float | None = None
+    measured_bps: float | None = None
+    loss_packets: int | None = None
+    loss_ratio: float | None = None
+    generator: str = ""
+    final: bool = False
+    used: bool = False
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _from_record(part: StreamRecord) -> StreamNumbers:
+    return StreamNumbers(
+        part.offered_pps, part.measured_pps, part.offered_bps, part.measured_bps,
+        part.loss_packets, part.loss_ratio, part.generator, final=True, used=True,
+    )  # fmt: skip
+
+
+def _from_live(live: StreamLive, frame: FrameSize) -> StreamNumbers:
+    def bps(pps: float | None) -> float | None:
+        return None if pps is None else frame.rate_bps(pps)
+
+    offered = live.offered_pps[-1] if live.offered_pps else None
+    measured = live.measured_pps[-1] if live.measured_pps else None
+    loss = ratio = None
+    if live.offered_packets is not None and live.measured_packets is not None:
+        loss = live.offered_packets - live.measured_packets
+        ratio = loss / live.offered_packets if live.offered_packets else None
+    return StreamNumbers(
+        offered, measured, bps(offered), bps(measured), loss, ratio, live.generator, final=live.final, used=True
+    )
+
+
+def stream_numbers(inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> dict[str, StreamNumbers]:
+    """Every stream's row, and TOTAL."""
+    rows = {stream.name: StreamNumbers() for stream in inventory.streams}
+    record: RunRecord | None = None if state.trial is not None or state.asked else state.last
+    if record is not None:
+        beside = record.background.streams if record.background is not None else ()
+        rows.update({part.name: _from_record(part) for part in (*record.streams, *beside) if part.name in rows})
+        t = record.total
+        rows[TOTAL] = StreamNumbers(
+            t.offered_pps,
+            t.measured_pps,
+            t.offered_bps,
+            t.measured_bps,
+            t.loss_packets,
+            t.loss_ratio,
+            final=True,
+            used=True,
+        )
+        return rows
+    request = state.trial.request if state.trial is not None else None
+    used: list[StreamNumbers] = []
+    offered_packets: list[float | None] = []
+    for live in telemetry.streams.values() if request is not None else ():
+        assert request is not None
+        if live.name in rows:
+            frame = replace(request.frame, bytes=BACKGROUND_FRAME_BYTES) if live.beside else request.frame
+            rows[live.name] = numbers = _from_live(live, frame)
+            if not live.beside:  # the second guest's enters no total
+                used.append(numbers)
+                offered_packets.append(live.offered_packets)
+    loss, offered = _sum([n.loss_packets for n in used]), _sum(offered_packets)
+    rows[TOTAL] = StreamNumbers(
+        _sum([n.offered_pps for n in used]),
+        _sum([n.measured_pps for n in used]),
+        _sum([n.offered_bps for n in used]),
+        _sum([n.measured_bps for n in used]),
+        None if loss is None else int(loss),
+        loss / offered if loss is not None and offered else None,
+        used=bool(used),
+    )
+    return rows
+
+
+class StreamsTable(LineTable):
+    """The streams; the cursor chooses the one that the chart shows."""
+
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("name", "stream", 7, right=False, grow_to=12),
+        Column("path", "path", 38, right=False, rank=4, grow_to=46),
+        Column("offered", "offered pps", 11),
+        Column("offered_spark", "", 6, right=False, rank=1, grow_to=WINDOW),
+        Column("measured", "measured pps", 12),
+        Column("measured_spark", "", 6, right=False, rank=1, grow_to=WINDOW),
+        Column("loss_packets", "lost", 10, rank=2),
+        Column("loss", "loss %", 9),
+        Column("offered_bps", "offered Mbit/s", 14, rank=3),
+        Column("measured_bps", "measured Mbit/s", 15, rank=3),
+        Column("generator", "generator", 9, right=False, rank=5),
+    )
+
+    def __init__(self, inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> None:
+        super().__init__(id="streams")
+        self._inventory, self._telemetry, self._state = inventory, telemetry, state
+        self._numbers: dict[str, StreamNumbers] = {}
+        self._streams: dict[str, Stream] = {s.name: s for s in inventory.streams}
+        self._top = 1.0
+
+    @property
+    def chosen(self) -> str:
+        """The stream under the cursor; the first one while it stands on the totals."""
+        return self.cursor_key if self.cursor_key in self._streams else next(iter(self._streams))
+
+    def choose_next(self, by: int) -> None:
+        """Put the cursor on a neighbouring stream, around the end."""
+        names = list(self._streams)
+        self.move_to(names[(names.index(self.chosen) + by) % len(names)])
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Header, streams, totals."""
+        return len(self._streams) + 2
+
+    def keys(self) -> list[str]:
+        return [*self._streams, TOTAL]
+
+    def prepare(self) -> None:
+        self._numbers = stream_numbers(self._inventory, self._telemetry, self._state)
+        live = self._telemetry.streams.values()
+        self._top = scale_top(
+            v for s in live for series in (s.offered_pps, s.measured_pps) for v in list(series)[-WINDOW:]
+        )
+        running = self._state.trial is not None
+        final = any(n.final for n in self._numbers.values())
+        scale = f" · sparklines 0 to {count(self._top)} pps" if self.size.width >= 70 and any(live) else ""
+        self.border_title = "Streams" + (" · live, loss runs behind" if running else " · as saved" if final else "")
+        self.border_subtitle = scale.strip(" ·")
+
+    def _of(self, key: str) -> StreamNumbers:
+        return self._numbers.get(key) or StreamNumbers()
+
+    def cell_name(self, key: str, width: int) -> Span:
+        if key == TOTAL:
+            return "total", "strong"
+        return safe(key, width), "" if self._of(key).used else "muted"
+
+    def cell_path(self, key: str, width: int) -> Span:
+        if key == TOTAL:
+            return "", ""
+        s = self._streams[key]
+        return safe(f"{s.source} → {s.uut_in} {self._inventory.uut} {s.uut_out} → {s.sink}", width), "muted"
+
+    def _number(self, key: str, text: str) -> Span:
+        return text, "muted" if text == UNKNOWN else "strong" if key == TOTAL else ""
+
+    def cell_offered(self, key: str, width: int) -> Span:
+        return self._number(key, count(self._of(key).offered_pps))
+
+    def cell_measured(self, key: str, width: int) -> Span:
+        return self._number(key, count(self._of(key).measured_pps))
+
+    def cell_offered_bps(self, key: str, width: int) -> Span:
+        return self._number(key, mbit(self._of(key).offered_bps))
+
+    def cell_measured_bps(self, key: str, width: int) -> Span:
+        return self._number(key, mbit(self._of(key).measured_bps))
+
+    def cell_loss_packets(self, key: str, width: int) -> Span:
+        return self._number(key, count(self._of(key).loss_packets))
+
+    def cell_loss(self, key: str, width: int) -> Span:
+        numbers = self._of(key)
+        text, tone = self._number(key, percent(numbers.loss_ratio))
+        if numbers.loss_ratio is None:
+            return text, tone
+        if not numbers.final:
+            return "≈ " + percent(numbers.loss_ratio, 2), "muted"
+        return (text, tone) if numbers.loss_ratio == 0 else ("! " + text, "warn" if numbers.loss_ratio > 0 else "bad")
+
+    def _spark(self, live: StreamLive, series: Iterable[float], width: int) -> str:
+        """The newest samples, one a cell; once it is saved all of the trial, a cell being the mean of its part."""
+        values = list(series)
+        if live.final and len(values) > width:
+            edges = [len(values) * i // width for i in range(width + 1)]
+            values = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
+        return sparkline(values[-width:], self._top).rjust(width)
+
+    def cell_offered_spark(self, key: str, width: int) -> Span:
+        live = self._telemetry.streams.get(key)
+        return (self._spark(live, live.offered_pps, width), "second") if live else ("", "")
+
+    def cell_measured_spark(self, key: str, width: int) -> Span:
+        live = self._telemetry.streams.get(key)
+        return (self._spark(live, live.measured_pps, width), "accent") if live else ("", "")
+
+    def cell_generator(self, key: str, width: int) -> Span:
+        return safe(self._of(key).generator, width), "muted"

@@ -1,0 +1,71 @@
+"""What is running on the unit under test now, in words: who holds it, guests, load. Pure.
+
+What is not known is left out of the words rather than shown as nothing; "nothing known yet" is said when all of it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from labconsole.text.cells import decimal, safe
+
+if TYPE_CHECKING:
+    from labconsole.engine.inspection import Inspection
+    from labconsole.engine.leases import LeaseHolder
+
+SHOWN_GUESTS = 4
+
+
+@dataclass(slots=True)
+class UutView:
+    """The last look at the unit under test. ``why_not``: why there was none, in a sentence."""
+
+    inspection: Inspection | None = None
+    why_not: str = ""
+
+    def words(self, holders: Mapping[str, LeaseHolder], uut: str) -> tuple[tuple[str, ...], str]:
+        """Wordings from longest to shortest, and their tone."""
+        foreign = {node: holder for node, holder in holders.items() if not holder.own}
+        if foreign:
+            node = uut if uut in foreign else next(iter(foreign))
+            owner = safe(foreign[node].owner or "another session", 40)
+            where = "" if node == uut else f"{safe(node, 20)} "
+            return (f"! {where}held by {safe(foreign[node].describe(), 160)}", f"! {where}held by {owner}"), "warn"
+        if self.inspection is None:
+            return (self.why_not or "not looked at yet",), "muted"
+        seen: Mapping[str, Any] = self.inspection.surroundings or {}
+        guests, busy = _guests(seen), _load(seen)
+        others = _others(seen)
+        alone = not seen.get("guests") and not others
+        full = [part for part in (guests, busy, others, "free") if part]
+        brief = [part for part in (guests, busy) if part] or ["free"]
+        return (" · ".join(full), " · ".join(brief), brief[0]), "muted" if alone else "warn"
+
+
+def _guests(seen: Mapping[str, Any]) -> str:
+    guests = seen.get("guests")
+    if not isinstance(guests, list):
+        return ""
+    names = [safe(str(guest.get("name")), 24) for guest in guests if isinstance(guest, dict)]
+    if not names:
+        return "no guests"
+    more = f" and {len(names) - SHOWN_GUESTS} more" if len(names) > SHOWN_GUESTS else ""
+    return f"! {'guest' if len(names) == 1 else 'guests'} {', '.join(names[:SHOWN_GUESTS])}{more}"
+
+
+def _load(seen: Mapping[str, Any]) -> str:
+    load, cpus = seen.get("load"), seen.get("cpus")
+    if not isinstance(load, list) or not load or not isinstance(load[0], int | float):
+        return ""
+    return f"load {decimal(load[0], 2)}" + (f" on {cpus} CPUs" if isinstance(cpus, int) else "")
+
+
+def _others(seen: Mapping[str, Any]) -> str:
+    words = []
+    for name, one, many in (("sessions", "other console", "other consoles"), ("logins", "login", "logins")):
+        found = seen.get(name)
+        if isinstance(found, list) and found:
+            words.append(f"{len(found)} {one if len(found) == 1 else many}")
+    return ", ".join(words)

@@ -1,0 +1,1 @@
+"""Check: is this testbed fit to measure on?"""

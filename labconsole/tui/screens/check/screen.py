@@ -1,0 +1,303 @@
+"""Check: is this testbed fit to measure on? Every result as it comes, with its evidence and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import textwrap
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, VerticalScroll
+
+from labconsole.engine.check.result import CheckResult, CheckStatus
+from labconsole.engine.protocol import SessionLike
+from labconsole.errors import LabError
+from labconsole.model.plan.plan import Plan
+from labconsole.text.cells import safe, span
+from labconsole.tui.console import clock
+from labconsole.tui.parts import plan_files
+from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.lines import Lines, Span, field
+from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
+from labconsole.tui.parts.status import EventLines, PhaseBar, Tab
+from labconsole.tui.parts.table import LineTable
+from labconsole.tui.screens.check.checks_table import LOOKS, TESTBED, ChecksTable
+
+
+class CheckSummary(Lines):
+    """What is being checked, and how it stands, in one line."""
+
+    def __init__(self) -> None:
+        super().__init__(id="check-summary")
+        self.words: list[Span] = []
+
+    def lines(self, width: int) -> list[list[Span]]:
+        return [self.words]
+
+
+class CheckDetails(Lines):
+    """The result under the cursor in full."""
+
+    def __init__(self) -> None:
+        super().__init__(id="check-details")
+        self.result: CheckResult | None = None
+
+    def lines(self, width: int) -> list[list[Span]]:
+        result = self.result
+        if result is None:
+            words = (
+                "A check asks every node what a measurement depends on, and changes nothing unless x is asked to. "
+                "With a plan chosen (p), it also says whether that plan can be measured here."
+            )
+            return [[(" " + line, "muted")] for line in textwrap.wrap(words, max(20, width - 2))]
+        glyph, tone = LOOKS[result.status]
+        rows = field("check", f"{result.title} ({result.id})", width, "strong")
+        rows += field("node", result.node or TESTBED, width)
+        rows += field(
+            "result", f"{glyph} {result.status.value}{', mended just now' if result.fixed else ''}", width, tone
+        )
+        rows += field("evidence", result.evidence, width, rows=12)
+        if result.hint:
+            rows += field("to do", result.hint, width, "warn", rows=8)
+        if result.fixable and not result.fixed:
+            rows += field("", "x can do this", width, "accent")
+        for index, (name, value) in enumerate(result.values.items()):
+            rows += field("values" if index == 0 else "", f"{name} = {value}", width, "muted", rows=2)
+        return [*rows, *field("took", f"{result.took_s * 1e3:.0f} ms", width, "muted")]
+
+
+class CheckScreen(ConsoleScreen):
+    """Runs at once when it is first gone to, if nothing else runs."""
+
+    CSS_PATH = "screen.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "run", "Check", id="check-run", tooltip="Check everything again."),
+        Binding("a", "abort", "Abort", id="check-abort", tooltip="End the running check, or the trial that runs."),
+        Binding("x", "fix", "Fix", id="check-fix", tooltip="Put right what can be put right from here; asks."),
+        Binding("p", "plan(1)", "Plan", id="check-plan", tooltip="For which plan: none, or one of those in plans/."),
+        Binding("w", "problems", "Problems", id="check-problems", tooltip="Only what did not pass, or everything."),
+        Binding("f", "next", "Next", show=False, id="check-next", tooltip="The next result that did not pass."),
+        Binding("escape", "app.mode('bench')", "Bench", show=False, id="check-back", tooltip="Back to the bench."),
+        PAUSE,
+    ]  # fmt: skip
+    AUTO_FOCUS = "#checks"
+
+    def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
+        super().__init__(app, session, tab)
+        self._checking = self._aborted = False
+        self._begun_s: float | None = None
+        self._took_s: float | None = None
+        self._problem = ""
+        self._plans: list[Plan] = []
+        self._plan: Plan | None = None
+
+    def compose(self) -> ComposeResult:
+        yield self.top_bar()
+        yield PhaseBar(self.state)
+        yield CheckSummary()
+        with Container(id="check-area"):
+            yield ChecksTable(self.session.inventory)
+            with VerticalScroll(id="check-box") as box:
+                box.border_title = "Result"
+                yield CheckDetails()
+        yield EventLines(self.state)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.load_plans()
+        if not self._busy():
+            self.check()
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self.load_plans()
+
+    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
+        return (
+            ("Check the testbed", "Everything again (r)", self.action_run),
+            ("Abort the check", "What was found so far stays (a)", self.action_abort),
+            ("Fix what a check found", "What can be put right from here, after a question (x)", self.action_fix),
+            ("Check for another plan", "None, or one of the files in plans/ (p)", lambda: self.action_plan(1)),
+            ("Only problems", "Leave out what passed, or show everything (w)", self.action_problems),
+            ("Next problem", "In the table (f)", self.action_next),
+        )
+
+    @work(exclusive=True, group="check-plans")
+    async def load_plans(self) -> None:
+        """Which plans there are; broken ones are the Plans screen's matter."""
+        try:
+            found = await asyncio.to_thread(plan_files.scan, self.session.inventory, {}, self.session.check_background)
+        except LabError as exc:
+            self.console_app.tell(str(exc), "error")
+            return
+        self._plans = [entry.plan for entry in found if entry.plan is not None]
+
+    def _busy(self) -> str:
+        """Why no check can begin now, or ""."""
+        if self._checking:
+            return "A check is running."
+        if self.state.asked or self.session.running:
+            return "A trial is running; a check would disturb it."
+        return ""
+
+    @work(group="check")
+    async def check(self, *, fix: bool = False) -> None:
+        """Run it; results arrive one by one."""
+        table = self.query_one(ChecksTable)
+        self._checking, self._begun_s, self._took_s, self._problem = True, clock.monotonic_s(), None, ""
+        self._aborted = False
+        table.clear()
+        self.query_one(CheckDetails).result = None
+        self._paint_results()
+
+        def take(result: CheckResult) -> None:
+            if self.standing:
+                table.add(result)
+
+        try:
+            await self.session.check(plan=self._plan, fix=fix, on_result=take)
+        except LabError as exc:
+            self._problem = str(exc)
+            self.console_app.tell(f"check: {exc}", "error")
+        finally:
+            self._checking = False
+            self._took_s = clock.monotonic_s() - self._begun_s
+        if not self.standing:
+            return
+        if not self._problem:
+            counts = table.counts
+            bad = counts[CheckStatus.FAIL]
+            severity = "error" if bad else "warning" if counts[CheckStatus.WARN] else "information"
+            word = "check aborted: " if self._aborted else "check: "
+            self.state.note(clock.wall_s(), word + self._counted(), severity)
+        self._paint_results()
+        table.settle()
+
+    def _counted(self) -> str:
+        counts = self.query_one(ChecksTable).counts
+        return ", ".join(f"{counts[status]} {status.value}" for status in CheckStatus if counts[status]) or "no result"
+
+    def paint_clock(self) -> None:
+        self.query_one(PhaseBar).paint()
+        if self._checking:
+            self._paint_results()
+
+    def paint_data(self) -> None:
+        self.query_one(EventLines).paint()
+        self._paint_results()
+
+    def _paint_results(self) -> None:
+        table, summary = self.query_one(ChecksTable), self.query_one(CheckSummary)
+        plan = f"for plan {self._plan.name}" if self._plan is not None else "for no plan in particular"
+        words: list[Span] = [(" ", "")]
+        if self._checking and self._begun_s is not None:
+            word = "▶ ending the check " if self._aborted else "▶ checking "
+            words += [(word, "accent"), (f"{span(clock.monotonic_s() - self._begun_s)}  ", "muted")]
+        elif self._problem:
+            words += [("✗ ", "bad"), (safe(self._problem, 200) + "  ", "bad")]
+        elif self._took_s is not None:
+            word, tone = ("■ aborted ", "warn") if self._aborted else ("■ checked ", "strong")
+            words += [(word, tone), (f"in {span(self._took_s)}  ", "muted")]
+        else:
+            words.append(("○ not checked yet  ", "muted"))
+        counts = table.counts
+        for status in CheckStatus:
+            if counts[status]:
+                glyph, tone = LOOKS[status]
+                words.append((f"{glyph} {counts[status]} {status.value}  ", tone))
+        words.append((safe(plan, 60), "muted"))
+        if table.problems_only:
+            words.append(("  only problems are listed", "warn"))
+        summary.words = words
+        summary.paint()
+        table.paint()
+        self.query_one(CheckDetails).paint()
+
+    @on(LineTable.Chosen, "#checks")
+    def show_details(self) -> None:
+        details = self.query_one(CheckDetails)
+        details.result = self.query_one(ChecksTable).chosen
+        details.refresh(layout=True)
+        details.paint()
+
+    def action_run(self) -> None:
+        busy = self._busy()
+        if busy:
+            self.console_app.tell(busy, "warning")
+        else:
+            self.check()
+
+    @work(group="abort")
+    async def action_abort(self) -> None:
+        """End the check between two of its steps: nothing is lost, so nobody is asked. A trial is asked about."""
+        if not self._checking:
+            self.console_app.ask_abort()
+        elif not self._aborted:
+            self._aborted = True
+            self._paint_results()
+            await self.session.abort()
+
+    @work(group="ask", exclusive=True)
+    async def action_fix(self) -> None:
+        busy = self._busy()
+        if busy:
+            self.console_app.tell(busy, "warning")
+            return
+        if self.session.read_only:
+            self.console_app.tell("This console only watches; it changes nothing.", "warning")
+            return
+        fixable = [r for r in self.query_one(ChecksTable).results if r.fixable and not r.fixed]
+        if not fixable:
+            self.console_app.tell("There is nothing that could be put right from here.")
+            return
+        what = "\n".join(f"{r.node or TESTBED}: {r.hint or r.title}" for r in fixable[:8])
+        more = f"\nand {len(fixable) - 8} more" if len(fixable) > 8 else ""
+        if await self.app.push_screen_wait(Confirm(f"Put {len(fixable)} right?", safe_lines(what + more))):
+            self.check(fix=True)
+
+    def action_plan(self, by: int) -> None:
+        """Go through none and the plans, and check again."""
+        if self._checking:
+            self.console_app.tell("A check is running.", "warning")
+            return
+        if not self._plans:
+            self.console_app.tell("There is no usable plan in plans/.")
+            return
+        choices: list[Plan | None] = [None, *self._plans]
+        names = [plan.name if plan is not None else None for plan in choices]
+        here = names.index(self._plan.name) if self._plan is not None and self._plan.name in names else 0
+        self._plan = choices[(here + by) % len(choices)]
+        self._paint_results()
+        self.query_one(CheckSummary).refresh()
+
+    def action_problems(self) -> None:
+        self.query_one(ChecksTable).turn_problems_only()
+        self._paint_results()
+
+    def action_next(self) -> None:
+        table = self.query_one(ChecksTable)
+        keys = table.problems()
+        if not keys:
+            self.console_app.tell("Nothing to complain about." if table.counts else "Nothing was checked yet.")
+            return
+        here = table.cursor_key
+        self.set_focus(table)
+        table.move_to(next((key for key in keys if here is not None and key > here), keys[0]))
+
+    def run_id_to_copy(self) -> str | None:
+        """The result under the cursor, as text."""
+        result = self.query_one(ChecksTable).chosen
+        if result is None:
+            return None
+        hint = f" -> {result.hint}" if result.hint else ""
+        return f"{result.node or TESTBED}: {result.status.value}: {result.title}: {result.evidence}{hint}"
+
+
+def safe_lines(text: str) -> str:
+    """Foreign text of several lines, each harmless."""
+    return "\n".join(safe(line, 200) for line in text.splitlines())

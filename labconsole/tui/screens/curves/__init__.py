@@ -1,0 +1,1 @@
+"""Curves from the store."""

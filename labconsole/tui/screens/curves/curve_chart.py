@@ -1,0 +1,92 @@
+"""Curves with error bars and a legend above them; the picture is made again only when curves or size change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual.strip import Strip
+
+from labconsole.text import charts
+from labconsole.text.cells import safe
+from labconsole.tui.parts.lines import Span, Tones
+
+TONES = ("accent", "warn", "good", "second", "bad", "strong")
+"""Tones of the first curves; then again from the beginning, as the glyphs tell them apart."""
+
+MOST_CURVES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePicture:
+    """What to draw: curves with their labels."""
+
+    labels: tuple[str, ...]
+    curves: tuple[tuple[charts.CurvePointMark, ...], ...]
+    axes: charts.CurveAxes
+
+
+def curve_tone(index: int) -> str:
+    """The tone of a curve."""
+    return TONES[index % len(TONES)]
+
+
+class CurveChart(Tones):
+    """``show`` takes a picture, or a sentence why there is none."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._picture: CurvePicture | None = None
+        self._words = ""
+        self._rows: list[list[Span]] = []
+        self._drawn: tuple[object, int, int] | None = None
+
+    def show(self, picture: CurvePicture | None, words: str = "") -> None:
+        """Draw this."""
+        self._picture, self._words, self._drawn = picture, words, None
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        width, height = self.size
+        if not width or not height or self._drawn == (self._picture, width, height):
+            return
+        self._drawn = (self._picture, width, height)
+        if self._picture is None or not self._picture.curves:
+            self._rows = [[], [(f"  {safe(self._words, width - 2)}", "muted")]]
+        else:
+            legend = legend_rows(self._picture.labels, width, 2 if height >= 12 else 1)
+            lines = charts.draw_curves(
+                self._picture.curves[:MOST_CURVES], self._picture.axes, width, height - len(legend)
+            )
+            self._rows = legend + [
+                [(text, "muted" if number is None else curve_tone(number)) for text, number in line] for line in lines
+            ]
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        return self.strip_of(self._rows[y] if y < len(self._rows) else [], self.size.width)
+
+
+def legend_rows(labels: Sequence[str], width: int, most_rows: int) -> list[list[Span]]:
+    """Glyph and name of every curve, in as few lines as they take; how many found no room is said."""
+    rows: list[list[Span]] = [[("  ", "")]]
+    used = 2
+    for index, label in enumerate(labels[:MOST_CURVES]):
+        words = f"{charts.marker(index)} {safe(label, 28)}"
+        rest = len(labels) - index
+        tail = f"… {rest} more below"
+        if used + len(words) + 3 + (len(tail) if rest > 1 and len(rows) == most_rows else 0) > width:
+            if len(rows) == most_rows:
+                rows[-1].append((tail, "muted"))
+                return rows
+            rows.append([("  ", "")])
+            used = 2
+        rows[-1].append((words, curve_tone(index)))
+        rows[-1].append(("   ", ""))
+        used += len(words) + 3
+    if len(labels) > MOST_CURVES:
+        rows[-1].append((f"… {len(labels) - MOST_CURVES} not drawn", "muted"))
+    return rows

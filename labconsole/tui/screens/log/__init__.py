@@ -1,0 +1,1 @@
+"""Log: everything that happened."""

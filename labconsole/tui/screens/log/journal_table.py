@@ -1,0 +1,120 @@
+"""The log as a table, newest at the bottom. It follows what comes until the cursor is moved off the last line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from labconsole.text.cells import safe
+from labconsole.tui.console.journal import SEVERITIES, Entry, Journal
+from labconsole.tui.parts.lines import Span
+from labconsole.tui.parts.table import Column, LineTable
+
+LOOKS = {"debug": (" ", "muted"), "information": ("·", ""), "warning": ("!", "warn"), "error": ("✗", "bad")}
+
+
+def stamp(entry: Entry) -> str:
+    """Time of day, UTC; what is older than a day cannot be in a bounded log for long enough to matter."""
+    return f"{datetime.fromtimestamp(entry.at_wall_s, UTC):%H:%M:%S.%f}"[:-3]
+
+
+class JournalTable(LineTable):
+    """Entries at or above ``least`` that hold every word of ``wanted``."""
+
+    EMPTY = "nothing here: nothing has happened, or the filter lets nothing through"
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("time", "time UTC", 12, right=False),
+        Column("severity", "", 1, right=False),
+        Column("node", "node", 8, right=False, grow_to=12, rank=1),
+        Column("source", "from", 8, right=False, grow_to=12, rank=2),
+        Column("text", "what happened", 20, right=False, grow_to=400),
+    )
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(id="journal")
+        self._journal = journal
+        self._seen = 0
+        self._shown: dict[int, Entry] = {}
+        self.least = "information"
+        self.wanted = ""
+        self.follow = True
+        self.border_title = "Log"
+
+    def choose(self, *, least: str | None = None, wanted: str | None = None) -> None:
+        """Let other entries through."""
+        self.least = self.least if least is None else least
+        self.wanted = self.wanted if wanted is None else wanted
+        self._seen = 0
+        self._shown.clear()
+        self._keys = []
+        self.paint()
+
+    def _lets_through(self, entry: Entry) -> bool:
+        if SEVERITIES.index(entry.severity) < SEVERITIES.index(self.least):
+            return False
+        if not self.wanted:
+            return True
+        text = f"{entry.node} {entry.source} {entry.severity} {entry.text}".casefold()
+        return all(word in text for word in self.wanted.casefold().split())
+
+    def _take_new(self) -> None:
+        """Look at what came since the last look only; forget what the journal has forgotten."""
+        journal = self._journal
+        if journal.total == self._seen:
+            return
+        new = min(journal.total - self._seen, len(journal.entries))
+        self._seen = journal.total
+        for entry in list(journal.entries)[len(journal.entries) - new :]:
+            if self._lets_through(entry):
+                self._shown[entry.number] = entry
+        oldest = journal.entries[0].number
+        while self._shown and next(iter(self._shown)) < oldest:
+            gone = next(iter(self._shown))
+            del self._shown[gone]
+            self._cells.pop(gone, None)
+
+    def keys(self) -> list[int]:
+        self._take_new()
+        return list(self._shown)
+
+    def prepare(self) -> None:
+        """Keep to the end while following."""
+        if self.follow and self._keys and self.cursor_key != self._keys[-1]:
+            self._steered = True
+            self._put_cursor(self._keys[-1])
+        words = [f"{len(self._keys)} of {len(self._journal.entries)}", f"from {self.least} on"]
+        if self._journal.total > len(self._journal.entries):
+            words.append(f"{self._journal.total - len(self._journal.entries)} older ones are forgotten")
+        words.append("following" if self.follow else "held; end or f follows again")
+        self.border_subtitle = ", ".join(words)
+
+    def move_to(self, key: int) -> None:
+        """By hand: on the last line the table follows, anywhere else it holds still."""
+        super().move_to(key)
+        self.follow = bool(self._keys) and key == self._keys[-1]
+        self.prepare()
+
+    @property
+    def chosen(self) -> Entry | None:
+        """The entry under the cursor."""
+        return self._shown.get(self.cursor_key)
+
+    def lines_in_sight(self) -> list[str]:
+        """All that the filter lets through, as text."""
+        return [entry.line(stamp(entry)) for entry in self._shown.values()]
+
+    def cell_time(self, key: int, width: int) -> Span:
+        return stamp(self._shown[key]), "muted"
+
+    def cell_severity(self, key: int, width: int) -> Span:
+        return LOOKS[self._shown[key].severity]
+
+    def cell_node(self, key: int, width: int) -> Span:
+        return safe(self._shown[key].node, width), "second"
+
+    def cell_source(self, key: int, width: int) -> Span:
+        return safe(self._shown[key].source, width), "muted"
+
+    def cell_text(self, key: int, width: int) -> Span:
+        entry = self._shown[key]
+        return safe(entry.text, width), LOOKS[entry.severity][1]

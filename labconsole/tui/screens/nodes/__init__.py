@@ -1,0 +1,1 @@
+"""Nodes: who is there, in which state."""

@@ -1,0 +1,86 @@
+"""The nodes with what one looks after: state, round trip, how far the clock is off and how well that is known."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from labconsole.engine.live.events import NodeState
+from labconsole.engine.live.telemetry import NodeLive, Telemetry
+from labconsole.model.inventory import Inventory
+from labconsole.text.cells import UNKNOWN, decimal, safe, span
+from labconsole.tui.console import clock
+from labconsole.tui.parts.lines import Span
+from labconsole.tui.parts.node_state import STATE_LOOKS
+from labconsole.tui.parts.table import Column, LineTable
+
+
+class NodeList(LineTable):
+    """One row per node of the inventory, connected or not."""
+
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("name", "node", 8, right=False, grow_to=14),
+        Column("state", "state", 13, right=False),
+        Column("round_trip", "rtt ms", 7),
+        Column("offset", "clock ms", 16, rank=1),
+        Column("roles", "role", 6, right=False, grow_to=10, rank=3),
+        Column("missed", "missed", 6, rank=4),
+        Column("words", "kernel, or why it is away", 14, right=False, grow_to=200, rank=2),
+    )
+
+    def __init__(self, inventory: Inventory, telemetry: Telemetry) -> None:
+        super().__init__(id="node-list")
+        self._inventory, self._telemetry = inventory, telemetry
+        self.border_title = "Nodes"
+
+    def keys(self) -> list[str]:
+        return list(self._inventory.nodes)
+
+    def live(self, key: str) -> NodeLive:
+        """What is known of a node now."""
+        return self._telemetry.nodes.get(key) or NodeLive(key, self._inventory.nodes[key].roles)
+
+    def cell_name(self, key: str, width: int) -> Span:
+        return safe(key, width), ""
+
+    def cell_state(self, key: str, width: int) -> Span:
+        live = self.live(key)
+        glyph, tone = STATE_LOOKS[live.state]
+        if live.quiet and live.state is NodeState.CONNECTED:
+            return "… quiet", "muted"
+        return f"{glyph} {live.state.value}"[:width], tone
+
+    def cell_round_trip(self, key: str, width: int) -> Span:
+        seconds = self.live(key).round_trip_s
+        return decimal(None if seconds is None else seconds * 1e3, 2), "" if seconds is not None else "muted"
+
+    def cell_offset(self, key: str, width: int) -> Span:
+        return offset_words(self.live(key)), "muted"
+
+    def cell_roles(self, key: str, width: int) -> Span:
+        return safe("+".join(self._inventory.nodes[key].roles), width), "muted"
+
+    def cell_missed(self, key: str, width: int) -> Span:
+        missed = self.live(key).missed_samples
+        return str(missed), "warn" if missed else "muted"
+
+    def cell_words(self, key: str, width: int) -> Span:
+        live = self.live(key)
+        if live.message and live.state is not NodeState.CONNECTED:
+            again = retry_words(live)
+            return safe(live.message + (f" ({again})" if again else ""), width), "bad"
+        return safe(live.kernel, width), "muted"
+
+
+def offset_words(live: NodeLive) -> str:
+    """The clock's offset with its bound, in ms."""
+    if live.clock_offset_ns is None:
+        return UNKNOWN
+    bound = f" ± {decimal(live.clock_error_ns / 1e6, 2)}" if live.clock_error_ns is not None else ""
+    return decimal(live.clock_offset_ns / 1e6, 2) + bound
+
+
+def retry_words(live: NodeLive) -> str:
+    """When it is tried again."""
+    if live.retry_at_s is None:
+        return ""
+    return f"tried again in {span(max(0.0, live.retry_at_s - clock.monotonic_s()))}, c: now"

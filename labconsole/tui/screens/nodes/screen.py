@@ -1,0 +1,230 @@
+"""Nodes: who is there, in which state, what was asked of each; reconnect one, look at it, open a shell on it.
+
+A look is asked for (``l``, and once for a node under the cursor while nothing runs), never repeated by a timer: it
+costs the node work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult, SuspendNotSupported
+from textual.binding import Binding, BindingType
+from textual.containers import Container, VerticalScroll
+
+from labconsole.engine.live.events import NodeState
+from labconsole.engine.protocol import SessionLike
+from labconsole.errors import LabError
+from labconsole.tui.console import clock
+from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
+from labconsole.tui.parts.status import EventLines, PhaseBar, Tab
+from labconsole.tui.parts.table import LineTable
+from labconsole.tui.screens.nodes.command_table import CommandTable
+from labconsole.tui.screens.nodes.node_details import NodeDetails
+from labconsole.tui.screens.nodes.node_list import NodeList
+
+PARTS = ("details", "commands")
+
+
+class NodesScreen(ConsoleScreen):
+    """The nodes above, the one under the cursor in words and its commands beneath."""
+
+    CSS_PATH = "screen.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("l", "look", "Look", id="node-look", tooltip="Ask the node how it is set and what goes on there."),
+        Binding("c", "reconnect", "Connect", id="node-connect", tooltip="Try a lost node now, without its back-off."),
+        Binding("o", "shell", "Shell", id="node-shell", tooltip="A shell there with ssh, the way the console goes."),
+        Binding("v", "part", "View", id="node-view", tooltip="On a small terminal: the node, or its commands."),
+        Binding("escape", "app.mode('bench')", "Bench", show=False, id="node-back", tooltip="Back to the bench."),
+        PAUSE,
+    ]  # fmt: skip
+    AUTO_FOCUS = "#node-list"
+
+    def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
+        super().__init__(app, session, tab)
+        self._asked: set[str] = set()
+        self._part = PARTS[0]
+        self._second = -1
+        self.add_class("-part-details")
+
+    def compose(self) -> ComposeResult:
+        nodes = NodeList(self.session.inventory, self.session.telemetry)
+        yield self.top_bar()
+        yield PhaseBar(self.state)
+        with Container(id="nodes-area"):
+            yield nodes
+            with Container(id="nodes-lower"):
+                with VerticalScroll(id="node-box") as box:
+                    box.border_title = "Node"
+                    yield NodeDetails(self.session.inventory, nodes.live)
+                yield CommandTable()
+        yield EventLines(self.state)
+        yield KeyBar()
+
+    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
+        yield from (
+            ("Look at the node", "Its settings and what else goes on there (l)", self.action_look),
+            ("Reconnect the node now", "Without its back-off (c)", self.action_reconnect),
+            ("Open a shell on the node", "With ssh, the way the console goes (o)", self.action_shell),
+            ("View the node or its commands", "On a small terminal (v)", self.action_part),
+        )
+        for name in self.session.inventory.nodes:
+            yield f"Go to node {name}", "Put the cursor on it", partial(self._go_to, name)
+
+    def _go_to(self, name: str) -> None:
+        self.query_one(NodeList).move_to(name)
+
+    @property
+    def _chosen(self) -> str | None:
+        key = self.query_one(NodeList).cursor_key
+        return key if isinstance(key, str) else None
+
+    def paint_clock(self) -> None:
+        self.query_one(PhaseBar).paint()
+        name = self._chosen
+        if name is not None:
+            self.query_one(CommandTable).show(self.query_one(NodeList).live(name).history)
+        second = int(clock.monotonic_s())
+        if second != self._second:  # ages and back-offs run down without an event
+            self._second = second
+            self.query_one(NodeList).paint()
+            self.query_one(NodeDetails).paint()
+
+    def paint_data(self) -> None:
+        self.query_one(EventLines).paint()
+        self.query_one(NodeList).paint()
+        self.query_one(NodeDetails).paint()
+        name = self._chosen
+        self._look_once(name)
+
+    def _look_once(self, name: str | None) -> None:
+        if name is not None and name not in self._asked and self._can_look(name):
+            self._asked.add(name)
+            self._look(name)
+
+    def _can_look(self, name: str) -> bool:
+        live = self.query_one(NodeList).live(name)
+        return live.state is NodeState.CONNECTED and not self.state.asked and not self.session.running
+
+    @on(LineTable.Chosen, "#node-list")
+    def show_node(self) -> None:
+        name = self._chosen
+        self.query_one(NodeDetails).show(name)
+        self.query_one("#node-box", VerticalScroll).scroll_home(animate=False)
+        if name is not None:
+            self.query_one("#node-box").border_title = name
+            self.query_one(CommandTable).show(self.query_one(NodeList).live(name).history)
+            self._look_once(name)
+
+    def action_look(self) -> None:
+        name = self._chosen
+        if name is not None:
+            self._look(name, told=True)
+
+    @work(group="look")
+    async def _look(self, name: str, *, told: bool = False) -> None:
+        self._asked.add(name)
+        details = self.query_one(NodeDetails)
+        try:
+            inspection = await self.session.inspect(name)
+        except LabError as exc:
+            details.refused(name, str(exc))
+            if told:
+                self.console_app.tell(str(exc), "warning", note=False)
+            return
+        details.looked(name, inspection)
+
+    def action_reconnect(self) -> None:
+        name = self._chosen
+        if name is None:
+            return
+        live = self.query_one(NodeList).live(name)
+        if live.state is NodeState.CONNECTED:
+            self.console_app.tell(f"{name} is connected.")
+        elif self.session.reconnect(name):
+            self.console_app.tell(f"{name} is tried again now.")
+        else:
+            self.console_app.tell(f"{name} is being tried already.")
+
+    @work(group="shell", exclusive=True)
+    async def action_shell(self) -> None:
+        """Hand the terminal to ssh. What runs goes on; nothing is painted meanwhile."""
+        name = self._chosen
+        if name is None:
+            return
+        try:
+            argv = await asyncio.to_thread(self.session.shell_argv, name)
+        except LabError as exc:
+            self.console_app.tell(str(exc), "error")
+            return
+        self.state.note(clock.wall_s(), f"shell: {' '.join(argv)}", node=name)
+        try:
+            status = await self._in_terminal(name, argv)
+        except SuspendNotSupported:
+            self.console_app.tell("This terminal cannot be handed over; the command is in the log.", "warning")
+        except OSError as exc:
+            self.console_app.tell(f"{argv[0]}: {exc.strerror or exc}", "error")
+        else:
+            severity = "warning" if status == SSH_FAILED else "information"
+            self.state.note(clock.wall_s(), f"shell ended with status {status}", severity, node=name)
+        self.refresh()
+
+    async def _in_terminal(self, name: str, argv: list[str]) -> int:
+        """Run a program on the terminal while the console lives on, unseen: agents give up when they hear nothing."""
+        with self.app.batch_update(), self.app.suspend(), interrupts_ignored():
+            print(f"labconsole: a shell on {name}; leave it to come back. A trial that runs goes on.\n", flush=True)
+            process = await asyncio.create_subprocess_exec(*argv)
+            return await process.wait()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Views are for small terminals: larger ones show both at once."""
+        return action != "part" or self.has_class("-narrow")
+
+    def on_resize(self) -> None:
+        self.refresh_bindings()
+
+    def action_part(self) -> None:
+        self._part = PARTS[1 - PARTS.index(self._part)]
+        for part in PARTS:
+            self.set_class(part == self._part, f"-part-{part}")
+        self._seen = ()
+        self.call_after_refresh(self.tick)
+
+    def run_id_to_copy(self) -> str | None:
+        """The command under the cursor, else the node's name."""
+        if self.focused is not None and self.focused.id == "commands":
+            command = self.query_one(CommandTable).chosen
+            return (
+                command.words
+                if command is not None and command.argv
+                else f"{command.op} {command.words}"
+                if command
+                else None
+            )
+        return self._chosen
+
+
+@contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """Ctrl-C belongs to the program on the terminal: until ssh has set it to raw, it reaches us as well."""
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(signal.SIGINT, lambda: None)
+    except (NotImplementedError, ValueError, RuntimeError):  # as in ConsoleApp.on_mount
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+SSH_FAILED = 255
+"""ssh's own exit status when it could not connect."""

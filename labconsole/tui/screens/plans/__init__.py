@@ -1,0 +1,1 @@
+"""Plans: the files, and the trials of the one that runs."""

@@ -1,0 +1,318 @@
+"""A plan's points down, its repetitions across (in blocks: the pilot, then every block's), one cell per trial.
+
+A cell is a glyph between two places: brackets where the cursor stands, a prime behind what was redone. So neither the
+state nor the cursor depends on colour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.grid import Cell, TrialState
+from labconsole.model.plan.blocks import PILOT
+from labconsole.model.plan.plan import Plan
+from labconsole.text.cells import safe
+from labconsole.tui.parts.lines import Lines, Span
+from labconsole.tui.parts.table import Column, LineTable
+from labconsole.units import format_target
+
+CELL = 3
+NUMBER_CELLS = 5
+"""Room for a repetition's number above every fifth column."""
+
+LOOKS = {
+    TrialState.PENDING: ("·", "muted"),
+    TrialState.RUNNING: ("▶", "accent"),
+    TrialState.VALID: ("✓", "good"),
+    TrialState.SUSPECT: ("?", "warn"),
+    TrialState.INVALID: ("✗", "bad"),
+    TrialState.STORED: ("■", "good"),
+    TrialState.LEFT_OUT: ("–", "muted"),
+}
+STORED_SUSPECT = ("□", "warn")
+STORED_INVALID = ("⊠", "bad")
+"""Its last attempt stayed invalid, in a set-up that is over."""
+
+
+def look(cell: Cell) -> tuple[str, str]:
+    """Glyph and tone of a trial."""
+    if cell.state is TrialState.STORED and cell.verdict in ("suspect", "invalid"):
+        return STORED_SUSPECT if cell.verdict == "suspect" else STORED_INVALID
+    return LOOKS[cell.state]
+
+
+class GridTable(LineTable):
+    """One row per point. ``repetition``, the number of a trial of its point, and the row's key are the cell under the
+    cursor.
+    """
+
+    EMPTY = "no plan that could be shown"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "repetition(-1)", "Repetition back", show=False),
+        Binding("right", "repetition(1)", "Next repetition", show=False),
+        Binding("enter", "open", "Open", id="plan-cell", tooltip="Show the run under the cursor among the runs."),
+    ]
+    POINT: ClassVar[tuple[Column, ...]] = (
+        Column("index", "#", 4, rank=3),
+        Column("platform", "platform", 9, right=False),
+        Column("size", "B", 5),
+        Column("sources", "src", 3),
+        Column("target", "target", 9),
+    )
+    BACKGROUND = Column("background", "backgr.", 13, right=False, rank=2)
+    DURATION = Column("duration", "s", 6, rank=2)
+
+    @dataclass
+    class Opened(Message):
+        """Enter on a trial that has a run."""
+
+        run_id: str
+
+    def __init__(self) -> None:
+        super().__init__(id="grid")
+        self._campaign: Campaign | None = None
+        self._chosen_columns: tuple[Column, ...] = ()
+        self.repetition = 1
+        self._first = 1
+        self.border_title = "Points and repetitions"
+
+    def show(self, campaign: Campaign | None) -> None:
+        """Take a plan's execution, begun or not. The cursor goes home when it is another plan's."""
+        before = self._campaign
+        self._campaign = campaign
+        if before is None or campaign is None or before.plan != campaign.plan:
+            self.repetition = self._first = self._lowest(campaign)
+            self._steered = False
+            self._chosen_columns = self._columns_for(campaign)
+            self._keys = []
+        self._cells.clear()
+        self.paint()
+
+    def _columns_for(self, campaign: Campaign | None) -> tuple[Column, ...]:
+        if campaign is None:
+            return ()
+        plan = campaign.plan
+        columns = list(self.POINT)
+        longest = max(len(name) for name in plan.platforms)
+        columns[1] = replace(columns[1], width=min(14, max(8, longest)))
+        if plan.backgrounds != ("none",):
+            columns.append(self.BACKGROUND)
+        if len({point.request.duration_s for point in plan.points[:1000]}) > 1:
+            columns.append(self.DURATION)
+        width = CELL * (self._most(plan) + 1 - self._lowest(campaign))
+        return (*columns, Column("trials", "repetitions", min(width, CELL * 4), right=False, grow_to=width))
+
+    @staticmethod
+    def _lowest(campaign: Campaign | None) -> int:
+        """The number of the first column: the pilot's, where there is one."""
+        return PILOT if campaign is not None and campaign.plan.pilot else 1
+
+    @staticmethod
+    def _most(plan: Plan) -> int:
+        """The number of the last column."""
+        return plan.repetitions * (plan.set_ups or 1)
+
+    @staticmethod
+    def _numbers(plan: Plan, point: int) -> tuple[int, int]:
+        """The lowest and the highest number of a point's trials."""
+        lowest = PILOT if point in plan.pilot else 1
+        return lowest, max(lowest, plan.numbers_of(point))
+
+    def columns(self) -> tuple[Column, ...]:
+        return self._chosen_columns
+
+    def keys(self) -> list[int]:
+        if self._campaign is None or not self._campaign.plan.grid:  # a plan that only searches measures no point
+            return []
+        return list(range(len(self._campaign.plan.every_point)))
+
+    @property
+    def trial(self) -> tuple[int, int] | None:
+        """The trial under the cursor."""
+        if self._campaign is None or not self._campaign.plan.grid:
+            return None
+        if self.cursor_key not in range(len(self._campaign.plan.every_point)):
+            return None
+        lowest, most = self._numbers(self._campaign.plan, self.cursor_key)
+        return self.cursor_key, max(lowest, min(self.repetition, most))
+
+    @property
+    def cell(self) -> Cell | None:
+        """What is known of it."""
+        return self._campaign.grid[self.trial] if self._campaign is not None and self.trial is not None else None
+
+    def header_title(self, column: Column, width: int) -> str:
+        if column.name != "trials" or self._campaign is None:
+            return column.title
+        plan = self._campaign.plan
+        text = ""
+        for number in self._visible(width):
+            shown = str(number)
+            if number == PILOT:
+                told, shown = True, "P"
+            elif plan.set_ups is None or plan.repetitions == 1:
+                told = number % NUMBER_CELLS == 0 or number in (1, self._first)
+            else:
+                block, first = divmod(number - 1, plan.repetitions)
+                told, shown = first == 0, str(block + 1)
+            if told:
+                text = text.ljust((number - self._first) * CELL) + f" {shown}"
+        return text[:width]
+
+    def prepare(self) -> None:
+        """Say which repetitions, or blocks, are in sight where not all are."""
+        self.border_title = "Points and repetitions"
+        if self._campaign is None:
+            return
+        plan = self._campaign.plan
+        kind, each = ("repetitions", 1) if plan.set_ups is None else ("blocks", plan.repetitions)
+        self.border_title = f"Points and {kind}"
+        if self._layout:
+            seen, most = self._visible(self._layout[-1][1]), self._most(plan)
+            if len(seen) < most + 1 - self._lowest(self._campaign):
+                first, last = ((max(1, number) - 1) // each + 1 for number in (seen.start, seen.stop - 1))
+                self.border_title = f"Points and {kind} {first} to {last} of {most // each}, ← → scroll"
+
+    def _visible(self, width: int) -> range:
+        assert self._campaign is not None
+        most = self._most(self._campaign.plan)
+        return range(self._first, min(most, self._first + max(1, width // CELL) - 1) + 1)
+
+    def _number_in(self, column: int, key: int) -> int | None:
+        """The number of a point's trial in this column: blocks stand beneath each other, however long."""
+        assert self._campaign is not None
+        plan = self._campaign.plan
+        own = plan.repetitions_of(key)
+        if plan.set_ups is None or column == PILOT or own == plan.repetitions:
+            return column
+        block, place = divmod(column - 1, plan.repetitions)
+        return block * own + place + 1 if place < own else None
+
+    def _column_of(self, number: int) -> int:
+        """The column of the trial of this number, of the point under the cursor."""
+        if self._campaign is None or self.trial is None:
+            return number
+        plan = self._campaign.plan
+        own = plan.repetitions_of(self.trial[0])
+        if plan.set_ups is None or number == PILOT or not own:
+            return number
+        block, place = divmod(number - 1, own)
+        return block * plan.repetitions + place + 1
+
+    def _row(self, key: int) -> list[Span]:
+        row = super()._row(key)
+        column, width = self._layout[-1]
+        if column.name == "trials":
+            row[-1:] = self._trials(key, width)
+        return row
+
+    def _trials(self, key: int, width: int) -> list[Span]:
+        assert self._campaign is not None
+        grid, here, plan = self._campaign.grid, self.trial, self._campaign.plan
+        lowest, most = self._numbers(plan, key)
+        # Points that are repeated less often than others have their blocks beneath the others' all the same.
+        spans: list[Span] = []
+        for column in self._visible(width):
+            repetition = self._number_in(column, key)
+            if repetition is None or not lowest <= repetition <= most:
+                spans.append((" " * CELL, ""))
+                continue
+            cell = grid[key, repetition]
+            glyph, tone = look(cell)
+            if here == (key, repetition):
+                spans += [("[", "accent"), (glyph, tone), ("]", "accent")]
+            else:
+                spans.append((f" {glyph}{'′' if cell.redone else ' '}", tone))
+        return spans
+
+    def cell_index(self, key: int, width: int) -> Span:
+        return str(key), "muted"
+
+    def cell_platform(self, key: int, width: int) -> Span:
+        return safe(self._request(key).platform, width), ""
+
+    def cell_size(self, key: int, width: int) -> Span:
+        return str(self._request(key).frame_size_bytes), ""
+
+    def cell_sources(self, key: int, width: int) -> Span:
+        return str(self._request(key).sources), ""
+
+    def cell_target(self, key: int, width: int) -> Span:
+        return format_target(self._request(key).target_bps), ""
+
+    def cell_background(self, key: int, width: int) -> Span:
+        return safe(self._request(key).background, width), "muted"
+
+    def cell_duration(self, key: int, width: int) -> Span:
+        return f"{self._request(key).duration_s:g}", "muted"
+
+    def cell_trials(self, key: int, width: int) -> Span:
+        return "", ""
+
+    def _request(self, key: int):  # type: ignore[no-untyped-def]
+        assert self._campaign is not None
+        return self._campaign.plan.every_point[key].request
+
+    def move_to_trial(self, trial: tuple[int, int]) -> None:
+        """Put the cursor on a trial and bring it into view."""
+        self.repetition = trial[1]
+        self.move_to(trial[0])
+        self._reveal()
+
+    def action_repetition(self, by: int) -> None:
+        if self._campaign is None or self.trial is None:
+            return
+        lowest, most = self._numbers(self._campaign.plan, self.trial[0])
+        self.repetition = min(most, max(lowest, self.trial[1] + by))
+        self._reveal()
+
+    def _reveal(self) -> None:
+        if self._layout:
+            room = max(1, self._layout[-1][1] // CELL)
+            column = self._column_of(self.repetition)
+            if not self._first <= column < self._first + room:
+                lowest = self._lowest(self._campaign)
+                self._first = max(lowest, column if column < self._first else column - room + 1)
+        self._cells.clear()
+        self.refresh()
+        self.post_message(self.Chosen(self, self.cursor_key))
+
+    def _put_cursor(self, key: int) -> None:
+        super()._put_cursor(key)
+        self._cells.clear()  # the brackets move with it
+
+    def action_open(self) -> None:
+        cell = self.cell
+        if cell is not None and cell.run_id is not None:
+            self.post_message(self.Opened(cell.run_id))
+
+
+class GridLegend(Lines):
+    """What the glyphs mean."""
+
+    def lines(self, width: int) -> list[list[Span]]:
+        entries = [
+            (LOOKS[TrialState.PENDING], "to do"),
+            (LOOKS[TrialState.RUNNING], "running"),
+            (LOOKS[TrialState.VALID], "valid"),
+            (LOOKS[TrialState.SUSPECT], "suspect"),
+            (LOOKS[TrialState.INVALID], "invalid"),
+            (LOOKS[TrialState.STORED], "stored"),
+            (STORED_SUSPECT, "stored, suspect"),
+            (STORED_INVALID, "stored, invalid"),
+            (("′", "muted"), "redone"),
+            (LOOKS[TrialState.LEFT_OUT], "left out"),
+        ]
+        spans: list[Span] = [(" ", "")]
+        used = 1
+        for (glyph, tone), word in entries:
+            if used + len(word) + 4 > width:
+                break
+            spans += [(glyph, tone), (f" {word}  ", "muted")]
+            used += len(word) + 4
+        return [spans]

@@ -1,0 +1,269 @@
+"""A plan in words: what it asks for, how long that takes, how far it is, and the trial under the cursor."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Mapping
+
+from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.grid import Cell, TrialState
+from labconsole.engine.execution.progress import ENDED, CampaignStatus
+from labconsole.engine.execution.set_up_course import beside_words, block_words
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan.blocks import PILOT
+from labconsole.model.plan.estimate import largest_capture_bytes
+from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.points import distinct
+from labconsole.text.cells import count, safe, span
+from labconsole.tui.parts.lines import LABEL_CELLS, Lines, Span, field
+from labconsole.tui.parts.plan_files import PlanEntry
+from labconsole.tui.screens.plans.grid import LOOKS, look
+from labconsole.tui.screens.plans.plan_searches import Words, search_words
+from labconsole.tui.screens.plans.plans_table import STANDING, STATUS_LOOKS
+from labconsole.units import format_target
+
+FAILING_SHOWN = 8
+
+
+def megabytes(size_bytes: int) -> str:
+    """A size for people."""
+    return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"
+
+
+class PlanDetails(Lines):
+    """``show`` takes the file under the cursor, its execution and the trial chosen in the grid."""
+
+    def __init__(self, inventory: Inventory, boots_s: Mapping[str, float]) -> None:
+        super().__init__(id="plan-details")
+        self._inventory, self._boots_s = inventory, boots_s
+        self._entry: PlanEntry | None = None
+        self._campaign: Campaign | None = None
+        self._trial: tuple[int, int] | None = None
+        self._capture_bytes: tuple[PlanEntry, int] | None = None
+        self._search_words: tuple[PlanEntry, list[Words]] | None = None
+
+    def show(self, entry: PlanEntry | None, campaign: Campaign | None, trial: tuple[int, int] | None) -> None:
+        """Show these."""
+        self._entry, self._campaign, self._trial = entry, campaign, trial
+        self.paint()
+
+    def lines(self, width: int) -> list[list[Span]]:
+        entry = self._entry
+        if entry is None:
+            words = (
+                "A plan is a matrix of design points in a YAML file (docs/plans.md). The files in plans/ beneath the "
+                "directory in which the console was started are listed here. s makes a plan of what was done so far."
+            )
+            return [[(" " + line, "muted")] for line in textwrap.wrap(words, max(20, width - 2))]
+        if entry.needs:
+            return [
+                *field("file", str(entry.path), width, "strong"),
+                *field("state", f"for another testbed: needs {', '.join(entry.needs)}", width),
+                *field(
+                    "", "Its platforms are not in this testbed's hosts.yaml; nothing is wrong with it.", width, "muted"
+                ),
+            ]
+        if entry.plan is None:
+            return [
+                *field("file", str(entry.path), width, "strong"),
+                *field("error", entry.problem, width, "bad", rows=8),
+                *field("", "Correct the file; it is read again by itself.", width, "muted"),
+            ]
+        campaign = self._campaign
+        rows = self._progress(campaign, width) if campaign is not None and campaign.status is not _READY else []
+        if campaign is not None and self._trial is not None:
+            rows += self._cell(campaign, self._trial, width)
+        if campaign is not None:
+            rows += self._failing(campaign, width)
+        return rows + self._plan(entry, campaign, width)
+
+    def _plan(self, entry: PlanEntry, campaign: Campaign | None, width: int) -> list[list[Span]]:
+        plan = entry.plan
+        assert plan is not None
+        if self._capture_bytes is None or self._capture_bytes[0] is not entry:
+            self._capture_bytes = (entry, largest_capture_bytes({p.request for p in plan.points}, self._inventory))
+        kind = "listed" if plan.listed else "a full matrix"
+        uneven = any(plan.repetitions_of(point.index) != plan.repetitions for point in plan.points)
+        times = ("up to " if uneven else "") + (
+            f"{plan.repetitions} times each" if plan.repetitions > 1 else "once each"
+        )
+        if plan.set_ups is not None:
+            times += f" in {plan.set_ups} block{'s' if plan.set_ups > 1 else ''}"
+            times += f", {count(len(plan.pilot))} in the pilot" if plan.pilot else ""
+        durations = {point.request.duration_s for point in plan.points[:1000]}
+        longest = f"{plan.duration_s:g} s" if len(durations) == 1 else f"up to {plan.duration_s:g} s"
+        rows = field("plan", f"{plan.name}, {entry.path}", width, "strong")
+        if plan.grid:
+            rows += field(
+                "asks for",
+                f"{count(len(plan.points))} points ({kind}), {times}: {count(plan.trials)} trials of {longest}",
+                width,
+            )
+        for label, text, tone in self._searches(entry):
+            rows += field(label, text, width, tone)
+        rows += field("platforms", ", ".join(plan.platforms), width)
+        rows += field(
+            "sizes",
+            ", ".join(str(size) for size in distinct(frame.bytes for frame in plan.frames)) + " B",
+            width,
+            "muted",
+        )
+        if plan.grid:
+            rows += field("targets", ", ".join(format_target(target) for target in plan.targets_bps), width, "muted")
+        rows += field("sources", ", ".join(str(number) for number in plan.sources), width, "muted")
+        if plan.backgrounds != ("none",):
+            rows += field("beside", ", ".join(plan.backgrounds), width, "muted")
+        for number, rule in enumerate(plan.rules):
+            rows += field("but" if number == 0 else "", rule, width, "muted")
+        rows += field("order", f"{plan.order}, seed {plan.seed}", width, "muted")
+        if plan.margin_ratio is not None:
+            rows += field(
+                "margin", f"{plan.margin_ratio * 100:.12g} %: a smaller difference does not matter", width, "muted"
+            )
+        if plan.claims is not None:
+            rows += field("claims", ", ".join(plan.claims), width, "muted")
+        rows += self._conduct(plan, width)
+        if campaign is not None and campaign.refusal is not None and campaign.status is _READY:
+            rows += field("cannot", str(campaign.refusal), width, "bad", rows=6)
+        for number, need in enumerate(campaign.dependencies if campaign is not None else ()):
+            rows += field("needs" if number == 0 else "", need.words, width, "warn" if need.missing else "muted")
+        if plan.grid and campaign is not None and campaign.estimate is not None and campaign.status is _READY:
+            stored, time = campaign.outcome.skipped, campaign.estimate
+            if stored:
+                rows += field("stored", f"{count(stored)} trials, which are not measured again", width, "good")
+            text = f"{span(time.total_s)} for {count(time.trials)} trials" if time.trials else "nothing is left to do"
+            rows += field("takes", text, width, "strong")
+        rows += field("disk", f"up to {megabytes(self._capture_bytes[1])} on a sink while a trial runs", width, "muted")
+        return rows
+
+    @staticmethod
+    def _conduct(plan: Plan, width: int) -> list[list[Span]]:
+        """What is done beside measuring the points: of commands every word, because they run on this machine."""
+        rows: list[list[Span]] = []
+        if plan.warm_up is not None:
+            rows += field("warm-up", "a trial that is not kept, after every setting-up", width, "muted")
+        stop = plan.stop.model_dump(exclude_none=True)
+        if stop:
+            words = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in stop.items())
+            rows += field("stops", words, width, "muted")
+        for key in ("pre", "post"):
+            for command in getattr(plan, key):
+                rows += field(key, f"{shlex.join(command.run)} (at most {command.timeout_s:g} s)", width, "warn")
+        return rows
+
+    def _searches(self, entry: PlanEntry) -> list[Words]:
+        """Reckoned once per file: a rehearsal takes milliseconds, but the details are painted often."""
+        assert entry.plan is not None
+        if self._search_words is None or self._search_words[0] is not entry:
+            self._search_words = (entry, search_words(entry.plan, entry.path, self._inventory, self._boots_s))
+        return self._search_words[1]
+
+    def _progress(self, campaign: Campaign, width: int) -> list[list[Span]]:
+        glyph, tone = STATUS_LOOKS[campaign.status]
+        text = f"{glyph} {campaign.status.value}"
+        rows = field("state", text, width, tone)
+        if campaign.status is CampaignStatus.PAUSING:
+            rows += field("", "the running trial ends first", width, "muted")
+        if campaign.status is CampaignStatus.PAUSED:
+            rows += field("", "testbed and platform are kept; a lets them go", width, "muted")
+        if campaign.detail:
+            rows += field("", campaign.detail, width, "bad" if campaign.status is CampaignStatus.FAILED else "warn")
+        if campaign.current is not None:
+            rows += self._where(campaign.plan, campaign.current, width)
+        grid, total = campaign.grid, campaign.plan.trials
+        done = grid.count(*STANDING)
+        cells = max(4, min(30, width - LABEL_CELLS - 20))
+        filled = cells * done // total
+        rows.append(
+            [
+                (f" {'done':<{LABEL_CELLS}}", "head"),
+                ("━" * filled, "accent"),
+                ("─" * (cells - filled), "muted"),
+                (f" {count(done)} of {count(total)}", "strong"),
+            ]
+        )
+        spans: list[Span] = [(f" {'':<{LABEL_CELLS}}", "head")]
+        for state in TALLIED:
+            if grid.count(state):
+                spans += [(LOOKS[state][0], LOOKS[state][1]), (f" {count(grid.count(state))}  ", "")]
+        if campaign.outcome.redone:
+            spans.append((f"redone {campaign.outcome.redone}", "warn"))
+        rows.append(spans)
+        rate = campaign.trials_per_s
+        if rate is not None:
+            rows += field("rate", f"{rate * 60:.1f} trials a minute", width)
+        left_s = campaign.left_s
+        if left_s is not None:
+            rows += field("left", f"about {span(left_s)}", width, "strong")
+        elif campaign.status in ENDED:
+            rows += field("took", span(campaign.spent_s), width)
+        return [*rows, []]
+
+    @staticmethod
+    def _where(plan: Plan, trial: tuple[int, int], width: int) -> list[list[Span]]:
+        """Of a plan in blocks, which set-up is under way."""
+        block, _ = plan.place_of(trial)
+        if block is None:
+            return []
+        request = plan.every_point[trial[0]].request
+        words = f"{block_words(block, plan.set_ups)}: {request.platform} {beside_words(request.background)}"
+        return field("now", words, width, "strong")
+
+    def _cell(self, campaign: Campaign, trial: tuple[int, int], width: int) -> list[list[Span]]:
+        cell = campaign.grid[trial]
+        if cell.state is TrialState.PENDING and not cell.why:
+            return []
+        glyph, tone = look(cell)
+        words = f"{glyph} point {trial[0]}, {place_words(campaign.plan, trial)}: {cell.state.value}"
+        rows = field("trial", words + (f", {cell.verdict}" if cell.state is TrialState.STORED else ""), width, tone)
+        if cell.redone:
+            rows += field("", f"taken {cell.redone + 1} times", width, "warn")
+        for why in cell.why[:4]:
+            rows += field("", why, width, tone if cell.state is not TrialState.PENDING else "warn")
+        if cell.run_id is not None:
+            rows += field("run", f"{cell.run_id}  (enter opens it)", width, "muted", rows=2)
+        return [*rows, []]
+
+    def _failing(self, campaign: Campaign, width: int) -> list[list[Span]]:
+        failing = campaign.grid.failing()
+        if not failing:
+            return []
+        rows: list[list[Span]] = [
+            [(f" {count(len(failing))} not simply valid", "warn"), ("   f goes on to the next", "muted")]
+        ]
+        for trial, cell in failing[:FAILING_SHOWN]:
+            glyph, tone = look(cell)
+            rows.append(
+                [
+                    (f"  {glyph} ", tone),
+                    (
+                        safe(f"point {trial[0]}, {place_words(campaign.plan, trial, 'rep.')}: {_why(cell)}", width - 4),
+                        "",
+                    ),
+                ]
+            )
+        return [*rows, []]
+
+
+def place_words(plan: Plan, trial: tuple[int, int], repetition_word: str = "repetition") -> str:
+    """Which of a point's trials: ``repetition 2``, ``pilot``, ``block 3``, ``block 3, repetition 2``."""
+    block, repetition = plan.place_of(trial)
+    if block == PILOT:
+        return "pilot"
+    own = f"{repetition_word} {repetition}"
+    if block is None:
+        return own
+    return f"block {block}, {own}" if plan.repetitions_of(trial[0]) > 1 else f"block {block}"
+
+
+_READY = CampaignStatus.READY
+TALLIED = (
+    TrialState.STORED, TrialState.VALID, TrialState.SUSPECT, TrialState.INVALID, TrialState.LEFT_OUT,
+    TrialState.PENDING,
+)  # fmt: skip
+
+
+def _why(cell: Cell) -> str:
+    redone = f"redone {cell.redone} times" if cell.redone > 1 else "redone once" if cell.redone else ""
+    return "; ".join([*cell.why, *([redone] if redone else [])])

@@ -1,0 +1,102 @@
+"""The plan files: how many trials each asks for, how many are stored already, or that it cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.grid import TrialState
+from labconsole.engine.execution.progress import CampaignStatus
+from labconsole.text.cells import UNKNOWN, count, safe, span
+from labconsole.tui.parts.lines import Span
+from labconsole.tui.parts.plan_files import PlanEntry
+from labconsole.tui.parts.table import Column, LineTable
+
+STANDING = (TrialState.STORED, TrialState.VALID, TrialState.SUSPECT)
+
+STATUS_LOOKS = {
+    CampaignStatus.READY: ("○", "muted"),
+    CampaignStatus.RUNNING: ("▶", "accent"),
+    CampaignStatus.PAUSING: ("‖", "warn"),
+    CampaignStatus.PAUSED: ("‖", "warn"),
+    CampaignStatus.WAITING: ("◌", "warn"),
+    CampaignStatus.STOPPING: ("■", "warn"),
+    CampaignStatus.DONE: ("✓", "good"),
+    CampaignStatus.STOPPED: ("■", "warn"),
+    CampaignStatus.FAILED: ("✗", "bad"),
+}
+
+
+class PlansTable(LineTable):
+    """One row per file; the cursor stays on its file."""
+
+    EMPTY = "no plan files in plans/ : s makes one of what was done"
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("name", "file", 14, right=False, grow_to=40),
+        Column("state", "state", 9, right=False, grow_to=12),
+        Column("done", "done", 6),
+        Column("trials", "trials", 6, rank=1),
+        Column("left", "to go", 12, right=False, rank=2),
+    )
+
+    def __init__(self) -> None:
+        super().__init__(id="plans")
+        self._entries: dict[Path, PlanEntry] = {}
+        self._campaigns: dict[Path, Campaign] = {}
+        self.border_title = "Plans"
+
+    def show(self, entries: Sequence[PlanEntry], campaigns: dict[Path, Campaign]) -> None:
+        """Take the files of now and what is known of their execution."""
+        self._entries = {entry.path: entry for entry in entries}
+        self._campaigns = campaigns
+        self._cells.clear()
+        self.paint()
+
+    @property
+    def chosen(self) -> PlanEntry | None:
+        """The file under the cursor."""
+        return self._entries.get(self.cursor_key)
+
+    def keys(self) -> list[Path]:
+        return list(self._entries)
+
+    def cell_name(self, key: Path, width: int) -> Span:
+        return safe(key.name, width), ""
+
+    def cell_state(self, key: Path, width: int) -> Span:
+        if self._entries[key].plan is None:
+            return ("◌ other", "muted") if self._entries[key].needs else ("✗ broken", "bad")
+        campaign = self._campaigns.get(key)
+        if campaign is None:
+            return "…", "muted"
+        glyph, tone = STATUS_LOOKS[campaign.status]
+        if not campaign.plan.grid:
+            return "○ search", "muted"
+        if campaign.status is CampaignStatus.READY:
+            standing = campaign.grid.count(*STANDING)
+            if standing:
+                return ("✓ stored", "good") if standing == campaign.plan.trials else ("◐ begun", "")
+        word = "waiting" if campaign.status is CampaignStatus.WAITING else campaign.status.value
+        return f"{glyph} {word}"[:width], tone
+
+    def cell_trials(self, key: Path, width: int) -> Span:
+        plan = self._entries[key].plan
+        return (count(plan.trials), "") if plan is not None else ("", "")
+
+    def cell_done(self, key: Path, width: int) -> Span:
+        campaign = self._campaigns.get(key)
+        if self._entries[key].plan is None:
+            return "", ""
+        return (count(campaign.grid.count(*STANDING)), "") if campaign is not None else (UNKNOWN, "muted")
+
+    def cell_left(self, key: Path, width: int) -> Span:
+        campaign = self._campaigns.get(key)
+        if campaign is None or self._entries[key].plan is None:
+            return "", ""
+        if campaign.status is CampaignStatus.READY:
+            left_s = campaign.estimate.total_s if campaign.estimate is not None else None
+        else:
+            left_s = campaign.left_s
+        return (safe(span(left_s), width), "muted") if left_s else ("", "")

@@ -1,0 +1,348 @@
+"""Plans: the files, what each asks for, and the trials of the one that runs, filling a grid as they are measured.
+
+What runs is the very campaign that ``labconsole replay`` runs. It belongs to the console and not to this screen, so
+that one may look elsewhere meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, VerticalScroll
+
+from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.progress import CampaignStatus, Outcome
+from labconsole.engine.protocol import SessionLike
+from labconsole.errors import ConfigError, LabError, LeaseHeld
+from labconsole.model.plan.writer import plan_from_requests, plan_text, write_plan
+from labconsole.model.record.summary import RunSummary
+from labconsole.tui.console import clock
+from labconsole.tui.parts import plan_files
+from labconsole.tui.parts.ask_text import AskText
+from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.plan_files import PlanEntry
+from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
+from labconsole.tui.parts.status import EventLines, PhaseBar, Tab
+from labconsole.tui.parts.table import LineTable
+from labconsole.tui.screens.plans.grid import GridLegend, GridTable
+from labconsole.tui.screens.plans.plan_details import PlanDetails
+from labconsole.tui.screens.plans.plans_table import PlansTable
+
+RESCAN_S = 2.0
+
+
+class PlansScreen(ConsoleScreen):
+    """Files on the left, the grid of the one under the cursor on the right."""
+
+    CSS_PATH = "screen.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "run", "Run", id="plan-run", tooltip="Measure what of this plan is not stored yet."),
+        Binding(
+            "p", "hold", "Pause plan", id="plan-pause",
+            tooltip="After the running trial hold the plan, or go on. The testbed is kept meanwhile.",
+        ),
+        Binding("a", "abort", "Abort", id="plan-abort", tooltip="End the plan, after a question; it can go on later."),
+        Binding("f", "failing", "Failing", id="plan-failing", tooltip="The next trial that is not simply valid."),
+        Binding("s", "save", "Save session", id="plan-save", tooltip="A plan file of what was done in this session."),
+        Binding("l", "rescan", "Reload", show=False, id="plan-reload", tooltip="Read files and store again."),
+        Binding("escape", "app.mode('bench')", "Bench", show=False, id="plan-back", tooltip="Back to the bench."),
+        PAUSE,
+    ]  # fmt: skip
+    AUTO_FOCUS = "#plans"
+
+    def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
+        super().__init__(app, session, tab)
+        self._entries: dict[Path, PlanEntry] = {}
+        self._campaigns: dict[Path, Campaign] = {}
+        self._painted: tuple[object, ...] = ()
+        self._complaint = ""
+
+    def compose(self) -> ComposeResult:
+        yield self.top_bar()
+        yield PhaseBar(self.state)
+        with Container(id="plans-area"):
+            with Container(id="plans-left"):
+                yield PlansTable()
+                with VerticalScroll(id="plan-box", can_focus=True) as box:
+                    box.border_title = "Plan"
+                    yield PlanDetails(self.session.inventory, self.session.boots_s)
+            with Container(id="plans-right"):
+                yield GridTable()
+                yield GridLegend(id="grid-legend")
+        yield EventLines(self.state)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.set_interval(RESCAN_S, self._rescan_in_sight)
+        self.rescan()
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self.rescan()
+
+    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
+        return (
+            ("Run the plan", "What of it is not stored yet (r)", self.action_run),
+            ("Pause or resume the plan", "After the running trial; the testbed is kept (p)", self.action_hold),
+            ("Abort the plan", "Ends it after one question; it can go on later (a)", self.action_abort),
+            ("Save this session as a plan", "Exactly what was measured so far (s)", self.action_save),
+            ("Next failing trial", "In the grid (f)", self.action_failing),
+            ("Reload plans", "Read files and store again (l)", self.action_rescan),
+        )
+
+    # Files
+
+    def _rescan_in_sight(self) -> None:
+        if self.in_sight:
+            self.rescan()
+
+    def action_rescan(self) -> None:
+        for path, campaign in list(self._campaigns.items()):
+            if not self._in_use(campaign):
+                del self._campaigns[path]
+        self.rescan()
+
+    def _in_use(self, campaign: Campaign) -> bool:
+        """It runs, or was just asked to."""
+        return campaign.running or (self.state.asked and campaign is self.state.campaign)
+
+    @work(exclusive=True, group="plan-files")
+    async def rescan(self) -> None:
+        """Look at the directory, and ask the store about plans that are new or changed."""
+        try:
+            also = self.session.check_background
+            found = await asyncio.to_thread(plan_files.scan, self.session.inventory, self._entries, also)
+        except LabError as exc:
+            self._complain(str(exc))
+            return
+        changed = [e for e in found if e.plan is not None and self._is_new(e)]
+        self._entries = {entry.path: entry for entry in found}
+        for path in [p for p, c in self._campaigns.items() if p not in self._entries and not self._in_use(c)]:
+            del self._campaigns[path]
+        for entry in changed:
+            assert entry.plan is not None
+            campaign = self.session.campaign(entry.plan)
+            try:
+                await campaign.look()
+            except LabError as exc:
+                self._complain(str(exc))
+                break
+            if self._is_new(entry):  # still: it may have been started while the store was asked
+                self._campaigns[entry.path] = campaign
+        else:
+            self._complaint = ""
+        self._painted = ()
+        self._paint_plans()
+
+    def _is_new(self, entry: PlanEntry) -> bool:
+        campaign = self._campaigns.get(entry.path)
+        # A plan that runs is shown as it was when it began, whatever happens to its file.
+        return campaign is None or (campaign.plan != entry.plan and not self._in_use(campaign))
+
+    def _complain(self, sentence: str) -> None:
+        """Say it once, not at every look."""
+        if sentence != self._complaint:
+            self._complaint = sentence
+            self.console_app.tell(sentence, "error")
+
+    def show_runs(self, runs: Sequence[RunSummary]) -> None:
+        """Runs were saved: what plans have stored may have changed, unless a plan runs and tells it itself."""
+        if self.state.campaign is None or not self._in_use(self.state.campaign):
+            for path in [p for p, c in self._campaigns.items() if c.status is CampaignStatus.READY]:
+                del self._campaigns[path]
+            self.rescan()
+
+    # Painting
+
+    @property
+    def _chosen(self) -> tuple[PlanEntry | None, Campaign | None]:
+        entry = self.query_one(PlansTable).chosen
+        return entry, self._campaigns.get(entry.path) if entry is not None and entry.plan is not None else None
+
+    def paint_clock(self) -> None:
+        self.query_one(PhaseBar).paint()
+        self._paint_plans()
+
+    def paint_data(self) -> None:
+        self.query_one(EventLines).paint()
+
+    def _paint_plans(self) -> None:
+        """Paint when a trial or a status moved, and once a second while time left runs down."""
+        if not self.standing:
+            return
+        running = self.state.campaign
+        second = int(clock.monotonic_s()) if running is not None and running.running else 0
+        seen = (second, *(campaign.revision for campaign in self._campaigns.values()))
+        if seen == self._painted:
+            return
+        self._painted = seen
+        self.query_one(PlansTable).show(list(self._entries.values()), self._campaigns)
+        self._show_chosen()
+
+    @on(LineTable.Chosen, "#plans")
+    def _show_chosen(self) -> None:
+        entry, campaign = self._chosen
+        grid = self.query_one(GridTable)
+        grid.show(campaign)
+        self.query_one(PlanDetails).show(entry, campaign, grid.trial)
+
+    @on(LineTable.Chosen, "#grid")
+    def _show_trial(self) -> None:
+        entry, campaign = self._chosen
+        self.query_one(PlanDetails).show(entry, campaign, self.query_one(GridTable).trial)
+
+    # Running
+
+    def action_run(self) -> None:
+        entry, campaign = self._chosen
+        if entry is not None and entry.needs:
+            self.console_app.tell(f"{entry.name} is for another testbed: needs {', '.join(entry.needs)}.", "warning")
+            return
+        if entry is None or entry.plan is None:
+            self.console_app.tell("Choose a plan that can be used." if entry else "There is no plan to run.", "warning")
+            return
+        if not entry.plan.grid:
+            self.console_app.tell(f"This plan only searches: `labconsole replay {entry.path}` makes its searches.")
+            return
+        if self.state.asked or self.session.running:
+            self.console_app.tell("A trial is running; one thing at a time.", "warning")
+            return
+        if campaign is None or campaign.status is not CampaignStatus.READY:
+            campaign = self._campaigns[entry.path] = self.session.campaign(entry.plan)
+        self._start(entry.path, campaign)
+
+    def _start(self, path: Path, campaign: Campaign, *, take_over: bool = False) -> None:
+        self.state.asked = True
+        self.state.campaign = campaign
+        self.state.revision += 1
+        # The app's and not this screen's worker: leaving waits for it, and it ends with the app.
+        running = self._run(path, campaign, take_over=take_over)
+        self.app.run_worker(running, group="trial", name=f"plan {campaign.plan.name}")
+        self.set_focus(self.query_one(GridTable))
+
+    async def _run(self, path: Path, campaign: Campaign, *, take_over: bool) -> None:
+        name, held = campaign.plan.name, ""
+        self.state.note(clock.wall_s(), f"plan {name} begins: {campaign.plan.trials} trials")
+        try:
+            outcome = await self.session.execute(campaign, take_over=take_over)
+        except LeaseHeld as exc:
+            held = str(exc)
+        except LabError as exc:
+            self.console_app.tell(f"plan {name}: {exc}", "error")
+        else:
+            words, severity = f"plan {name}: {ending(outcome)}", "warning" if outcome.invalid else "information"
+            if self.in_sight:  # where it is seen anyway: a toast would cover it
+                self.state.note(clock.wall_s(), words, severity)
+            else:
+                self.console_app.tell(words, severity)
+        finally:
+            self.state.run_ended()
+        if held:
+            self._ask_take_over(path, campaign, held)
+
+    @work(group="ask", exclusive=True)
+    async def _ask_take_over(self, path: Path, campaign: Campaign, held: str) -> None:
+        """Somebody else has the testbed: say who, and take it only if the operator says so."""
+        self.state.note(clock.wall_s(), held, "warning")
+        question = Confirm("The testbed is held. Take it over?", f"{held}. Their run ends, and the records say so.")
+        if await self.app.push_screen_wait(question) and not (self.state.asked or self.session.running):
+            again = self._campaigns[path] = self.session.campaign(campaign.plan)
+            self._start(path, again, take_over=True)
+
+    def action_hold(self) -> None:
+        campaign = self.state.campaign
+        if campaign is None or not campaign.running:
+            self.console_app.tell("No plan is running.")
+        elif campaign.status in (CampaignStatus.PAUSED, CampaignStatus.PAUSING):
+            campaign.resume()
+            self.state.note(clock.wall_s(), f"plan {campaign.plan.name} goes on")
+        else:
+            campaign.pause()
+            self.state.note(clock.wall_s(), f"plan {campaign.plan.name} pauses after this trial; the testbed is kept")
+
+    @work(group="ask", exclusive=True)
+    async def action_abort(self) -> None:
+        campaign = self.state.campaign
+        if campaign is None or not campaign.running:
+            self.console_app.ask_abort()
+            return
+        question = Confirm(
+            f"Abort plan {campaign.plan.name}?",
+            "Traffic stops; what was measured is kept. Run it again to go on from here.",
+        )
+        if await self.app.push_screen_wait(question) and campaign.running:
+            self.state.stopping = True
+            self.state.revision += 1
+            await campaign.abort()
+
+    def action_failing(self) -> None:
+        """The next one after the cursor, from the top again after the last."""
+        _, campaign = self._chosen
+        failing = [trial for trial, _ in campaign.grid.failing()] if campaign is not None else []
+        if not failing:
+            self.console_app.tell("Nothing of this plan failed.")
+            return
+        grid = self.query_one(GridTable)
+        here = grid.trial or (-1, 0)
+        self.set_focus(grid)
+        grid.move_to_trial(next((trial for trial in failing if trial > here), failing[0]))
+
+    @on(GridTable.Opened)
+    def open_run(self, event: GridTable.Opened) -> None:
+        self.state.wanted_run = event.run_id
+        self.console_app.action_mode("runs")
+
+    def run_id_to_copy(self) -> str | None:
+        cell = self.query_one(GridTable).cell
+        return cell.run_id if cell is not None else None
+
+    # From a session to a plan
+
+    def action_save(self) -> None:
+        done = [(request, max(1, standing)) for request, standing in self.state.done.items()]
+        name = f"session-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%d-%H%M}"
+        try:
+            sample = plan_from_requests(name, done, self.session.inventory)
+        except ConfigError as exc:
+            self.console_app.tell(str(exc), "warning")
+            return
+        kind = "a list of points" if sample.listed else "a full matrix"
+        words = (
+            f"{len(sample.points)} points ({kind}), {sample.trials} trials. The file goes to {plan_files.DIRECTORY}/."
+        )
+
+        async def take(name: str) -> str:
+            try:
+                plan = plan_from_requests(name.strip(), done, self.session.inventory)
+                remark = f"What was measured on {self.session.inventory.testbed} in the session that ended {utc()}."
+                path = plan_files.DIRECTORY / f"{plan.name}.yaml"
+                await asyncio.to_thread(write_plan, path, plan_text(plan, [remark]))
+            except ConfigError as exc:
+                return str(exc)
+            self.console_app.tell(f"Saved {path}; `labconsole replay {path}` repeats it.")
+            self.rescan()
+            return ""
+
+        self.app.push_screen(AskText("Save this session as a plan. Its name:", name, words, take))
+
+
+def utc() -> str:
+    """Now, for people."""
+    return f"{datetime.fromtimestamp(clock.wall_s(), UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def ending(outcome: Outcome) -> str:
+    """How a plan ended, in a sentence."""
+    counts = ", ".join(f"{number} {word}" for word, number in sorted(outcome.verdicts.items())) or "nothing to do"
+    word = "stopped" if outcome.stopped else "done"
+    redone = f", {outcome.redone} redone" if outcome.redone else ""
+    return f"{word}; {outcome.taken} taken ({counts}), {outcome.skipped} stored before{redone}"

@@ -1,0 +1,71 @@
+"""Marked runs out into a file: JSON lines as ``runs export`` writes them, or CSV for a spreadsheet. Blocking."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import IO
+
+from labconsole.engine.protocol import RunsStore
+from labconsole.errors import LabError
+from labconsole.model.record.note import exported
+from labconsole.model.record.summary import RunSummary
+from labconsole.text.spreadsheet import harmless_cell
+
+SUFFIXES = (".jsonl", ".csv")
+
+
+def create(name: str) -> tuple[Path, IO[str]]:
+    """A new file of that name. Raises ValueError with a sentence when it is there already or cannot be made."""
+    if not name.strip():
+        raise ValueError("a file needs a name")
+    path = Path(name.strip()).expanduser().absolute()
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"{path.name}: the name must end in {' or '.join(SUFFIXES)}")
+    try:
+        return path, path.open("x", encoding="utf-8", newline="")
+    except FileExistsError:
+        raise ValueError(f"{path} is there already; nothing is overwritten: choose another name") from None
+    except (OSError, ValueError) as exc:
+        raise ValueError(f"{path} cannot be written: {getattr(exc, 'strerror', None) or exc}") from None
+
+
+def write(path: Path, stream: IO[str], runs: Sequence[RunSummary], store: RunsStore) -> tuple[int, list[str]]:
+    """Write the runs and close the file: how many, and why others could not be. A full disk leaves no half a file."""
+    problems: list[str] = []
+    try:
+        with stream:
+            if path.suffix == ".csv":
+                _write_csv(stream, runs)
+                written = len(runs)
+            else:
+                written = sum(_write_record(stream, run.run_id, store, problems) for run in runs)
+    except OSError as exc:
+        path.unlink(missing_ok=True)
+        return 0, [f"{path} cannot be written: {exc.strerror or exc}"]
+    return written, problems
+
+
+def _write_record(stream: IO[str], run_id: str, store: RunsStore, problems: list[str]) -> bool:
+    try:
+        record = store.get(run_id)
+        if record is None:
+            raise LabError(f"{run_id} is not in the store any more")
+        stream.write(json.dumps(exported(record, store.note(run_id))) + "\n")
+    except LabError as exc:
+        problems.append(str(exc))
+        return False
+    return True
+
+
+def _write_csv(stream: IO[str], runs: Sequence[RunSummary]) -> None:
+    """A column per factor and result, named as in the store; what is not known is empty."""
+    names = [field.name for field in fields(RunSummary)]
+    writer = csv.writer(stream)
+    writer.writerow(names)
+    for run in runs:
+        row = [getattr(run, name) for name in names]
+        writer.writerow([harmless_cell(";".join(value) if isinstance(value, tuple) else value) for value in row])

@@ -1,0 +1,297 @@
+"""One run as pages of lines: verdict, packets, nodes; and two runs side by side. Pure: records in, spans out.
+
+Everything that came from a node or a person passes ``safe``. Tones are names of the style sheet's.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from rich.cells import cell_len
+
+from labconsole.measure.comparison import Pair
+from labconsole.measure.ledger_picture import ledger_rows
+from labconsole.model.record.note import RunNote
+from labconsole.model.record.run import RunRecord, StreamRecord, Total
+from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths
+from labconsole.text.cells import UNKNOWN, count, decimal, mbit, percent, safe
+from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
+from labconsole.units import format_rate_bps, format_target
+
+Span = tuple[str, str]
+Row = list[Span]
+
+LABEL_CELLS = 12
+MOST_ROWS = 40
+"""Lines of one text: a record from elsewhere may hold anything."""
+
+
+def field(label: str, text: str, width: int, tone: str = "") -> list[Row]:
+    """A label and a text that is wrapped beside it."""
+    room = max(10, width - LABEL_CELLS)
+    rows = [part for line in text.splitlines() or [""] for part in textwrap.wrap(safe(line, 4000), room) or [""]]
+    return [
+        [((label if i == 0 else "").ljust(LABEL_CELLS), "head"), (row, tone)] for i, row in enumerate(rows[:MOST_ROWS])
+    ]
+
+
+def verdict_page(record: RunRecord, note: RunNote | None, width: int) -> list[Row]:
+    """What was asked, what came out, whether it stands, and what else was going on."""
+    v, r, t = record.verdict, record.requested, record.total
+    rows = field("run", record.run_id, width, "strong")
+    rows += field("verdict", f"{VERDICT_GLYPHS[v.status]} {v.status}", width, VERDICT_TONE[v.status])
+    for reason, depth in zip(v.reasons, depths(v.reasons), strict=True):
+        tone = "muted" if depth else VERDICT_TONE[v.status]
+        rows += field("  " * depth, f"{'so ' if depth else ''}{reason.code}: {reason.detail}", width, tone)
+        if not depth and reason.code in WHAT_TO_DO:
+            rows += field("", f"→ {WHAT_TO_DO[reason.code]}", width, "accent")
+    if record.failure is not None:
+        where = f"{record.failure.node}: " if record.failure.node else ""
+        rows += field("failure", f"{where}{record.failure.message}", width, "bad")
+    if note is not None and note.text is not None:
+        rows += field("note", note.text, width, "accent")
+        rows += field("", f"{note.author}, {note.written_at[:19]}Z", width, "muted")
+    rows += field(
+        "asked",
+        f"{r.platform}, {r.size_words()}, {r.sources} x {format_target(r.target_bps)}, "
+        f"background {r.background}, {r.duration_s:g} s, generator {r.generator}, observe {r.observe}",
+        width,
+    )
+    for label, packets, pps, bps in (
+        ("offered", t.offered_packets, t.offered_pps, t.offered_bps),
+        ("measured", t.measured_packets, t.measured_pps, t.measured_bps),
+    ):
+        rows.append(_counts(label, packets, pps, bps))
+    rows.append(_loss(t.loss_packets, t.loss_ratio))
+    rows += _sides(t, width)
+    rows += _background(record, width)
+    if record.influences:
+        for index, influence in enumerate(record.influences[:MOST_ROWS]):
+            rows += field("influences" if index == 0 else "", _influence(influence), width)
+    else:
+        rows += field("influences", "none seen", width, "muted")
+    emulated = " (emulated)" if record.emulated else ""
+    rows += field("testbed", f"{record.testbed}{emulated}, fingerprint {record.testbed_fingerprint}", width, "muted")
+    rows += field("time", f"{record.started_at} to {record.finished_at}", width, "muted")
+    rows += field("by", f"{record.operator}, labconsole {record.labconsole_version}", width, "muted")
+    if record.plan is not None:
+        p = record.plan
+        rows += field("plan", f"{p.name}, point {p.point}, repetition {p.repetition}, seed {p.seed}", width, "muted")
+    return rows
+
+
+def _counts(label: str, packets: int | None, pps: float | None, bps: float | None) -> Row:
+    tail = f" {mbit(bps):>10} Mbit/s" if bps is not None else ""
+    return [(label.ljust(LABEL_CELLS), "head"), (f"{count(packets):>13} packets {count(pps):>11} pps{tail}", "")]
+
+
+def _loss(packets: int | None, ratio: float | None, label: str = "lost") -> Row:
+    tone = "" if not packets else "warn" if packets > 0 else "bad"
+    return [(label.ljust(LABEL_CELLS), "head"), (f"{count(packets):>13} packets {percent(ratio):>11} %", tone)]
+
+
+def _sides(part: Total | StreamRecord, width: int) -> list[Row]:
+    """Who lost what, and at what rate the rest came; nothing of a run that does not part them."""
+    if part.generator_packets is None:
+        return []
+    late = part.late_packets if isinstance(part, Total) else part.arrivals and part.arrivals.late_packets
+    ratio = f" ({percent(part.uut_loss_ratio)} %)" if isinstance(part, Total) else ""
+    lost = f"source {count(part.source_lost_packets)}, UUT {count(part.uut_lost_packets)}{ratio}, "
+    together = "" if isinstance(part, Total) else _together(part)
+    rows = field("  lost at", f"{lost}sink {count(part.sink_lost_packets)}{together}", width)
+    rows += field("generator", f"{count(part.generator_packets)} packets", width) if part.source_lost_packets else []
+    forwarded = f"{count(part.forwarding_pps)} pps, {mbit(part.forwarding_bps)} Mbit/s over the window of arrivals"
+    rows += field("forwarded", forwarded, width)
+    return rows + (field("late", f"{count(late)} packets after the time of sending", width) if late else [])
+
+
+def _together(stream: StreamRecord) -> str:
+    return "".join(f"; {' and '.join(each.sides)} {count(each.packets)}" for each in stream.lost_together)
+
+
+def _background(record: RunRecord, width: int) -> list[Row]:
+    """The load beside the traffic, as asked for and as reached."""
+    load = record.background
+    if load is None:
+        asked = record.requested.background
+        return field("background", "none" if asked == "none" else f"{asked} asked, nothing known of it", width, "muted")
+    rows = field("background", load.kind, width)
+    if load.guest is not None:
+        where = "not pinned" if load.cpus is None else f"on CPU {load.cpus}"
+        rows += field("  guest", f"{load.guest}, {where}", width)
+    for word, figures in (("asked", load.requested), ("achieved", load.achieved)):
+        if figures:
+            rows += field(f"  {word}", words(figures), width)
+    for stream in load.streams:
+        rows += field(f"  {stream.name}", f"{stream.generator}, enters no total", width, "muted")
+        rows.append(_counts("    offered", stream.offered_packets, stream.offered_pps, stream.offered_bps))
+        rows.append(_counts("    measured", stream.measured_packets, stream.measured_pps, stream.measured_bps))
+        rows.append(_loss(stream.loss_packets, stream.loss_ratio, "    lost"))
+    return rows + (field("  share of", words(load.reference), width, "muted") if load.reference else [])
+
+
+def _influence(influence: dict[str, Any]) -> str:
+    rest = {key: value for key, value in influence.items() if key not in ("kind", "code", "detail", "node")}
+    node = f"{influence['node']}: " if influence.get("node") else ""
+    kind = influence.get("kind") or influence.get("code") or "influence"
+    # The sentence says it; the numbers behind it are in the record.
+    said = influence.get("detail") or words(rest)
+    return f"{node}{kind}: {said}"
+
+
+def words(value: Any) -> str:
+    """Anything of JSON as text: ``cpus 2, kernel 6.1``."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {words(inner)}" for key, inner in value.items()) or "nothing"
+    if isinstance(value, list | tuple):
+        return " ".join(words(inner) for inner in value) or "none"
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
+
+
+# -- packets ----------------------------------------------------------------------------------------------------------
+
+
+def packets_page(record: RunRecord, width: int) -> list[Row]:
+    """Stream by stream: what was sent and received, and where on the way packets went."""
+    rows: list[Row] = []
+    for stream in record.streams:
+        rows += _stream(stream, width)
+        rows.append([])
+    for stream in record.background.streams if record.background is not None else ():
+        rows += _stream(stream, width, " of the second guest, enters no total")
+        rows.append([])
+    return rows or [[("this run has no streams", "muted")]]
+
+
+def _stream(part: StreamRecord, width: int, whose: str = "") -> list[Row]:
+    rows: list[Row] = [[(f"Stream {safe(part.name, 20)}{whose}", "strong"), (f"   {safe(part.generator, 16)}", "muted"),
+                        (f", delay {count(part.delay_ns)} ns", "muted")]]  # fmt: skip
+    rows.append(_counts("intended", part.intended_packets, part.intended_pps, None))
+    rows.append(_counts("offered", part.offered_packets, part.offered_pps, part.offered_bps))
+    rows.append(_counts("measured", part.measured_packets, part.measured_pps, part.measured_bps))
+    rows.append(_loss(part.loss_packets, part.loss_ratio))
+    rows += _sides(part, width)
+    if part.sequence is not None:
+        s = part.sequence
+        gaps = sum(s.lost_runs.values())
+        rows += field(
+            "sequence",
+            f"{count(gaps)} gaps, {count(s.reordered_packets)} reordered, {count(s.duplicate_packets)} twice",
+            width,
+        )
+    if part.capture is not None and not part.capture.complete:
+        rows += field("capture", f"not complete, {count(part.capture.dropped_packets)} dropped", width, "warn")
+    if not part.ledger:
+        return rows + field("path", "no counters were kept of the way", width, "muted")
+    return rows + [[(safe(text, width), tone) for text, tone in row] for row in ledger_rows(part, width)]
+
+
+# -- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def nodes_page(record: RunRecord, width: int) -> list[Row]:
+    """What every node was at the time: first what all have in common, then what differs from node to node."""
+    environment = dict(record.environment)
+    found = environment.pop("nodes", None)
+    nodes = {name: dict(_facts(facts)) for name, facts in found.items()} if isinstance(found, dict) else {}
+    rows: list[Row] = []
+    if nodes:
+        names = list(dict.fromkeys(name for facts in nodes.values() for name in facts))
+        common = [n for n in names if len({facts.get(n) for facts in nodes.values()}) == 1]
+        rows.append([(f"On all nodes: {safe(', '.join(nodes), width - 14)}", "strong")])
+        first = next(iter(nodes.values()))
+        rows += _pairs(((name, first[name]) for name in common), width)
+        for node, facts in nodes.items():
+            rows += [[], [(safe(node, width), "strong")]]
+            rows += _pairs(((name, facts[name]) for name in names if name in facts and name not in common), width)
+    for name, value in environment.items():
+        if name == "series_interfaces":  # what the file of series needs, and nobody to read
+            continue
+        rows += [[], [(safe(name.replace("_", " "), width), "strong")]]
+        rows += _pairs(_facts(value), width)
+    if record.timeline:
+        rows += [[], [("timeline", "strong")], *_pairs(_facts(record.timeline), width)]
+    return rows or [[("nothing is known of the nodes", "muted")]]
+
+
+def _facts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            under = str(key) if key == "facts" and not path else f"{path} {key}".strip()
+            yield from _facts(inner, "" if under == "facts" else under)
+    else:
+        yield path, words(value)
+
+
+def _pairs(facts: Iterator[tuple[str, str]], width: int) -> list[Row]:
+    rows: list[Row] = []
+    for name, text in facts:
+        label = safe(name.replace("_", " "), 22).ljust(22)
+        wrapped = textwrap.wrap(safe(text, 2000), max(10, width - 25)) or [""]
+        for index, line in enumerate(wrapped[:6]):
+            rows.append([("  " + (label if index == 0 else " " * 22) + " ", "head"), (line, "")])
+    return rows
+
+
+# -- two runs ---------------------------------------------------------------------------------------------------------
+
+
+def compare_page(left: RunRecord, right: RunRecord, pairs: list[Pair], width: int) -> list[Row]:
+    """Side by side. ≠ marks what differs although two runs of one set-up would not."""
+    label = 18 if width < 84 else 28
+    cell = max(12, (width - label - 12) // 2)
+    differing = sum(pair.differs and not pair.expected for pair in pairs)
+    rows: list[Row] = [
+        [("".ljust(label + 2), ""), (safe(left.run_id, cell).ljust(cell + 1), "strong"),
+         (safe(right.run_id, cell).ljust(cell), "strong")],
+        [(f"  {differing} differences (≠); rates and counts show their change in %", "muted")],
+    ]  # fmt: skip
+    section = ""
+    for pair in pairs:
+        if pair.section != section:
+            section = pair.section
+            rows += [[], [(safe(section, width), "head")]]
+        marked = pair.differs and not pair.expected
+        tone = "warn" if marked else "muted" if not pair.differs else ""
+        change = "" if pair.change is None or not pair.differs else _change(pair.change)
+        texts = [safe(_shown(value, pair), cell) for value in (pair.left, pair.right)]
+        rows.append(
+            [
+                ("≠ " if marked else "  ", "warn"),
+                (safe(pair.label.replace("_", " "), label - 1).ljust(label), "second"),
+                (texts[0] + " " * (cell + 1 - cell_len(texts[0])), tone),
+                (texts[1] + " " * (cell - cell_len(texts[1])), tone),
+                (f"{change:>9}", "muted"),
+            ]
+        )
+    return rows
+
+
+def _change(share: float) -> str:
+    """A change with three digits that matter, never a zero that is none."""
+    text = f"{share * 100:+.3g} %"
+    return text if len(text) <= 9 else f"{share * 100:+.0f} %"
+
+
+def _shown(value: Any, pair: Pair) -> str:
+    if value is None:
+        return UNKNOWN
+    if pair.kind in ("packets", "count"):
+        return count(value) + (" packets" if pair.kind == "packets" else "")
+    if pair.kind == "pps":
+        return f"{decimal(value, 1)} pps"
+    if pair.kind == "bps":
+        return format_rate_bps(value)
+    if pair.kind == "ratio":
+        return f"{percent(value, 4)} %"
+    units = {"seconds": " s", "bytes": " B"}
+    text = format_target(value) if pair.label == "target" and isinstance(value, int) else words(value)
+    return text + units.get(pair.kind, "")

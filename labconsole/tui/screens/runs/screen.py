@@ -1,0 +1,429 @@
+"""All saved runs: found by typing, sorted, marked, compared, noted, copied and exported; the chosen one in full.
+
+The store blocks, so it is asked in threads; filtering and sorting tens of thousands of rows happen in one too. On a
+small terminal the list and the details take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
+from typing import IO, ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Vertical
+
+from labconsole.errors import LabError
+from labconsole.measure.comparison import compare
+from labconsole.model.query import Query
+from labconsole.model.record.note import RunNote, exported
+from labconsole.model.record.run import RunRecord
+from labconsole.model.record.summary import RunSummary
+from labconsole.text.cells import safe
+from labconsole.tui.console import clock
+from labconsole.tui.parts.ask_text import AskText
+from labconsole.tui.parts.filter_line import FilterInput, FilterLine
+from labconsole.tui.parts.following import FollowingScreen
+from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.runs_table import SavedRunsTable, Sorting
+from labconsole.tui.parts.screen import PAUSE
+from labconsole.tui.parts.status import EventLines, PhaseBar
+from labconsole.tui.parts.table import LineTable
+from labconsole.tui.screens.runs import run_files
+from labconsole.tui.screens.runs.details import Comparison, DetailsScroll, PageName, PageTabs, RunDetails, RunView
+
+NOTHING_SAVED = "no runs saved yet: 1 leads to the bench, r runs"
+NOTHING_FOUND = "no run is meant by this filter; esc clears it"
+CLIPBOARD_BYTES = 74_000
+"""What terminals take by OSC 52 (xterm: 100 000 characters of base64)."""
+
+Chosen = tuple[dict[str, RunSummary], list[str]]
+
+
+def choose(runs: list[RunSummary], query: Query, sorting: Sorting) -> Chosen:
+    """The runs that are meant, by id and in order. Pure: it runs in a thread."""
+    meant = sorting.apply(query.select(runs))
+    return {run.run_id: run for run in meant}, [run.run_id for run in meant]
+
+
+class RunsScreen(FollowingScreen):
+    """The list of runs with their verdicts, newest first, and the one under the cursor in full."""
+
+    CSS_PATH = "screen.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "escape", "back", "Back", show=False, id="runs-back",
+            tooltip="Step back: from the filter, the details, the filtered list, to the bench.",
+        ),
+        Binding("slash", "filter", "Filter", id="runs-filter", key_display="/",
+                tooltip="Type which runs are meant: platform=raw size=64 verdict!=valid offered>1e5 note~warm, words."),
+        Binding("m", "mark", "Mark", id="runs-mark", tooltip="Mark the run, or take its mark away; for c, x, y."),
+        Binding("u", "unmark", "Unmark all", show=False, id="runs-unmark", tooltip="Take all marks away."),
+        Binding("c,equals_sign", "compare", "Compare", id="runs-compare", key_display="c",
+                tooltip="Two marked runs side by side (or one marked and the one under the cursor)."),
+        Binding("n", "note", "Note", id="runs-note", tooltip="Write a note on the run."),
+        Binding("x", "export", "Export", id="runs-export",
+                tooltip="Marked runs, or all in the list, to a new file of JSON lines or CSV."),
+        Binding("s", "sort", "Sort", id="runs-sort", tooltip="Sort by the next column (or click on its title)."),
+        Binding("S", "reverse", "Reverse", show=False, id="runs-reverse", tooltip="Sort the other way round."),
+        Binding("t", "part(1)", "Part", id="runs-part",
+                tooltip="Next part of the details: verdict, packets, over time, nodes (also ← →)."),
+        Binding("T", "part(-1)", "Part before", show=False, id="runs-part-back", tooltip="The part before."),
+        Binding("J", "copy_record", "Copy record", show=False, id="runs-copy-record",
+                tooltip="Copy the run's record as JSON to the clipboard."),
+        Binding("R", "copy_rows", "Copy rows", show=False, id="runs-copy-rows",
+                tooltip="Copy the row, or the marked rows, with tabs between the columns."),
+        PAUSE,
+        Binding("l", "reload", "Reload", show=False, id="runs-reload", tooltip="Read everything from the store again."),
+    ]  # fmt: skip
+    AUTO_FOCUS = "#runs"
+
+    def compose(self) -> ComposeResult:
+        yield self.top_bar()
+        yield PhaseBar(self.state)
+        yield FilterLine()
+        with Container(id="runs-area"):
+            yield SavedRunsTable(id="runs")
+            with Vertical(id="details-box") as box:
+                box.border_title = "Run"
+                yield PageTabs()
+                with DetailsScroll(id="details-scroll"):
+                    yield RunDetails(id="details")
+        yield EventLines(self.state)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.query_one(SavedRunsTable).empty = "reading the store …"
+
+    @property
+    def table(self) -> SavedRunsTable:
+        return self.query_one(SavedRunsTable)
+
+    # -- the list -----------------------------------------------------------------------------------------------------
+
+    async def look(self) -> None:
+        """Filter and sort in a thread."""
+        if self.saved.wanted_filter is not None:
+            self.query_one(FilterLine).put(self.saved.wanted_filter)
+            self.saved.wanted_filter = None
+        runs, query = self.saved.runs, self.query_one(FilterLine).meant
+        self._show(*await asyncio.to_thread(choose, runs, query, self.table.sorting))
+
+    def _show(self, by_id: dict[str, RunSummary], order: list[str]) -> None:
+        saved, table = self.saved, self.table
+        if saved.problem and not saved.runs:
+            table.empty = f"✗ {saved.problem}"
+        elif not saved.complete:
+            table.empty = "reading the store …"
+        else:
+            table.empty = NOTHING_FOUND if saved.runs else NOTHING_SAVED
+        table.show_saved(by_id, order)
+        self.query_one(FilterLine).set_trouble(saved.problem if saved.runs else "")
+        self._show_found()
+        if not order:
+            self._show_view(RunView(problem=table.empty))
+        self._go_to_wanted()
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self._go_to_wanted()
+
+    def _go_to_wanted(self) -> None:
+        """Another screen wants a run shown: put the cursor on it, once it is known and nothing hides it."""
+        wanted = self.state.wanted_run
+        if wanted is None:
+            return
+        if wanted in self.table.order:
+            self.state.wanted_run = None
+            self.table.move_to(wanted)
+            self.set_focus(self.table)
+        elif self.query_one(FilterLine).text and any(run.run_id == wanted for run in self.saved.runs):
+            self.query_one(FilterLine).clear_text()
+
+    def _show_found(self) -> None:
+        line, table = self.query_one(FilterLine), self.table
+        all_words = self.saved.words()
+        shown = f"{len(table.order):,}".replace(",", "\u2009")
+        words = f"{shown} of {all_words}" if line.meant.tests else all_words
+        line.set_found(words + (f" · {len(table.marked)} marked" if table.marked else ""))
+
+    @on(FilterLine.Changed)
+    def filter_changed(self) -> None:
+        self.look_again()
+
+    @on(FilterInput.Left)
+    def leave_filter(self) -> None:
+        self.set_focus(self.table)
+
+    @on(SavedRunsTable.HeaderClicked)
+    def header_clicked(self, event: SavedRunsTable.HeaderClicked) -> None:
+        now = self.table.sorting
+        self._sort(Sorting(event.column, not now.descending if event.column == now.column else True))
+
+    def _sort(self, sorting: Sorting) -> None:
+        self.table.sorting = sorting
+        self.look_again()
+
+    def action_sort(self) -> None:
+        self._sort(self.table.sorting.next())
+
+    def action_reverse(self) -> None:
+        now = self.table.sorting
+        self._sort(Sorting(now.column, not now.descending))
+
+    def action_filter(self) -> None:
+        self._show_details(False)
+        self.set_focus(self.query_one(FilterInput))
+
+    def action_reload(self) -> None:
+        self.follow(again=True)
+
+    def action_back(self) -> None:
+        """One step back."""
+        if self.focused is not None and self.focused.id == "details-scroll":
+            self._show_details(False)
+            self.set_focus(self.table)
+        elif self.query_one(FilterLine).text:
+            self.query_one(FilterLine).clear_text()
+        else:
+            self.console_app.action_mode("bench")
+
+    def action_mark(self) -> None:
+        self.table.mark()
+        self._show_found()
+
+    def action_unmark(self) -> None:
+        self.table.unmark_all()
+        self._show_found()
+
+    # -- the details --------------------------------------------------------------------------------------------------
+
+    def paint_clock(self) -> None:
+        self.query_one(PhaseBar).paint()
+
+    def paint_data(self) -> None:
+        self.query_one(EventLines).paint()
+
+    @on(LineTable.Chosen, "#runs")
+    def chosen(self, event: LineTable.Chosen) -> None:
+        if self.query_one(PageTabs).page == "compare":
+            self._turn_to("verdict")
+        self.load_details(event.key)
+
+    @work(exclusive=True, group="details")
+    async def load_details(self, run_id: str) -> None:
+        """Fetch one record and show it; a newer choice cancels this one."""
+        comparison = self.query_one(RunDetails).view.comparison
+        try:
+            record, note = await asyncio.to_thread(self._read, run_id)
+        except LabError as exc:
+            self._show_view(RunView(problem=str(exc), comparison=comparison))
+            return
+        gone = "" if record is not None else f"{run_id} is not in the store any more"
+        self._show_view(RunView(record, note, problem=gone, comparison=comparison))
+        await self._load_series()
+
+    def _read(self, run_id: str) -> tuple[RunRecord | None, RunNote | None]:
+        store = self.session.store
+        record = store.get(run_id)
+        return record, store.note(run_id) if record is not None else None
+
+    async def _load_series(self) -> None:
+        """The time series, once their page is looked at."""
+        view = self.query_one(RunDetails).view
+        if self.query_one(PageTabs).page != "chart" or view.record is None or view.series is not None:
+            return
+        words = "no time series was kept of this run"
+        series = None
+        try:
+            series = await asyncio.to_thread(self.session.store.series, view.record.run_id)
+        except LabError as exc:
+            words = str(exc)
+        self._show_view(RunView(view.record, view.note, series, words, view.problem, view.comparison), scroll=False)
+
+    @work(exclusive=True, group="series")
+    async def load_series(self) -> None:
+        await self._load_series()
+
+    def _show_view(self, view: RunView, *, scroll: bool = True) -> None:
+        tabs = self.query_one(PageTabs)
+        tabs.comparing = view.comparison is not None
+        tabs.paint()
+        self.query_one(RunDetails).show(view, tabs.page)
+        box = self.query_one("#details-box", Vertical)
+        box.border_title = f"Run {safe(view.record.run_id, 60)}" if view.record is not None else "Run"
+        if scroll:
+            self.query_one(DetailsScroll).scroll_home(animate=False)
+
+    def _turn_to(self, page: PageName) -> None:
+        self.query_one(PageTabs).page = page
+        self._show_view(self.query_one(RunDetails).view)
+        if page == "chart":
+            self.load_series()
+
+    def action_part(self, by: int) -> None:
+        tabs = self.query_one(PageTabs)
+        offered = tabs.offered
+        self._turn_to(offered[(offered.index(tabs.page) + by) % len(offered)])
+
+    @on(PageTabs.Clicked)
+    def page_clicked(self, event: PageTabs.Clicked) -> None:
+        self._turn_to(event.page)
+
+    def action_open(self) -> None:
+        """Go to the details; on a small terminal they take the place of the list."""
+        self._show_details(True)
+        self.set_focus(self.query_one(DetailsScroll))
+
+    def _show_details(self, yes: bool) -> None:
+        self.set_class(yes, "-details")
+
+    def action_compare(self) -> None:
+        chosen = [*self.table.marked]
+        if len(chosen) == 1 and self.table.chosen not in (None, chosen[0]):
+            chosen.append(str(self.table.chosen))
+        if len(chosen) != 2:
+            many = f"{len(chosen)} are marked; u takes all marks away" if len(chosen) > 2 else "m marks the first"
+            self.console_app.tell(f"Comparing takes two runs: {many}.", "warning")
+            return
+        self.load_comparison(*chosen)
+
+    @work(exclusive=True, group="details")
+    async def load_comparison(self, first: str, second: str) -> None:
+        """Read both and show them side by side."""
+        view = self.query_one(RunDetails).view
+
+        def read() -> Comparison:
+            left, right = self.session.store.get(first), self.session.store.get(second)
+            if left is None or right is None:
+                raise LabError(f"{first if left is None else second} is not in the store any more")
+            return Comparison(left, right, compare(left, right))
+
+        try:
+            comparison = await asyncio.to_thread(read)
+        except LabError as exc:
+            self.console_app.tell(str(exc), "error")
+            return
+        self.query_one(RunDetails).view = RunView(
+            view.record, view.note, view.series, view.series_words, view.problem, comparison
+        )
+        self.query_one(PageTabs).comparing = True
+        self._turn_to("compare")
+        self.query_one(RunDetails).refresh(layout=True)
+        self.action_open()
+
+    # -- what one does with runs --------------------------------------------------------------------------------------
+
+    def action_note(self) -> None:
+        """Ask for the note on the run under the cursor."""
+        run_id = self.table.chosen
+        if run_id is None:
+            self.console_app.tell("No run to note.", "warning")
+            return
+        self.app.push_screen(
+            AskText(
+                f"Note on {run_id}", self.table.note_of(run_id) or "", "An empty note removes it.",
+                partial(self._take_note, run_id),
+            )
+        )  # fmt: skip
+
+    async def _take_note(self, run_id: str, text: str) -> str:
+        try:
+            await asyncio.to_thread(self.session.store.set_note, run_id, text, author=self.session.operator)
+        except LabError as exc:
+            return str(exc)
+        self.saved.note_written(run_id, text.strip() or None)
+        self.look_again()
+        self.load_details(run_id)
+        self.console_app.tell(f"{'noted on' if text.strip() else 'note removed from'} {run_id}")
+        return ""
+
+    def _meant_runs(self) -> list[RunSummary]:
+        """Those that are marked, else all in the list, in its order."""
+        table = self.table
+        known = {run.run_id: run for run in self.saved.runs} if table.marked else {}
+        return [known[key] for key in table.marked if key in known] if table.marked else table.all_shown()
+
+    def action_export(self) -> None:
+        """Ask for a file's name and write."""
+        runs = self._meant_runs()
+        if not runs:
+            self.console_app.tell("No run to export.", "warning")
+            return
+        which = "marked" if self.table.marked else "in the list"
+        name = f"runs-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%dT%H%M%SZ}.jsonl"
+        noun = "run" if len(runs) == 1 else "runs"
+        self.app.push_screen(
+            AskText(
+                f"Export {len(runs)} {noun} {which}", name,
+                ".jsonl: whole records, for `labconsole runs import`; .csv: a row per run. Never overwrites.",
+                partial(self._take_file, runs),
+            )
+        )  # fmt: skip
+
+    async def _take_file(self, runs: list[RunSummary], name: str) -> str:
+        try:
+            path, stream = await asyncio.to_thread(run_files.create, name)
+        except ValueError as exc:
+            return str(exc)
+        self.write_file(partial(run_files.write, path, stream, runs, self.session.store), str(path), stream)
+        return ""
+
+    @work(group="export")
+    async def write_file(self, write: Callable[[], tuple[int, list[str]]], path: str, stream: IO[str]) -> None:
+        """Write in a thread, then say where."""
+        written, problems = await asyncio.to_thread(write)
+        if problems:
+            rest = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+            self.console_app.tell(f"left out of {path}: {problems[0]}{rest}", "warning" if written else "error")
+        if written:
+            self.console_app.tell(f"exported {written} runs to {path}")
+
+    def run_id_to_copy(self) -> str | None:
+        return "\n".join(self.table.marked) or self.table.chosen
+
+    def action_copy_record(self) -> None:
+        """The record, as ``runs show --json`` prints it."""
+        view = self.query_one(RunDetails).view
+        if view.record is None:
+            self.console_app.tell("No record to copy.", "warning")
+            return
+        self._copy(json.dumps(exported(view.record, view.note)), f"the record of {view.record.run_id}")
+
+    def action_copy_rows(self) -> None:
+        table = self.table
+        keys = [key for key in table.marked if key in table.by_id] or ([table.chosen] if table.chosen else [])
+        if not keys:
+            self.console_app.tell("No row to copy.", "warning")
+            return
+        rows = [table.row_words(key) for key in keys]
+        lines = ["\t".join(title for title, _ in rows[0]), *("\t".join(text for _, text in row) for row in rows)]
+        self._copy("\n".join(lines), f"{len(keys)} rows" if len(keys) > 1 else "the row")
+
+    def _copy(self, text: str, what: str) -> None:
+        self.app.copy_to_clipboard(text)
+        size = len(text.encode())
+        doubt = f"; {size} bytes, more than many terminals take (x exports)" if size > CLIPBOARD_BYTES else ""
+        self.notify(f"Copied {safe(what, 80)}{doubt}", markup=False)
+
+    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
+        yield "Filter runs", "Type which runs are meant (/)", self.action_filter
+        yield "Mark run", "Mark it, or take its mark away (m)", self.action_mark
+        yield "Unmark all", "Take all marks away (u)", self.action_unmark
+        yield "Compare runs", "Two marked runs side by side (c)", self.action_compare
+        yield "Note on run", "Write a note on it (n)", self.action_note
+        yield "Export runs", "Marked runs, or all in the list, to a file (x)", self.action_export
+        yield "Sort runs", "By the next column (s)", self.action_sort
+        yield "Reverse order", "Sort the other way round (S)", self.action_reverse
+        yield "Next part", "Of the details: verdict, packets, over time, nodes (t)", partial(self.action_part, 1)
+        yield "Part before", "Of the details (T)", partial(self.action_part, -1)
+        yield "Copy record", "As JSON, to the clipboard (J)", self.action_copy_record
+        yield "Copy rows", "The row or the marked ones, with tabs (R)", self.action_copy_rows
+        yield "Reload saved runs", "Read everything from the store again (l)", self.action_reload
+        yield "Back", "A step back, in the end to the bench (esc)", self.action_back

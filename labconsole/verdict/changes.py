@@ -1,0 +1,216 @@
+"""What was not the same at a trial's end as at its begin: links, settings, clocks, guest, background load. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from labconsole.errors import CounterInconsistency
+from labconsole.measure.rates import sample_difference
+from labconsole.model.record.run import Reason
+from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.hops import data_ports, places
+from labconsole.verdict.observed import TrialSeen
+from labconsole.verdict.reasons import reason
+
+ADAPTIVE = {f"coalesce.{way}_{what}": f"adaptive_{way}" for way in ("rx", "tx") for what in ("usecs", "frames")}
+"""Interrupt moderation, and the setting under which the driver chooses it anew by itself."""
+
+OWN_WORDS = ("mtu", "up", "carrier_changes")
+"""Settings of an interface that have a code of their own."""
+
+UNJUDGED = ("irqs",)
+"""irqbalance moves interrupts every ten seconds; that is told as an influence."""
+
+MAX_CHANGES = 20
+"""Named in one reason."""
+
+
+def changes(seen: TrialSeen, limits: Tolerances, uut: str) -> Iterator[Reason]:
+    """Every reason that lies in a difference between begin and end."""
+    yield from _counters(seen, uut)
+    yield from _ports(seen, uut)
+    yield from _settings(seen, uut)
+    yield from _clocks(seen, limits)
+    yield from _platform(seen)
+    yield from _background(seen, limits)
+
+
+def _path(seen: TrialSeen, uut: str) -> list[tuple[str, str, str]]:
+    """(node, namespace, interface) of every counter that a stream's numbers rest on."""
+    found = [(p.node, p.namespace, p.interface) for raw in seen.flows for p in places(raw, uut)]
+    return list(dict.fromkeys(found))
+
+
+def _counters(seen: TrialSeen, uut: str) -> Iterator[Reason]:
+    for node, namespace, interface in _path(seen, uut):
+        first = seen.before.get(node, {}).get((namespace, interface))
+        where = f"{node}/{namespace + '/' if namespace else ''}{interface}"
+        evidence = {"node": node, "interface": f"{namespace}/{interface}" if namespace else interface}
+        if first is None or node not in seen.after:
+            continue
+        last = seen.after[node].get((namespace, interface))
+        if last is None:
+            yield reason("interface_gone", f"{where} was there before the trial and not after it", **evidence)
+            continue
+        try:
+            sample_difference(first, last)
+        except CounterInconsistency as exc:
+            yield reason("counter_decreased", f"{where}: {exc}", **evidence)
+
+
+def _interfaces(seen: TrialSeen, node: str, interface: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """One interface's settings before and after, if both are known."""
+    found = []
+    for readings in (seen.begin, seen.end):
+        reading = readings.get(node)
+        settings = reading.settings if reading else None
+        port = (settings or {}).get("interfaces", {}).get(interface)
+        if port is None:
+            return None
+        found.append(port)
+    return found[0], found[1]
+
+
+def _all_ports(seen: TrialSeen, uut: str) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(port for raw in seen.flows for port in data_ports(raw, uut)))
+
+
+def _ports(seen: TrialSeen, uut: str) -> Iterator[Reason]:
+    for node, interface in _all_ports(seen, uut):
+        both = _interfaces(seen, node, interface)
+        if both is None:
+            continue
+        before, after = both
+        evidence = {"node": node, "interface": interface}
+        moved = _moved(before, after, "carrier_changes")
+        if moved or before.get("up") != after.get("up"):
+            times = f"{moved} times" if moved else "once"
+            yield reason(
+                "carrier_changed", f"{node}/{interface} went down or came up {times}", **evidence, changes=moved
+            )
+        if before.get("mtu") != after.get("mtu"):
+            yield reason(
+                "mtu_changed",
+                f"the MTU of {node}/{interface} went from {before.get('mtu')} to {after.get('mtu')}",
+                **evidence,
+                before=before.get("mtu"),
+                after=after.get("mtu"),
+            )
+
+
+def _moved(before: dict[str, Any], after: dict[str, Any], key: str) -> int | None:
+    first, last = before.get(key), after.get(key)
+    return None if first is None or last is None else last - first
+
+
+def _settings(seen: TrialSeen, uut: str) -> Iterator[Reason]:
+    for node in seen.end:
+        ports = [interface for name, interface in _all_ports(seen, uut) if name == node]
+        found = list(settings_changes(seen, node, ports))
+        if found:
+            shown = ", ".join(f"{key} from {_word(old)} to {_word(new)}" for key, old, new in found[:MAX_CHANGES])
+            more = f" and {len(found) - MAX_CHANGES} more" if len(found) > MAX_CHANGES else ""
+            listed = [{"setting": key, "before": old, "after": new} for key, old, new in found[:MAX_CHANGES]]
+            yield reason("settings_changed", f"{node}: {shown}{more}", node=node, changes=listed)
+
+
+def settings_changes(
+    seen: TrialSeen, node: str, ports: list[str], *, unjudged: bool = False
+) -> Iterator[tuple[str, Any, Any]]:
+    """(setting, before, after) of a node and of these ports of it; with ``unjudged``, only those that are told."""
+    first, last = (readings[node].settings if node in readings else None for readings in (seen.begin, seen.end))
+    if first is None or last is None:
+        return
+    for interface in ports:
+        both = _interfaces(seen, node, interface)
+        if both is None:
+            continue
+        for key, old, new in _differences(*both):
+            word = key.partition(".")[0]
+            if _adapts_itself(key, *both):
+                continue
+            if word not in OWN_WORDS and (word in UNJUDGED) == unjudged:
+                yield f"{interface} {key}", old, new
+    if not unjudged:
+        whole = ({k: v for k, v in settings.items() if k != "interfaces"} for settings in (first, last))
+        yield from _differences(*whole)
+
+
+def _adapts_itself(key: str, first: dict[str, Any], last: dict[str, Any]) -> bool:
+    """Whether this is what a driver moves by itself all the time: it tells the moment's value, not a setting."""
+    if key not in ADAPTIVE:
+        return False
+    return all((side.get("coalesce") or {}).get(ADAPTIVE[key]) for side in (first, last))
+
+
+def _differences(first: dict[str, Any], last: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Leaves that differ, with their keys joined by dots. What only one side knows is a difference too."""
+    for key in {**first, **last}:
+        old, new = first.get(key), last.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from ((f"{key}.{inner}", a, b) for inner, a, b in _differences(old, new))
+        elif old != new:
+            yield key, old, new
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):  # and not a number: 0 and 1 are equal to these
+        return "on" if value else "off"
+    return str(value)
+
+
+def _clocks(seen: TrialSeen, limits: Tolerances) -> Iterator[Reason]:
+    moved = {"the console": seen.console_clock_moved_ns, **{node: clock_moved_ns(seen, node) for node in seen.end}}
+    for who, by_ns in moved.items():
+        if by_ns is not None and abs(by_ns) / 1e9 > limits.clock_step_s:
+            way = "forward" if by_ns > 0 else "back"
+            yield reason(
+                "clock_stepped",
+                f"the wall clock of {who} was set {way} by {abs(by_ns) / 1e9:.3f} s during the trial, or it slept",
+                node=None if who == "the console" else who,
+                moved_ns=by_ns,
+            )
+
+
+def clock_moved_ns(seen: TrialSeen, node: str) -> int | None:
+    """Wall clock minus monotonic clock, after minus before. NTP slews both alike, so only a step shows."""
+    readings = [side[node].surroundings for side in (seen.begin, seen.end) if node in side]
+    if len(readings) < 2 or readings[0] is None or readings[1] is None:
+        return None
+    first, last = (int(reading["wall_ns"]) - int(reading["monotonic_ns"]) for reading in readings if reading)
+    return last - first
+
+
+def _platform(seen: TrialSeen) -> Iterator[Reason]:
+    if seen.attested_after is None or seen.attested_after == seen.attestation:
+        return
+    found = list(_differences(seen.attestation, seen.attested_after))
+    shown = ", ".join(f"{key} was {_word(old)} and is {_word(new)}" for key, old, new in found[:MAX_CHANGES])
+    yield reason(
+        "guest_changed",
+        f"the platform is not what was attested before: {shown}",
+        changes=[{"key": key, "before": old, "after": new} for key, old, new in found[:MAX_CHANGES]],
+    )
+
+
+def _background(seen: TrialSeen, limits: Tolerances) -> Iterator[Reason]:
+    load = seen.background
+    if load is None:
+        return
+    for key, asked in load.requested.items():
+        achieved = load.achieved.get(key)
+        if achieved is None:
+            yield reason(
+                "background_missed", f"what the background load reached is not known ({key})", key=key, requested=asked
+            )
+        elif abs(achieved - asked) > limits.background_ratio * abs(asked):
+            yield reason(
+                "background_missed",
+                f"the background load reached {achieved:.6g} instead of {asked:.6g} ({key})",
+                key=key,
+                requested=asked,
+                achieved=achieved,
+            )

@@ -1,0 +1,270 @@
+"""The hops of a stream with their counts, and which drop counter speaks for which hop. Pure.
+
+A counter belongs to the hop that a packet did not reach because of it: what a NIC missed lies before its own rx count;
+what the kernel dropped after that (backlog, routing, a queue) lies before the tx count that should have followed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from labconsole.errors import CounterInconsistency
+from labconsole.measure.ledger import HopCount
+from labconsole.measure.rates import counter_difference
+from labconsole.verdict.observed import StreamSeen, TrialSeen
+from labconsole.wire.codec import STAT_NAMES
+
+RX_DETAILS = (
+    "rx_missed_errors",
+    "rx_fifo_errors",
+    "rx_over_errors",
+    "rx_length_errors",
+    "rx_crc_errors",
+    "rx_frame_errors",
+)
+TX_DETAILS = ("tx_fifo_errors", "tx_aborted_errors", "tx_carrier_errors", "tx_window_errors")
+DROP = re.compile(r"drop|miss|err(?!u)|fifo|no_?buf|no_?mem|discard|over")
+"""Of a driver's statistics, those that count packets gone. Pauses and busy queues delay packets, they lose none."""
+
+_TX = re.compile(r"(?:^|[^a-z])tx")
+_RX = re.compile(r"(?:^|[^a-z])rx")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a hop counts: ``statistic`` of an interface, in ``namespace`` of ``node``."""
+
+    hop: str
+    node: str
+    namespace: str
+    interface: str
+    statistic: str
+
+    @property
+    def label(self) -> str:
+        """The interface, with its namespace where that is not the node's own."""
+        return f"{self.namespace}/{self.interface}" if self.namespace else self.interface
+
+
+def places(raw: StreamSeen, uut: str) -> list[Place]:
+    """The stream's way from its source's NIC to its sink's."""
+    stream = raw.stream
+    return [
+        Place("source_nic", stream.source.node, "", stream.source.interface, "tx_packets"),
+        *(Place(p.hop, uut, p.namespace, p.interface, p.statistic) for p in raw.path.points),
+        Place("sink_nic", stream.sink.node, "", stream.sink.interface, "rx_packets"),
+    ]
+
+
+def data_ports(raw: StreamSeen, uut: str) -> list[tuple[str, str]]:
+    """(node, interface) of the NICs that the stream uses, in the order in which it passes them."""
+    stream = raw.stream
+    ends = [(uut, stream.uut_in), (uut, stream.uut_out)] if raw.path.points else []
+    return [
+        (stream.source.node, stream.source.interface),
+        *ends,
+        (stream.sink.node, stream.sink.interface),
+    ]
+
+
+def growth(seen: TrialSeen, node: str, namespace: str, interface: str, statistic: str) -> int | None:
+    """How much one counter grew over the trial; None when it was not read twice or decreased."""
+    index = STAT_NAMES.index(statistic)
+    first = seen.before.get(node, {}).get((namespace, interface))
+    last = seen.after.get(node, {}).get((namespace, interface))
+    if first is None or last is None or index >= min(len(first.values), len(last.values)):
+        return None
+    try:
+        return counter_difference(first.values[index], last.values[index], name=statistic)
+    except CounterInconsistency:
+        return None
+
+
+def hop_counts(seen: TrialSeen, raw: StreamSeen, uut: str) -> list[HopCount]:
+    """Every hop from the generator to the capture. A capture that is not complete has no count here, only drops."""
+    stream, generated = raw.stream, raw.generated or {}
+    counts = [HopCount("generator", stream.source.node, stream.source.interface, generated.get("sent_packets"))]
+    previous: Place | None = None
+    for place in places(raw, uut):
+        packets = growth(seen, place.node, place.namespace, place.interface, place.statistic)
+        drops = dict(_port_drops(seen, place, previous))
+        before = next((c.packets for c in reversed(counts) if c.packets is not None), None)
+        if packets is not None and before is not None and before > packets:
+            # What counts for a whole node speaks for a stream only where that stream lost something.
+            drops |= _node_drops(seen, place, previous)
+        counts.append(HopCount(place.hop, place.node, place.label, packets, drops))
+        previous = place
+    if raw.capture is not None:
+        counts.append(
+            HopCount(
+                "capture",
+                stream.sink.node,
+                stream.sink.interface,
+                raw.capture["analysis"]["packets"] if capture_complete(raw.capture) else None,
+                capture_drops(raw.capture),
+            )
+        )
+    return counts
+
+
+def moved(counts: list[HopCount], raw: StreamSeen) -> list[HopCount]:
+    """The counts with what the capture holds, complete or not: enough to know that packets passed."""
+    if raw.capture is None:
+        return counts
+    return [*counts[:-1], replace(counts[-1], packets=raw.capture["analysis"]["packets"])]
+
+
+def capture_complete(capture: dict[str, Any]) -> bool:
+    """Whether tcpdump says that it dropped nothing, its file is whole, and both counts agree."""
+    return (
+        capture["dropped_kernel_packets"] == 0
+        and not capture["dropped_interface_packets"]
+        and not capture["analysis"]["truncated"]
+        and capture["captured_packets"] == capture["analysis"]["packets"]
+    )
+
+
+def capture_drops(capture: dict[str, Any]) -> dict[str, int]:
+    """What tcpdump says it missed, by its own two words."""
+    found = {
+        "capture_buffer": capture["dropped_kernel_packets"],
+        "capture_interface": capture["dropped_interface_packets"],
+    }
+    return {name: packets for name, packets in found.items() if packets}
+
+
+def _port_drops(seen: TrialSeen, place: Place, previous: Place | None) -> Iterator[tuple[str, int]]:
+    """What counters of the hop's own interface, and of the one by which the packet came, say was dropped."""
+    receiving = place.statistic.startswith("rx")
+    details = RX_DETAILS if receiving else TX_DETAILS
+    moved = {name: growth(seen, place.node, place.namespace, place.interface, name) for name in details}
+    found = {name: packets for name, packets in moved.items() if packets}
+    if not found:  # the sum of all errors, for a driver that does not tell them apart
+        name = "rx_errors" if receiving else "tx_errors"
+        packets = growth(seen, place.node, place.namespace, place.interface, name)
+        found = {name: packets} if packets else {}
+    yield from found.items()
+    if not receiving:
+        dropped = growth(seen, place.node, place.namespace, place.interface, "tx_dropped")
+        if dropped:
+            yield "tx_dropped", dropped
+        yield from _qdisc_drops(seen, place, ingress=False)
+        for chain, packets in _filtered(seen, place, place.interface, "egress").items():
+            yield f"nft.{chain}", packets
+    if previous is not None and previous.node == place.node and previous.statistic.startswith("rx"):
+        # Received and counted there, then dropped before it was handed on: the backlog, or a hook on ingress.
+        dropped = growth(seen, previous.node, previous.namespace, previous.interface, "rx_dropped")
+        if dropped:
+            yield f"{previous.interface}.rx_dropped", dropped
+        for name, packets in _qdisc_drops(seen, previous, ingress=True):
+            yield f"{previous.interface}.{name}", packets
+        for chain, packets in _filtered(seen, previous, previous.interface, "ingress").items():
+            yield f"{previous.interface}.nft.{chain}", packets
+    for name, packets in driver_growth(seen, place.node, place.namespace, place.interface).items():
+        if DROP.search(name.lower()) and name not in STAT_NAMES and _direction(name) in (receiving, None):
+            yield f"driver.{name}", packets
+
+
+def _direction(name: str) -> bool | None:
+    """True for a driver's rx statistic, False for tx, None where its name does not say."""
+    receiving, sending = _RX.search(name.lower()) is not None, _TX.search(name.lower()) is not None
+    return None if receiving == sending else receiving
+
+
+def _node_drops(seen: TrialSeen, place: Place, previous: Place | None) -> dict[str, int]:
+    """Counters that only a whole node or network stack has; told where a packet should have been handed on."""
+    if previous is None or previous.node != place.node or place.statistic.startswith("rx"):
+        return {}
+    first, last = _drops(seen.begin, place.node), _drops(seen.end, place.node)
+    found = {}
+    squeezed = _softnet(first, last)
+    if squeezed:
+        found["node.softnet_dropped"] = squeezed
+    for chain, packets in _filtered(seen, place, None, None).items():
+        found[f"node.nft.{chain}"] = packets
+    before, after = (_namespace(reading, place.namespace).get("ip") or {} for reading in (first, last))
+    for name, packets in after.items():
+        if name in before and packets > before[name]:
+            found[f"node.ip.{name}"] = packets - before[name]
+    return found
+
+
+def _filtered(seen: TrialSeen, place: Place, interface: str | None, hook: str | None) -> dict[str, int]:
+    """Packets that a firewall's rules counted and dropped, by table and chain; ``interface`` None: those on none."""
+    first, last = (
+        _namespace(_drops(readings, place.node), place.namespace).get("filters") for readings in (seen.begin, seen.end)
+    )
+    if first is None or last is None:
+        return {}  # what the rules had counted before is not known, and is not zero
+    before, after = (
+        {
+            (rule["family"], rule["table"], rule["chain"], rule["handle"]): rule["packets"]
+            for rule in rules
+            if (rule["interface"], rule["hook"]) == (interface, hook)
+        }
+        for rules in (first, last)
+    )
+    found: dict[str, int] = {}
+    for key, packets in after.items():
+        # A handle is never given twice while a table stands; a rule that was not there before began at nothing.
+        moved = packets - before.get(key, 0)
+        if moved > 0:
+            chain = f"{key[1]}.{key[2]}"
+            found[chain] = found.get(chain, 0) + moved
+    return found
+
+
+def _softnet(first: dict[str, Any], last: dict[str, Any]) -> int | None:
+    """Packets that no backlog had room for, over all processors; None when it is not known."""
+    before, after = first.get("softnet"), last.get("softnet")
+    if before is None or after is None or len(before) != len(after):
+        return None
+    dropped: int = sum(new[2] - old[2] for old, new in zip(before, after, strict=True))
+    return dropped if dropped >= 0 else None
+
+
+def qdisc_growth(seen: TrialSeen, node: str, namespace: str, interface: str) -> list[tuple[str, dict[str, int]]]:
+    """(kind, growth of its counts) of the queueing disciplines of one interface that are the same as before."""
+    before, after = (
+        [row for row in _namespace(_drops(readings, node), namespace).get("qdiscs", ()) if row[0] == interface]
+        for readings in (seen.begin, seen.end)
+    )
+    if [row[1] for row in before] != [row[1] for row in after]:
+        return []
+    found = []
+    for (_, kind, first), (_, _, last) in zip(before, after, strict=True):
+        grown = {name: last[name] - first[name] for name in last}
+        if min(grown.values(), default=0) >= 0:  # else it was replaced by one of the same kind
+            found.append((kind, grown))
+    return found
+
+
+def _qdisc_drops(seen: TrialSeen, place: Place, *, ingress: bool) -> Iterator[tuple[str, int]]:
+    for kind, grown in qdisc_growth(seen, place.node, place.namespace, place.interface):
+        if (kind in ("ingress", "clsact")) == ingress and grown["drops"]:
+            yield f"qdisc_{kind}", grown["drops"]
+
+
+def driver_growth(seen: TrialSeen, node: str, namespace: str, interface: str) -> dict[str, int]:
+    """A driver's statistics that tell of trouble and moved over the trial."""
+    before, after = (
+        _namespace(_drops(readings, node), namespace).get("driver", {}).get(interface)
+        for readings in (seen.begin, seen.end)
+    )
+    if before is None or after is None:
+        return {}
+    # One that was 0 before is not listed there.
+    return {name: packets - before.get(name, 0) for name, packets in after.items() if packets > before.get(name, 0)}
+
+
+def _drops(readings: dict[str, Any], node: str) -> dict[str, Any]:
+    reading = readings.get(node)
+    return {} if reading is None or reading.drops is None else reading.drops
+
+
+def _namespace(drops: dict[str, Any], namespace: str) -> dict[str, Any]:
+    found: dict[str, Any] = drops.get("namespaces", {}).get(namespace, {})
+    return found

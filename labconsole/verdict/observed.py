@@ -1,0 +1,110 @@
+"""What one trial saw, before anything is judged or derived: raw counts with the node and the clock they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from labconsole.contracts.driver import StreamPath
+from labconsole.measure.rates import CounterSample
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import Stream
+from labconsole.model.record.run import Background, Failure, Reason
+
+Snapshot = dict[tuple[str, str], CounterSample]
+"""(namespace, interface) to its counters, of one node at one instant."""
+
+
+def parse_snapshot(reply: dict[str, Any]) -> Snapshot:
+    """A checked ``counters.read`` reply as a snapshot."""
+    return {
+        (namespace, name): CounterSample(reply["monotonic_ns"], tuple(values))
+        for namespace, rows in reply["namespaces"].items()
+        for _index, name, values in rows
+    }
+
+
+@dataclass(slots=True)
+class StreamSeen:
+    """One stream: what its generator, its capture and the counters on its way said. None: it did not say."""
+
+    stream: Stream
+    path: StreamPath
+    prepared: dict[str, Any] | None = None
+    generated: dict[str, Any] | None = None
+    capture: dict[str, Any] | None = None
+    sink_samples: Sequence[tuple[int, int]] = ()
+    """(monotonic ns, received packets) of the sink's NIC while the trial ran."""
+
+
+@dataclass(slots=True)
+class NodeReading:
+    """What one node said beyond its counters, at the begin or the end of a trial: checked replies of its agent.
+
+    None: it was not asked, or could not say.
+    """
+
+    drops: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
+    surroundings: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tapped:
+    """Frames of a port that are not the streams', by protocol. ``every``: else control traffic only was watched."""
+
+    every: bool
+    received: dict[str, int]
+    sent: dict[str, int]
+
+
+@dataclass(slots=True)
+class TrialSeen:
+    """Everything one trial observed. ``start_skew_s`` is between first and last source, clocks reconciled."""
+
+    run_id: str
+    started_at: str
+    streams: list[StreamSeen] = field(default_factory=list)
+    beside: list[StreamSeen] = field(default_factory=list)
+    """The second guest's own streams."""
+
+    beside_request: DesignPoint | None = None
+    """What was sent through the second guest; None: nothing."""
+
+    before: dict[str, Snapshot] = field(default_factory=dict)
+    after: dict[str, Snapshot] = field(default_factory=dict)
+    begin: dict[str, NodeReading] = field(default_factory=dict)
+    end: dict[str, NodeReading] = field(default_factory=dict)
+    attestation: dict[str, Any] = field(default_factory=dict)
+    attested_after: dict[str, Any] | None = None
+    """What the platform attested after the traffic; None when it was not asked."""
+
+    background: Background | None = None
+
+    console_clock_moved_ns: int | None = None
+    """By how much this machine's wall clock was set between begin and end."""
+
+    console_cpu_s: float | None = None
+    console_boot_id: str | None = None
+    """What this process used of the processors meanwhile, and on which machine."""
+
+    foreign: dict[tuple[str, str], Tapped] = field(default_factory=dict)
+    """(node, interface) to what passed there that is not the streams'; a port that was not watched is not there."""
+
+    start_skew_s: float | None = None
+    drained: bool | None = None
+    samples: int = 0
+    missed_samples: int = 0
+    aborted: bool = False
+    failure: Failure | None = None
+    doubts: list[Reason] = field(default_factory=list)
+    """Reasons that whoever takes part in a trial found by itself; they enter the verdict as they are."""
+
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    timeline: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def flows(self) -> list[StreamSeen]:
+        """Every stream, whichever guest it passed."""
+        return [*self.streams, *self.beside]

@@ -1,0 +1,282 @@
+"""From what a trial saw to its run record. Pure: counts are subtracted here, nothing is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from labconsole import __version__
+from labconsole.measure.arrivals import by_capture, by_counters, forwarding_pps
+from labconsole.measure.ledger import HopCount, build_ledger, frozen, without
+from labconsole.measure.loss import (
+    choose_measured,
+    loss_packets,
+    loss_ratio,
+    lost_by_side,
+    offered_packets,
+    rate_pps,
+    total,
+    total_rate,
+)
+from labconsole.model.conditions import seen_conditions
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import Inventory
+from labconsole.model.record.envelope import Envelope
+from labconsole.model.record.run import (
+    Arrivals,
+    Background,
+    Capture,
+    InForce,
+    PlanRef,
+    Requested,
+    Role,
+    RunRecord,
+    Sequence,
+    SetUp,
+    StreamRecord,
+    Total,
+)
+from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.calibrated import doubted, instrument_reasons
+from labconsole.verdict.hops import capture_complete, growth, hop_counts, moved
+from labconsole.verdict.influences import influences
+from labconsole.verdict.observed import StreamSeen, TrialSeen
+from labconsole.verdict.timing import with_timing
+from labconsole.verdict.verdict import judge
+from labconsole.wire.codec import STAT_NAMES
+
+
+def build_record(
+    seen: TrialSeen,
+    *,
+    inventory: Inventory,
+    request: DesignPoint,
+    operator: str,
+    plan: PlanRef | None,
+    environment: dict[str, Any],
+    finished_at: str,
+    tolerances: Tolerances,
+    envelope: Envelope | None = None,
+    role: Role = "measured",
+    set_up: SetUp | None = None,
+    in_force: InForce | None = None,
+) -> RunRecord:
+    """The record of one trial, with its verdict. ``envelope``: the calibration that the run is held against."""
+    counts = [hop_counts(seen, raw, inventory.uut) for raw in seen.flows]
+    still = [frozen(moved(hops, raw)) for hops, raw in zip(counts, seen.flows, strict=True)]
+    requests = [*(request for _ in seen.streams), *(seen.beside_request or request for _ in seen.beside)]
+    flows = tuple(
+        with_timing(_stream_record(seen, raw, without(hops, places), inventory, asked), raw, environment)
+        for raw, hops, places, asked in zip(seen.flows, counts, still, requests, strict=True)
+    )
+    streams, beside = flows[: len(seen.streams)], flows[len(seen.streams) :]
+    stood_still = {
+        raw.stream.name: [hops[place].hop for place in places]
+        for raw, hops, places in zip(seen.flows, counts, still, strict=True)
+    }
+    seen = replace(seen, background=_background(seen, beside, request))
+    environment = {**environment, "platform": seen.attestation}
+    return RunRecord(
+        run_id=seen.run_id,
+        started_at=seen.started_at,
+        finished_at=finished_at,
+        testbed=inventory.testbed,
+        testbed_fingerprint=inventory.fingerprint(),
+        emulated=inventory.emulated,
+        operator=operator,
+        labconsole_version=__version__,
+        plan=plan,
+        requested=Requested(**request.columns()),
+        streams=streams,
+        total=_total(streams),
+        background=seen.background,
+        verdict=doubted(
+            judge(seen, flows, request, tolerances, inventory=inventory, stood_still=stood_still),
+            instrument_reasons(envelope, request, streams),
+        ),
+        influences=tuple(influences(seen, flows, inventory.uut)),
+        environment=environment,
+        timeline=dict(seen.timeline),
+        failure=seen.failure,
+        role=role,
+        set_up=set_up,
+        conditions=seen_conditions(environment, inventory.uut),
+        in_force=in_force,
+    )
+
+
+def _background(seen: TrialSeen, beside: tuple[StreamRecord, ...], request: DesignPoint) -> Background | None:
+    """The load with the second guest's own streams; one of which nothing is known when it was asked for in vain."""
+    if seen.background is None:
+        return None if request.background == "none" else Background(kind=request.background)
+    if not beside:
+        return seen.background
+    rates = {name: total_rate(getattr(stream, name) for stream in beside) for name in ("offered_pps", "measured_pps")}
+    return seen.background.model_copy(update={"streams": beside, "achieved": {**seen.background.achieved, **rates}})
+
+
+def _stream_record(
+    seen: TrialSeen, raw: StreamSeen, counts: list[HopCount], inventory: Inventory, request: DesignPoint
+) -> StreamRecord:
+    stream = raw.stream
+    generated = raw.generated or {}
+    generator: int | None = generated.get("sent_packets")
+    elapsed_ns: int | None = generated.get("elapsed_ns")
+    duration_s = elapsed_ns / 1e9 if elapsed_ns else None
+    at = {count.hop: count.packets for count in counts}
+    offered = offered_packets(generator, at["source_nic"])
+    capture = _capture(raw)
+    measured, witness = choose_measured(capture, at["sink_nic"])
+    uut_out = _at_port(seen, at, "uut_out", inventory.uut, stream.uut_out, "tx_packets", measured)
+    sides = lost_by_side(generator, at["source_nic"], uut_out, measured)
+    arrivals = _arrivals(seen, raw, measured, witness, duration_s)
+    forwarded = forwarding_pps(arrivals, duration_s)
+    lost = loss_packets(offered, measured)
+    offered_pps, measured_pps = rate_pps(offered, duration_s), rate_pps(measured, duration_s)
+    ledger, unplaced = build_ledger(counts, measured)
+
+    def on_wire(rate: float | None) -> float | None:
+        if rate is None:
+            return None
+        return request.frame.rate_bps(rate)
+
+    return StreamRecord(
+        name=stream.name,
+        generator=generated.get("generator") or (raw.prepared or {}).get("generator") or request.generator,
+        generator_version=generated.get("version") or (raw.prepared or {}).get("version"),
+        delay_ns=request.delay_ns,
+        burst_packets=generated.get("burst_packets"),
+        intended_packets=request.intended_packets,
+        intended_pps=request.intended_pps,
+        offered_packets=offered,
+        offered_duration_s=duration_s,
+        offered_pps=offered_pps,
+        offered_bps=on_wire(offered_pps),
+        measured_packets=measured,
+        measured_pps=measured_pps,
+        measured_bps=on_wire(measured_pps),
+        measured_from=witness,
+        loss_packets=lost,
+        loss_ratio=loss_ratio(offered, lost),
+        capture=capture,
+        counters={
+            "source_tx_packets": at["source_nic"],
+            "uut_in_rx_packets": _at_port(seen, at, "uut_in", inventory.uut, stream.uut_in, "rx_packets", measured),
+            "uut_out_tx_packets": uut_out,
+            "sink_rx_packets": at["sink_nic"],
+        },
+        sequence=_sequence(raw),
+        ledger=ledger,
+        unplaced_packets=unplaced,
+        generator_packets=generator,
+        source_lost_packets=sides.source_packets,
+        uut_lost_packets=sides.uut_packets,
+        sink_lost_packets=sides.sink_packets,
+        lost_together=sides.together,
+        arrivals=arrivals,
+        forwarding_pps=forwarded,
+        forwarding_bps=on_wire(forwarded),
+    )
+
+
+def _at_port(
+    seen: TrialSeen,
+    at: dict[str, int | None],
+    hop: str,
+    node: str,
+    interface: str,
+    statistic: str,
+    measured: int | None,
+) -> int | None:
+    """A port of the UUT: as in the ledger where it is a hop. Elsewhere, too, one that stood still was not read."""
+    if hop in at:
+        return at[hop]
+    grown = growth(seen, node, "", interface, statistic)
+    return None if grown == 0 and measured else grown
+
+
+def _arrivals(
+    seen: TrialSeen, raw: StreamSeen, measured: int | None, witness: str | None, sending_s: float | None
+) -> Arrivals | None:
+    """When what was measured came, by the witness that measured it."""
+    if measured is None:
+        return None
+    if witness == "capture" and raw.capture is not None:
+        return by_capture(raw.capture["analysis"]["streams"], measured)
+    node, key = raw.stream.sink.node, ("", raw.stream.sink.interface)
+    ends = [seen.before.get(node, {}).get(key), seen.after.get(node, {}).get(key)]
+    first, last = ((each.monotonic_ns, each.values[RX_PACKETS]) if each is not None else None for each in ends)
+    if first is None or last is None:
+        return None
+    between = [each for each in raw.sink_samples if first[0] < each[0] < last[0]]
+    captured = raw.capture["analysis"]["streams"] if raw.capture is not None else ()
+    return by_counters([first, *between, last], measured, sending_s, captured)
+
+
+def _capture(raw: StreamSeen) -> Capture | None:
+    """tcpdump's summary and our count of its file; complete only if nothing dropped and both agree."""
+    if raw.capture is None:
+        return None
+    analysis = raw.capture["analysis"]
+    dropped = raw.capture["dropped_kernel_packets"]
+    by_interface = raw.capture["dropped_interface_packets"] or 0
+    return Capture(
+        captured_packets=analysis["packets"],
+        dropped_packets=None if dropped is None else dropped + by_interface,
+        complete=capture_complete(raw.capture),
+        sha256=raw.capture.get("sha256"),
+    )
+
+
+def _sequence(raw: StreamSeen) -> Sequence | None:
+    """The sequence findings of the stream's frames in its capture; None when they do not hold just this stream."""
+    if raw.capture is None:
+        return None
+    streams = raw.capture["analysis"]["streams"]
+    if len(streams) != 1 or streams[0]["sequence"] is None:
+        return None
+    found = streams[0]["sequence"]
+    return Sequence(
+        lost_runs={str(length): count for length, count in found["lost_runs"].items()},
+        reordered_packets=found["reordered_packets"],
+        duplicate_packets=found["duplicate_packets"],
+    )
+
+
+RX_PACKETS = STAT_NAMES.index("rx_packets")
+
+
+def _total(streams: tuple[StreamRecord, ...]) -> Total:
+    offered = total(s.offered_packets for s in streams)
+    measured = total(s.measured_packets for s in streams)
+    lost = loss_packets(offered, measured)
+    lost_at_uut = total(s.uut_lost_packets for s in streams)
+    return Total(
+        offered_packets=offered,
+        offered_pps=total_rate(s.offered_pps for s in streams),
+        offered_bps=total_rate(s.offered_bps for s in streams),
+        measured_packets=measured,
+        measured_pps=total_rate(s.measured_pps for s in streams),
+        measured_bps=total_rate(s.measured_bps for s in streams),
+        loss_packets=lost,
+        loss_ratio=loss_ratio(offered, lost),
+        generator_packets=total(s.generator_packets for s in streams),
+        source_lost_packets=total(s.source_lost_packets for s in streams),
+        uut_lost_packets=lost_at_uut,
+        sink_lost_packets=total(s.sink_lost_packets for s in streams),
+        uut_loss_ratio=loss_ratio(offered, lost_at_uut),
+        late_packets=total(s.arrivals.late_packets if s.arrivals is not None else None for s in streams),
+        queued_packets=total(s.arrivals.queued_packets if s.arrivals is not None else None for s in streams),
+        forwarding_pps=total_rate(_forwarded(s, "pps") for s in streams),
+        forwarding_bps=total_rate(_forwarded(s, "bps") for s in streams),
+    )
+
+
+def _forwarded(stream: StreamRecord, unit: str) -> float | None:
+    """What a stream adds to the sum: one of which too little came for a window, what came over the sending time.
+
+    Without it, a platform that starves a stream would have no rate, and so drop out of every mean.
+    """
+    few = stream.measured_packets is not None and stream.measured_packets < 2
+    rate: float | None = getattr(stream, f"{'measured' if few else 'forwarding'}_{unit}")
+    return rate

@@ -1,0 +1,92 @@
+"""Why a source offered less than intended, as far as it shows. Pure; causes may come together.
+
+Each is a word, a sentence and its figures: flow_control, queue_full, shaper, link_speed, cpu.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from labconsole.model.design_point import DesignPoint
+from labconsole.units import format_rate_bps
+from labconsole.verdict.hops import driver_growth, qdisc_growth
+from labconsole.verdict.observed import StreamSeen, TrialSeen
+
+BUSY_RATIO = 0.02
+"""A generator that waited for less than this share of its time had its processor to the full."""
+
+PAUSE = re.compile(r"pause|xoff|flow_control")
+BUSY = re.compile(r"busy|requeue|stop")
+SHAPERS = ("tbf", "htb", "hfsc", "cake", "netem", "fq")
+"""Queueing disciplines that hold packets back; the others' overlimits say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One thing that held a source back."""
+
+    cause: str
+    detail: str
+    figures: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"cause": self.cause, **self.figures}
+
+
+def pauses(seen: TrialSeen, node: str, interface: str) -> dict[str, int]:
+    """The driver's counters of pause frames on a port that moved."""
+    return {
+        name: packets
+        for name, packets in driver_growth(seen, node, "", interface).items()
+        if PAUSE.search(name.lower())
+    }
+
+
+def why_short(seen: TrialSeen, raw: StreamSeen, request: DesignPoint) -> Iterator[Cause]:
+    """What is known to have held this stream's source back."""
+    node, interface = raw.stream.source.node, raw.stream.source.interface
+    moved = driver_growth(seen, node, "", interface)
+    paused = {name: n for name, n in pauses(seen, node, interface).items() if "tx" not in name.lower()}
+    if paused:
+        yield Cause("flow_control", f"flow control held it back ({_words(paused)})", {"counters": paused})
+    busy = {name: n for name, n in moved.items() if BUSY.search(name.lower())}
+    for kind, grown in qdisc_growth(seen, node, "", interface):
+        if grown["requeues"]:
+            busy[f"qdisc_{kind}.requeues"] = grown["requeues"]
+        if kind in SHAPERS and grown["overlimits"]:
+            figures = {"qdisc": kind, "overlimits": grown["overlimits"]}
+            yield Cause("shaper", f"the queueing discipline {kind} on {interface} held packets back", figures)
+    errors = (raw.generated or {}).get("errors")
+    if errors:
+        busy["generator.errors"] = errors
+    if busy:
+        yield Cause("queue_full", f"the send queue was full ({_words(busy)})", {"counters": busy})
+    speed_bps = link_speed_bps(seen, node, interface)
+    if speed_bps is not None and request.target != "max" and request.target > speed_bps:
+        detail = f"{interface} runs at {format_rate_bps(speed_bps)} only"
+        yield Cause("link_speed", detail, {"speed_bps": speed_bps})
+    idle = idle_ratio(raw)
+    if idle is not None and idle < BUSY_RATIO:
+        yield Cause("cpu", f"the generator's processor was busy {1 - idle:.1%} of the time", {"idle_ratio": idle})
+
+
+def idle_ratio(raw: StreamSeen) -> float | None:
+    """Share of its sending time in which the generator waited for the next packet to be due; None: not known."""
+    idle_ns, elapsed_ns = ((raw.generated or {}).get(key) for key in ("idle_ns", "elapsed_ns"))
+    return None if idle_ns is None or not elapsed_ns else idle_ns / elapsed_ns
+
+
+def link_speed_bps(seen: TrialSeen, node: str, interface: str) -> int | None:
+    """What the link had negotiated at the end of the trial; None where the driver does not say."""
+    reading = seen.end.get(node)
+    port = ((reading.settings if reading else None) or {}).get("interfaces", {}).get(interface)
+    speed = port.get("speed_mbps") if port else None
+    return speed * 1_000_000 if speed else None
+
+
+def _words(counters: dict[str, int]) -> str:
+    return ", ".join(f"{name} {packets}" for name, packets in counters.items())

@@ -1,0 +1,248 @@
+"""The verdict: valid, suspect or invalid, with every reason as a code, a sentence and evidence. Pure; no I/O, no clock.
+
+Here are the reasons that lie in the trial itself, its generators and its witnesses; changes.py has those that lie in a
+difference between begin and end, influences.py those that lie in what others did meanwhile; consequences.py puts them
+in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import Inventory
+from labconsole.model.record.run import Hop, Reason, StreamRecord, Verdict
+from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.changes import changes
+from labconsole.verdict.consequences import weighed
+from labconsole.verdict.held_back import coarse, held_back
+from labconsole.verdict.hops import capture_drops
+from labconsole.verdict.influences import doubts
+from labconsole.verdict.observed import StreamSeen, TrialSeen
+from labconsole.verdict.reasons import reason
+from labconsole.verdict.shortfall import why_short
+
+FAILURES = {"node_lost": "link_lost", "lease_taken": "lease_taken"}
+"""Codes for the failures that have one of their own."""
+
+
+def judge(
+    seen: TrialSeen,
+    streams: tuple[StreamRecord, ...],
+    request: DesignPoint,
+    limits: Tolerances,
+    *,
+    inventory: Inventory,
+    stood_still: dict[str, list[str]],
+) -> Verdict:
+    """The verdict on one trial from what was seen and what was derived from it.
+
+    ``streams``: of every flow, the second guest's own ones last. ``stood_still``: per stream, the hops whose counter
+    did not move while packets passed.
+    """
+    reasons = [*_trial(seen, limits)]
+    reasons += changes(seen, limits, inventory.uut)
+    for place, (raw, record) in enumerate(zip(seen.flows, streams, strict=True)):
+        asked = request if place < len(seen.streams) else seen.beside_request or request
+        if not seen.aborted:
+            reasons += _generator(seen, raw, record, asked, limits)
+        reasons += _witnesses(raw, record, limits)
+        reasons += _buffered(record)
+        for hop in stood_still.get(record.name, ()):
+            reasons.append(
+                reason(
+                    "counter_froze",
+                    f"{record.name}: the counter at {hop} stood still while packets passed before and behind it",
+                    stream=record.name,
+                    hop=hop,
+                )
+            )
+    reasons += doubts(seen, streams, limits, inventory.uut, emulated=inventory.emulated)
+    reasons += seen.doubts
+    return weighed(reasons)
+
+
+def _trial(seen: TrialSeen, limits: Tolerances) -> Iterator[Reason]:
+    if seen.aborted:
+        yield reason("aborted", "the operator stopped the run")
+    elif seen.failure is not None:
+        code = FAILURES.get(seen.failure.failure, "failed")
+        yield reason(code, seen.failure.message, node=seen.failure.node, operation=seen.failure.operation)
+    if seen.start_skew_s is not None and seen.start_skew_s > limits.start_skew_s:
+        detail = f"the sources started {seen.start_skew_s * 1e3:.1f} ms apart"
+        yield reason("sources_apart", detail, start_skew_s=seen.start_skew_s)
+    if seen.drained is False:
+        yield reason("not_drained", "counters at the UUT or a sink still moved when the wait for them ended")
+    due = seen.samples + seen.missed_samples
+    if due and seen.missed_samples / due > limits.missed_samples_ratio:
+        yield reason(
+            "samples_missed",
+            f"{seen.missed_samples} of {due} counter samples were not taken or not delivered",
+            missed_samples=seen.missed_samples,
+            due_samples=due,
+        )
+    for note in seen.notes:
+        if note.get("kind") == "not_observed":
+            yield reason("not_observed", f"{note['node']}: {note['detail']}", node=note["node"])
+
+
+def _generator(
+    seen: TrialSeen, raw: StreamSeen, record: StreamRecord, request: DesignPoint, limits: Tolerances
+) -> Iterator[Reason]:
+    name = record.name
+    if raw.generated is None or record.generator_packets is None or record.offered_packets is None:
+        yield reason("not_measured", f"{name}: the generator gave no report", stream=name)
+        return
+    if record.generator_packets == 0:
+        yield reason("no_packets", f"{name}: the generator sent nothing", stream=name)
+        return
+    if raw.generated.get("error_text"):
+        yield reason("generator_failed", f"{name}: {raw.generated['error_text']}", stream=name)
+    errors = raw.generated.get("errors") or 0
+    if errors and record.generator == "pktgen":
+        yield reason("generator_errors", f"{name}: pktgen reports {errors} errors", stream=name, errors=errors)
+    if record.intended_packets is not None:
+        short = (record.intended_packets - record.offered_packets) / record.intended_packets
+        if abs(short) > limits.offered_ratio:
+            yield _off_target(seen, raw, record, request, short)
+    if record.offered_duration_s is not None:
+        stretch = record.offered_duration_s / request.duration_s - 1
+        if abs(stretch) > limits.duration_ratio:
+            yield reason(
+                "duration_stretched" if stretch > 0 else "duration_cut",
+                f"{name}: sent for {record.offered_duration_s:.3f} s instead of {request.duration_s:g} s",
+                stream=name,
+                offered_duration_s=record.offered_duration_s,
+                requested_s=request.duration_s,
+            )
+
+
+def _off_target(seen: TrialSeen, raw: StreamSeen, record: StreamRecord, request: DesignPoint, short: float) -> Reason:
+    """Offered beside intended; if it is less, with whatever shows why."""
+    evidence = {
+        "stream": record.name,
+        "offered_packets": record.offered_packets,
+        "intended_packets": record.intended_packets,
+    }
+    told = f"{record.name}: {record.offered_packets} packets offered, {abs(short):.2%} "
+    if short < 0:
+        return reason("offered_over", f"{told}above the intended {record.intended_packets}", **evidence)
+    causes = list(why_short(seen, raw, request))
+    why = "; ".join(cause.detail for cause in causes) or "what held the source back does not show"
+    return reason(
+        "offered_short",
+        f"{told}short of the intended {record.intended_packets}: {why}",
+        **evidence,
+        causes=[cause.to_json() for cause in causes],
+    )
+
+
+def _witnesses(raw: StreamSeen, record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:
+    name = record.name
+    if record.measured_packets is None:
+        yield reason("not_measured", f"{name}: neither the capture nor the sink's counters could be read", stream=name)
+        return
+    if record.loss_packets is not None and record.loss_packets < 0:
+        yield reason(
+            "negative_loss",
+            f"{name}: {-record.loss_packets} packets more were measured than offered",
+            stream=name,
+            packets=-record.loss_packets,
+        )
+    if record.capture is None:
+        detail = f"{name}: there is no capture; the sink's counters stand alone"
+        yield reason("capture_missing", detail, stream=name)
+    elif not record.capture.complete:
+        dropped = record.capture.dropped_packets
+        lost = f"tcpdump missed {'an unknown number of' if dropped is None else dropped} packets"
+        if dropped == 0:
+            held = record.capture.captured_packets
+            lost = f"the capture holds {held} packets and not all, though tcpdump counts none as missed"
+        yield reason(
+            "capture_incomplete",
+            f"{name}: {lost}; measured comes from the sink's counters",
+            stream=name,
+            dropped_packets=record.capture.dropped_packets,
+            drops=capture_drops(raw.capture) if raw.capture is not None else {},
+        )
+    yield from _disagreement(record)
+    yield from _lost_outside(record, limits)
+    if record.sequence is not None and record.sequence.duplicate_packets:
+        times = record.sequence.duplicate_packets
+        yield reason("duplicates", f"{name}: {times} packets arrived more than once", stream=name, packets=times)
+
+
+def _disagreement(record: StreamRecord) -> Iterator[Reason]:
+    """Two counts of the same packets of which one cannot be."""
+    name, sink_rx = record.name, record.counters.get("sink_rx_packets")
+    if record.capture is not None and record.capture.complete and sink_rx is not None:
+        more = record.capture.captured_packets - sink_rx
+        if more > 0:
+            yield reason(
+                "witnesses_disagree",
+                f"{name}: {more} packets more captured than the sink's NIC counted",
+                stream=name,
+                captured_packets=record.capture.captured_packets,
+                sink_rx_packets=sink_rx,
+            )
+    source_tx, dropped = record.counters.get("source_tx_packets"), _dropped_at_source(record)
+    made = record.generator_packets
+    if source_tx is not None and made is not None and source_tx + dropped < made:
+        yield reason(
+            "witnesses_disagree",
+            f"{name}: the generator reports {made} packets, the source's NIC sent {source_tx}",
+            stream=name,
+            generator_packets=made,
+            source_tx_packets=source_tx,
+            dropped_packets=dropped,
+        )
+
+
+def _lost_outside(record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:
+    """Packets that the instrument lost and not the unit under test, beyond the tolerance: two counters say so."""
+    for hop, lost, code, where in (
+        (_hop(record, "source_nic"), record.source_lost_packets, "lost_at_source", "before they were on the wire"),
+        (_hop(record, "sink_nic"), lost_at_sink(record), "lost_at_sink", "behind the unit under test's port"),
+    ):
+        sent = record.generator_packets
+        if hop is None or not lost or not sent or lost <= limits.outside_loss_ratio * sent:
+            continue
+        if code == "lost_at_source" and not hop.drops:
+            continue  # nothing says that it dropped them: two counts that disagree
+        words = ", ".join(f"{name} {packets}" for name, packets in hop.drops.items()) or "no counter says why"
+        yield reason(
+            code,
+            f"{record.name}: {lost} packets were lost {where} ({words}): not by the unit under test",
+            stream=record.name,
+            lost_packets=lost,
+            drops=hop.drops,
+        )
+
+
+def lost_at_sink(record: StreamRecord) -> int:
+    """What was lost between the unit under test's port and the sink's, as far as both were read.
+
+    By both NICs' counters, so that what others send by the same cable is on both sides of the difference.
+    """
+    hop = _hop(record, "sink_nic") if record.sink_lost_packets is not None else None
+    return hop.lost_packets or 0 if hop is not None else 0
+
+
+def _hop(record: StreamRecord, name: str) -> Hop | None:
+    return next((each for each in record.ledger if each.hop == name), None)
+
+
+def _buffered(record: StreamRecord) -> Iterator[Reason]:
+    """Doubts where counter samples alone tell when packets came: how many of them late, and how fast, is then open."""
+    late = held_back(record)
+    if late is not None and late.window_from == "counters":
+        yield reason("buffered", f"{record.name}: {late.sentence}", stream=record.name, **late.figures)
+    error = coarse(record)
+    if error is not None:
+        yield reason("rate_uncertain", f"{record.name}: {error.sentence}", stream=record.name, **error.figures)
+
+
+def _dropped_at_source(record: StreamRecord) -> int:
+    """What the source's own queue and driver say they dropped of the packets that they had accepted."""
+    hop = _hop(record, "source_nic")
+    return sum(hop.drops.values()) if hop is not None else 0

@@ -1,0 +1,1 @@
+"""What console and node say to each other. Shipped to nodes."""

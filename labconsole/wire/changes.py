@@ -1,0 +1,51 @@
+"""Changing a node's network, undoing that, and reading what is set."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Dict, List, Optional
+
+from labconsole.wire.message import Done, Message, Request
+from labconsole.wire.rules import Check, Most, Rule, Sentence, Word, Words, bad, listed, plain
+from labconsole.wire.session import Undone
+from labconsole.wire.settings import MAX_SETTINGS
+
+MAX_ROUTES = 100_000
+
+
+def _object(value: Any, where: str) -> Any:
+    if type(value) is not dict:
+        raise bad(where, "is not an object")
+    return value
+
+
+_TABLE: Check = listed(plain(most=100), MAX_ROUTES)
+
+
+class ApplyChanges(Request[Done], op="net.apply"):
+    """Apply in order and remember the inverse of each; on an error undo what this call did."""
+
+    token: Word
+    changes: Annotated[List[Dict[str, Any]], Rule(listed(_object, MAX_SETTINGS))]
+
+
+class UndoChanges(Request[Undone], op="net.undo"):
+    """Undo in reverse order what was applied with this token; without one, everything."""
+
+    token: Optional[Word] = None
+
+
+class NetworkState(Message):
+    """What is set now. The tables are there if they were asked for."""
+
+    sysctls: Annotated[Dict[str, Sentence], Most(MAX_SETTINGS)]
+    routes: Optional[Annotated[List[Dict[str, Any]], Rule(_TABLE)]] = None
+    neighbours: Optional[Annotated[List[Dict[str, Any]], Rule(_TABLE)]] = None
+
+
+class ReadNetwork(Request[NetworkState], op="net.read"):
+    """Ask for these settings, and for the routes and the neighbours."""
+
+    sysctls: Optional[Words] = None
+    routes: Optional[bool] = None
+    neighbours: Optional[bool] = None
+    namespace: Optional[Word] = None

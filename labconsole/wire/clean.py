@@ -1,0 +1,67 @@
+"""Text that a node sent, made safe to show: one line, no control characters, no escape sequences, bounded.
+
+A node is not trusted with the operator's terminal: a host name or an error message may carry escape sequences,
+text-direction overrides or half a surrogate pair. Everything of a node's that ends in a message passes here.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Dict, Optional
+
+_ESCAPES = re.compile(
+    r"""
+    (?:\x1b\[|\x9b) [0-?]* [ -/]* [@-~]?                 # CSI: colours, cursor, erase
+    | (?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]) [^\x07\x1b\x9c]* (?:\x07|\x1b\\|\x9c)?   # OSC, DCS, SOS, PM, APC: strings
+    | \x1b [ -/]* [0-~]?                                 # every other escape sequence
+    """,
+    re.VERBOSE,
+)
+_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_BLANKS = re.compile(r"\s+")
+
+
+def clean(text: object, limit: int = 400) -> str:
+    """``text`` as one printable line of at most ``limit`` characters; cut text ends in an ellipsis."""
+    if isinstance(text, (bytes, bytearray, memoryview)):
+        text = bytes(text[: 8 * limit]).decode("utf-8", "replace")
+    line = str(text)[: 8 * limit]  # bounds the work before the expressions below see it
+    if not (line.isascii() and line.isprintable()):
+        line = _ESCAPES.sub("", line)
+        line = "".join(" " if char.isspace() else char for char in line if char.isspace() or _printable(char))
+    line = _BLANKS.sub(" ", line).strip()
+    return line if len(line) <= limit else line[: max(0, limit - 1)].rstrip() + "…"
+
+
+class _Kept(Dict[int, Optional[int]]):
+    """What str.translate leaves of each character, remembered for the common ones."""
+
+    def __missing__(self, code: int) -> int | None:
+        kept = code if code in (9, 10) or _printable(chr(code)) else None
+        if code < 0x3000:
+            self[code] = kept
+        return kept
+
+
+_KEPT = _Kept()
+
+
+def clean_lines(text: str) -> str:
+    """``text`` without what is not printable, line feeds and tabs excepted. Nothing else of it is lost."""
+    return text if text.isprintable() else text.translate(_KEPT)
+
+
+def _printable(char: str) -> bool:
+    return unicodedata.category(char) not in _UNPRINTABLE
+
+
+def last_line(data: bytes | bytearray, limit: int = 300) -> str:
+    """The last line of ``data`` that says something, cleaned; '' when there is none.
+
+    Of a Python traceback that is the exception, of sudo and of a shell the complaint.
+    """
+    for line in reversed(bytes(data[-16 * 1024 :]).splitlines()):
+        if text := clean(line, limit):
+            return text
+    return ""

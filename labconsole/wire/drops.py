@@ -1,0 +1,76 @@
+"""Where a node's kernel says that it dropped packets. Counted since boot; nothing is reset."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Dict, List, Optional
+
+from labconsole.wire.counters import MAX_NAMESPACES
+from labconsole.wire.facts import MAX_CPUS
+from labconsole.wire.links import MAX_INTERFACES
+from labconsole.wire.message import Message, Request, check_of
+from labconsole.wire.rules import Count, Most, Name, Rule, Unsigned, Words, bad, count, maybe, name
+
+MAX_DRIVER_STATISTICS = 512
+MAX_FILTERS = 1000
+MAX_IP_STATISTICS = 100
+
+
+def _softnet_row(value: Any, where: str) -> List[Any]:
+    if type(value) is not list or len(value) != 4:
+        raise bad(where, "is not a row of 4")
+    return [maybe(count)(value[0], where), *(count(number, where) for number in value[1:])]
+
+
+class QdiscCounts(Message):
+    """Of one queueing discipline."""
+
+    drops: Count
+    requeues: Count
+    overlimits: Count
+
+
+def _qdisc_row(value: Any, where: str) -> List[Any]:
+    if type(value) is not list or len(value) != 3:
+        raise bad(where, "has a row that is not of 3")
+    return [name(value[0], "an interface"), name(value[1], where), check_of(QdiscCounts)(value[2], where)]
+
+
+class DroppingRule(Message):
+    """A rule of a firewall (nftables) that counts and drops; ``interface`` and ``hook`` for the family netdev."""
+
+    family: Name
+    table: Name
+    chain: Name
+    handle: Unsigned
+    interface: Optional[Name]
+    hook: Optional[Name]
+    packets: Unsigned
+
+
+class NamespaceDrops(Message):
+    """Of one namespace.
+
+    ``qdiscs``: rows of interface, kind and QdiscCounts, root and ingress; ``driver``: of a driver's statistics
+    (ethtool -S) those whose name tells of trouble and that are not 0, None where it cannot be asked.
+    """
+
+    ip: Optional[Annotated[Dict[str, Count], Most(MAX_IP_STATISTICS)]]
+    filters: Optional[Annotated[List[DroppingRule], Most(MAX_FILTERS)]]
+    qdiscs: Annotated[List[Annotated[List[Any], Rule(_qdisc_row)]], Most(MAX_INTERFACES)]
+    driver: Annotated[
+        Dict[str, Optional[Annotated[Dict[str, Unsigned], Most(MAX_DRIVER_STATISTICS)]]], Most(MAX_INTERFACES)
+    ]
+
+
+class DropCounters(Message):
+    """``softnet``: rows of processor or None, processed, dropped and squeezed, of the whole kernel."""
+
+    monotonic_ns: Count
+    softnet: Optional[Annotated[List[Annotated[List[Any], Rule(_softnet_row)]], Most(MAX_CPUS)]]
+    namespaces: Annotated[Dict[str, NamespaceDrops], Most(MAX_NAMESPACES)]
+
+
+class ReadDrops(Request[DropCounters], op="drops.read"):
+    """Ask for the drop counters, and those of these interfaces' drivers."""
+
+    interfaces: Words

@@ -1,0 +1,60 @@
+"""What a node is: its kernel, its machine, its tools."""
+
+from __future__ import annotations
+
+from typing import Annotated, Dict, List, Optional
+
+from labconsole.wire.message import Message, Request
+from labconsole.wire.rules import Amount, Count, Most, Name, Rule, Sentence, whole
+
+MAX_LOGINS = 1000
+MAX_CAPABILITIES = 100
+MAX_CPUS = 4096
+
+LoadAverages = Annotated[List[Amount], Most(3)]
+"""Over 1, 5 and 15 minutes."""
+
+Governors = Annotated[Dict[str, Count], Most(MAX_CPUS)]
+"""How many processors have each frequency governor."""
+
+
+class Login(Message):
+    """Somebody who is logged in."""
+
+    user: Name
+    line: Name
+    host: Optional[Name]
+    since_wall_s: Annotated[int, Rule(whole(-(2**31), 2**31 - 1))]
+
+
+class NodeFacts(Message):
+    """None is unknown. ``network_namespace``: an inode; ``tcpdump`` and ``pktgen`` (None: not loaded): versions."""
+
+    hostname: Sentence
+    kernel: Sentence
+    kernel_version: Sentence
+    machine: Sentence
+    os: Optional[Sentence]
+    product: Optional[Sentence]
+    vendor: Optional[Sentence]
+    cpus: Count
+    cpu_model: Optional[Sentence]
+    hypervisor_flag: Optional[bool]
+    memory_bytes: Optional[Count]
+    python: Sentence
+    tcpdump: Optional[Sentence]
+    pktgen: Optional[Sentence]
+    pktgen_loadable: bool
+    load: Optional[LoadAverages]
+    governors: Optional[Governors]
+    logins: Optional[Annotated[List[Login], Most(MAX_LOGINS)]]
+    capabilities: Optional[Annotated[List[Name], Most(MAX_CAPABILITIES)]]
+    euid: Count
+    clocksource: Optional[Sentence]
+    uptime_s: Optional[Amount]
+    boot_id: Optional[Sentence]
+    network_namespace: Count
+
+
+class ReadFacts(Request[NodeFacts], op="facts"):
+    """Ask what the node is."""

@@ -1,0 +1,117 @@
+"""Sending test traffic: prepare, start, wait, stop, close, and what was sent."""
+
+from __future__ import annotations
+
+from typing import Annotated, List, Optional
+
+from labconsole.wire.facts import MAX_CPUS
+from labconsole.wire.message import AgentEvent, Done, Message, Request
+from labconsole.wire.rules import Count, Most, Name, Rule, Sentence, between, lines, whole
+from labconsole.wire.stream_spec import StreamSpec
+
+MAX_STREAMS = 256
+MAX_RAW = 65_536
+"""Characters of a generator's own report: pktgen's file is a page."""
+
+
+class PreparedStream(Message):
+    """How a stream will be sent."""
+
+    stream: Name
+    generator: Name
+    version: Optional[Name]
+    interface: Name
+    burst_packets: Optional[Count]
+    cpus: Optional[Annotated[List[Count], Most(MAX_CPUS)]]
+
+
+class PreparedStreams(Message):
+    """How the streams will be sent."""
+
+    streams: Annotated[List[PreparedStream], Most(MAX_STREAMS)]
+
+
+class PrepareGenerator(Request[PreparedStreams], op="generator.prepare"):
+    """Configure the generator for these streams."""
+
+    streams: Annotated[List[StreamSpec], Most(MAX_STREAMS)]
+
+
+class StartGenerator(Request[Done], op="generator.start"):
+    """Replies when armed processes have the word; then ``generator`` events, one ``generator.done`` at the end."""
+
+    at_monotonic_ns: Optional[Annotated[int, Rule(whole(-(2**63), 2**63 - 1))]] = None
+    progress_interval_s: Optional[Annotated[float, Rule(between(0.01, 3600))]] = None
+
+
+class SentStream(Message):
+    """What a stream has come to; None is unknown. ``raw``: the generator's own report."""
+
+    stream: Name
+    generator: Name
+    version: Optional[Name]
+    interface: Name
+    sent_packets: Optional[Count]
+    errors: Optional[Count]
+    error_text: Optional[Sentence]
+    started_monotonic_ns: Optional[Count]
+    stopped_monotonic_ns: Optional[Count]
+    started_wall_ns: Optional[Count]
+    elapsed_ns: Optional[Count]
+    idle_ns: Optional[Count]
+    delay_ns: Count
+    burst_packets: Optional[Count]
+    requested_count: Optional[Count]
+    stopped_by: Name
+    raw: Optional[Annotated[str, Rule(lines(MAX_RAW))]]
+
+
+SentStreams = Annotated[List[SentStream], Most(MAX_STREAMS)]
+
+
+class Sent(Message):
+    """What the streams have come to."""
+
+    streams: SentStreams
+
+
+class WaitForGenerator(Request[Sent], op="generator.wait"):
+    """Replies when the last stream has ended."""
+
+
+class StopGenerator(Request[Done], op="generator.stop"):
+    """End early; ``generator.done`` still follows."""
+
+
+class CloseGenerator(Request[Sent], op="generator.close"):
+    """End and leave nothing; no streams if it was not started."""
+
+
+class StreamProgress(Message):
+    """How far a stream is."""
+
+    stream: Name
+    sent_packets: Optional[Count]
+    errors: Optional[Count]
+    monotonic_ns: Count
+
+
+class GeneratorProgress(AgentEvent, kind="generator"):
+    """How far the streams are."""
+
+    monotonic_ns: Count
+    streams: Annotated[List[StreamProgress], Most(MAX_STREAMS)]
+
+
+class GeneratorFailure(Message):
+    """Why there are no results."""
+
+    code: Name
+    message: Sentence
+
+
+class GeneratorDone(AgentEvent, kind="generator.done"):
+    """The last stream has ended; no streams, and ``error``, when it failed."""
+
+    streams: SentStreams
+    error: Optional[GeneratorFailure] = None

@@ -1,0 +1,201 @@
+"""Messages as classes that both ends import: what is asked, what is answered, what is told unasked.
+
+A message is a frozen dataclass, built by keyword. The annotations of its fields say what each value must be
+(wire/rules.py); ``parse`` checks what came over the wire once and builds the object. The check is put together from the
+annotations at the first message of its kind. A field without a default must be there, a key that is no field is
+refused: console and agent are of one version.
+
+    class ProcessUsage(Request[Usage], op="process.usage"):
+        pids: Annotated[List[Count], Most(64)]
+
+``dataclasses`` itself writes and compiles six methods for each class: for all messages that takes an agent as long as
+the rest of its start (110 ms beside 115 ms).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Callable,
+    ClassVar,
+    Dict,
+    Generic,
+    List,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from labconsole.wire.clean import clean
+from labconsole.wire.rules import Check, Most, Rule, Sentence, bad, flag, listed, mapping, maybe, plain
+
+if TYPE_CHECKING:
+    from typing import dataclass_transform
+else:
+
+    def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
+        """Of Python 3.11: tells type checkers that what inherits from a class is a dataclass."""
+        return lambda cls: cls
+
+
+MAX_CODE = 64
+MAX_DETAIL_ITEMS = 1000
+
+M = TypeVar("M", bound="Message")
+R = TypeVar("R", bound="Message")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Message:
+    """Base of all messages and of the parts of messages that are objects."""
+
+    def __init__(self, **values: Any) -> None:
+        cls = type(self)
+        for name in field_names(cls):
+            if name in values or not hasattr(cls, name):
+                self.__dict__[name] = values.pop(name)
+        if values:
+            raise TypeError("%s has no field %s" % (cls.__name__, ", ".join(values)))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("%s cannot be changed" % type(self).__name__)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in field_names(type(self)))
+
+    def __repr__(self) -> str:
+        return "%s(%s)" % (type(self).__name__, ", ".join("%s=%r" % item for item in self.__dict__.items()))
+
+    @classmethod
+    def parse(cls: Type[M], data: Any, where: str = "") -> M:
+        """``data`` as an object of this class. Raises WireError("bad_message") naming the field in ``where``."""
+        message: M = _reader(cls)(data, where)
+        return message
+
+    def check_fields(self) -> None:
+        """Refuse fields that contradict each other. Raises WireError("bad_message")."""
+
+    def to_wire(self) -> Dict[str, Any]:
+        """As plain data, in the order of the fields. What did not come over the wire is not in it."""
+        return {name: _plain(value) for name, value in self.__dict__.items()}
+
+
+class Request(Message, Generic[R]):
+    """Something that the console asks: ``op`` on the wire, answered by a ``reply``."""
+
+    op: ClassVar[str]
+    reply: ClassVar[Type[Message]]
+
+    def __init_subclass__(cls, op: str) -> None:
+        cls.op = op
+        (cls.reply,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
+
+    def arguments(self) -> Dict[str, Any]:
+        """What goes over the wire: null says no more than to leave the key out."""
+        return {name: value for name, value in self.to_wire().items() if value is not None}
+
+
+class AgentEvent(Message):
+    """Something that an agent tells unasked: ``kind`` on the wire."""
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls, kind: str) -> None:
+        cls.kind = kind
+
+
+class Done(Message):
+    """The answer to a request that has nothing to say but that it was done."""
+
+
+def _code(value: Any, where: str) -> str:
+    if type(value) is not str or not value.isprintable() or len(value) > MAX_CODE:
+        raise bad(where, "is not a word")
+    return value
+
+
+class Refusal(Message):
+    """The answer to a request that was not done: a stable word, a sentence, and what else there is to know."""
+
+    code: Annotated[str, Rule(_code)]
+    message: Sentence
+    detail: Annotated[Any, Rule(plain(most=MAX_DETAIL_ITEMS))] = None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Message):
+        return value.to_wire()
+    if type(value) is list:
+        return [_plain(item) for item in value]
+    if type(value) is dict:
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+@functools.lru_cache(maxsize=None)
+def _hints(cls: Any) -> Dict[str, Any]:
+    hints = get_type_hints(cls, include_extras=True)
+    return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar}
+
+
+def field_names(cls: Any) -> Tuple[str, ...]:
+    """The fields of a message, in their order."""
+    return tuple(_hints(cls))
+
+
+def _compile(cls: Any) -> Check:
+    fields: List[Tuple[str, Check, bool]] = [
+        (name, check_of(hint), not hasattr(cls, name)) for name, hint in _hints(cls).items()
+    ]
+    new = object.__new__
+    together = cls.check_fields if cls.check_fields is not Message.check_fields else None
+
+    def read(data: Any, where: str) -> Any:
+        if type(data) is not dict:
+            raise bad(where, "is not an object")
+        message = new(cls)
+        kept = message.__dict__
+        for name, check, needed in fields:
+            if name in data:
+                kept[name] = check(data[name], name)
+            elif needed:
+                raise bad(where, "has no %s" % name)
+        if len(data) > len(kept):
+            raise bad(where, "has an unknown key %s" % clean(min(data.keys() - kept.keys()), 100))
+        if together is not None:
+            together(message)
+        return message
+
+    return read
+
+
+_reader: Callable[[Any], Check] = functools.lru_cache(maxsize=None)(_compile)
+
+
+def check_of(hint: Any) -> Check:
+    """The check that an annotation stands for."""
+    if hint is bool:
+        return flag
+    if isinstance(hint, type) and issubclass(hint, Message):
+        return _reader(hint)
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Union and len(inner) == 2 and inner[1] is type(None):
+        return maybe(check_of(inner[0]))
+    if origin is Annotated and isinstance(inner[-1], Rule):
+        check: Check = inner[-1].check
+        return check
+    if origin is Annotated and isinstance(inner[-1], Most):
+        most, items = inner[-1], get_args(inner[0])
+        if get_origin(inner[0]) is list:
+            return listed(check_of(items[0]), most.entries)
+        return mapping(most.key, check_of(items[1]), most.entries)
+    raise TypeError("%r says nothing of what a value must be" % (hint,))

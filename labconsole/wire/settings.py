@@ -1,0 +1,111 @@
+"""What decides how a node forwards and holds still by itself: settings of its NICs, processors and network stack."""
+
+from __future__ import annotations
+
+from typing import Annotated, Dict, List, Optional
+
+from labconsole.wire.facts import Governors
+from labconsole.wire.links import MAX_INTERFACES, Pause
+from labconsole.wire.message import Message, Request
+from labconsole.wire.rules import Count, Most, Name, Rule, Sentence, Word, run_length, whole
+
+MAX_SETTINGS = 10_000
+MAX_FEATURES = 100
+MAX_IRQS = 1024
+MAX_IDLE_STATES = 100
+
+Kilo = Annotated[int, Rule(whole(0, 2**32 - 1))]
+"""What a driver keeps in 32 bits: ring entries, microseconds, queues."""
+
+Sysctls = Annotated[Dict[str, Optional[Sentence]], Most(MAX_SETTINGS)]
+
+
+class Rings(Message):
+    """Entries of the descriptor rings, and the most that the NIC can have."""
+
+    rx_max: Kilo
+    tx_max: Kilo
+    rx: Kilo
+    tx: Kilo
+
+
+class Coalesce(Message):
+    """How long, and for how many frames, a NIC waits before it interrupts."""
+
+    rx_usecs: Kilo
+    rx_frames: Kilo
+    tx_usecs: Kilo
+    tx_frames: Kilo
+    adaptive_rx: Kilo
+    adaptive_tx: Kilo
+
+
+class Queues(Message):
+    """How many queues a NIC uses."""
+
+    rx: Kilo
+    tx: Kilo
+    combined: Kilo
+
+
+class Bus(Message):
+    """Where a NIC is attached."""
+
+    address: Name
+    kind: Optional[Name]
+    link_speed: Optional[Name]
+    link_width: Optional[Count]
+    numa_node: Optional[Annotated[int, Rule(whole(-1, 2**31))]]
+
+
+class InterfaceSettings(Message):
+    """Of one interface; None is unknown. ``irqs``: the processors that each interrupt may go to."""
+
+    driver: Optional[Name]
+    driver_version: Optional[Name]
+    firmware: Optional[Name]
+    mac: Optional[Name]
+    mtu: Optional[Count]
+    up: bool
+    carrier_changes: Optional[Count]
+    queue_length: Optional[Count]
+    qdisc: Optional[Name]
+    speed_mbps: Optional[Count]
+    duplex: Optional[Name]
+    autoneg: Optional[bool]
+    pause: Optional[Pause]
+    offloads: Annotated[Dict[str, Optional[bool]], Most(MAX_FEATURES)]
+    rings: Optional[Rings]
+    coalesce: Optional[Coalesce]
+    queues: Optional[Queues]
+    bus: Optional[Bus]
+    irqs: Annotated[Dict[str, Optional[Sentence]], Most(MAX_IRQS, run_length)]
+    sysctls: Sysctls
+
+
+class IdleState(Message):
+    """A sleep state of the first processor."""
+
+    name: Optional[Name]
+    exit_latency_us: Optional[Count]
+    disabled: bool
+
+
+class NodeSettings(Message):
+    """None is unknown. ``interfaces``: all but loopback."""
+
+    interfaces: Annotated[Dict[str, InterfaceSettings], Most(MAX_INTERFACES)]
+    governors: Optional[Governors]
+    turbo: Optional[bool]
+    idle_states: Optional[Annotated[List[IdleState], Most(MAX_IDLE_STATES)]]
+    irqbalance: bool
+    isolated_cpus: Optional[Sentence]
+    online_cpus: Optional[Sentence]
+    smt: Optional[Name]
+    sysctls: Sysctls
+
+
+class ReadSettings(Request[NodeSettings], op="settings"):
+    """Ask how the node is set; a reading takes milliseconds."""
+
+    namespace: Optional[Word] = None

@@ -1,0 +1,100 @@
+"""What one stream is to send."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Any, List, Optional, Tuple
+
+from labconsole.packets import frame
+from labconsole.wire.codec import WireError
+from labconsole.wire.facts import MAX_CPUS
+from labconsole.wire.message import Message
+from labconsole.wire.rules import S64, Count, Finite, Most, Rule, Word, whole
+
+GENERATORS = ("auto", "pktgen", "afpacket")
+MAX_DURATION_S = 7 * 86400.0
+NEVER_DELAY_NS = 0x7FFFFFFF
+"""pktgen takes this one value for "never send"."""
+MAX_DELAY_NS = 9_999_999_999
+Whole = Annotated[int, Rule(whole(-S64, S64 - 1))]
+"""Its range is checked with the other fields, in words that name the stream."""
+OVERTIME_NS = 20_000_000
+"""A paced generator may finish its last frames this long after its time, so that one late wake-up does not cost any."""
+
+
+class StreamSpec(Message):
+    """What one stream is to send. pkt_size_bytes is without the frame check sequence; delay_ns 0 is flat out."""
+
+    stream: Word
+    interface: Word
+    generator: Word
+    destination_mac: Word
+    source_mac: Optional[Word]
+    source_ip: Word
+    sink_ip: Word
+    udp_source_port: Whole
+    udp_sink_port: Whole
+    pkt_size_bytes: Whole
+    delay_ns: Whole
+    count: Optional[Whole]
+    duration_s: Optional[Finite]
+    max_count: Whole
+    cpus: Optional[Annotated[List[Count], Most(MAX_CPUS)]]
+
+    def planned_packets(self) -> Tuple[int, str]:
+        """How many frames at most, and what it means to have sent them all: "count" or "duration"."""
+        total, reason = self.max_count, "count"
+        if self.count is not None:
+            total = min(total, self.count)
+        if self.duration_s is not None and self.delay_ns:
+            in_time = -(-round(self.duration_s * 1e9) // self.delay_ns)
+            if in_time < total:
+                total, reason = in_time, "duration"
+        return total, reason
+
+    def check_fields(self) -> None:
+        """Raises WireError("bad_message") naming the stream and the field."""
+        if not self.stream:
+            raise WireError("bad_message", "a stream has an empty name")
+        if not 1 <= len(self.interface.encode("utf-8", "replace")) <= 15 or set(self.interface) & set("/@ \t\r\n"):
+            self._refuse("interface", self.interface, "an interface name of 1 to 15 byte")
+        if self.generator not in GENERATORS:
+            self._refuse("generator", self.generator, " or ".join(GENERATORS))
+        for name in ("destination_mac", "source_mac"):
+            value = getattr(self, name)
+            if value is not None:
+                try:
+                    frame.parse_mac(value)
+                except ValueError:
+                    self._refuse(name, value, "a MAC address such as 02:00:00:00:01:02")
+        for name in ("source_ip", "sink_ip"):
+            try:
+                ipaddress.IPv4Address(getattr(self, name))
+            except ValueError:
+                self._refuse(name, getattr(self, name), "an IPv4 address")
+        self._check_range("udp_source_port", 1, 65535)
+        self._check_range("udp_sink_port", 1, 65535)
+        self._check_range("pkt_size_bytes", frame.MIN_FRAME_BYTES, 65535)
+        self._check_range("delay_ns", 0, MAX_DELAY_NS)
+        if self.delay_ns == NEVER_DELAY_NS:
+            self._refuse("delay_ns", self.delay_ns, "any other number: this one means never to pktgen")
+        self._check_range("max_count", 1, 2**62)
+        if self.count is not None:
+            self._check_range("count", 1, self.max_count)
+        elif self.duration_s is None:
+            self._refuse("count", None, "a count or a duration_s")
+        if self.duration_s is not None and not 0 < self.duration_s <= MAX_DURATION_S:
+            self._refuse("duration_s", self.duration_s, "more than 0 and at most %g" % MAX_DURATION_S)
+        if self.cpus is not None and not self.cpus:
+            self._refuse("cpus", self.cpus, "a list of CPU numbers")
+
+    def _check_range(self, name: str, low: int, high: int) -> None:
+        if not low <= getattr(self, name) <= high:
+            self._refuse(name, getattr(self, name), "from %d to %d" % (low, high))
+
+    def _refuse(self, name: str, value: Any, allowed: str) -> None:
+        raise WireError(
+            "bad_message",
+            "stream %s: %s is %r, allowed is %s" % (self.stream, name, value, allowed),
+            {"stream": self.stream, "field": name},
+        )
