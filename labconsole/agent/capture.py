@@ -17,9 +17,9 @@ import shutil
 import signal
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from labconsole.agent.keeper import Journal
+from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.processes import children, linux
-from labconsole.agent.spool import Spool, default_directory
+from labconsole.agent.spool import CaptureSpool, default_directory
 from labconsole.wire.codec import WireError, field
 
 LISTEN_TIMEOUT_S = 5.0
@@ -94,13 +94,13 @@ def require_space(directory: str, expected_packets: int, snap_bytes: int) -> Non
         )
 
 
-class Capture:
+class RunningCapture:
     """One running tcpdump."""
 
     def __init__(
         self,
         name: str,
-        spool: Spool,
+        spool: CaptureSpool,
         on_death: Callable[[str, str], None],
         spacing_gap_ns: Optional[int] = None,
         sampling_seed: int = 0,
@@ -249,9 +249,9 @@ class Capture:
 class Captures:
     """The captures of a session, by the names the console gave them."""
 
-    def __init__(self, journal: Journal, on_death: Callable[[str, str], None]) -> None:
+    def __init__(self, journal: UndoJournal, on_death: Callable[[str, str], None]) -> None:
         self._journal, self._on_death = journal, on_death
-        self._running: Dict[str, Capture] = {}
+        self._running: Dict[str, RunningCapture] = {}
 
     async def start(
         self, args: Dict[str, Any], namespaces: Sequence[Any], version: Callable[[], Any]
@@ -269,8 +269,8 @@ class Captures:
             raise WireError("tcpdump_missing", "there is no tcpdump on this node; install the package tcpdump")
         require_space(directory, field(args, "expected_packets", int, optional=True) or 0, snap_bytes)
         argv = _argv(program, args, snap_bytes)
-        spool = Spool(directory, keep_path, self._journal)
-        capture = Capture(
+        spool = CaptureSpool(directory, keep_path, self._journal)
+        capture = RunningCapture(
             name,
             spool,
             self._on_death,
@@ -310,12 +310,12 @@ class Captures:
         for capture in self._running.values():
             capture.kill()
 
-    async def _drop(self, capture: Capture, *, keep: bool) -> Optional[str]:
+    async def _drop(self, capture: RunningCapture, *, keep: bool) -> Optional[str]:
         self._running.pop(capture.name, None)
         await capture.close()
         return capture.spool.close(keep=keep)
 
-    def _told(self, args: Dict[str, Any]) -> Capture:
+    def _told(self, args: Dict[str, Any]) -> RunningCapture:
         """The capture that is named, which may learn here how long was sent."""
         sending_ns = field(args, "sending_ns", int, optional=True)
         if sending_ns is not None and not 0 <= sending_ns < 1 << 62:
@@ -325,7 +325,7 @@ class Captures:
             capture.sending_ns = sending_ns
         return capture
 
-    def _named(self, name: str) -> Capture:
+    def _named(self, name: str) -> RunningCapture:
         try:
             return self._running[name]
         except KeyError:

@@ -26,7 +26,7 @@ LIMIT_S = 1.5
 KILLED_STATUS = 1
 
 
-class Journal:
+class UndoJournal:
     """What has been changed on the node and how to undo it, in order; the keeper holds the same list."""
 
     def __init__(self, pipe: int) -> None:
@@ -76,7 +76,7 @@ class Journal:
             self._pipe = None
 
 
-def become_keeper() -> Journal:
+def become_keeper() -> UndoJournal:
     """Fork: returns in the child, which is the agent; the caller's process becomes its keeper and never returns."""
     linux.adopt_orphans()
     parent = os.getpid()
@@ -86,7 +86,7 @@ def become_keeper() -> Journal:
         os.close(reading)
         # With nobody to undo after a crash the session ends in order, as if by a signal.
         linux.die_with_parent(signal.SIGTERM, parent)
-        return Journal(writing)
+        return UndoJournal(writing)
     status = KILLED_STATUS
     try:
         os.close(writing)

@@ -18,19 +18,19 @@ from typing import Any, Awaitable, Callable, Dict, List, Optional, Set
 import labconsole
 from labconsole.agent import spool, undo
 from labconsole.agent.capture import Captures
-from labconsole.agent.keeper import Journal
+from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.operations.checking import Checking
 from labconsole.agent.operations.execute import Executor
 from labconsole.agent.operations.generating import Generating
 from labconsole.agent.operations.guests import Guests
 from labconsole.agent.operations.leasing import Leasing
-from labconsole.agent.operations.network import Tuner
+from labconsole.agent.operations.network import NetworkChanges
 from labconsole.agent.pipes import Inlet, Outlet
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading import facts
 from labconsole.agent.reading.counters import Counters
-from labconsole.agent.reading.foreign import Foreign
+from labconsole.agent.reading.foreign import ForeignTaps
 from labconsole.agent.reading.links import Links
 from labconsole.network import sysctl
 from labconsole.wire import codec
@@ -67,18 +67,18 @@ def clocks() -> Dict[str, int]:
 class Agent:
     """One session with one console."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: UndoJournal) -> None:
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         self._journal = journal
         self._outlet = Outlet(1, self._end)
         self._outlet.send(hello())
         self._namespaces = Namespaces(self._namespace_died)
-        self._tuner = Tuner(journal, self._namespaces, self._namespaces_changed)
+        self._tuner = NetworkChanges(journal, self._namespaces, self._namespaces_changed)
         self._counters = Counters(self._namespaces, self._outlet, self.notice)
         self._links = Links(self._namespaces, self._links_changed)
         self._captures = Captures(journal, self._capture_died)
-        self._foreign = Foreign()
+        self._foreign = ForeignTaps()
         self._executor = Executor()
         self._guests = Guests(self._outlet.send)
         self._checking = Checking(lambda work: self._in_namespace({}, work), self._watch_state)
@@ -443,7 +443,7 @@ class Agent:
         self._failed += await self._tuner.undo(None)
 
 
-async def serve(journal: Journal) -> None:
+async def serve(journal: UndoJournal) -> None:
     """Serve one session and end the process: worker threads that hang (a dead disk) must not keep it."""
     await Agent(journal).run()
     os._exit(0)

@@ -15,7 +15,7 @@ import shutil
 from typing import Optional, Set, Tuple
 
 from labconsole.agent.debug import complain
-from labconsole.agent.keeper import Journal
+from labconsole.agent.keeper import UndoJournal
 from labconsole.wire.codec import WireError
 
 FILE = "capture.pcap"
@@ -59,13 +59,13 @@ def _sweep_one(path: str) -> None:
         os.close(descriptor)
 
 
-class Spool:
+class CaptureSpool:
     """The file that a capture is written to."""
 
     swept: Set[str] = set()
     """Directories that this process has swept already."""
 
-    def __init__(self, directory: str, keep_path: Optional[str], journal: Journal) -> None:
+    def __init__(self, directory: str, keep_path: Optional[str], journal: UndoJournal) -> None:
         self._journal, self._keep_path = journal, keep_path
         if directory not in self.swept:
             self.swept.add(directory)

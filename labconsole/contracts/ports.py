@@ -130,7 +130,7 @@ class StoredTrial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class StoredMaximum:
     """The highest mean rate over a platform's points: of how many runs, at which target, and the newest of them."""
 
     measured_pps: float
@@ -166,7 +166,7 @@ class RunSink(Protocol):
         background: str,
         frame: FrameSize,
         sources: int,
-    ) -> Reference | None:
+    ) -> StoredMaximum | None:
         """The highest mean forwarding rate over the targets of these points, of runs that enter a mean.
 
         Of the newest conditions that have a run at target max. None without such a run: then nobody knows whether it is

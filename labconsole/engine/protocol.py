@@ -20,7 +20,7 @@ from labconsole.model.record.summary import Page, RunSummary
 
 if TYPE_CHECKING:
     from labconsole.engine.check.result import CheckResult, OnResult
-    from labconsole.engine.execution.execution import Campaign
+    from labconsole.engine.execution.execution import PlanExecution
     from labconsole.engine.execution.progress import Outcome
     from labconsole.engine.inspection import Inspection
     from labconsole.engine.leases import LeaseHolder
@@ -106,11 +106,11 @@ class SessionLike(Protocol):
         """Let go of all nodes."""
         ...
 
-    def campaign(self, plan: Plan) -> Campaign:
+    def campaign(self, plan: Plan) -> PlanExecution:
         """An execution of a plan that is resolved for this testbed, not begun yet."""
         ...
 
-    async def execute(self, campaign: Campaign, *, take_over: bool = False) -> Outcome:
+    async def execute(self, campaign: PlanExecution, *, take_over: bool = False) -> Outcome:
         """Take what a campaign has left to take. Raises LabError, LeaseHeld where ``take_over`` would help."""
         ...
 

@@ -17,10 +17,10 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from labconsole.contracts.driver import DriverFor
-from labconsole.contracts.ports import AgentLink, Connect, Reference, RunSink
+from labconsole.contracts.ports import AgentLink, Connect, RunSink, StoredMaximum
 from labconsole.engine.execution.set_up_course import breaks
 from labconsole.engine.leases import LeaseHolder, Leases
-from labconsole.engine.links import Fleet
+from labconsole.engine.links import TestbedLinks
 from labconsole.engine.live.events import (
     Event,
     Listener,
@@ -87,7 +87,7 @@ class Session(Generic[StoreT]):
         for name, node in inventory.nodes.items():
             self.telemetry.nodes[name] = NodeLive(name, node.roles)
         self._shell_argv = shell_argv
-        self._fleet = Fleet(
+        self._fleet = TestbedLinks(
             inventory,
             self.telemetry,
             connect=connect,
@@ -358,7 +358,7 @@ class Session(Generic[StoreT]):
         keep: bool = True,
         role: Role = "measured",
         settle_s: float | None = None,
-        reference: Reference | None = None,
+        reference: StoredMaximum | None = None,
         anew: bool = False,
     ) -> RunRecord:
         """``reference``: the maximum that a forwarding second guest's load is a share of, None: the newest stored one.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from labconsole.engine.check.result import CheckResult, OnResult
 from labconsole.engine.check.runner import preflight
-from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
-from labconsole.engine.execution.runner import Tour
+from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.inspection import Inspection, inspect
 from labconsole.engine.session import Session, StoreT
 from labconsole.errors import MeasurementError
@@ -31,11 +31,11 @@ class Testbed(Session[StoreT]):
         """Preflight: see engine/preflight. Connects first; raises MeasurementError when a run is under way."""
         return await preflight(self, plan=plan, fix=fix, on_result=on_result)
 
-    def campaign(self, plan: Plan) -> Campaign:
+    def campaign(self, plan: Plan) -> PlanExecution:
         """An execution of a plan on this testbed, not begun yet. The plan is resolved for it (check_plan)."""
-        return Campaign(plan, self)
+        return PlanExecution(plan, self)
 
-    async def execute(self, campaign: Campaign, *, take_over: bool = False) -> Outcome:
+    async def execute(self, campaign: PlanExecution, *, take_over: bool = False) -> Outcome:
         """Take what a campaign of this testbed has left to take (Tour.run). Raises LabError, LeaseHeld where
         ``take_over`` would help."""
-        return (await Tour([campaign], self, take_over=take_over).run())[0]
+        return (await PlanRunner([campaign], self, take_over=take_over).run())[0]

@@ -23,7 +23,7 @@ UUT_PORTS = 4
 
 
 @dataclass(frozen=True)
-class Interface:
+class LabInterface:
     """One data interface of a node. ``shaped``: it transmits test traffic, at link speed."""
 
     name: str
@@ -41,7 +41,7 @@ class LabNode:
     role: Literal["source", "uut", "sink"]
     number: int
     address: str
-    interfaces: tuple[Interface, ...]
+    interfaces: tuple[LabInterface, ...]
 
 
 class Link(NamedTuple):
@@ -108,7 +108,7 @@ def lay_out(spec: LabSpec, index: int) -> Layout:
         source_ip, sink_ip = f"198.18.{i}.1", f"198.19.{i}.1"
         sink_mac = mac_of(SINK_OFFSET + i, 1)
         sources.append(
-            LabNode(f"src{i}", "source", i, address_of(index, i), (Interface("eth1", mac_of(i, 1), shaped=True),))
+            LabNode(f"src{i}", "source", i, address_of(index, i), (LabInterface("eth1", mac_of(i, 1), shaped=True),))
         )
         sinks.append(
             LabNode(
@@ -116,12 +116,12 @@ def lay_out(spec: LabSpec, index: int) -> Layout:
                 "sink",
                 SINK_OFFSET + i,
                 address_of(index, SINK_OFFSET + i),
-                (Interface("eth1", sink_mac, shaped=False),),
+                (LabInterface("eth1", sink_mac, shaped=False),),
             )
         )
-        entries.append(Interface(f"eth{i}", mac_of(UUT_NUMBER, i), shaped=False, hop="in"))
+        entries.append(LabInterface(f"eth{i}", mac_of(UUT_NUMBER, i), shaped=False, hop="in"))
         exits.append(
-            Interface(
+            LabInterface(
                 f"eth{i + outward}",
                 mac_of(UUT_NUMBER, i + outward),
                 shaped=True,

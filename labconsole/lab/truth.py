@@ -27,7 +27,7 @@ exit 1
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class LossRule:
     """A share of the test frames dropped at a hook of an interface. ``inside``: a process in the guest's namespace."""
 
     lab: str
@@ -48,7 +48,7 @@ class Rule:
 
 def drop_share(
     lab: str, node: str, interface: str, hook: Literal["ingress", "egress"], ratio: float, *, in_guest: bool = False
-) -> Rule:
+) -> LossRule:
     """Drop this share of the test frames from now on; one rule per node (and one per guest) at a time.
 
     ingress: what the interface has received and counted. egress: what it is about to send and has not counted.
@@ -63,7 +63,7 @@ def drop_share(
         f"ip protocol udp ip daddr {TEST_NETWORK} {drop}; }}; }}"
     )
     _run(lab, node, inside, ["nft", text])
-    return Rule(lab, node, interface, inside)
+    return LossRule(lab, node, interface, inside)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from typing import Literal
 
 from labconsole.measure.groups import (
     Alike,
-    Conditions,
     DesignPoints,
+    GroupConditions,
     Repetitions,
     RunLike,
     maxima,
@@ -188,12 +188,12 @@ def _arranged(spec: CurveSpec, points: list[CurvePoint]) -> tuple[CurvePoint, ..
     return tuple(sorted(points, key=lambda point: (point.x, point.y.mean)))
 
 
-def _told(design: Alike) -> Conditions:
+def _told(design: Alike) -> GroupConditions:
     """Conditions that no choice of lines shows: all but generator and testbed."""
     return design.conditions._replace(generator=None, testbed=None)
 
 
-def _apart(designs: Iterable[Alike]) -> dict[tuple[str, Conditions], str]:
+def _apart(designs: Iterable[Alike]) -> dict[tuple[str, GroupConditions], str]:
     """What tells runs of one platform apart beside the factors, in words: ``(kernel 6.1.0)``, mostly nothing."""
     held = list(designs)
     beds = {(design.conditions.testbed, design.conditions.fingerprint) for design in held}

@@ -112,7 +112,7 @@ class RunLike(Protocol):
     def late_packets(self) -> int | None: ...
 
 
-class Conditions(NamedTuple):
+class GroupConditions(NamedTuple):
     """What has to be equal beside the design point. None: not known, or pooled."""
 
     duration: float | None
@@ -124,7 +124,7 @@ class Conditions(NamedTuple):
     method: int | None
 
 
-CONDITIONS = Conditions._fields
+CONDITIONS = GroupConditions._fields
 """By these names they are pooled (``report --pool``)."""
 
 OF_THE_PLATFORM = ("kernel", "hypervisor")
@@ -142,12 +142,12 @@ class Alike(NamedTuple):
     sources: int
     target_bps: int | Literal["max"]
     background: str
-    conditions: Conditions
+    conditions: GroupConditions
 
 
-def conditions_of(run: RunLike, pool: Collection[str] = ()) -> Conditions:
+def conditions_of(run: RunLike, pool: Collection[str] = ()) -> GroupConditions:
     """The conditions of a run; those of ``pool`` count as equal."""
-    held = Conditions(
+    held = GroupConditions(
         run.duration_s, run.testbed, run.testbed_fingerprint, run.uut_kernel, run.hypervisor, run.generator, run.method
     )
     return held._replace(**dict.fromkeys(pool)) if pool else held
@@ -232,7 +232,7 @@ def condition_words(name: str, value: object) -> str:
     return f"{name} unknown" if value is None else _WORDS[name](value)
 
 
-def told_apart(designs: Iterable[Alike]) -> dict[tuple[str, Conditions], str]:
+def told_apart(designs: Iterable[Alike]) -> dict[tuple[str, GroupConditions], str]:
     """The name of each platform under each of its conditions: ``raw``, or ``raw (kernel 6.1.0, 60 s)``.
 
     What differs is told, and nothing else. What belongs to a platform (kernel, hypervisor) is told where that platform
@@ -250,11 +250,11 @@ def told_apart(designs: Iterable[Alike]) -> dict[tuple[str, Conditions], str]:
     return names
 
 
-def _differing(held: Collection[Conditions], names: Iterable[str]) -> list[str]:
+def _differing(held: Collection[GroupConditions], names: Iterable[str]) -> list[str]:
     return [name for name in names if len({getattr(conditions, name) for conditions in held}) > 1]
 
 
-def _one_to_one(found: Iterable[tuple[str, Conditions]]) -> bool:
+def _one_to_one(found: Iterable[tuple[str, GroupConditions]]) -> bool:
     """Whether each testbed by name has one fingerprint: then the name says it all."""
     pairs = {(conditions.testbed, conditions.fingerprint) for _, conditions in found}
     return len(pairs) == len({testbed for testbed, _ in pairs})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from labconsole.model.record.run import Hop
+from labconsole.model.record.run import LedgerHop
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class HopCount:
     drops: Mapping[str, int] = field(default_factory=dict)
 
 
-def build_ledger(counts: Sequence[HopCount], measured_packets: int | None) -> tuple[tuple[Hop, ...], int | None]:
+def build_ledger(counts: Sequence[HopCount], measured_packets: int | None) -> tuple[tuple[LedgerHop, ...], int | None]:
     """The ledger and what it cannot place.
 
     Each hop's loss is the difference to the last hop before it that has a count, so that the sum closes:
@@ -30,12 +30,12 @@ def build_ledger(counts: Sequence[HopCount], measured_packets: int | None) -> tu
     ``unplaced`` is what remains between the last counted hop and ``measured_packets``; None if either is unknown.
     Drops explain a loss and are no part of the sum.
     """
-    hops: list[Hop] = []
+    hops: list[LedgerHop] = []
     previous: int | None = None
     for count in counts:
         lost = None if previous is None or count.packets is None else previous - count.packets
         hops.append(
-            Hop(
+            LedgerHop(
                 hop=count.hop,
                 node=count.node,
                 interface=count.interface,

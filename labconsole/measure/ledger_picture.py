@@ -6,7 +6,7 @@ style and plain output leaves out, so that no meaning hangs on colour. Rows are 
 
 from __future__ import annotations
 
-from labconsole.model.record.run import Hop, StreamRecord
+from labconsole.model.record.run import LedgerHop, StreamRecord
 from labconsole.units import format_count
 
 Row = list[tuple[str, str]]
@@ -50,13 +50,13 @@ def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
     return [_cut(row, width) for row in rows]
 
 
-def drop_words(hop: Hop) -> str:
+def drop_words(hop: LedgerHop) -> str:
     """The drop counters that moved at a hop, the largest first, or ""."""
     moved = sorted(hop.drops.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{reason} {_count(packets)}" for reason, packets in moved)
 
 
-def _loss_rows(hop: Hop, sent: int | None) -> list[Row]:
+def _loss_rows(hop: LedgerHop, sent: int | None) -> list[Row]:
     """The lines between a hop and the one before: nothing when nothing went missing and no counter of drops moved."""
     words = drop_words(hop)
     if not hop.lost_packets:
@@ -68,7 +68,7 @@ def _loss_rows(hop: Hop, sent: int | None) -> list[Row]:
     return [[("  ├─ ", "muted"), (lost, "bad"), (f": {words or 'no counter says why'}", "")]]
 
 
-def _place(hop: Hop) -> str:
+def _place(hop: LedgerHop) -> str:
     return f"{hop.node}/{hop.interface}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from labconsole.model.record.run import Capture, LostTogether, Side
+from labconsole.model.record.run import CaptureCounts, LostTogether, Side
 
 
 def offered_packets(generator_packets: int | None, source_tx_packets: int | None) -> int | None:
@@ -83,7 +83,7 @@ def rate_pps(packets: int | None, duration_s: float | None) -> float | None:
 
 
 def choose_measured(
-    capture: Capture | None, sink_rx_packets: int | None
+    capture: CaptureCounts | None, sink_rx_packets: int | None
 ) -> tuple[int | None, Literal["capture", "counters"] | None]:
     """Packets that arrived, and the witness: the capture when it is complete, else the sink's counter.
 

@@ -20,7 +20,7 @@ import asyncssh
 from labconsole.errors import NodeUnreachable
 from labconsole.model.inventory import Inventory
 from labconsole.nodes.hostkeys import Witness, key_algorithms, read_known_hosts, refusal
-from labconsole.nodes.route import Hop, Route, accept_command
+from labconsole.nodes.route import JumpHost, Route, accept_command
 from labconsole.wire.clean import clean
 
 log = logging.getLogger("labconsole.nodes")
@@ -155,7 +155,7 @@ async def _open_jump(name: str, inventory: Inventory, route: Route, jumps: dict[
 
 
 async def _open(
-    name: str, inventory: Inventory, hop: Hop, tunnel: asyncssh.SSHClientConnection | None
+    name: str, inventory: Inventory, hop: JumpHost, tunnel: asyncssh.SSHClientConnection | None
 ) -> asyncssh.SSHClientConnection:
     timeout_s = inventory.defaults.connect_timeout_s
     for attempt in range(1, ATTEMPTS + 1):
@@ -178,7 +178,7 @@ async def _open(
 
 
 async def _login(
-    name: str, hop: Hop, tunnel: asyncssh.SSHClientConnection | None, witness: Witness
+    name: str, hop: JumpHost, tunnel: asyncssh.SSHClientConnection | None, witness: Witness
 ) -> asyncssh.SSHClientConnection:
     known, keys, held = await asyncio.to_thread(_credentials, name, hop)
     options: dict[str, object] = {
@@ -210,7 +210,7 @@ async def _login(
     return await asyncssh.connect(hop.alias, hop.given_port or (), **options)
 
 
-def _credentials(name: str, hop: Hop) -> tuple[asyncssh.SSHKnownHosts, list[str], list[str]]:
+def _credentials(name: str, hop: JumpHost) -> tuple[asyncssh.SSHKnownHosts, list[str], list[str]]:
     """(known hosts, private key files, public halves that an ssh-agent may hold). Blocking."""
     try:
         known = read_known_hosts(hop)
@@ -235,7 +235,7 @@ def _unreachable(name: str, text: str) -> NodeUnreachable:
     return NodeUnreachable(name, text, operation="connect")
 
 
-def _sentence(name: str, inventory: Inventory, hop: Hop, witness: Witness, exc: Exception) -> str:
+def _sentence(name: str, inventory: Inventory, hop: JumpHost, witness: Witness, exc: Exception) -> str:
     """What went wrong while opening ``hop``, and what to do about it. Blocking: may read key files."""
     if isinstance(exc, NodeUnreachable):
         return exc.message
@@ -262,13 +262,13 @@ def _sentence(name: str, inventory: Inventory, hop: Hop, witness: Witness, exc: 
     return f"{hop}: {type(exc).__name__}: {clean(exc)}"
 
 
-def _tried(hop: Hop) -> str:
+def _tried(hop: JumpHost) -> str:
     files = list(hop.identities) if hop.identities is not None else ["the keys in ~/.ssh"]
     agent = ["ssh-agent"] if os.environ.get("SSH_AUTH_SOCK") else []
     return ", ".join([*files, *agent]) or "no key"
 
 
-def _locked(hop: Hop) -> str:
+def _locked(hop: JumpHost) -> str:
     """The keys that could not be used for want of a passphrase, which is not asked for here."""
     locked = []
     for path in hop.identities or sorted(str(p) for p in Path("~/.ssh").expanduser().glob("id_*")):

@@ -13,7 +13,7 @@ from pathlib import Path
 import asyncssh
 from asyncssh.public_key import get_default_public_key_algs
 
-from labconsole.nodes.route import Hop
+from labconsole.nodes.route import JumpHost
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Witness(asyncssh.SSHClient):
         return False
 
 
-def read_known_hosts(hop: Hop) -> asyncssh.SSHKnownHosts:
+def read_known_hosts(hop: JumpHost) -> asyncssh.SSHKnownHosts:
     """Every key of the files that exist. Blocking."""
     known = asyncssh.import_known_hosts("")
     for path in hop.known_hosts:
@@ -49,7 +49,7 @@ def read_known_hosts(hop: Hop) -> asyncssh.SSHKnownHosts:
     return known
 
 
-def key_algorithms(hop: Hop, known: asyncssh.SSHKnownHosts) -> list[str] | None:
+def key_algorithms(hop: JumpHost, known: asyncssh.SSHKnownHosts) -> list[str] | None:
     """Host key algorithms to ask for, those of the known keys first; None leaves the choice to asyncssh.
 
     asyncssh asks for nothing but the known types. A server that no longer has one then ends the connection, which
@@ -62,7 +62,7 @@ def key_algorithms(hop: Hop, known: asyncssh.SSHKnownHosts) -> list[str] | None:
     return list(dict.fromkeys(name.decode("ascii") for name in algorithms))
 
 
-def refusal(hop: Hop, shown: ShownKey | None, accept: str, *, revoked: bool = False) -> str:
+def refusal(hop: JumpHost, shown: ShownKey | None, accept: str, *, revoked: bool = False) -> str:
     """The sentence for a host key that was refused: unknown, changed or revoked, and what to do. Blocking."""
     where = hop.host_key_alias or (hop.host if hop.port == 22 else f"[{hop.host}]:{hop.port}")
     showed = f" (it showed {shown})" if shown else ""
@@ -82,7 +82,7 @@ def refusal(hop: Hop, shown: ShownKey | None, accept: str, *, revoked: bool = Fa
     )
 
 
-def _lines_about(hop: Hop, address: str) -> list[tuple[str, int]]:
+def _lines_about(hop: JumpHost, address: str) -> list[tuple[str, int]]:
     """(file, line) of every entry for this host. One line is parsed at a time to learn its number."""
     found = []
     host, port = hop.host_key_alias or hop.host, hop.port if hop.port != 22 else None

@@ -27,7 +27,7 @@ _GLOBAL_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class JumpHost:
     """One login. ``alias`` is what ssh_config's Host patterns saw; ``host``, ``port`` and ``user`` are what it became.
 
     ``given_user`` and ``given_port`` are None unless hosts.yaml or a jump specification named them.
@@ -54,12 +54,12 @@ class Hop:
         return f"{host}:{self.port}"
 
 
-Route = tuple[Hop, ...]
+Route = tuple[JumpHost, ...]
 """The logins on the way, in order; the last one is the node."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _WantedRoute:
     """A login as hosts.yaml or a jump specification names it. ``jump`` None leaves the jump to ssh_config."""
 
     alias: str
@@ -89,7 +89,7 @@ def shell_argv(name: str, inventory: Inventory) -> list[str]:
     return ["ssh", *_client_options(name, inventory, find_route(name, inventory))]
 
 
-def accept_command(name: str, inventory: Inventory, hop: Hop) -> str:
+def accept_command(name: str, inventory: Inventory, hop: JumpHost) -> str:
     """What an operator types once to look at and accept the key of ``hop``, on the way to ``name``."""
     route = find_route(name, inventory)
     upto = route[: route.index(hop) + 1] if hop in route else (hop,)
@@ -121,9 +121,9 @@ def _jump_is_ours(name: str, inventory: Inventory) -> bool:
     return inventory.nodes[name].jump is not None or inventory.defaults.known_hosts is not None
 
 
-def _of_node(name: str, inventory: Inventory) -> _Wanted:
+def _of_node(name: str, inventory: Inventory) -> _WantedRoute:
     node = inventory.nodes[name]
-    return _Wanted(node.address, node.user, node.port, node.key, node.jump)
+    return _WantedRoute(node.address, node.user, node.port, node.key, node.jump)
 
 
 def _config_file(name: str, inventory: Inventory) -> str | None:
@@ -143,15 +143,15 @@ def _config_file(name: str, inventory: Inventory) -> str | None:
 
 
 def _resolve(
-    name: str, inventory: Inventory, config: str | None, wanted: _Wanted, seen: frozenset[_Wanted]
-) -> list[Hop]:
+    name: str, inventory: Inventory, config: str | None, wanted: _WantedRoute, seen: frozenset[_WantedRoute]
+) -> list[JumpHost]:
     if wanted in seen or len(seen) >= MAX_HOPS:
         raise NodeUnreachable(name, f"the jump hosts lead in a circle at {wanted.alias}", operation="connect")
     hop, config_jump = _resolve_one(wanted, config, inventory.defaults.known_hosts)
     jump = wanted.jump if wanted.jump is not None else config_jump if wanted.follow_config_jump else None
     if jump is None or jump.lower() == "none":
         return [hop]
-    before: list[Hop] = []
+    before: list[JumpHost] = []
     for position, text in enumerate(jump.split(",")):
         via = _jump(name, text.strip(), inventory, first=position == 0)
         # Of several jumps only the first is reached by its own configuration; the others by the one before.
@@ -160,10 +160,10 @@ def _resolve(
     return [*before, hop]
 
 
-def _jump(name: str, text: str, inventory: Inventory, *, first: bool) -> _Wanted:
+def _jump(name: str, text: str, inventory: Inventory, *, first: bool) -> _WantedRoute:
     if text in inventory.nodes:
         node = _of_node(text, inventory)
-        return node if first else _Wanted(node.alias, node.user, node.port, node.key, None, False)
+        return node if first else _WantedRoute(node.alias, node.user, node.port, node.key, None, False)
     user, at, host = text.removeprefix("ssh://").rstrip("/").rpartition("@")
     port: str | None = None
     if host.startswith("["):
@@ -174,10 +174,10 @@ def _jump(name: str, text: str, inventory: Inventory, *, first: bool) -> _Wanted
     if not host or host.startswith("-") or (port is not None and not (port.isdecimal() and 0 < int(port) < 65536)):
         told = f"{clean(text)!r} is not a jump host; allowed: [user@]host[:port]"
         raise NodeUnreachable(name, told, operation="connect")
-    return _Wanted(host, user if at else None, int(port) if port else None, follow_config_jump=first)
+    return _WantedRoute(host, user if at else None, int(port) if port else None, follow_config_jump=first)
 
 
-def _resolve_one(wanted: _Wanted, path: str | None, known_hosts: str | None) -> tuple[Hop, str | None]:
+def _resolve_one(wanted: _WantedRoute, path: str | None, known_hosts: str | None) -> tuple[JumpHost, str | None]:
     local_user = getpass.getuser()
     asked = (local_user, wanted.user or (), wanted.alias, wanted.port or ())
     loaded = SSHClientConfig.load(None, path, False, False, False, *asked)
@@ -189,7 +189,7 @@ def _resolve_one(wanted: _Wanted, path: str | None, known_hosts: str | None) -> 
     key = str(Path(wanted.key).expanduser()) if wanted.key else None
     alias = loaded.get("HostKeyAlias")
     jump = loaded.get("ProxyJump")
-    hop = Hop(
+    hop = JumpHost(
         alias=wanted.alias,
         host=host,
         port=int(str(loaded.get("Port", 22))),

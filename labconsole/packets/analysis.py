@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from labconsole.packets.columns import FEW_RECORDS, RecordRuns
-from labconsole.packets.delay import MAX_DELAY_STREAMS, STAMP_BYTES, Arrivals, DelaySamples, Lateness
+from labconsole.packets.delay import MAX_DELAY_STREAMS, STAMP_BYTES, DelaySamples, Lateness, StreamArrivals
 from labconsole.packets.pcap import (
     LINK_NAMES,
     PKTGEN_MAGIC,
@@ -275,7 +275,7 @@ class CaptureAnalysis:
             stream.lateness = None if self._sending_ns is None else Lateness(self._sending_ns)
             if len(self._streams) <= MAX_DELAY_STREAMS:
                 stream.delays = DelaySamples(self._sampling_seed)
-                stream.arrivals = None if self._spacing_gap_ns is None else Arrivals()
+                stream.arrivals = None if self._spacing_gap_ns is None else StreamArrivals()
         stream.packets += records
         stream.bytes += original_bytes
         return stream

@@ -240,7 +240,7 @@ def _later(than_ns: int, span: Tuple[int, int], packets: int, times: Callable[[]
     return packets if span[0] > than_ns else sum(at_ns > than_ns for at_ns in times())
 
 
-class Arrivals:
+class StreamArrivals:
     """When the first frames of a stream came: bursts and peak rates, which no distribution of gaps can tell."""
 
     __slots__ = ("_times",)

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Optional
 
 
-class Digest:
+class StreamingDigest:
     """Holds one piece at most that is not hashed yet."""
 
     def __init__(self) -> None:

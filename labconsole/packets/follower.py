@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional
 
 from labconsole.packets.analysis import CaptureAnalysis
 from labconsole.packets.columns import RecordRuns
-from labconsole.packets.digest import Digest
+from labconsole.packets.digest import StreamingDigest
 
 
 class CaptureFollower:
@@ -25,7 +25,7 @@ class CaptureFollower:
         self.path = os.fspath(path)
         self.sha256: Optional[str] = None
         """Of the whole file; None before ``finish``, and where nobody asked for it or not all of it was read."""
-        self._digest = Digest() if digest else None
+        self._digest = StreamingDigest() if digest else None
         runs = RecordRuns() if runs is None else runs
         self.analysis = CaptureAnalysis(runs, spacing_gap_ns, sending_ns, sampling_seed)
         self._buffer = bytearray(runs.buffer_bytes)

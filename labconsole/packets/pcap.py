@@ -78,7 +78,7 @@ class RecordLayout(NamedTuple):
     base_ns: int
 
 
-class Interface:
+class PcapInterface:
     """One interface of a capture: its link type and how its time stamps are to be read."""
 
     __slots__ = ("layout", "link_type", "offset_ns", "snap_bytes", "unit_ns", "units_per_s")
@@ -114,9 +114,9 @@ class CaptureReader:
         self.captured_bytes = 0
         self.original_bytes = 0
         self.at_ns: Optional[int] = None
-        self.interface = Interface(0, 0, 1_000_000, 0)
+        self.interface = PcapInterface(0, 0, 1_000_000, 0)
         self.layout: Optional[RecordLayout] = None
-        self._interfaces: List[Interface] = []
+        self._interfaces: List[PcapInterface] = []
         self._order = "<"
         self._record = struct.Struct("<IIII")
         self._u32 = struct.Struct("<I")
@@ -146,7 +146,7 @@ class CaptureReader:
         order, unit_ns = _PCAP_MAGICS[magic]
         # the upper half of the link type word carries frame check sequence bits
         snap_bytes, link_type = struct.unpack_from(order + "II", buffer, start + 16)
-        self.interface = Interface(link_type & 0xFFFF, snap_bytes, 1_000_000_000 // unit_ns, 0)
+        self.interface = PcapInterface(link_type & 0xFFFF, snap_bytes, 1_000_000_000 // unit_ns, 0)
         self.layout = RecordLayout(16, tuple(range(8, 16)), 0, 4, order == "<", 1_000_000_000, unit_ns, 0)
         self.link_types.add(self.interface.link_type)
         self._record = struct.Struct(order + "IIII")
@@ -253,7 +253,7 @@ class CaptureReader:
             elif code == _OPTION_TSOFFSET and size == 8:
                 offset_s = struct.unpack(order + "q", value)[0]
             position += 4 + (size + 3) // 4 * 4
-        interface = Interface(link_type, snap_bytes, units_per_s, offset_s * 1_000_000_000)
+        interface = PcapInterface(link_type, snap_bytes, units_per_s, offset_s * 1_000_000_000)
         if interface.unit_ns:
             # With the upper half of the time stamp, so that what holds of one record's time holds of the next ones'.
             constant = tuple(range(16)) + tuple(range(20, 28))

@@ -17,7 +17,7 @@ from collections import Counter
 from operator import sub
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from labconsole.packets.delay import Arrivals, DelaySamples, Lateness
+from labconsole.packets.delay import DelaySamples, Lateness, StreamArrivals
 
 SEQUENCE_MODULUS = 1 << 32
 MAX_INTERVALS = 1 << 16
@@ -283,7 +283,7 @@ class StreamCounts:
         self.sequence = SequenceTracker()
         self.gaps = GapStatistics()
         self.delays: Optional[DelaySamples] = None
-        self.arrivals: Optional[Arrivals] = None
+        self.arrivals: Optional[StreamArrivals] = None
         self.lateness: Optional[Lateness] = None
         self.began_at_ns: Optional[int] = None
         """When the first one came, in the order of the capture."""

@@ -14,7 +14,7 @@ from labconsole.report.evaluation import Evaluation
 from labconsole.report.material import Material, Unit
 from labconsole.report.points import platform_order
 from labconsole.report.reference import PaperTables, matched
-from labconsole.report.sample import Coverage, Sample, missing_words
+from labconsole.report.sample import Coverage, KeptRuns, missing_words
 from labconsole.report.selection import Selection
 
 EMULATED = "Emulated testbed: it shows the method, not the speed of hardware."
@@ -41,7 +41,7 @@ class Report:
 
 
 def assemble(
-    kept: Sample,
+    kept: KeptRuns,
     digest: Digest,
     made: Evaluation,
     units: Sequence[Unit],

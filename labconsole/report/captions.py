@@ -6,18 +6,18 @@ from collections.abc import Iterable, Sequence
 
 from labconsole.contracts.report import Mark, Panel
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.report.points import Point, platform_order
+from labconsole.report.points import PointSummary, platform_order
 from labconsole.report.words import size_cells
 
 MEGA = 1e6
 
 
-def sizes_of(points: Iterable[Point]) -> list[tuple[int, bool]]:
+def sizes_of(points: Iterable[PointSummary]) -> list[tuple[int, bool]]:
     """Frame sizes with their conventions, the smallest first: a figure has a panel for each."""
     return sorted({size_cells(point) for point in points})
 
 
-def platforms_of(points: Iterable[Point]) -> list[str]:
+def platforms_of(points: Iterable[PointSummary]) -> list[str]:
     """In the same order in every figure."""
     return sorted({point.platform for point in points}, key=platform_order)
 

@@ -12,7 +12,7 @@ from labconsole.contracts.report import Cell
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.report.claims import NO_MARGIN, Claim, Family
 from labconsole.report.comparisons import NOT_REACHED, Comparison
-from labconsole.report.points import Reading
+from labconsole.report.points import MaximumReading
 from labconsole.report.words import SIZE_COLUMNS, UNKNOWN, bounds_words, number, p_words, percent, size_cells
 
 CLAIM_COLUMNS = (
@@ -87,13 +87,13 @@ def family_note(family: Family) -> str:
     return " ".join(words)
 
 
-def maximum_words(reading: Reading) -> str:
+def maximum_words(reading: MaximumReading) -> str:
     """Mbit/s; ``≥`` where the highest load was still carried."""
     mark = "≥ " if reading.at_least else ""
     return f"{mark}{number(reading.rate.mean / 1e6)}"
 
 
-def setting_cells(reading: Reading) -> tuple[Cell, ...]:
+def setting_cells(reading: MaximumReading) -> tuple[Cell, ...]:
     """In the order of ``SETTING_COLUMNS``."""
     return (*size_cells(reading.setting), reading.setting.platform, reading.setting.sources)
 

@@ -23,8 +23,8 @@ from labconsole.report.points import (
     DEDICATED,
     FORWARDING,
     IDLE,
-    Point,
-    Reading,
+    MaximumReading,
+    PointSummary,
     RunFacts,
     Setting,
     SettingPoints,
@@ -54,8 +54,8 @@ class Comparison:
     ``change_ratio``: of the means as they stand, subject / baseline - 1; the claim has the effect that blocks show.
     """
 
-    subject: Reading
-    baseline: Reading
+    subject: MaximumReading
+    baseline: MaximumReading
     loads: int
     change_ratio: float | None
     claim: Claim
@@ -65,12 +65,12 @@ class Comparison:
 class Collapse:
     """A setting's rate at the highest load against that at its maximum."""
 
-    reading: Reading
+    reading: MaximumReading
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecondGuest:
+class SecondGuestSummary:
     """The second guest beside one setting of the first. ``target_bps`` None with ``all_loads``: over all of them."""
 
     setting: Setting
@@ -91,14 +91,14 @@ class SecondGuest:
 class StreamShare:
     """One stream of several at a setting's maximum: its share of what was forwarded, 1 / streams is fair."""
 
-    reading: Reading
+    reading: MaximumReading
     stream: str
     streams: int
     share: float
     claim: Claim
 
 
-class Asked:
+class AskedQuestions:
     """The questions of a report in the order of its tables. ``drawn``: in which order set-ups were taken."""
 
     def __init__(self, drawn: Drawn) -> None:
@@ -109,7 +109,7 @@ class Asked:
         self.questions.append(Question(**question))
 
 
-Compared = tuple[Reading, Reading, int]
+Compared = tuple[MaximumReading, MaximumReading, int]
 
 
 def against(
@@ -117,7 +117,7 @@ def against(
     backgrounds: Sequence[str],
     baselines: Sequence[str],
     table: str,
-    asked: Asked,
+    asked: AskedQuestions,
 ) -> list[Compared]:
     """Maxima beside each background against the first of ``baselines`` that was measured for the same setting.
 
@@ -137,7 +137,7 @@ def against(
     return found
 
 
-def pairs(settings: Mapping[Setting, SettingPoints], asked: Asked) -> list[Compared]:
+def pairs(settings: Mapping[Setting, SettingPoints], asked: AskedQuestions) -> list[Compared]:
     """Every two platforms beside no second guest, the one that forwards more first."""
     groups: dict[tuple[Any, ...], list[SettingPoints]] = {}
     for setting, held in settings.items():
@@ -154,7 +154,9 @@ def pairs(settings: Mapping[Setting, SettingPoints], asked: Asked) -> list[Compa
     return found
 
 
-def _compare(one: SettingPoints, other: SettingPoints, common: frozenset[float], table: str, asked: Asked) -> Compared:
+def _compare(
+    one: SettingPoints, other: SettingPoints, common: frozenset[float], table: str, asked: AskedQuestions
+) -> Compared:
     subject = one.read(None if common == one.loads else common)
     baseline = other.read(None if common == other.loads else common)
     effect, why = effect_of(subject, baseline, asked.drawn)
@@ -164,7 +166,7 @@ def _compare(one: SettingPoints, other: SettingPoints, common: frozenset[float],
     return subject, baseline, len(common)
 
 
-def effect_of(subject: Reading, baseline: Reading, drawn: Drawn) -> tuple[Effect | None, str | None]:
+def effect_of(subject: MaximumReading, baseline: MaximumReading, drawn: Drawn) -> tuple[Effect | None, str | None]:
     """The effect and why it may not be claimed: paired by block where set-ups belong together, else over boots."""
     if subject.at_least or baseline.at_least:
         return None, NOT_REACHED
@@ -202,32 +204,32 @@ def effect_of(subject: Reading, baseline: Reading, drawn: Drawn) -> tuple[Effect
     return effect, effect.absent
 
 
-def pairs_of(subject: Reading, baseline: Reading) -> list[Hashable]:
+def pairs_of(subject: MaximumReading, baseline: MaximumReading) -> list[Hashable]:
     """The blocks whose two set-ups may be held against each other: of one boot, and taken in one go."""
     return [block for block in _of_one_boot(subject, baseline) if _in_one_go(subject.point, baseline.point, block)]
 
 
-def _of_one_boot(subject: Reading, baseline: Reading) -> list[Hashable]:
+def _of_one_boot(subject: MaximumReading, baseline: MaximumReading) -> list[Hashable]:
     """Blocks whose two set-ups are known to share a boot: two that are not known are not shown to be the same."""
     boots, others = subject.point.boots, baseline.point.boots
     common = [block for block in subject.means_bps if block in baseline.means_bps]
     return [block for block in common if boots[block] is not None and boots[block] == others[block]]
 
 
-def _paired(one: Point, other: Point) -> list[Hashable]:
+def _paired(one: PointSummary, other: PointSummary) -> list[Hashable]:
     """The same over all blocks of two points, also one that a load was chosen on: its order was drawn as well."""
     common = [block for block in one.boots if block in other.boots]
     of_one_boot = [block for block in common if one.boots[block] is not None and one.boots[block] == other.boots[block]]
     return [block for block in of_one_boot if _in_one_go(one, other, block)]
 
 
-def _in_one_go(one: Point, other: Point, block: Hashable) -> bool:
+def _in_one_go(one: PointSummary, other: PointSummary, block: Hashable) -> bool:
     """Whether no set-up of another block of the plan was begun between the two: measure/stretches.py."""
     stretch = one.stretches[block]
     return stretch is not None and stretch == other.stretches[block]
 
 
-def _by_boot(reading: Reading) -> dict[str, float]:
+def _by_boot(reading: MaximumReading) -> dict[str, float]:
     """Mean of each boot's set-ups; boots that are not known make none."""
     boots: dict[str, list[float]] = {}
     for block, mean in reading.means_bps.items():
@@ -237,11 +239,11 @@ def _by_boot(reading: Reading) -> dict[str, float]:
     return {boot: mean_of(means) for boot, means in boots.items()}
 
 
-def change_of_means(subject: Reading, baseline: Reading) -> float | None:
+def change_of_means(subject: MaximumReading, baseline: MaximumReading) -> float | None:
     return subject.rate.mean / baseline.rate.mean - 1 if baseline.rate.mean > 0 else None
 
 
-def collapses(settings: Mapping[Setting, SettingPoints], asked: Asked) -> list[Reading]:
+def collapses(settings: Mapping[Setting, SettingPoints], asked: AskedQuestions) -> list[MaximumReading]:
     """One question for each setting whose maximum lies below its highest load.
 
     Both loads are of one set-up: what else its platform did falls out, but not when in it they were taken.
@@ -266,13 +268,13 @@ def collapses(settings: Mapping[Setting, SettingPoints], asked: Asked) -> list[R
 
 
 def second_guests(
-    points: Sequence[Point], facts: Mapping[str, RunFacts], all_loads: bool, asked: Asked | None
-) -> list[SecondGuest]:
+    points: Sequence[PointSummary], facts: Mapping[str, RunFacts], all_loads: bool, asked: AskedQuestions | None
+) -> list[SecondGuestSummary]:
     """Offered and measured of the second guest beside each point of the first, or beside all its loads together.
 
     The papers' tables 2 and 3 average over the loads. Runs whose second guest sent nothing known do not enter.
     """
-    groups: dict[Any, list[Point]] = {}
+    groups: dict[Any, list[PointSummary]] = {}
     for point in points:
         if point.background in FORWARDING:
             groups.setdefault(point.key if all_loads else (point.key, point.load), []).append(point)
@@ -298,7 +300,7 @@ def second_guests(
                 **_in_and_out(offered, measured, min(packets, default=None)),
             )  # fmt: skip
         found.append(
-            SecondGuest(
+            SecondGuestSummary(
                 setting=held[0].key,
                 target_bps=None if all_loads else held[0].target_bps,
                 all_loads=all_loads,
@@ -317,16 +319,16 @@ def _in_and_out(offered: Values, measured: Values, packets: int | None) -> dict[
     return {"effect": effect, "why": effect.absent}
 
 
-def with_claim(guest: SecondGuest, claim: Claim) -> SecondGuest:
-    return SecondGuest(
+def with_claim(guest: SecondGuestSummary, claim: Claim) -> SecondGuestSummary:
+    return SecondGuestSummary(
         setting=guest.setting, target_bps=guest.target_bps, all_loads=guest.all_loads, offered_bps=guest.offered_bps,
         measured_bps=guest.measured_bps, run_ids=guest.run_ids, claim=claim,
     )  # fmt: skip
 
 
 def streams(
-    settings: Mapping[Setting, SettingPoints], facts: Mapping[str, RunFacts], asked: Asked
-) -> list[tuple[Reading, str, int, float]]:
+    settings: Mapping[Setting, SettingPoints], facts: Mapping[str, RunFacts], asked: AskedQuestions
+) -> list[tuple[MaximumReading, str, int, float]]:
     """How far each stream lies from its fair share at a setting's maximum; of two, one says what the other does."""
     found = []
     for setting in settings.values():

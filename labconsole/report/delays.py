@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.report.points import Point, RunFacts, Values, mean_of_point
+from labconsole.report.points import PointSummary, RunFacts, Values, mean_of_point
 
 NS_PER_US = 1e3
 
@@ -22,7 +22,7 @@ class DelayAt:
     p99_ns: SetUpMean
 
 
-def delay_at(point: Point, facts: Mapping[str, RunFacts]) -> DelayAt | None:
+def delay_at(point: PointSummary, facts: Mapping[str, RunFacts]) -> DelayAt | None:
     """None unless trials of the point know a delay; one way only where all that know any know that."""
     held = [
         (block, facts[run_id])

@@ -74,7 +74,7 @@ class Load:
 
 
 @dataclass(slots=True)
-class Facts:
+class SeenFacts:
     """What was found about one thing: the newest values, and for what differed among runs the earlier ones too."""
 
     newest: dict[str, Any] = field(default_factory=dict)
@@ -144,8 +144,8 @@ class Digest:
         self.planned: dict[tuple[str, str], PlanFacts] = {}
         self.loads: dict[tuple[str, str], Load] = {}
         self.influences: dict[tuple[str, str], Influence] = {}
-        self.nodes: dict[str, Facts] = {}
-        self.platforms: dict[str, Facts] = {}
+        self.nodes: dict[str, SeenFacts] = {}
+        self.platforms: dict[str, SeenFacts] = {}
         self.paths: dict[tuple[str, str], str] = {}
 
     def add(self, record: Json) -> None:
@@ -221,13 +221,13 @@ class Digest:
         environment = record["environment"]
         for name, said in (environment.get("nodes") or {}).items():
             if isinstance(said, dict):
-                facts = self.nodes.setdefault(name, Facts())
+                facts = self.nodes.setdefault(name, SeenFacts())
                 facts.add(said.get("facts") or {})
                 facts.add({key: value for key, value in said.items() if key != "facts"})
         attested = environment.get("platform")
         if isinstance(attested, dict):
             name = record["requested"]["platform"] + (", with a second guest" if record["background"] else "")
-            self.platforms.setdefault(name, Facts()).add(attested)
+            self.platforms.setdefault(name, SeenFacts()).add(attested)
         calibration = environment.get("calibration")
         if isinstance(calibration, dict):
             self._say("calibration", f"{calibration.get('id')} of {calibration.get('finished_at')}")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from labconsole.measure.groups import RunLike, block_of
 from labconsole.measure.stretches import Begun
-from labconsole.report.points import Point, RunFacts
+from labconsole.report.points import PointSummary, RunFacts
 
 AS_LISTED = "as-listed"
 """The order that nobody draws: the same in every block, and in every pass through a set-up's points."""
@@ -57,7 +57,7 @@ def drawn(entered: Iterable[RunLike], begun: Begun, facts: Mapping[str, RunFacts
     return found
 
 
-def why_not_drawn(one: Point, other: Point, blocks: Collection[Hashable], known: Drawn) -> str | None:
+def why_not_drawn(one: PointSummary, other: PointSummary, blocks: Collection[Hashable], known: Drawn) -> str | None:
     """Why the order of two points forbids to compare them, None where it does not, as far as records tell.
 
     ``blocks``: those in which they are a pair. What is as listed in a third or more of its own blocks is compared with
@@ -79,7 +79,7 @@ def _too_many(against: int, blocks: int) -> bool:
     return against > 0 and blocks <= MISTAKEN_SHARE * against
 
 
-def _by_block(point: Point, known: Drawn) -> dict[Hashable, Taken]:
+def _by_block(point: PointSummary, known: Drawn) -> dict[Hashable, Taken]:
     """Places of one set-up lie together, so that any of its runs stands for it."""
     runs = zip(point.run_ids, point.blocks_of_runs, strict=True)
     return {block: known[run_id] for run_id, block in runs if run_id in known}

@@ -30,11 +30,11 @@ from labconsole.report.claims import Family, answer
 from labconsole.report.comparisons import (
     CPU_BASELINES,
     NETWORK_BASELINES,
-    Asked,
+    AskedQuestions,
     Collapse,
     Compared,
     Comparison,
-    SecondGuest,
+    SecondGuestSummary,
     StreamShare,
     against,
     change_of_means,
@@ -50,8 +50,8 @@ from labconsole.report.points import (
     DEDICATED,
     FORWARDING,
     IDLE,
-    Point,
-    Reading,
+    MaximumReading,
+    PointSummary,
     RunFacts,
     Setting,
     SettingPoints,
@@ -70,21 +70,21 @@ class Evaluation:
     """
 
     admission: Admission
-    points: tuple[Point, ...]
+    points: tuple[PointSummary, ...]
     settings: dict[Setting, SettingPoints]
     cpu_loads: tuple[Comparison, ...]
     network_loads: tuple[Comparison, ...]
     idle: tuple[Comparison, ...]
     ranking: tuple[Comparison, ...]
     collapses: tuple[Collapse, ...]
-    second_guests: tuple[SecondGuest, ...]
-    second_by_load: tuple[SecondGuest, ...]
+    second_guests: tuple[SecondGuestSummary, ...]
+    second_by_load: tuple[SecondGuestSummary, ...]
     streams: tuple[StreamShare, ...]
     claims: Family
     spread: dict[str, Components]
 
     @property
-    def maxima(self) -> tuple[Reading, ...]:
+    def maxima(self) -> tuple[MaximumReading, ...]:
         """Of every setting."""
         return tuple(setting.read() for setting in self.settings.values())
 
@@ -110,7 +110,7 @@ def evaluate(
     entered = [run for run in held if run.run_id not in judged.left_out]
     points = make_points(entered, pool, judged.stretches)
     settings = make_settings(points, known, fixed)
-    asked = Asked(drawn(entered, judged.begun, known))
+    asked = AskedQuestions(drawn(entered, judged.begun, known))
     cpu = against(settings, CPU_LOADS, CPU_BASELINES, "table-1", asked)
     idle = against(settings, (IDLE,), (DEDICATED,), "table-1", asked)
     network = against(settings, FORWARDING, NETWORK_BASELINES, "figure-5-numbers", asked)
@@ -176,7 +176,7 @@ def _declared(entered: Sequence[RunLike], facts: Mapping[str, RunFacts]) -> _Dec
     )
 
 
-def _spread(points: Sequence[Point]) -> dict[str, Components]:
+def _spread(points: Sequence[PointSummary]) -> dict[str, Components]:
     """Where the spread comes from, by platform: over those of its points that have blocks and repetitions enough.
 
     Runs without a set-up that are pooled with set-ups are none of them: their point says nothing here.

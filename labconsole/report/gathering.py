@@ -20,7 +20,7 @@ from labconsole.report.evaluation import evaluate
 from labconsole.report.material import Unit
 from labconsole.report.reference import load_reference
 from labconsole.report.request import ReportRequest
-from labconsole.report.sample import FilePoint, Sample, coverage, sample
+from labconsole.report.sample import FilePoint, KeptRuns, coverage, sample
 from labconsole.report.selection import Selection, checked_pool, parse_filter, parse_margin, require_free
 from labconsole.store.records import parse_record
 from labconsole.store.writing import RunStore
@@ -127,7 +127,7 @@ def _no_runs(there: list[RunSummary], place: str, *, by_file: bool) -> ConfigErr
     return ConfigError(f"no saved run matches; the store has {'; '.join(has)}{hint}", key="--store", value=place)
 
 
-def _digest(store: RunStore, where: RunFilter, kept: Sample, on_unreadable: Callable[[StoreError], None]) -> Digest:
+def _digest(store: RunStore, where: RunFilter, kept: KeptRuns, on_unreadable: Callable[[StoreError], None]) -> Digest:
     """One pass over the records as JSON."""
     meant = kept.run_ids
     digest = Digest({run.run_id for run in kept.entered}, kept.why)

@@ -10,7 +10,7 @@ from labconsole.model.record.search import SearchRecord
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.reference import PaperTables
-from labconsole.report.sample import Coverage, Sample
+from labconsole.report.sample import Coverage, KeptRuns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Material:
     own, ``paper_names``: one's own platforms to the paper's.
     """
 
-    kept: Sample
+    kept: KeptRuns
     digest: Digest
     evaluation: Evaluation
     coverage: tuple[Coverage, ...] = ()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from labconsole.contracts.report import MethodNote
 from labconsole.report.claims import Family
 from labconsole.report.digest import Digest
-from labconsole.report.points import Point
+from labconsole.report.points import PointSummary
 
 Words = tuple[str, str]
 
@@ -46,7 +46,7 @@ def one_of(held: Counter[str] | None) -> str:
 
 
 def method(
-    digest: Digest, points: Sequence[Point], family: Family, notes: Sequence[MethodNote]
+    digest: Digest, points: Sequence[PointSummary], family: Family, notes: Sequence[MethodNote]
 ) -> list[tuple[str, list[Words]]]:
     """Sections with their rows: what was sent, what was counted, how it was reckoned, what departs from what.
 
@@ -96,7 +96,7 @@ def _load(digest: Digest) -> list[Words]:
     return rows
 
 
-def _trials(digest: Digest, points: Sequence[Point]) -> list[Words]:
+def _trials(digest: Digest, points: Sequence[PointSummary]) -> list[Words]:
     observed = digest.said.get("observe") or Counter()
     return [
         ("Duration", one_of(digest.said.get("duration"))),
@@ -146,7 +146,7 @@ def _span(counts: Sequence[int]) -> str:
     return "none" if not held else str(held[0]) if len(held) == 1 else f"{held[0]} to {held[-1]}"
 
 
-def _quantities(digest: Digest, points: Sequence[Point]) -> list[Words]:
+def _quantities(digest: Digest, points: Sequence[PointSummary]) -> list[Words]:
     rows = [("Bandwidth", "on the wire (layer 1): frame, frame check sequence, preamble and inter-frame gap")]
     methods = {point.design.conditions.method for point in points}
     witness = one_of(digest.said.get("witness"))

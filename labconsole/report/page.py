@@ -15,9 +15,9 @@ from typing import Any
 from labconsole import __version__
 from labconsole.errors import ConfigError
 from labconsole.report.assembly import Report
-from labconsole.report.digest import Digest, Evidence, Facts
+from labconsole.report.digest import Digest, Evidence, SeenFacts
 from labconsole.report.method import Words, method, one_of
-from labconsole.report.sample import Sample
+from labconsole.report.sample import KeptRuns
 from labconsole.report.tables import labelled
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.html"
@@ -109,7 +109,7 @@ def inline(svg: str, name: str, title: str) -> str:
     return body.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
 
 
-def _summary(digest: Digest, kept: Sample) -> str:
+def _summary(digest: Digest, kept: KeptRuns) -> str:
     runs = len(kept.entered)
     return (
         f"{runs} run{'' if runs == 1 else 's'} on testbed {one_of_names(digest, 'testbed')}, taken from "
@@ -123,7 +123,7 @@ def one_of_names(digest: Digest, what: str) -> str:
     return ", ".join(sorted(digest.said.get(what) or {}))
 
 
-def _exclusions(kept: Sample) -> str:
+def _exclusions(kept: KeptRuns) -> str:
     total = len(kept.entered) + len(kept.excluded)
     return (
         f"{len(kept.excluded)} of {total} runs enter no mean: invalid, without a rate, from a pilot, of a set-up that "
@@ -132,7 +132,7 @@ def _exclusions(kept: Sample) -> str:
     )
 
 
-def _doubts(kept: Sample, digest: Digest) -> list[tuple[str, int, str]]:
+def _doubts(kept: KeptRuns, digest: Digest) -> list[tuple[str, int, str]]:
     """Why runs that enter are suspect: code, how many, an example."""
     counts: dict[str, int] = {}
     for run in kept.entered:
@@ -147,7 +147,7 @@ def _example(evidence: Evidence) -> str:
     return f"{evidence.asked}, {evidence.load}: {evidence.detail}"
 
 
-def _thing(name: str, facts: Facts, summary: Sequence[str]) -> dict[str, Any]:
+def _thing(name: str, facts: SeenFacts, summary: Sequence[str]) -> dict[str, Any]:
     """A node or a platform: its newest facts, and for those that changed among the runs what they were before."""
     changed = facts.changed()
     words = [plain(facts.newest[key]) for key in summary if facts.newest.get(key)]

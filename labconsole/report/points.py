@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from labconsole.measure.groups import (
     ONE_SET_UP,
     Alike,
-    Conditions,
+    GroupConditions,
     RunLike,
     arrived_packets,
     block_of,
@@ -72,11 +72,11 @@ class Setting(NamedTuple):
     frame_size_includes_fcs: bool
     sources: int
     background: str
-    conditions: Conditions
+    conditions: GroupConditions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class PointSummary:
     """One design point. Rates are sums over the streams; ``*_bps`` is bandwidth on the wire, ``rate_*`` forwarded.
 
     ``values_bps``: of the trials by block. ``packets``: the fewest that arrived in a trial. ``missing_ratio``: of what
@@ -158,7 +158,9 @@ class _Group:
     runs: list[RunLike] = field(default_factory=list)
 
 
-def make_points(runs: Iterable[RunLike], pool: Collection[str] = (), taken: Stretches | None = None) -> list[Point]:
+def make_points(
+    runs: Iterable[RunLike], pool: Collection[str] = (), taken: Stretches | None = None
+) -> list[PointSummary]:
     """Every design point of runs that enter, ordered by its factors, raw first."""
     known = taken or {}
     groups: dict[Alike, _Group] = {}
@@ -181,11 +183,11 @@ def make_points(runs: Iterable[RunLike], pool: Collection[str] = (), taken: Stre
     return sorted(made, key=point_order)
 
 
-def _point(name: str, design: Alike, group: _Group, known: Stretches) -> Point:
+def _point(name: str, design: Alike, group: _Group, known: Stretches) -> PointSummary:
     by_sides = all((run.method or 1) > 1 for run in group.runs)
     arrived = [arrived_packets(run) for run in group.runs]
     lost = _lost_packets(group.runs, by_sides)
-    return Point(
+    return PointSummary(
         platform=name,
         design=design,
         target_bps=None if design.target_bps == "max" else int(design.target_bps),
@@ -291,7 +293,7 @@ def background_order(kind: str) -> tuple[int, str]:
     return (kinds.index(kind) if kind in kinds else len(kinds), kind)
 
 
-def point_order(p: Point) -> tuple[object, ...]:
+def point_order(p: PointSummary) -> tuple[object, ...]:
     """By size, platform, sources, background, target."""
     d = p.design
     where = (d.frame, platform_order(p.platform), d.sources, background_order(d.background))
@@ -299,7 +301,7 @@ def point_order(p: Point) -> tuple[object, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class MaximumReading:
     """What a setting forwards at most, as far as that can be said.
 
     ``point``: at the load where it is read; ``rate``: over the blocks that it may be read from. ``is_maximum``: False
@@ -310,32 +312,32 @@ class Reading:
     """
 
     setting: Setting
-    point: Point
+    point: PointSummary
     rate: SetUpMean
     means_bps: dict[Hashable, float]
     choice: MaximumChoice
     is_maximum: bool
     can_claim: bool
     at_least: bool | None
-    highest: Point
+    highest: PointSummary
     loads: int
 
 
 class SettingPoints:
     """The points of one setting, by load, and its maximum. ``pilot_load``: what a pilot fixed, if there was one."""
 
-    def __init__(self, setting: Setting, points: Sequence[Point], pilot_load: float | None) -> None:
+    def __init__(self, setting: Setting, points: Sequence[PointSummary], pilot_load: float | None) -> None:
         self.setting = setting
         self.by_load = {point.load: point for point in points}
         self._pilot_load = pilot_load
-        self._readings: dict[frozenset[float], Reading] = {}
+        self._readings: dict[frozenset[float], MaximumReading] = {}
 
     @property
     def loads(self) -> frozenset[float]:
         """At which it was measured."""
         return frozenset(self.by_load)
 
-    def read(self, loads: frozenset[float] | None = None) -> Reading:
+    def read(self, loads: frozenset[float] | None = None) -> MaximumReading:
         """The maximum, or over some of the loads that it shares with another setting."""
         chosen = self.loads if loads is None else loads
         held = self._readings.get(chosen)
@@ -343,7 +345,7 @@ class SettingPoints:
             held = self._readings[chosen] = self._read(chosen)
         return held
 
-    def _read(self, loads: frozenset[float]) -> Reading:
+    def _read(self, loads: frozenset[float]) -> MaximumReading:
         points = {load: point for load, point in self.by_load.items() if load in loads}
         # Loads that another setting shares may lack the pilot's; that it was measured nowhere is said.
         pilot = None if self._pilot_load in self.loads - loads else self._pilot_load
@@ -357,7 +359,7 @@ class SettingPoints:
             point, values = points[choice.load], choice.values
         whole = len(values) == len(point.values_bps)
         highest = points[max(points)]
-        return Reading(
+        return MaximumReading(
             setting=self.setting,
             point=point,
             rate=point.rate_bps if whole else mean_of_point(values),
@@ -372,13 +374,13 @@ class SettingPoints:
 
 
 def make_settings(
-    points: Sequence[Point], facts: Mapping[str, RunFacts], fixed: Mapping[Any, int | str] | None = None
+    points: Sequence[PointSummary], facts: Mapping[str, RunFacts], fixed: Mapping[Any, int | str] | None = None
 ) -> dict[Setting, SettingPoints]:
     """The points by setting, each with its pilot's load where all its runs agree on one.
 
     ``fixed``: the pilot's load by (platform, frame size, sources, background), for rows that have no records.
     """
-    groups: dict[Setting, list[Point]] = {}
+    groups: dict[Setting, list[PointSummary]] = {}
     for point in points:
         groups.setdefault(point.key, []).append(point)
     made = {}

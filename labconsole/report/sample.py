@@ -13,7 +13,7 @@ from labconsole.report.selection import factors_match
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class KeptRuns:
     """``entered``: runs that enter a mean, oldest first; ``excluded``: those that do not, with ``why`` by run id."""
 
     entered: tuple[RunLike, ...]
@@ -43,10 +43,10 @@ class Sample:
         return frozenset(run.run_id for run in (*self.entered, *self.excluded))
 
 
-def sample(meant: Iterable[RunLike], admission: Admission) -> Sample:
+def sample(meant: Iterable[RunLike], admission: Admission) -> KeptRuns:
     """The runs that are meant, by whether they enter. ``admission`` was judged from all that is stored."""
     held = sorted(meant, key=lambda run: (run.started_at, run.run_id))
-    return Sample(
+    return KeptRuns(
         tuple(run for run in held if run.run_id not in admission.left_out),
         tuple(run for run in held if run.run_id in admission.left_out),
         admission.left_out,
@@ -109,7 +109,7 @@ class FilePoint:
 
 
 def coverage(
-    kept: Sample,
+    kept: KeptRuns,
     plans: Mapping[tuple[str, str], PlanFacts],
     file_points: Sequence[FilePoint] = (),
     query: Query | None = None,

@@ -8,7 +8,7 @@ from labconsole.contracts.report import Cell
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.measure.statistics.loss_interval import LossEstimate
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.report.points import DEDICATED, IDLE, Point, Reading, Setting
+from labconsole.report.points import DEDICATED, IDLE, MaximumReading, PointSummary, Setting
 from labconsole.report.sample import Coverage
 
 UNKNOWN = "–"
@@ -106,7 +106,7 @@ def target_words(target_bps: int | None) -> str:
     return "max" if target_bps is None else number(target_bps / 1e6, 0)
 
 
-def target_cell(of: Point | Coverage) -> Cell:
+def target_cell(of: PointSummary | Coverage) -> Cell:
     """The target per source in bits per second, or max."""
     return "max" if of.target_bps is None else of.target_bps
 
@@ -149,7 +149,7 @@ def where(setting: Setting) -> str:
     return f"{setting.platform}, {setting_words(setting)}{beside}"
 
 
-def point_where(point: Point) -> str:
+def point_where(point: PointSummary) -> str:
     """The setting of a point in words."""
     return where(point.key)
 
@@ -159,6 +159,6 @@ def baseline_words(background: str) -> str:
     return {DEDICATED: "no second guest", IDLE: "an idle second guest"}.get(background, background)
 
 
-def thing(reading: Reading) -> str:
+def thing(reading: MaximumReading) -> str:
     """What is read from a setting: a maximum, or the rate at its one load."""
     return "maximum" if reading.is_maximum else "rate"

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from labconsole.contracts.ports import Reference
-from labconsole.measure.groups import Conditions, conditions_of, kept_out, rate_of
+from labconsole.contracts.ports import StoredMaximum
+from labconsole.measure.groups import GroupConditions, conditions_of, kept_out, rate_of
 from labconsole.model.record.summary import RunSummary
 
 Loads = dict[int | str, list[tuple[RunSummary, float]]]
 """By target the runs and what each forwarded, packets/s."""
 
 
-def highest(runs: Iterable[RunSummary]) -> Reference | None:
+def highest(runs: Iterable[RunSummary]) -> StoredMaximum | None:
     """Of runs that differ in target, repetition and conditions only, newest first: the target with the highest mean.
 
     Over the newest conditions that have a run at target max (without one nobody knows whether any of them is the
     maximum); what differs in conditions is not averaged. Runs that enter no mean do not enter this one: pilots, and
     what was lost beside the platform or asked beyond the instrument. Of several plans, and of none, runs count alike.
     """
-    by_conditions: dict[Conditions, Loads] = {}
+    by_conditions: dict[GroupConditions, Loads] = {}
     for run in runs:
         rate = rate_of(run)
         if kept_out(run) is None and rate is not None:
@@ -33,4 +33,4 @@ def highest(runs: Iterable[RunSummary]) -> Reference | None:
     if means[target] <= 0:
         return None
     found = of[target]
-    return Reference(measured_pps=means[target], runs=len(found), run_id=found[0][0].run_id, target_bps=target)
+    return StoredMaximum(measured_pps=means[target], runs=len(found), run_id=found[0][0].run_id, target_bps=target)

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from sqlalchemy import Row, Select, and_, func, null, or_, select, tuple_
 
-from labconsole.contracts.ports import Reference, Series, StoredTrial
+from labconsole.contracts.ports import Series, StoredMaximum, StoredTrial
 from labconsole.errors import StoreError
 from labconsole.measure.groups import STANDING
 from labconsole.measure.loss import loss_ratio
@@ -231,7 +231,7 @@ class StoredRuns(StoredSearches):
         background: str,
         frame: FrameSize,
         sources: int,
-    ) -> Reference | None:
+    ) -> StoredMaximum | None:
         """As engine.ports.RunSink."""
         where = RunFilter(
             platform=platform,

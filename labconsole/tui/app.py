@@ -32,7 +32,7 @@ from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock, theme
 from labconsole.tui.console.journal import JournalHandler
-from labconsole.tui.console.memory import Memory
+from labconsole.tui.console.memory import ConsoleMemory
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings, load_settings, memory_path
 from labconsole.tui.console.state import ConsoleState
@@ -78,7 +78,7 @@ class ConsoleApp(App[int]):
         self,
         session_factory: SessionFactory,
         settings: Settings | None = None,
-        memory: Memory | None = None,
+        memory: ConsoleMemory | None = None,
         *,
         alone: bool = False,
     ) -> None:
@@ -86,7 +86,7 @@ class ConsoleApp(App[int]):
         self.tabs = SCREENS
         self._alone = alone
         self.settings = settings or Settings()
-        self.memory = memory or Memory(None)
+        self.memory = memory or ConsoleMemory(None)
         self._factory = session_factory
         self.session: SessionLike | None = None
         self.state = ConsoleState()
@@ -384,7 +384,9 @@ def run_console(session_factory: SessionFactory) -> int:
     settings = load_settings()
     check_settings(settings, places)
     gc.disable()  # until the bench is painted; what is made before that is kept anyway
-    app = ConsoleApp(session_factory, settings, Memory(memory_path() if settings.remember_set_up else None), alone=True)
+    app = ConsoleApp(
+        session_factory, settings, ConsoleMemory(memory_path() if settings.remember_set_up else None), alone=True
+    )
     status = app.run()
     if app.failure is not None:
         print(f"labconsole: {app.failure}", file=sys.stderr)

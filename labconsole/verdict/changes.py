@@ -10,7 +10,7 @@ from labconsole.measure.rates import sample_difference
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.hops import data_ports, places
-from labconsole.verdict.observed import TrialSeen
+from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
 
 ADAPTIVE = {f"coalesce.{way}_{what}": f"adaptive_{way}" for way in ("rx", "tx") for what in ("usecs", "frames")}
@@ -26,7 +26,7 @@ MAX_CHANGES = 20
 """Named in one reason."""
 
 
-def changes(seen: TrialSeen, limits: Tolerances, uut: str) -> Iterator[Reason]:
+def changes(seen: TrialObservations, limits: Tolerances, uut: str) -> Iterator[Reason]:
     """Every reason that lies in a difference between begin and end."""
     yield from _counters(seen, uut)
     yield from _ports(seen, uut)
@@ -36,13 +36,13 @@ def changes(seen: TrialSeen, limits: Tolerances, uut: str) -> Iterator[Reason]:
     yield from _background(seen, limits)
 
 
-def _path(seen: TrialSeen, uut: str) -> list[tuple[str, str, str]]:
+def _path(seen: TrialObservations, uut: str) -> list[tuple[str, str, str]]:
     """(node, namespace, interface) of every counter that a stream's numbers rest on."""
     found = [(p.node, p.namespace, p.interface) for raw in seen.flows for p in places(raw, uut)]
     return list(dict.fromkeys(found))
 
 
-def _counters(seen: TrialSeen, uut: str) -> Iterator[Reason]:
+def _counters(seen: TrialObservations, uut: str) -> Iterator[Reason]:
     for node, namespace, interface in _path(seen, uut):
         first = seen.before.get(node, {}).get((namespace, interface))
         where = f"{node}/{namespace + '/' if namespace else ''}{interface}"
@@ -59,7 +59,7 @@ def _counters(seen: TrialSeen, uut: str) -> Iterator[Reason]:
             yield reason("counter_decreased", f"{where}: {exc}", **evidence)
 
 
-def _interfaces(seen: TrialSeen, node: str, interface: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def _interfaces(seen: TrialObservations, node: str, interface: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """One interface's settings before and after, if both are known."""
     found = []
     for readings in (seen.begin, seen.end):
@@ -72,11 +72,11 @@ def _interfaces(seen: TrialSeen, node: str, interface: str) -> tuple[dict[str, A
     return found[0], found[1]
 
 
-def _all_ports(seen: TrialSeen, uut: str) -> list[tuple[str, str]]:
+def _all_ports(seen: TrialObservations, uut: str) -> list[tuple[str, str]]:
     return list(dict.fromkeys(port for raw in seen.flows for port in data_ports(raw, uut)))
 
 
-def _ports(seen: TrialSeen, uut: str) -> Iterator[Reason]:
+def _ports(seen: TrialObservations, uut: str) -> Iterator[Reason]:
     for node, interface in _all_ports(seen, uut):
         both = _interfaces(seen, node, interface)
         if both is None:
@@ -104,7 +104,7 @@ def _moved(before: dict[str, Any], after: dict[str, Any], key: str) -> int | Non
     return None if first is None or last is None else last - first
 
 
-def _settings(seen: TrialSeen, uut: str) -> Iterator[Reason]:
+def _settings(seen: TrialObservations, uut: str) -> Iterator[Reason]:
     for node in seen.end:
         ports = [interface for name, interface in _all_ports(seen, uut) if name == node]
         found = list(settings_changes(seen, node, ports))
@@ -116,7 +116,7 @@ def _settings(seen: TrialSeen, uut: str) -> Iterator[Reason]:
 
 
 def settings_changes(
-    seen: TrialSeen, node: str, ports: list[str], *, unjudged: bool = False
+    seen: TrialObservations, node: str, ports: list[str], *, unjudged: bool = False
 ) -> Iterator[tuple[str, Any, Any]]:
     """(setting, before, after) of a node and of these ports of it; with ``unjudged``, only those that are told."""
     first, last = (readings[node].settings if node in readings else None for readings in (seen.begin, seen.end))
@@ -162,7 +162,7 @@ def _word(value: Any) -> str:
     return str(value)
 
 
-def _clocks(seen: TrialSeen, limits: Tolerances) -> Iterator[Reason]:
+def _clocks(seen: TrialObservations, limits: Tolerances) -> Iterator[Reason]:
     moved = {"the console": seen.console_clock_moved_ns, **{node: clock_moved_ns(seen, node) for node in seen.end}}
     for who, by_ns in moved.items():
         if by_ns is not None and abs(by_ns) / 1e9 > limits.clock_step_s:
@@ -175,7 +175,7 @@ def _clocks(seen: TrialSeen, limits: Tolerances) -> Iterator[Reason]:
             )
 
 
-def clock_moved_ns(seen: TrialSeen, node: str) -> int | None:
+def clock_moved_ns(seen: TrialObservations, node: str) -> int | None:
     """Wall clock minus monotonic clock, after minus before. NTP slews both alike, so only a step shows."""
     readings = [side[node].surroundings for side in (seen.begin, seen.end) if node in side]
     if len(readings) < 2 or readings[0] is None or readings[1] is None:
@@ -184,7 +184,7 @@ def clock_moved_ns(seen: TrialSeen, node: str) -> int | None:
     return last - first
 
 
-def _platform(seen: TrialSeen) -> Iterator[Reason]:
+def _platform(seen: TrialObservations) -> Iterator[Reason]:
     if seen.attested_after is None or seen.attested_after == seen.attestation:
         return
     found = list(_differences(seen.attestation, seen.attested_after))
@@ -196,7 +196,7 @@ def _platform(seen: TrialSeen) -> Iterator[Reason]:
     )
 
 
-def _background(seen: TrialSeen, limits: Tolerances) -> Iterator[Reason]:
+def _background(seen: TrialObservations, limits: Tolerances) -> Iterator[Reason]:
     load = seen.background
     if load is None:
         return

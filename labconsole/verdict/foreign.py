@@ -12,7 +12,7 @@ from typing import Any
 
 from labconsole.model.record.run import StreamRecord
 from labconsole.verdict.hops import growth
-from labconsole.verdict.observed import StreamSeen, Tapped, TrialSeen
+from labconsole.verdict.observed import StreamObservations, Tapped, TrialObservations
 
 CONTROL = ("arp", "nd", "mld", "lldp", "stp")
 CONTROL_PACKETS = 20
@@ -96,7 +96,7 @@ class Foreign:
         }
 
 
-def foreign(seen: TrialSeen, raw: StreamSeen, record: StreamRecord, uut: str) -> Iterator[Foreign]:
+def foreign(seen: TrialObservations, raw: StreamObservations, record: StreamRecord, uut: str) -> Iterator[Foreign]:
     """Every port of a stream where others' packets passed, in either direction."""
     stream = raw.stream
     source, sink = (stream.source.node, stream.source.interface), (stream.sink.node, stream.sink.interface)
@@ -131,7 +131,9 @@ def _at_most(named: dict[str, int], counted: int) -> dict[str, int]:
     return found
 
 
-def _beyond(seen: TrialSeen, raw: StreamSeen, record: StreamRecord, uut: str) -> Iterator[tuple[tuple[Port, str], int]]:
+def _beyond(
+    seen: TrialObservations, raw: StreamObservations, record: StreamRecord, uut: str
+) -> Iterator[tuple[tuple[Port, str], int]]:
     """Every port and direction that counted more than the stream can have brought there, and by how much."""
     offered, stream = record.offered_packets, raw.stream
     source, sink = (stream.source.node, stream.source.interface), (stream.sink.node, stream.sink.interface)

@@ -14,7 +14,7 @@ from typing import Any
 from labconsole.errors import CounterInconsistency
 from labconsole.measure.ledger import HopCount
 from labconsole.measure.rates import counter_difference
-from labconsole.verdict.observed import StreamSeen, TrialSeen
+from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.wire.codec import STAT_NAMES
 
 RX_DETAILS = (
@@ -49,7 +49,7 @@ class Place:
         return f"{self.namespace}/{self.interface}" if self.namespace else self.interface
 
 
-def places(raw: StreamSeen, uut: str) -> list[Place]:
+def places(raw: StreamObservations, uut: str) -> list[Place]:
     """The stream's way from its source's NIC to its sink's."""
     stream = raw.stream
     return [
@@ -59,7 +59,7 @@ def places(raw: StreamSeen, uut: str) -> list[Place]:
     ]
 
 
-def data_ports(raw: StreamSeen, uut: str) -> list[tuple[str, str]]:
+def data_ports(raw: StreamObservations, uut: str) -> list[tuple[str, str]]:
     """(node, interface) of the NICs that the stream uses, in the order in which it passes them."""
     stream = raw.stream
     ends = [(uut, stream.uut_in), (uut, stream.uut_out)] if raw.path.points else []
@@ -70,7 +70,7 @@ def data_ports(raw: StreamSeen, uut: str) -> list[tuple[str, str]]:
     ]
 
 
-def growth(seen: TrialSeen, node: str, namespace: str, interface: str, statistic: str) -> int | None:
+def growth(seen: TrialObservations, node: str, namespace: str, interface: str, statistic: str) -> int | None:
     """How much one counter grew over the trial; None when it was not read twice or decreased."""
     index = STAT_NAMES.index(statistic)
     first = seen.before.get(node, {}).get((namespace, interface))
@@ -83,7 +83,7 @@ def growth(seen: TrialSeen, node: str, namespace: str, interface: str, statistic
         return None
 
 
-def hop_counts(seen: TrialSeen, raw: StreamSeen, uut: str) -> list[HopCount]:
+def hop_counts(seen: TrialObservations, raw: StreamObservations, uut: str) -> list[HopCount]:
     """Every hop from the generator to the capture. A capture that is not complete has no count here, only drops."""
     stream, generated = raw.stream, raw.generated or {}
     counts = [HopCount("generator", stream.source.node, stream.source.interface, generated.get("sent_packets"))]
@@ -110,7 +110,7 @@ def hop_counts(seen: TrialSeen, raw: StreamSeen, uut: str) -> list[HopCount]:
     return counts
 
 
-def moved(counts: list[HopCount], raw: StreamSeen) -> list[HopCount]:
+def moved(counts: list[HopCount], raw: StreamObservations) -> list[HopCount]:
     """The counts with what the capture holds, complete or not: enough to know that packets passed."""
     if raw.capture is None:
         return counts
@@ -136,7 +136,7 @@ def capture_drops(capture: dict[str, Any]) -> dict[str, int]:
     return {name: packets for name, packets in found.items() if packets}
 
 
-def _port_drops(seen: TrialSeen, place: Place, previous: Place | None) -> Iterator[tuple[str, int]]:
+def _port_drops(seen: TrialObservations, place: Place, previous: Place | None) -> Iterator[tuple[str, int]]:
     """What counters of the hop's own interface, and of the one by which the packet came, say was dropped."""
     receiving = place.statistic.startswith("rx")
     details = RX_DETAILS if receiving else TX_DETAILS
@@ -174,7 +174,7 @@ def _direction(name: str) -> bool | None:
     return None if receiving == sending else receiving
 
 
-def _node_drops(seen: TrialSeen, place: Place, previous: Place | None) -> dict[str, int]:
+def _node_drops(seen: TrialObservations, place: Place, previous: Place | None) -> dict[str, int]:
     """Counters that only a whole node or network stack has; told where a packet should have been handed on."""
     if previous is None or previous.node != place.node or place.statistic.startswith("rx"):
         return {}
@@ -192,7 +192,7 @@ def _node_drops(seen: TrialSeen, place: Place, previous: Place | None) -> dict[s
     return found
 
 
-def _filtered(seen: TrialSeen, place: Place, interface: str | None, hook: str | None) -> dict[str, int]:
+def _filtered(seen: TrialObservations, place: Place, interface: str | None, hook: str | None) -> dict[str, int]:
     """Packets that a firewall's rules counted and dropped, by table and chain; ``interface`` None: those on none."""
     first, last = (
         _namespace(_drops(readings, place.node), place.namespace).get("filters") for readings in (seen.begin, seen.end)
@@ -226,7 +226,9 @@ def _softnet(first: dict[str, Any], last: dict[str, Any]) -> int | None:
     return dropped if dropped >= 0 else None
 
 
-def qdisc_growth(seen: TrialSeen, node: str, namespace: str, interface: str) -> list[tuple[str, dict[str, int]]]:
+def qdisc_growth(
+    seen: TrialObservations, node: str, namespace: str, interface: str
+) -> list[tuple[str, dict[str, int]]]:
     """(kind, growth of its counts) of the queueing disciplines of one interface that are the same as before."""
     before, after = (
         [row for row in _namespace(_drops(readings, node), namespace).get("qdiscs", ()) if row[0] == interface]
@@ -242,13 +244,13 @@ def qdisc_growth(seen: TrialSeen, node: str, namespace: str, interface: str) -> 
     return found
 
 
-def _qdisc_drops(seen: TrialSeen, place: Place, *, ingress: bool) -> Iterator[tuple[str, int]]:
+def _qdisc_drops(seen: TrialObservations, place: Place, *, ingress: bool) -> Iterator[tuple[str, int]]:
     for kind, grown in qdisc_growth(seen, place.node, place.namespace, place.interface):
         if (kind in ("ingress", "clsact")) == ingress and grown["drops"]:
             yield f"qdisc_{kind}", grown["drops"]
 
 
-def driver_growth(seen: TrialSeen, node: str, namespace: str, interface: str) -> dict[str, int]:
+def driver_growth(seen: TrialObservations, node: str, namespace: str, interface: str) -> dict[str, int]:
     """A driver's statistics that tell of trouble and moved over the trial."""
     before, after = (
         _namespace(_drops(readings, node), namespace).get("driver", {}).get(interface)

@@ -15,7 +15,7 @@ from labconsole.verdict.foreign import foreign
 from labconsole.verdict.held_back import held_back
 from labconsole.verdict.hops import data_ports
 from labconsole.verdict.machines import machines, same_machine, unseen
-from labconsole.verdict.observed import TrialSeen
+from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.shortfall import pauses
 
@@ -28,7 +28,7 @@ OTHERS = ("other", "labconsole", "guest")
 Influence = dict[str, Any]
 
 
-def influences(seen: TrialSeen, streams: tuple[StreamRecord, ...], uut: str) -> list[Influence]:
+def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: str) -> list[Influence]:
     """Every entry of the record's ``influences``: node, kind, a sentence, figures. ``streams``: of every flow."""
     found: list[Influence] = list(seen.notes)
     for nodes in machines(seen):
@@ -62,7 +62,7 @@ def _entry(node: str, kind: str, detail: str, **figures: Any) -> Influence:
     return {"node": node, "kind": kind, "detail": detail, **figures}
 
 
-def _attested(seen: TrialSeen, node: str, uut: str) -> set[str]:
+def _attested(seen: TrialObservations, node: str, uut: str) -> set[str]:
     """Guests that belong to the platform under test or to its background load, on every node that may see them."""
     if not same_machine(seen, node, uut):
         return set()
@@ -71,7 +71,7 @@ def _attested(seen: TrialSeen, node: str, uut: str) -> set[str]:
     return {str(name) for name in names if name is not None}
 
 
-def _cpu(seen: TrialSeen, nodes: dict[str, dict[str, Any]]) -> Iterator[Influence]:
+def _cpu(seen: TrialObservations, nodes: dict[str, dict[str, Any]]) -> Iterator[Influence]:
     told = ((name, reading) for name, reading in nodes.items() if (reading.get("window") or {}).get("cpu"))
     node, last = next(told, (None, {}))
     if node is None:
@@ -158,7 +158,7 @@ def _guest_names(side: dict[str, Any], attested: set[str]) -> set[str]:
 
 
 def doubts(
-    seen: TrialSeen, streams: tuple[StreamRecord, ...], limits: Tolerances, uut: str, *, emulated: bool
+    seen: TrialObservations, streams: tuple[StreamRecord, ...], limits: Tolerances, uut: str, *, emulated: bool
 ) -> Iterator[Reason]:
     """Reasons that lie in what others did meanwhile."""
     for node in seen.end:

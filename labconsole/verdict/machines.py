@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from labconsole.verdict.observed import TrialSeen
+from labconsole.verdict.observed import TrialObservations
 
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 """The kernel's own number of the namespace that sees every process (PROC_PID_INIT_INO)."""
@@ -36,7 +36,7 @@ class Unseen:
         return max(0.0, self.cpu_ratio - self.error_ratio)
 
 
-def machines(seen: TrialSeen) -> list[dict[str, dict[str, Any]]]:
+def machines(seen: TrialObservations) -> list[dict[str, dict[str, Any]]]:
     """Nodes with their last reading, those of one machine together: namespaces of it share its processors."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for node, reading in seen.end.items():
@@ -45,12 +45,12 @@ def machines(seen: TrialSeen) -> list[dict[str, dict[str, Any]]]:
     return list(found.values())
 
 
-def same_machine(seen: TrialSeen, node: str, other: str) -> bool:
+def same_machine(seen: TrialObservations, node: str, other: str) -> bool:
     """Whether two nodes are namespaces of one machine, as far as it is known."""
     return node == other or any(node in each and other in each for each in machines(seen))
 
 
-def unseen(seen: TrialSeen, nodes: dict[str, dict[str, Any]]) -> Unseen | None:
+def unseen(seen: TrialObservations, nodes: dict[str, dict[str, Any]]) -> Unseen | None:
     """Of one machine. None where a node sees every process, or too little is known.
 
     Too little, too, where some nodes are another machine: that one may be a guest on this one, and its work then ours.

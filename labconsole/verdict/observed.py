@@ -26,7 +26,7 @@ def parse_snapshot(reply: dict[str, Any]) -> Snapshot:
 
 
 @dataclass(slots=True)
-class StreamSeen:
+class StreamObservations:
     """One stream: what its generator, its capture and the counters on its way said. None: it did not say."""
 
     stream: Stream
@@ -60,13 +60,13 @@ class Tapped:
 
 
 @dataclass(slots=True)
-class TrialSeen:
+class TrialObservations:
     """Everything one trial observed. ``start_skew_s`` is between first and last source, clocks reconciled."""
 
     run_id: str
     started_at: str
-    streams: list[StreamSeen] = field(default_factory=list)
-    beside: list[StreamSeen] = field(default_factory=list)
+    streams: list[StreamObservations] = field(default_factory=list)
+    beside: list[StreamObservations] = field(default_factory=list)
     """The second guest's own streams."""
 
     beside_request: DesignPoint | None = None
@@ -105,6 +105,6 @@ class TrialSeen:
     timeline: dict[str, float] = field(default_factory=dict)
 
     @property
-    def flows(self) -> list[StreamSeen]:
+    def flows(self) -> list[StreamObservations]:
         """Every stream, whichever guest it passed."""
         return [*self.streams, *self.beside]

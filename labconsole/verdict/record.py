@@ -25,7 +25,7 @@ from labconsole.model.record.envelope import Envelope
 from labconsole.model.record.run import (
     Arrivals,
     Background,
-    Capture,
+    CaptureCounts,
     InForce,
     PlanRef,
     Requested,
@@ -40,14 +40,14 @@ from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.calibrated import doubted, instrument_reasons
 from labconsole.verdict.hops import capture_complete, growth, hop_counts, moved
 from labconsole.verdict.influences import influences
-from labconsole.verdict.observed import StreamSeen, TrialSeen
+from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.verdict.timing import with_timing
 from labconsole.verdict.verdict import judge
 from labconsole.wire.codec import STAT_NAMES
 
 
 def build_record(
-    seen: TrialSeen,
+    seen: TrialObservations,
     *,
     inventory: Inventory,
     request: DesignPoint,
@@ -105,7 +105,7 @@ def build_record(
     )
 
 
-def _background(seen: TrialSeen, beside: tuple[StreamRecord, ...], request: DesignPoint) -> Background | None:
+def _background(seen: TrialObservations, beside: tuple[StreamRecord, ...], request: DesignPoint) -> Background | None:
     """The load with the second guest's own streams; one of which nothing is known when it was asked for in vain."""
     if seen.background is None:
         return None if request.background == "none" else Background(kind=request.background)
@@ -116,7 +116,7 @@ def _background(seen: TrialSeen, beside: tuple[StreamRecord, ...], request: Desi
 
 
 def _stream_record(
-    seen: TrialSeen, raw: StreamSeen, counts: list[HopCount], inventory: Inventory, request: DesignPoint
+    seen: TrialObservations, raw: StreamObservations, counts: list[HopCount], inventory: Inventory, request: DesignPoint
 ) -> StreamRecord:
     stream = raw.stream
     generated = raw.generated or {}
@@ -180,7 +180,7 @@ def _stream_record(
 
 
 def _at_port(
-    seen: TrialSeen,
+    seen: TrialObservations,
     at: dict[str, int | None],
     hop: str,
     node: str,
@@ -196,7 +196,7 @@ def _at_port(
 
 
 def _arrivals(
-    seen: TrialSeen, raw: StreamSeen, measured: int | None, witness: str | None, sending_s: float | None
+    seen: TrialObservations, raw: StreamObservations, measured: int | None, witness: str | None, sending_s: float | None
 ) -> Arrivals | None:
     """When what was measured came, by the witness that measured it."""
     if measured is None:
@@ -213,14 +213,14 @@ def _arrivals(
     return by_counters([first, *between, last], measured, sending_s, captured)
 
 
-def _capture(raw: StreamSeen) -> Capture | None:
+def _capture(raw: StreamObservations) -> CaptureCounts | None:
     """tcpdump's summary and our count of its file; complete only if nothing dropped and both agree."""
     if raw.capture is None:
         return None
     analysis = raw.capture["analysis"]
     dropped = raw.capture["dropped_kernel_packets"]
     by_interface = raw.capture["dropped_interface_packets"] or 0
-    return Capture(
+    return CaptureCounts(
         captured_packets=analysis["packets"],
         dropped_packets=None if dropped is None else dropped + by_interface,
         complete=capture_complete(raw.capture),
@@ -228,7 +228,7 @@ def _capture(raw: StreamSeen) -> Capture | None:
     )
 
 
-def _sequence(raw: StreamSeen) -> Sequence | None:
+def _sequence(raw: StreamObservations) -> Sequence | None:
     """The sequence findings of the stream's frames in its capture; None when they do not hold just this stream."""
     if raw.capture is None:
         return None

@@ -13,7 +13,7 @@ from typing import Any
 from labconsole.model.design_point import DesignPoint
 from labconsole.units import format_rate_bps
 from labconsole.verdict.hops import driver_growth, qdisc_growth
-from labconsole.verdict.observed import StreamSeen, TrialSeen
+from labconsole.verdict.observed import StreamObservations, TrialObservations
 
 BUSY_RATIO = 0.02
 """A generator that waited for less than this share of its time had its processor to the full."""
@@ -37,7 +37,7 @@ class Cause:
         return {"cause": self.cause, **self.figures}
 
 
-def pauses(seen: TrialSeen, node: str, interface: str) -> dict[str, int]:
+def pauses(seen: TrialObservations, node: str, interface: str) -> dict[str, int]:
     """The driver's counters of pause frames on a port that moved."""
     return {
         name: packets
@@ -46,7 +46,7 @@ def pauses(seen: TrialSeen, node: str, interface: str) -> dict[str, int]:
     }
 
 
-def why_short(seen: TrialSeen, raw: StreamSeen, request: DesignPoint) -> Iterator[Cause]:
+def why_short(seen: TrialObservations, raw: StreamObservations, request: DesignPoint) -> Iterator[Cause]:
     """What is known to have held this stream's source back."""
     node, interface = raw.stream.source.node, raw.stream.source.interface
     moved = driver_growth(seen, node, "", interface)
@@ -74,13 +74,13 @@ def why_short(seen: TrialSeen, raw: StreamSeen, request: DesignPoint) -> Iterato
         yield Cause("cpu", f"the generator's processor was busy {1 - idle:.1%} of the time", {"idle_ratio": idle})
 
 
-def idle_ratio(raw: StreamSeen) -> float | None:
+def idle_ratio(raw: StreamObservations) -> float | None:
     """Share of its sending time in which the generator waited for the next packet to be due; None: not known."""
     idle_ns, elapsed_ns = ((raw.generated or {}).get(key) for key in ("idle_ns", "elapsed_ns"))
     return None if idle_ns is None or not elapsed_ns else idle_ns / elapsed_ns
 
 
-def link_speed_bps(seen: TrialSeen, node: str, interface: str) -> int | None:
+def link_speed_bps(seen: TrialObservations, node: str, interface: str) -> int | None:
     """What the link had negotiated at the end of the trial; None where the driver does not say."""
     reading = seen.end.get(node)
     port = ((reading.settings if reading else None) or {}).get("interfaces", {}).get(interface)

@@ -6,10 +6,10 @@ from typing import Any
 
 from labconsole.measure.timing import build_delay, build_spacing, clock_bound_ns
 from labconsole.model.record.run import StreamRecord
-from labconsole.verdict.observed import StreamSeen
+from labconsole.verdict.observed import StreamObservations
 
 
-def with_timing(record: StreamRecord, raw: StreamSeen, environment: dict[str, Any]) -> StreamRecord:
+def with_timing(record: StreamRecord, raw: StreamObservations, environment: dict[str, Any]) -> StreamRecord:
     """The record with ``delay`` and ``spacing``; both stay None where the capture does not hold just this stream."""
     counted = raw.capture["analysis"]["streams"] if raw.capture is not None else []
     if len(counted) != 1:

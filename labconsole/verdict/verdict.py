@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.run import Hop, Reason, StreamRecord, Verdict
+from labconsole.model.record.run import LedgerHop, Reason, StreamRecord, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import changes
 from labconsole.verdict.consequences import weighed
 from labconsole.verdict.held_back import coarse, held_back
 from labconsole.verdict.hops import capture_drops
 from labconsole.verdict.influences import doubts
-from labconsole.verdict.observed import StreamSeen, TrialSeen
+from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.shortfall import why_short
 
@@ -27,7 +27,7 @@ FAILURES = {"node_lost": "link_lost", "lease_taken": "lease_taken"}
 
 
 def judge(
-    seen: TrialSeen,
+    seen: TrialObservations,
     streams: tuple[StreamRecord, ...],
     request: DesignPoint,
     limits: Tolerances,
@@ -62,7 +62,7 @@ def judge(
     return weighed(reasons)
 
 
-def _trial(seen: TrialSeen, limits: Tolerances) -> Iterator[Reason]:
+def _trial(seen: TrialObservations, limits: Tolerances) -> Iterator[Reason]:
     if seen.aborted:
         yield reason("aborted", "the operator stopped the run")
     elif seen.failure is not None:
@@ -87,7 +87,7 @@ def _trial(seen: TrialSeen, limits: Tolerances) -> Iterator[Reason]:
 
 
 def _generator(
-    seen: TrialSeen, raw: StreamSeen, record: StreamRecord, request: DesignPoint, limits: Tolerances
+    seen: TrialObservations, raw: StreamObservations, record: StreamRecord, request: DesignPoint, limits: Tolerances
 ) -> Iterator[Reason]:
     name = record.name
     if raw.generated is None or record.generator_packets is None or record.offered_packets is None:
@@ -117,7 +117,9 @@ def _generator(
             )
 
 
-def _off_target(seen: TrialSeen, raw: StreamSeen, record: StreamRecord, request: DesignPoint, short: float) -> Reason:
+def _off_target(
+    seen: TrialObservations, raw: StreamObservations, record: StreamRecord, request: DesignPoint, short: float
+) -> Reason:
     """Offered beside intended; if it is less, with whatever shows why."""
     evidence = {
         "stream": record.name,
@@ -137,7 +139,7 @@ def _off_target(seen: TrialSeen, raw: StreamSeen, record: StreamRecord, request:
     )
 
 
-def _witnesses(raw: StreamSeen, record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:
+def _witnesses(raw: StreamObservations, record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:
     name = record.name
     if record.measured_packets is None:
         yield reason("not_measured", f"{name}: neither the capture nor the sink's counters could be read", stream=name)
@@ -228,7 +230,7 @@ def lost_at_sink(record: StreamRecord) -> int:
     return hop.lost_packets or 0 if hop is not None else 0
 
 
-def _hop(record: StreamRecord, name: str) -> Hop | None:
+def _hop(record: StreamRecord, name: str) -> LedgerHop | None:
     return next((each for each in record.ledger if each.hop == name), None)
 
 

@@ -152,7 +152,7 @@ class CapturedStream(Message):
             raise bad("late_packets", "is not from queued_packets to packets")
 
 
-class CaptureAnalysis(Message):
+class AnalyzedCapture(Message):
     """What ``labconsole analyze --json`` prints; None is unknown."""
 
     format: Name
@@ -231,7 +231,7 @@ class CaptureResult(Message):
     dropped_kernel_packets: Optional[Count]
     dropped_interface_packets: Optional[Count]
     file_bytes: Count
-    analysis: CaptureAnalysis
+    analysis: AnalyzedCapture
     sha256: Optional[Annotated[str, Rule(_digest)]]
     kept_path: Optional[Sentence]
 

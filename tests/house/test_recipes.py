@@ -16,7 +16,7 @@ import pytest
 from labconsole.cli.main import main
 from labconsole.engine import testbed
 from labconsole.engine.check import tools
-from labconsole.engine.check.context import Bench
+from labconsole.engine.check.context import CheckContext
 from labconsole.model.plan.estimate import estimate
 from labconsole.model.plan.loader import load_plan
 from labconsole.platforms.loading import driver_for, guest_processes
@@ -97,7 +97,7 @@ def test_a_driver_is_one_new_file(tmp_path: Path, capsys: pytest.CaptureFixture[
             return {"tools": {"stress": "/usr/bin/stress"}}
 
         async def check() -> Any:
-            bench = Bench(session, plan, fix=False)
+            bench = CheckContext(session, plan, fix=False)
             session._fleet.links["uut"] = SimpleNamespace(request=request)
             return await tools.platform(bench, "uut")
 

@@ -15,7 +15,7 @@ import pytest
 from labconsole.engine.session import Session
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
-from labconsole.lab.truth import TABLE, Queue, Rule, drop_by_queue, drop_share
+from labconsole.lab.truth import TABLE, LossRule, Queue, drop_by_queue, drop_share
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import RunRecord
 from support.live_session import BUSY, connected
@@ -63,7 +63,7 @@ def request(platform: str) -> DesignPoint:
     )
 
 
-def make_lossy(name: str, case: Case) -> Rule | Queue:
+def make_lossy(name: str, case: Case) -> LossRule | Queue:
     _, what, node, interface, hook, in_guest = case
     if what == "queue":
         return drop_by_queue(name, node, interface, SLOW_BPS, limit_packets=10)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from labconsole.contracts.ports import Reference
+from labconsole.contracts.ports import StoredMaximum
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import Background
 from support.fake_session import make_record
 
 REQUEST = DesignPoint(platform="raw", frame=FrameSize(1500), sources=1, target=10**8, duration_s=2.0)
-FOUND = Reference(measured_pps=100_000.0, runs=3, run_id="20261121T000000Z-0000aa", target_bps="max")
+FOUND = StoredMaximum(measured_pps=100_000.0, runs=3, run_id="20261121T000000Z-0000aa", target_bps="max")
 
 
 def forwarding_record() -> dict[str, Any]:

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from labconsole.contracts.ports import Reference, StoredTrial
-from labconsole.engine.execution.execution import Campaign
+from labconsole.contracts.ports import StoredMaximum, StoredTrial
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
-from labconsole.engine.execution.runner import Tour
+from labconsole.engine.execution.runner import PlanRunner
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.loader import check_plan, load_plan
 from labconsole.model.plan.order import Standing, standing
@@ -59,7 +59,7 @@ class Script:
         self.said: dict[str, Fixed] = {}
         self.refs: list[PlanRef] = []
         self.roles: list[str] = []
-        self.references: list[Reference | None] = []
+        self.references: list[StoredMaximum | None] = []
         self.stands: tuple[Standing, str] | None = None
         self.set_ups = 0
         self.purposes: list[str] = []
@@ -178,9 +178,9 @@ def plan_of(text: str, directory: Path) -> Plan:
     return check_plan(load_plan(path), make_inventory())
 
 
-async def execute(campaign: Campaign, script: Script) -> Outcome:
+async def execute(campaign: PlanExecution, script: Script) -> Outcome:
     session: Any = script
-    return (await Tour([campaign], session).run())[0]
+    return (await PlanRunner([campaign], session).run())[0]
 
 
 async def until(condition: Callable[[], bool]) -> None:

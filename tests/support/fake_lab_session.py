@@ -13,9 +13,9 @@ from typing import Any
 
 from labconsole.contracts.ports import StoredTrial
 from labconsole.engine.check.result import CheckResult, CheckStatus, OnResult
-from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
-from labconsole.engine.execution.runner import Tour
+from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.inspection import Inspection
 from labconsole.engine.live.events import Phase, PhaseChanged, TrialFinished, TrialStarted
 from labconsole.errors import LabError, LeaseHeld, MeasurementError, NodeUnreachable
@@ -113,13 +113,13 @@ class LabSession(FakeSession):
 
     # What a campaign needs
 
-    def campaign(self, plan: Plan) -> Campaign:
+    def campaign(self, plan: Plan) -> PlanExecution:
         session: Any = self
-        return Campaign(plan, session)
+        return PlanExecution(plan, session)
 
-    async def execute(self, campaign: Campaign, *, take_over: bool = False) -> Outcome:
+    async def execute(self, campaign: PlanExecution, *, take_over: bool = False) -> Outcome:
         session: Any = self
-        return (await Tour([campaign], session, take_over=take_over).run())[0]
+        return (await PlanRunner([campaign], session, take_over=take_over).run())[0]
 
     @property
     def stopping(self) -> bool:

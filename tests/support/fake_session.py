@@ -33,8 +33,8 @@ from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import (
-    Capture,
-    Hop,
+    CaptureCounts,
+    LedgerHop,
     Reason,
     Requested,
     RunRecord,
@@ -92,7 +92,7 @@ def link(name: str, index: int, *, namespace: str = "", carrier: bool = True) ->
 def make_record(request: DesignPoint, run_id: str, *, loss: float = 0.0, status: str = "valid") -> RunRecord:
     """A whole record of a request on the lab, losing ``loss`` of stream s1 at the UUT."""
     parts = []
-    hop = partial(Hop, interface="eth1")
+    hop = partial(LedgerHop, interface="eth1")
     for number in range(1, request.sources + 1):
         pps = request.intended_pps or 700_000.0
         offered = round(pps * request.duration_s)
@@ -106,7 +106,7 @@ def make_record(request: DesignPoint, run_id: str, *, loss: float = 0.0, status:
                 offered_packets=offered, offered_duration_s=request.duration_s, offered_pps=pps, offered_bps=bps,
                 measured_packets=offered - lost, measured_pps=pps * share, measured_bps=bps * share,
                 measured_from="capture", loss_packets=lost, loss_ratio=lost / offered,
-                capture=Capture(captured_packets=offered - lost, dropped_packets=0, complete=True), counters={},
+                capture=CaptureCounts(captured_packets=offered - lost, dropped_packets=0, complete=True), counters={},
                 sequence=Sequence(lost_runs={"1": lost} if lost else {}, reordered_packets=0, duplicate_packets=0),
                 ledger=(
                     hop(hop="generator", node=f"src{number}", packets=offered, lost_packets=None),

@@ -11,7 +11,7 @@ from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Reason, RunRecord
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.observed import NodeReading, StreamSeen, TrialSeen
+from labconsole.verdict.observed import NodeReading, StreamObservations, TrialObservations
 from labconsole.verdict.record import build_record
 
 SENT = 14205  # round(1 s / 7040 ns * 0.1), of 64-byte frames at 10 Mbit/s: delay 70400 ns
@@ -35,14 +35,14 @@ def observe(
     captured: int | None = None,
     dropped: int = 0,
     **generated: Any,
-) -> TrialSeen:
+) -> TrialObservations:
     """A trial in which ``sent`` packets left and ``arrived`` came; every count may be bent."""
     nic = sent if nic is None else nic
     uut_out = sent if uut_out is None else uut_out
     arrived = uut_out if arrived is None else arrived
     captured = arrived if captured is None else captured
-    seen = TrialSeen(run_id="20261121T000000Z-000000", started_at="2026-11-21T00:00:00.000Z")
-    stream = StreamSeen(inventory.streams[0], PATH)
+    seen = TrialObservations(run_id="20261121T000000Z-000000", started_at="2026-11-21T00:00:00.000Z")
+    stream = StreamObservations(inventory.streams[0], PATH)
     stream.generated = {
         "stream": "s1", "generator": "afpacket", "version": "1", "sent_packets": sent, "errors": 0, "error_text": None,
         "elapsed_ns": 1_000_000_000, "burst_packets": 1, "started_monotonic_ns": 0, **generated,
@@ -80,7 +80,7 @@ def observe(
 
 
 def record(
-    inventory: Inventory, seen: TrialSeen, target: str = "10Mbit", tolerances: Tolerances | None = None
+    inventory: Inventory, seen: TrialObservations, target: str = "10Mbit", tolerances: Tolerances | None = None
 ) -> RunRecord:
     request = DesignPoint(
         platform="raw",
@@ -134,7 +134,7 @@ def reading(node: str, *, at_s: float, window: dict[str, Any] | None = None) -> 
     )  # fmt: skip
 
 
-def undisturbed(inventory: Inventory, **bend: Any) -> TrialSeen:
+def undisturbed(inventory: Inventory, **bend: Any) -> TrialObservations:
     """A trial at whose end every node said the same as at its begin."""
     seen = observe(inventory, **bend)
     seen.begin = {node: reading(node, at_s=10) for node in PORTS}
@@ -146,7 +146,7 @@ def found(run: RunRecord, code: str) -> Reason:
     return next(each for each in run.verdict.reasons if each.code == code)
 
 
-def bump(seen: TrialSeen, node: str, interface: str, **statistics: int) -> None:
+def bump(seen: TrialObservations, node: str, interface: str, **statistics: int) -> None:
     from labconsole.wire.codec import STAT_NAMES
 
     sample = seen.after[node][("", interface)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Callable, Dict, List, Optional
 
-from labconsole.agent.keeper import Journal
+from labconsole.agent.keeper import UndoJournal
 from labconsole.wire.codec import WireError, field
 
 Send = Callable[[Dict[str, Any]], Any]
 
 
 class Generating:
-    def __init__(self, journal: Journal, send: Send, offer: Send, clock_ns: Callable[[], int]) -> None:
+    def __init__(self, journal: UndoJournal, send: Send, offer: Send, clock_ns: Callable[[], int]) -> None:
         self._journal, self._send, self._offer, self._clock_ns = journal, send, offer, clock_ns
         self._session: Any = None
         self._promise: Optional[int] = None

@@ -26,10 +26,10 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}\Z")
 Args = Dict[str, Any]
 
 
-class Guest:
+class GuestProcess:
     """One process and its console."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, ended: Callable[["Guest"], None]) -> None:
+    def __init__(self, name: str, process: asyncio.subprocess.Process, ended: Callable[["GuestProcess"], None]) -> None:
         self.name, self.process = name, process
         self.console = bytearray()
         self.printed_bytes = 0
@@ -108,7 +108,7 @@ class Guests:
 
     def __init__(self, tell: Callable[[Dict[str, Any]], None]) -> None:
         self._tell = tell
-        self._guests: Dict[str, Guest] = {}
+        self._guests: Dict[str, GuestProcess] = {}
 
     async def start(self, args: Args, namespaces: Sequence[Any] = ()) -> Dict[str, Any]:
         """Start a guest's program; ``ready`` is what its console prints when it is up."""
@@ -126,7 +126,7 @@ class Guests:
             raise WireError("command_missing", "there is no program %s on this node" % argv[0]) from None
         except OSError as exc:
             raise WireError("exec_failed", "cannot run %s: %s" % (argv[0], exc.strerror)) from exc
-        guest = self._guests[name] = Guest(name, process, self._guest_ended)
+        guest = self._guests[name] = GuestProcess(name, process, self._guest_ended)
         try:
             printed = await guest.wait_for(ready.encode(), 0, timeout_s)
         except BaseException:
@@ -170,13 +170,13 @@ class Guests:
             guest.kill()
         self._guests.clear()
 
-    def _find(self, args: Args) -> Guest:
+    def _find(self, args: Args) -> GuestProcess:
         name = field(args, "guest", str)
         if name not in self._guests:
             raise WireError("no_such_guest", "no guest %s was started here" % name)
         return self._guests[name]
 
-    def _guest_ended(self, guest: Guest) -> None:
+    def _guest_ended(self, guest: GuestProcess) -> None:
         if self._guests.get(guest.name) is guest:
             del self._guests[guest.name]
         if guest.ending:

@@ -1,7 +1,8 @@
 """Changes to the node's network, each with its inverse promised before it is made.
 
-``Tuner`` orders them; the functions in CHANGES run in a thread inside the namespace that is meant, with pyroute2. A
-change that fails half-way is undone by its own inverse, which copes with whatever part of it exists (agent/undo.py).
+``NetworkChanges`` orders them; the functions in CHANGES run in a thread inside the namespace asked for, with
+pyroute2. A change that fails half-way is undone by its own inverse, which copes with whatever part of it exists
+(agent/undo.py).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import struct
 from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent import undo
-from labconsole.agent.keeper import Journal
+from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.network import sysctl
@@ -304,10 +305,12 @@ async def _to_the_end(work: Callable[..., Any], *arguments: Any) -> None:
         raise
 
 
-class Tuner:
+class NetworkChanges:
     """Applies changes in order and undoes them in reverse, one request at a time."""
 
-    def __init__(self, journal: Journal, namespaces: Namespaces, on_change: Callable[[Optional[str]], None]) -> None:
+    def __init__(
+        self, journal: UndoJournal, namespaces: Namespaces, on_change: Callable[[Optional[str]], None]
+    ) -> None:
         self._journal, self._namespaces, self._on_change = journal, namespaces, on_change
         self._lock = asyncio.Lock()
 

@@ -157,7 +157,7 @@ def parse_stats(parts: List[bytes]) -> Stats:
     return found
 
 
-class Sample:
+class CounterSnapshot:
     """All interfaces at one moment, as the kernel said it."""
 
     __slots__ = ("monotonic_ns", "wall_ns", "replies")
@@ -193,7 +193,7 @@ class Counters:
         self._due_s = 0.0
         self._missed = 0
         self._failing = False
-        self._kept: Optional[List[Sample]] = None
+        self._kept: Optional[List[CounterSnapshot]] = None
         self._kept_bytes = 0
         self._kept_missed = 0
         self._held = False
@@ -207,10 +207,10 @@ class Counters:
             if name not in self._sockets and name != leaving:
                 self._sockets[name] = StatsSocket(self._namespaces.resolve(name))
 
-    def sample(self) -> Sample:
+    def sample(self) -> CounterSnapshot:
         if not self._sockets:
             self.follow_namespaces()
-        return Sample({name: opened.stats() for name, opened in self._sockets.items()})
+        return CounterSnapshot({name: opened.stats() for name, opened in self._sockets.items()})
 
     def read(self) -> Dict[str, Any]:
         """counters.read: with names, for the ledger."""
@@ -278,7 +278,7 @@ class Counters:
             self._due_s += skipped * self._interval_s
         self._timer = self._loop.call_at(self._due_s, self._tick)
 
-    def _deliver(self, sample: Sample) -> None:
+    def _deliver(self, sample: CounterSnapshot) -> None:
         if self._kept is not None:
             if len(self._kept) >= QUIET_SAMPLES or self._kept_bytes + sample.size_bytes > QUIET_BYTES:
                 self._kept_missed += 1

@@ -256,7 +256,7 @@ def _own(value: Any) -> Own:
     return Own(addresses[0], addresses[1], port)
 
 
-class Foreign:
+class ForeignTaps:
     """The taps of a session."""
 
     def __init__(self) -> None:

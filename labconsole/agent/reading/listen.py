@@ -39,7 +39,7 @@ _FILTER = (
 )
 
 
-class Listener:
+class FrameListener:
     """One raw socket and what it has heard. Closing it also takes its promiscuous mode away."""
 
     def __init__(self, interfaces: List[str]) -> None:
@@ -96,12 +96,12 @@ class Listening:
     """At most one listener per session."""
 
     def __init__(self) -> None:
-        self._listener: Optional[Listener] = None
+        self._listener: Optional[FrameListener] = None
 
     def start(self, interfaces: List[str]) -> None:
         """Begin to listen, promiscuously on these interfaces. A listener that runs is replaced."""
         self.close()
-        self._listener = Listener(interfaces)
+        self._listener = FrameListener(interfaces)
 
     def stop(self) -> Dict[str, Any]:
         """What was heard since then."""

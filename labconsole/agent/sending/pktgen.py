@@ -66,7 +66,7 @@ ERRNO_SENTENCES = {
 
 
 @dataclass(frozen=True)
-class Setting:
+class PktgenLine:
     """One line to write, and under which name and value Params must show it afterwards (None: it does not)."""
 
     line: str
@@ -76,7 +76,7 @@ class Setting:
     """Kernels that do not know it send the same frames without it."""
 
 
-def settings_of(spec: StreamSpec, count: int) -> List[Setting]:
+def settings_of(spec: StreamSpec, count: int) -> List[PktgenLine]:
     """All settings of a stream, in the order in which they are written."""
     numbers = {
         "pkt_size": spec.pkt_size_bytes, "count": count, "delay": spec.delay_ns,
@@ -91,31 +91,31 @@ def settings_of(spec: StreamSpec, count: int) -> List[Setting]:
                 {"stream": spec.stream, "field": name},
             )
     settings = [
-        Setting("pkt_size %d" % spec.pkt_size_bytes, "min_pkt_size", str(spec.pkt_size_bytes)),
-        Setting("count %d" % count, "count", str(count)),
-        Setting("delay %d" % spec.delay_ns, "delay", str(spec.delay_ns)),
-        Setting("clone_skb 0", "clone_skb", "0"),
+        PktgenLine("pkt_size %d" % spec.pkt_size_bytes, "min_pkt_size", str(spec.pkt_size_bytes)),
+        PktgenLine("count %d" % count, "count", str(count)),
+        PktgenLine("delay %d" % spec.delay_ns, "delay", str(spec.delay_ns)),
+        PktgenLine("clone_skb 0", "clone_skb", "0"),
         # Before 3.18 there is none. Params shows it only above 1.
-        Setting("burst 1", optional=True),
-        Setting("dst_mac %s" % spec.destination_mac, "dst_mac", spec.destination_mac.lower()),
+        PktgenLine("burst 1", optional=True),
+        PktgenLine("dst_mac %s" % spec.destination_mac, "dst_mac", spec.destination_mac.lower()),
     ]
     if spec.source_mac is not None:
-        settings.append(Setting("src_mac %s" % spec.source_mac, "src_mac", spec.source_mac.lower()))
+        settings.append(PktgenLine("src_mac %s" % spec.source_mac, "src_mac", spec.source_mac.lower()))
     texts = {"src": spec.source_ip, "dst": spec.sink_ip}
     for end in ("src", "dst"):
         for bound in ("min", "max"):
             name = "%s_%s" % (end, bound)
-            settings.append(Setting("%s %s" % (name, texts[end]), name, texts[end]))
+            settings.append(PktgenLine("%s %s" % (name, texts[end]), name, texts[end]))
     for end, port in (("src", spec.udp_source_port), ("dst", spec.udp_sink_port)):
         # The maximum is exclusive, but with max = min pktgen takes min: one port.
         for bound in ("min", "max"):
             name = "udp_%s_%s" % (end, bound)
-            settings.append(Setting("%s %d" % (name, port), name, str(port)))
-    settings.append(Setting("flag QUEUE_MAP_CPU", optional=True))
+            settings.append(PktgenLine("%s %d" % (name, port), name, str(port)))
+    settings.append(PktgenLine("flag QUEUE_MAP_CPU", optional=True))
     return settings
 
 
-def configure(files: ProcFiles, device: str, settings: List[Setting]) -> None:
+def configure(files: ProcFiles, device: str, settings: List[PktgenLine]) -> None:
     """Write, look at the answer, and read everything back. Raises WireError naming the parameter."""
     for setting in settings:
         try:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from labconsole.cli.output import json_line
 from labconsole.cli.text.runs import run_row
-from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Progress
 from labconsole.engine.execution.set_up_course import beside_words, block_words
 from labconsole.model.plan.plan import Plan
@@ -21,7 +21,7 @@ class ReplayScreen:
 
     def __init__(self, plans: Sequence[Plan], *, as_json: bool) -> None:
         self._plans, self._as_json = list(plans), as_json
-        self._campaigns: Sequence[Campaign] = ()
+        self._campaigns: Sequence[PlanExecution] = ()
         self._begun: list[Plan] = []
         self._above: object = None
         if not as_json:
@@ -42,7 +42,7 @@ class ReplayScreen:
             self._task = self._bar.add_task(plans[0].name, total=total, rate="", left="")
 
     @contextmanager
-    def over(self, campaigns: Sequence[Campaign]) -> Iterator[None]:
+    def over(self, campaigns: Sequence[PlanExecution]) -> Iterator[None]:
         """The bar, while these run."""
         self._campaigns = campaigns
         if self._as_json:
@@ -132,7 +132,7 @@ class ReplayScreen:
             }
         )
 
-    def _started(self, campaign: Campaign) -> None:
+    def _started(self, campaign: PlanExecution) -> None:
         plan, outcome = campaign.plan, campaign.outcome
         if plan in self._begun:
             return
@@ -154,7 +154,7 @@ class ReplayScreen:
             }
         )
 
-    def finished(self, campaign: Campaign, exit_status: int) -> None:
+    def finished(self, campaign: PlanExecution, exit_status: int) -> None:
         """Tell machines how a plan ended."""
         self._started(campaign)
         outcome = campaign.outcome

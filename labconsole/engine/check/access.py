@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from labconsole.engine.check.context import Bench, Check
-from labconsole.engine.check.result import Finding, failed, passed, skipped, warned
+from labconsole.engine.check.context import Check, CheckContext
+from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
 from labconsole.errors import AgentError
 from labconsole.wire.lease import TakeLease
 
@@ -17,7 +17,7 @@ NEEDED = {"source": ("net_admin", "net_raw"), "uut": ("net_admin",), "sink": ("n
 """Capabilities without which a node cannot do its part."""
 
 
-async def login(bench: Bench, node: str) -> Finding:
+async def login(bench: CheckContext, node: str) -> CheckFinding:
     """The session with the agent in it stands."""
     if node not in bench.links:
         return failed(
@@ -33,7 +33,7 @@ async def login(bench: Bench, node: str) -> Finding:
     )
 
 
-async def host_key(bench: Bench, node: str) -> Finding:
+async def host_key(bench: CheckContext, node: str) -> CheckFinding:
     """The node is the one that known_hosts knows: nothing here ever accepts a key that is not there."""
     if node in bench.links:
         return passed("the node showed the key that known_hosts has")
@@ -43,7 +43,7 @@ async def host_key(bench: Bench, node: str) -> Finding:
     return skipped(f"{node} is not connected, and not for its host key")
 
 
-async def rights(bench: Bench, node: str) -> Finding:
+async def rights(bench: CheckContext, node: str) -> CheckFinding:
     """The agent may do what the node's role needs, without anybody typing a password."""
     facts, become = await bench.facts(node), bench.inventory.nodes[node].become
     way = "through sudo -n" if become else "by login"
@@ -62,7 +62,7 @@ async def rights(bench: Bench, node: str) -> Finding:
     return passed(f"user id {facts.get('euid')} {way}, with {', '.join(needed)}")
 
 
-async def latency(bench: Bench, node: str) -> Finding:
+async def latency(bench: CheckContext, node: str) -> CheckFinding:
     """The round trip to the agent, the fastest of five."""
     link = bench.link(node)
     await link.measure_clock()
@@ -78,7 +78,7 @@ async def latency(bench: Bench, node: str) -> Finding:
     return passed(evidence, round_trip_s=round_trip_s)
 
 
-async def keep_alive(bench: Bench, node: str) -> Finding:
+async def keep_alive(bench: CheckContext, node: str) -> CheckFinding:
     """If the console falls silent, the agent ends by itself and undoes everything."""
     watchdog = (await bench.survey(node))["watchdog"]
     if not watchdog["armed"]:
@@ -89,7 +89,7 @@ async def keep_alive(bench: Bench, node: str) -> Finding:
     return passed(f"watched; last heard of us {watchdog['heard_before_s']:.1f} s ago", **watchdog)
 
 
-async def management(bench: Bench, node: str) -> Finding:
+async def management(bench: CheckContext, node: str) -> CheckFinding:
     """SSH must not come in by a data port: its packets would be measured, and a run could cut the link."""
     ports, way = bench.ports(node), (await bench.survey(node))["management"]
     interface, addresses = way["interface"], way["addresses"]
@@ -111,7 +111,7 @@ async def management(bench: Bench, node: str) -> Finding:
     )
 
 
-async def lease(bench: Bench, node: str) -> Finding:
+async def lease(bench: CheckContext, node: str) -> CheckFinding:
     """Nobody else measures here now. Held from here to the end of the check."""
     if bench.session.read_only:
         return skipped("this console only watches, so checks that send frames are left out")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.check.context import Bench
-from labconsole.engine.check.result import Finding, failed, passed, skipped
+from labconsole.engine.check.context import CheckContext
+from labconsole.engine.check.result import CheckFinding, failed, passed, skipped
 from labconsole.engine.trial.setup import UDP_SOURCE_PORT
 from labconsole.errors import AgentError, LabError, NodeError
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
@@ -38,7 +38,7 @@ class Cable:
     sink_ip: str
 
 
-def cables(bench: Bench) -> list[Cable]:
+def cables(bench: CheckContext) -> list[Cable]:
     """Both cables of each stream."""
     found = []
     for index, stream in enumerate(bench.streams()):
@@ -53,14 +53,14 @@ def cables(bench: Bench) -> list[Cable]:
 class Tried:
     """What came of the marked frames: the finding on each cable, by stream and side."""
 
-    findings: dict[tuple[str, str], Finding]
+    findings: dict[tuple[str, str], CheckFinding]
 
-    def of(self, cables_: list[Cable]) -> Finding:
+    def of(self, cables_: list[Cable]) -> CheckFinding:
         """One finding for several cables of one node: the worst, with the words of all."""
         mine = [self.findings[(cable.stream, cable.side)] for cable in cables_]
         order = ("fail", "warn", "skipped", "pass")
         worst = min(mine, key=lambda finding: order.index(finding.status))
-        return Finding(
+        return CheckFinding(
             status=worst.status,
             evidence="; ".join(finding.evidence for finding in mine),
             hint=worst.hint,
@@ -68,7 +68,7 @@ class Tried:
         )
 
 
-async def try_cables(bench: Bench) -> Tried:
+async def try_cables(bench: CheckContext) -> Tried:
     """Send marked frames down every cable both of whose nodes are ours now, and say where each arrived."""
     tried = Tried({})
     ready: list[Cable] = []
@@ -96,7 +96,7 @@ def _text(end: tuple[str, str]) -> str:
     return "/".join(end)
 
 
-def _not_ready(bench: Bench, cable: Cable) -> Finding | None:
+def _not_ready(bench: CheckContext, cable: Cable) -> CheckFinding | None:
     for node, interface in (cable.near, cable.far):
         if node not in bench.links:
             return skipped(f"{cable.stream}: {node} is not connected")
@@ -114,12 +114,12 @@ def _not_ready(bench: Bench, cable: Cable) -> Finding | None:
     return None
 
 
-async def _listen(bench: Bench, node: str) -> None:
+async def _listen(bench: CheckContext, node: str) -> None:
     there = [name for name in bench.ports(node) if (node, "", name) in bench.session.telemetry.interfaces]
     await bench.link(node).request("listen.start", {"interfaces": there}, timeout_s=8)
 
 
-async def _stop(bench: Bench, node: str) -> None:
+async def _stop(bench: CheckContext, node: str) -> None:
     if node in bench.links:
         try:
             await bench.link(node).request("listen.stop", timeout_s=8)
@@ -127,7 +127,7 @@ async def _stop(bench: Bench, node: str) -> None:
             return  # its agent stops listening when it ends
 
 
-async def _send(bench: Bench, node: str, ready: list[Cable]) -> str | None:
+async def _send(bench: CheckContext, node: str, ready: list[Cable]) -> str | None:
     """Send one node's marked frames; returns why it could not."""
     specs: list[dict[str, Any]] = []
     for cable in ready:
@@ -180,7 +180,7 @@ Heard = dict[int, dict[tuple[str, str], int]]
 """Frames by mark and by (node, interface) at which they arrived."""
 
 
-async def _hear(bench: Bench, nodes: list[str], ready: list[Cable]) -> Heard:
+async def _hear(bench: CheckContext, nodes: list[str], ready: list[Cable]) -> Heard:
     """What arrived where, once every frame is where it should be or ARRIVAL_S has passed."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + ARRIVAL_S
@@ -198,7 +198,7 @@ async def _hear(bench: Bench, nodes: list[str], ready: list[Cable]) -> Heard:
         await asyncio.sleep(STEP_S)
 
 
-def _judge(cable: Cable, heard: Heard, refused: str | None) -> Finding:
+def _judge(cable: Cable, heard: Heard, refused: str | None) -> CheckFinding:
     near, far = _text(cable.near), _text(cable.far)
     if refused is not None:
         return failed(f"{cable.stream}: {near} could not send: {refused}", "see what the node says of the interface")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from labconsole.engine.check.cabling import close_generator
-from labconsole.engine.check.context import Bench, Check
-from labconsole.engine.check.result import Finding, failed, passed, skipped, warned
+from labconsole.engine.check.context import Check, CheckContext
+from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
 from labconsole.engine.trial.setup import SNAP_BYTES, Flow, capture_args, generator_spec, most_packets
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES, DesignPoint, FrameSize
 from labconsole.model.inventory import Stream
@@ -30,7 +30,7 @@ SAMPLE_BYTES = 60
 REACHED_RATIO = 0.9
 
 
-def capture_bytes(bench: Bench, node: str) -> int:
+def capture_bytes(bench: CheckContext, node: str) -> int:
     """The room that a sink's captures of one trial can take, all its streams together."""
     streams = [stream for stream in bench.streams() if stream.sink.node == node]
     if bench.plan is None:
@@ -45,7 +45,7 @@ def _packets(request: DesignPoint, stream: Stream) -> int:
     return request.intended_packets or most_packets(request, stream, "pktgen")
 
 
-async def disk(bench: Bench, node: str) -> Finding:
+async def disk(bench: CheckContext, node: str) -> CheckFinding:
     """Room for a trial's captures. They are deleted once counted, so one trial's are all there is."""
     found = (await bench.survey(node))["disk"]
     needed = capture_bytes(bench, node)
@@ -67,7 +67,7 @@ async def disk(bench: Bench, node: str) -> Finding:
     return passed(evidence, **values)
 
 
-async def store(bench: Bench) -> Finding:
+async def store(bench: CheckContext) -> CheckFinding:
     """Room where runs are saved."""
     path = getattr(bench.session.store, "path", None)
     if not isinstance(path, Path):
@@ -94,7 +94,7 @@ async def store(bench: Bench) -> Finding:
     return passed(evidence, **values)
 
 
-def _run_bytes(bench: Bench) -> int:
+def _run_bytes(bench: CheckContext) -> int:
     """A generous guess at one run's record and time series."""
     assert bench.plan is not None
     interfaces = len(bench.session.telemetry.interfaces) or 2 * len(bench.inventory.nodes)
@@ -104,14 +104,14 @@ def _run_bytes(bench: Bench) -> int:
     return RECORD_BYTES + int(samples * interfaces * SAMPLE_BYTES)
 
 
-async def capture(bench: Bench) -> dict[str, Finding]:
+async def capture(bench: CheckContext) -> dict[str, CheckFinding]:
     """Every sink captures at the plan's top rate; the UUT sends, so that no forwarding is in the way."""
     assert bench.plan is not None
     by_sink: dict[str, list[tuple[int, Stream]]] = {}
     for index, stream in enumerate(bench.streams()):
         by_sink.setdefault(stream.sink.node, []).append((index, stream))
     ready: dict[str, list[tuple[int, Stream]]] = {}
-    findings: dict[str, Finding] = {}
+    findings: dict[str, CheckFinding] = {}
     for node, streams in by_sink.items():
         places = [place for _, stream in streams for place in bench.hops(stream)[2:]]
         reason = next((r for r in (bench.blocked(*place) for place in places) if r is not None), None)
@@ -124,7 +124,7 @@ async def capture(bench: Bench) -> dict[str, Finding]:
     return findings
 
 
-def top_request(bench: Bench) -> DesignPoint:
+def top_request(bench: CheckContext) -> DesignPoint:
     """The plan's point with the most packets per second."""
     assert bench.plan is not None
     stream = bench.inventory.streams[0]
@@ -135,8 +135,8 @@ def top_request(bench: Bench) -> DesignPoint:
 
 
 async def _self_test(
-    bench: Bench, ready: dict[str, list[tuple[int, Stream]]], request: DesignPoint
-) -> dict[str, Finding]:
+    bench: CheckContext, ready: dict[str, list[tuple[int, Stream]]], request: DesignPoint
+) -> dict[str, CheckFinding]:
     uut = bench.link(bench.inventory.uut)
     flat = [(node, index, stream) for node, streams in ready.items() for index, stream in streams]
     request = replace(request, duration_s=SELF_TEST_S, generator="afpacket")
@@ -184,14 +184,14 @@ async def _self_test(
     }
 
 
-def _spec(bench: Bench, request: DesignPoint, stream: Stream, index: int) -> dict[str, Any]:
+def _spec(bench: CheckContext, request: DesignPoint, stream: Stream, index: int) -> dict[str, Any]:
     """As a source would send the stream, but from the UUT's exit."""
     sink = bench.session.telemetry.interfaces[(stream.sink.node, "", stream.sink.interface)]
     spec = generator_spec(Flow(stream, request, index), destination_mac=str(sink.link["mac"]), cpus=None)
     return {**spec, "interface": stream.uut_out}
 
 
-def _judge(rows: list[tuple[str, float, dict[str, Any] | None, dict[str, Any] | None]]) -> Finding:
+def _judge(rows: list[tuple[str, float, dict[str, Any] | None, dict[str, Any] | None]]) -> CheckFinding:
     words, dropped_by, short, missing = [], [], [], []
     values: dict[str, Any] = {}
     for name, asked_pps, sent, captured in rows:

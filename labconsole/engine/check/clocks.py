@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labconsole.engine.check.context import Bench, Check
-from labconsole.engine.check.result import Finding, failed, passed, skipped, warned
+from labconsole.engine.check.context import Check, CheckContext
+from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
 
 OFFSET_S = 0.05
 """Beyond this, records of different nodes cannot be laid side by side by their wall clocks."""
@@ -14,7 +14,7 @@ WRONG_S = 60.0
 FAST_SOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "riscv_clocksource")
 
 
-async def offset(bench: Bench, node: str) -> Finding:
+async def offset(bench: CheckContext, node: str) -> CheckFinding:
     """The node's wall clock against ours, with the bound that the round trip sets."""
     link = bench.link(node)
     offset_ns, bound_ns = link.clock_offset_ns, link.clock_error_ns
@@ -30,7 +30,7 @@ async def offset(bench: Bench, node: str) -> Finding:
     return passed(evidence, **values)
 
 
-async def discipline(bench: Bench, node: str) -> Finding:
+async def discipline(bench: CheckContext, node: str) -> CheckFinding:
     """Whether NTP or PTP keeps the clock right: one that nobody keeps right may be stepped in the middle of a run."""
     if bench.inventory.emulated:
         return passed("one clock for all nodes: the testbed is emulated on one machine")
@@ -44,7 +44,7 @@ async def discipline(bench: Bench, node: str) -> Finding:
     )
 
 
-async def source(bench: Bench, node: str) -> Finding:
+async def source(bench: CheckContext, node: str) -> CheckFinding:
     """A generator reads the clock for every frame; some clocks take microseconds for that."""
     name = (await bench.facts(node)).get("clocksource")
     if name is None:

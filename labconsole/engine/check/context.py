@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.check.result import Finding
+from labconsole.engine.check.result import CheckFinding
 from labconsole.errors import NodeUnreachable
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
 from labconsole.model.inventory import Inventory, Stream
@@ -43,12 +43,12 @@ class Check:
 
     id: str
     title: str
-    run: Callable[[Bench, str], Awaitable[Finding]]
+    run: Callable[[CheckContext, str], Awaitable[CheckFinding]]
     roles: tuple[str, ...] = ("source", "uut", "sink")
     deadline_s: float = 10.0
 
 
-class Bench:
+class CheckContext:
     """One preflight's view of a testbed."""
 
     def __init__(self, session: Session[Any], plan: Plan | None, *, fix: bool) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from labconsole.engine.check.context import Bench, Check
-from labconsole.engine.check.result import Finding, failed, passed, skipped, warned
+from labconsole.engine.check.context import Check, CheckContext
+from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
 
 _CPUS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 DEEP_IDLE_US = 200
@@ -17,7 +17,7 @@ LOW_MEMORY_RATIO = 0.1
 HOT_MILLIDEGREES = 90_000
 
 
-async def governor(bench: Bench, node: str) -> Finding:
+async def governor(bench: CheckContext, node: str) -> CheckFinding:
     """A processor whose frequency follows its load forwards differently at every load."""
     found = (await bench.settings(node))["governors"]
     if found is None:
@@ -28,7 +28,7 @@ async def governor(bench: Bench, node: str) -> Finding:
     return passed(evidence, **found)
 
 
-async def turbo(bench: Bench, node: str) -> Finding:
+async def turbo(bench: CheckContext, node: str) -> CheckFinding:
     """Turbo depends on heat and on how many cores work."""
     on = (await bench.settings(node))["turbo"]
     if on is None:
@@ -38,7 +38,7 @@ async def turbo(bench: Bench, node: str) -> Finding:
     return passed("off")
 
 
-async def idle(bench: Bench, node: str) -> Finding:
+async def idle(bench: CheckContext, node: str) -> CheckFinding:
     """Deep idle states."""
     states = (await bench.settings(node))["idle_states"]
     if not states:
@@ -53,7 +53,7 @@ async def idle(bench: Bench, node: str) -> Finding:
     return passed(evidence, **deepest)
 
 
-async def interrupts(bench: Bench, node: str) -> Finding:
+async def interrupts(bench: CheckContext, node: str) -> CheckFinding:
     """Where the NICs' interrupts go, and whether something moves them."""
     settings = await bench.settings(node)
     words = []
@@ -72,7 +72,7 @@ async def interrupts(bench: Bench, node: str) -> Finding:
     return passed(f"{evidence}; no irqbalance")
 
 
-async def load(bench: Bench, node: str) -> Finding:
+async def load(bench: CheckContext, node: str) -> CheckFinding:
     """Work that is there already."""
     found, cpus = (await bench.survey(node))["load"], (await bench.facts(node)).get("cpus")
     if not found or not isinstance(cpus, int) or cpus < 1:
@@ -83,7 +83,7 @@ async def load(bench: Bench, node: str) -> Finding:
     return passed(evidence, load=found, cpus=cpus)
 
 
-async def memory(bench: Bench, node: str) -> Finding:
+async def memory(bench: CheckContext, node: str) -> CheckFinding:
     """Room for capture buffers and guests."""
     found = (await bench.survey(node))["memory"]
     total, free = found["total_bytes"], found["available_bytes"]
@@ -101,7 +101,7 @@ async def memory(bench: Bench, node: str) -> Finding:
     return passed(evidence, **found)
 
 
-async def heat(bench: Bench, node: str) -> Finding:
+async def heat(bench: CheckContext, node: str) -> CheckFinding:
     """Throttling for heat."""
     found = (await bench.survey(node))["heat"]
     throttled, hottest = found["throttled"], found["hottest_millidegrees"]
@@ -116,7 +116,7 @@ async def heat(bench: Bench, node: str) -> Finding:
     return passed(evidence, **found)
 
 
-async def generator_cpus(bench: Bench, node: str) -> Finding:
+async def generator_cpus(bench: CheckContext, node: str) -> CheckFinding:
     """The processors that hosts.yaml gives a generator are there."""
     wanted, cpus = bench.inventory.nodes[node].generator_cpus, (await bench.facts(node)).get("cpus")
     if not wanted:

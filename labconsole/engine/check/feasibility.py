@@ -6,8 +6,8 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
-from labconsole.engine.check.context import Bench
-from labconsole.engine.check.result import Finding, failed, passed, skipped, warned
+from labconsole.engine.check.context import CheckContext
+from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
 from labconsole.engine.execution.pending import remaining
 from labconsole.engine.trial.second_guest import find_reference, is_reference, reference_command
 from labconsole.errors import ConfigError, OtherTestbed, StoreError
@@ -16,7 +16,7 @@ from labconsole.model.limits_check import check_request
 from labconsole.model.plan.blocks import undrawn_words
 from labconsole.model.plan.estimate import estimate
 from labconsole.model.plan.loader import lacks
-from labconsole.model.plan.plan import Point
+from labconsole.model.plan.plan import PlannedPoint
 from labconsole.model.record.envelope import Envelope, EnvelopePoint, node_versions, parse_envelope
 from labconsole.units import format_count
 from labconsole.verdict.calibrated import CODE, rate_doubts
@@ -26,7 +26,7 @@ LONG_S = 7 * 86400.0
 MAX_NAMED = 3
 
 
-async def _latest(bench: Bench) -> Envelope | None:
+async def _latest(bench: CheckContext) -> Envelope | None:
     """The newest calibration of this testbed; None when there is none. Raises StoreError."""
     latest = getattr(bench.session.store, "latest_calibration", None)
     found: dict[str, Any] | None = None
@@ -35,7 +35,7 @@ async def _latest(bench: Bench) -> Envelope | None:
     return None if found is None else parse_envelope(found)
 
 
-async def calibration(bench: Bench) -> Finding:
+async def calibration(bench: CheckContext) -> CheckFinding:
     """A calibration that still holds: without one, what generator and sinks can do by themselves is not known."""
     try:
         envelope = await _latest(bench)
@@ -76,7 +76,7 @@ def _listed(texts: list[str]) -> str:
     return "; ".join(different[:MAX_NAMED]) + more
 
 
-async def points(bench: Bench) -> Finding:
+async def points(bench: CheckContext) -> CheckFinding:
     """Every point can be asked of this testbed: platform, sources, line rate."""
     assert bench.plan is not None
     total = len(bench.plan.points)
@@ -101,7 +101,7 @@ async def points(bench: Bench) -> Finding:
     return passed(f"all {total} points are within line rate, platforms and streams", points=total, refused=0)
 
 
-async def references(bench: Bench) -> Finding:
+async def references(bench: CheckContext) -> CheckFinding:
     """What a forwarding second guest's rate is a share of has been measured, or the plan measures it before."""
     assert bench.plan is not None
     inventory, store = bench.inventory, bench.session.store
@@ -129,7 +129,7 @@ async def references(bench: Bench) -> Finding:
     return passed(words or "the plan measures them itself", **found)
 
 
-async def envelope(bench: Bench) -> Finding:
+async def envelope(bench: CheckContext) -> CheckFinding:
     """Every point is within what generator and sinks can do by themselves."""
     assert bench.plan is not None
     try:
@@ -161,7 +161,7 @@ async def envelope(bench: Bench) -> Finding:
     return passed(f"all {total} points are within calibration {found.calibration_id}", points=total)
 
 
-def _against(point: Point, covering: EnvelopePoint) -> tuple[list[str], list[str]]:
+def _against(point: PlannedPoint, covering: EnvelopePoint) -> tuple[list[str], list[str]]:
     """What of a point is beyond the envelope of each stream, and what is unknown, by the rule of a run's verdict."""
     request = point.request
     flat_out = " (target max)" if request.intended_pps is None else ""
@@ -182,12 +182,12 @@ def _against(point: Point, covering: EnvelopePoint) -> tuple[list[str], list[str
     return beyond, unknown
 
 
-def _size_words(point: Point) -> str:
+def _size_words(point: PlannedPoint) -> str:
     sources = point.request.sources
     return f"{point.request.frame.pkt_size_bytes} B from {sources} source{'s' if sources > 1 else ''}"
 
 
-async def order(bench: Bench) -> Finding:
+async def order(bench: CheckContext) -> CheckFinding:
     """A plan in blocks draws its order: without that nothing is compared, however long it took."""
     assert bench.plan is not None
     plan = bench.plan
@@ -199,7 +199,7 @@ async def order(bench: Bench) -> Finding:
     )
 
 
-async def time(bench: Bench) -> Finding:
+async def time(bench: CheckContext) -> CheckFinding:
     """How long the plan takes, less what is stored of it already."""
     assert bench.plan is not None
     todo = await asyncio.to_thread(remaining, bench.plan, bench.session)

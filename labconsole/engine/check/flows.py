@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from labconsole.engine.check.context import Bench
+from labconsole.engine.check.context import CheckContext
 from labconsole.engine.check.rehearsal import rehearse
-from labconsole.engine.check.result import Finding, failed, passed, skipped, warned
+from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
 from labconsole.errors import LabError
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import RunRecord, StreamRecord
@@ -18,7 +18,7 @@ FLOW_S = 0.5
 FIREWALL_HINT = "see uut.firewall, uut.routes and the cables above"
 
 
-async def flow(bench: Bench, platform: str) -> Finding:
+async def flow(bench: CheckContext, platform: str) -> CheckFinding:
     """Every source's flow through one platform at 1 % of the line."""
     streams, blocked = bench.usable()
     if not streams:
@@ -39,14 +39,14 @@ async def flow(bench: Bench, platform: str) -> Finding:
     return judge(record, dark, refused, left_out=blocked)
 
 
-async def _refusals(bench: Bench) -> int | None:
+async def _refusals(bench: CheckContext) -> int | None:
     """ICMP errors that the UUT has sent so far."""
     args: dict[str, Any] = {"capture_directory": None, "tools": []}
     icmp = (await bench.link(bench.inventory.uut).request("survey", args, timeout_s=8))["icmp"]
     return None if icmp["sent_unreachable"] is None else int(icmp["sent_unreachable"])
 
 
-def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out: list[str]) -> Finding:
+def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out: list[str]) -> CheckFinding:
     """The finding on one rehearsal: what each stream lost and where, what came twice or out of order."""
     complaints: list[tuple[str, str]] = []
     words = []
@@ -133,7 +133,7 @@ def _place(stream: StreamRecord) -> str:
     return f", {worst.lost_packets} of it by {worst.hop} ({worst.node}/{worst.interface})"
 
 
-async def flow_of(bench: Bench, platform: str) -> Finding:
+async def flow_of(bench: CheckContext, platform: str) -> CheckFinding:
     """As ``flow``; what keeps a platform from being set up is its finding."""
     try:
         return await flow(bench, platform)

@@ -6,8 +6,8 @@ import asyncio
 import re
 from typing import Any
 
-from labconsole.engine.check.context import ETHERNET_HEADER_BYTES, FIX_TOKEN, Bench, Check, alike
-from labconsole.engine.check.result import Finding, failed, mended, passed, skipped, warned
+from labconsole.engine.check.context import ETHERNET_HEADER_BYTES, FIX_TOKEN, Check, CheckContext, alike
+from labconsole.engine.check.result import CheckFinding, failed, mended, passed, skipped, warned
 from labconsole.units import format_rate_bps
 from labconsole.verdict.observed import parse_snapshot
 from labconsole.wire.codec import STAT_NAMES
@@ -22,7 +22,7 @@ LINE_ERRORS = ("rx_crc_errors", "rx_frame_errors", "rx_length_errors", "tx_carri
 _GENERATION = re.compile(r"([\d.]+) GT/s")
 
 
-async def _links(bench: Bench, node: str) -> dict[str, dict[str, Any]]:
+async def _links(bench: CheckContext, node: str) -> dict[str, dict[str, Any]]:
     """The node's data ports that exist, by name."""
     reply = await bench.link(node).request("links", timeout_s=8)
     # What the node tells by itself comes a moment later, and later checks go by it.
@@ -31,13 +31,13 @@ async def _links(bench: Bench, node: str) -> dict[str, dict[str, Any]]:
     return {name: found[name] for name in bench.ports(node) if name in found}
 
 
-async def _settings(bench: Bench, node: str) -> dict[str, dict[str, Any]]:
+async def _settings(bench: CheckContext, node: str) -> dict[str, dict[str, Any]]:
     """The settings of the node's data ports that exist, by name."""
     found = (await bench.settings(node))["interfaces"]
     return {name: found[name] for name in bench.ports(node) if name in found}
 
 
-async def present(bench: Bench, node: str) -> Finding:
+async def present(bench: CheckContext, node: str) -> CheckFinding:
     """Every interface that hosts.yaml names is there."""
     ports = bench.ports(node)
     if not ports:
@@ -56,7 +56,7 @@ async def present(bench: Bench, node: str) -> Finding:
     return passed(", ".join(f"{name} {link['mac']}" for name, link in sorted(links.items())))
 
 
-async def up(bench: Bench, node: str) -> Finding:
+async def up(bench: CheckContext, node: str) -> CheckFinding:
     """Every data port is up and has a carrier."""
     links = await _links(bench, node)
     down = [name for name, link in links.items() if not link["up"]]
@@ -85,7 +85,7 @@ async def up(bench: Bench, node: str) -> Finding:
     return passed(words) if links else skipped("none of its data ports is there")
 
 
-def _far_end(bench: Bench, node: str, interface: str) -> str:
+def _far_end(bench: CheckContext, node: str, interface: str) -> str:
     """The port at the other end of a cable, by hosts.yaml."""
     for stream in bench.ports(node)[interface]:
         hops = bench.hops(stream)
@@ -95,7 +95,7 @@ def _far_end(bench: Bench, node: str, interface: str) -> str:
     return "the other end"
 
 
-async def _wait_carrier(bench: Bench, node: str) -> dict[str, dict[str, Any]]:
+async def _wait_carrier(bench: CheckContext, node: str) -> dict[str, dict[str, Any]]:
     """The links once all of them have a carrier, or after a bound. Both ends may have been down."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + CARRIER_S
@@ -106,7 +106,7 @@ async def _wait_carrier(bench: Bench, node: str) -> dict[str, dict[str, Any]]:
         await asyncio.sleep(CARRIER_STEP_S)
 
 
-async def speed(bench: Bench, node: str) -> Finding:
+async def speed(bench: CheckContext, node: str) -> CheckFinding:
     """Links run at the speed of the file, full duplex. A virtual link has no speed of its own."""
     worse, better, unknown = [], [], []
     words: dict[str, str] = {}
@@ -143,7 +143,7 @@ async def speed(bench: Bench, node: str) -> Finding:
     return passed(evidence, **values) if words else skipped("none of its data ports is there")
 
 
-async def mtu(bench: Bench, node: str) -> Finding:
+async def mtu(bench: CheckContext, node: str) -> CheckFinding:
     """The longest frame passes every port."""
     longest = bench.frame_sizes()[1]
     needed = longest - ETHERNET_HEADER_BYTES
@@ -158,7 +158,7 @@ async def mtu(bench: Bench, node: str) -> Finding:
     return passed(evidence, needed_bytes=needed)
 
 
-async def mac(bench: Bench, node: str) -> Finding:
+async def mac(bench: CheckContext, node: str) -> CheckFinding:
     """Each data port has an address of its own: two alike confuse every bridge between them."""
     owners: dict[str, list[str]] = {}
     for stream in bench.inventory.streams:
@@ -177,7 +177,7 @@ async def mac(bench: Bench, node: str) -> Finding:
     return passed(f"{len(mine)} of its own") if mine else skipped("none of its data ports has an address")
 
 
-async def driver(bench: Bench, node: str) -> Finding:
+async def driver(bench: CheckContext, node: str) -> CheckFinding:
     """What the ports are, and whether their slots carry their speed."""
     narrow = []
     words: dict[str, str] = {}
@@ -206,7 +206,7 @@ def slot_bps(speed: str | None, width: int) -> float | None:
     return transfers_per_s * width * (0.8 if transfers_per_s <= 5e9 else 128 / 130)
 
 
-async def pause(bench: Bench, node: str) -> Finding:
+async def pause(bench: CheckContext, node: str) -> CheckFinding:
     """Flow control is left as found, as the paper has it; here it is said, for it can throttle a generator."""
     some = False
     words: dict[str, str] = {}
@@ -222,7 +222,7 @@ async def pause(bench: Bench, node: str) -> Finding:
     return passed(alike(words) + ("; left as found, and watched" if some else ""))
 
 
-async def offloads(bench: Bench, node: str) -> Finding:
+async def offloads(bench: CheckContext, node: str) -> CheckFinding:
     """Large receive offload merges frames before they can be counted or forwarded; the others are left as found."""
     merging = []
     words: dict[str, str] = {}
@@ -242,7 +242,7 @@ async def offloads(bench: Bench, node: str) -> Finding:
     return passed(evidence, **values) if words else skipped("none of its data ports is there")
 
 
-async def errors(bench: Bench, node: str) -> Finding:
+async def errors(bench: CheckContext, node: str) -> CheckFinding:
     """Damaged frames since the node was started point at a cable or a duplex mismatch."""
     snapshot = parse_snapshot(await bench.read(node, "counters.read"))
     found: dict[str, Any] = {}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from labconsole.engine.check.context import Bench, Check, alike
-from labconsole.engine.check.result import Finding, failed, mended, passed, skipped, warned
+from labconsole.engine.check.context import Check, CheckContext, alike
+from labconsole.engine.check.result import CheckFinding, failed, mended, passed, skipped, warned
 from labconsole.verdict.observed import parse_snapshot
 from labconsole.wire.codec import STAT_NAMES
 
@@ -18,7 +18,7 @@ COUNTED = ("rx_packets", "tx_packets")
 MAX_NAMED = 5
 
 
-async def ports(bench: Bench, node: str) -> Finding:
+async def ports(bench: CheckContext, node: str) -> CheckFinding:
     """Frames on the data ports while nobody measures."""
     link = bench.link(node)
     first = await link.request("counters.read", timeout_s=8)
@@ -44,7 +44,7 @@ async def ports(bench: Bench, node: str) -> Finding:
     return passed(evidence, window_s=window_s, packets=counted)
 
 
-async def programs(bench: Bench, node: str) -> Finding:
+async def programs(bench: CheckContext, node: str) -> CheckFinding:
     """Captures and generators of somebody else's."""
     found = [p for p in (await bench.survey(node))["processes"] if p["kind"] in ("sniffer", "sender")]
     near = [p for p in found if p["same_network"] is not False]
@@ -61,7 +61,7 @@ async def programs(bench: Bench, node: str) -> Finding:
     return passed("no capture and no generator runs")
 
 
-async def pktgen(bench: Bench, node: str) -> Finding:
+async def pktgen(bench: CheckContext, node: str) -> CheckFinding:
     """Devices in pktgen: its start would start all of them."""
     survey = await bench.survey(node)
     ours = {entry["name"] for entry in survey["leftovers"] if entry["kind"] == "pktgen"}
@@ -75,7 +75,7 @@ async def pktgen(bench: Bench, node: str) -> Finding:
     return passed("no device configured by anybody else")
 
 
-async def logins(bench: Bench, node: str) -> Finding:
+async def logins(bench: CheckContext, node: str) -> CheckFinding:
     """People who are logged in may do anything at any time."""
     found = (await bench.facts(node)).get("logins")
     if not isinstance(found, list):
@@ -90,7 +90,7 @@ async def logins(bench: Bench, node: str) -> Finding:
     return passed("nobody else is logged in")
 
 
-async def leftovers(bench: Bench, node: str) -> Finding:
+async def leftovers(bench: CheckContext, node: str) -> CheckFinding:
     """What a session that ended badly has left behind."""
     found = (await bench.survey(node))["leftovers"]
     if node not in bench.leased:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from labconsole.contracts.driver import Driver, Prepared
-from labconsole.engine.check.context import Bench
+from labconsole.engine.check.context import CheckContext
 from labconsole.engine.live.events import Event
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.live.telemetry import Telemetry
@@ -35,7 +35,9 @@ def _nobody(event: Event) -> None:
     """Hears nothing: a rehearsal is no run."""
 
 
-async def rehearse(bench: Bench, request: DesignPoint, streams: Sequence[Stream]) -> tuple[RunRecord, str | None]:
+async def rehearse(
+    bench: CheckContext, request: DesignPoint, streams: Sequence[Stream]
+) -> tuple[RunRecord, str | None]:
     """Take one trial of exactly these streams. Returns its record and why some did not forward at first, if so.
 
     The platform is set up for it and undone. Raises LabError when no frame could be sent.
@@ -53,7 +55,7 @@ async def rehearse(bench: Bench, request: DesignPoint, streams: Sequence[Stream]
     return record, dark
 
 
-async def _learn(bench: Bench, inventory: Inventory, prepared: Prepared, request: DesignPoint) -> str | None:
+async def _learn(bench: CheckContext, inventory: Inventory, prepared: Prepared, request: DesignPoint) -> str | None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + LEARN_S
 
@@ -72,7 +74,7 @@ async def _learn(bench: Bench, inventory: Inventory, prepared: Prepared, request
     return None
 
 
-async def _take(bench: Bench, inventory: Inventory, prepared: Prepared, request: DesignPoint) -> RunRecord:
+async def _take(bench: CheckContext, inventory: Inventory, prepared: Prepared, request: DesignPoint) -> RunRecord:
     session, defaults = bench.session, inventory.defaults
     live = LiveStreams(Telemetry(), inventory)
     trial = Trial(
@@ -112,7 +114,7 @@ def _nodes(inventory: Inventory) -> list[str]:
     return names
 
 
-async def _restore(bench: Bench, driver: Driver) -> None:
+async def _restore(bench: CheckContext, driver: Driver) -> None:
     link = bench.links.get(bench.inventory.uut)
     if link is not None:
         await driver.restore(link)

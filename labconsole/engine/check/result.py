@@ -48,7 +48,7 @@ OnResult = Callable[[CheckResult], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckFinding:
     """What a check's own code says; the runner adds which check it was, on which node, and how long it took."""
 
     status: CheckStatus
@@ -59,26 +59,26 @@ class Finding:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-def passed(evidence: str, **values: Any) -> Finding:
+def passed(evidence: str, **values: Any) -> CheckFinding:
     """Nothing to complain about."""
-    return Finding(status=CheckStatus.PASS, evidence=evidence, values=values)
+    return CheckFinding(status=CheckStatus.PASS, evidence=evidence, values=values)
 
 
-def warned(evidence: str, hint: str, *, fixable: bool = False, **values: Any) -> Finding:
+def warned(evidence: str, hint: str, *, fixable: bool = False, **values: Any) -> CheckFinding:
     """One can measure, and the numbers may suffer from it."""
-    return Finding(status=CheckStatus.WARN, evidence=evidence, hint=hint, fixable=fixable, values=values)
+    return CheckFinding(status=CheckStatus.WARN, evidence=evidence, hint=hint, fixable=fixable, values=values)
 
 
-def failed(evidence: str, hint: str, *, fixable: bool = False, **values: Any) -> Finding:
+def failed(evidence: str, hint: str, *, fixable: bool = False, **values: Any) -> CheckFinding:
     """Measuring like this fails, or gives numbers that nobody can stand behind."""
-    return Finding(status=CheckStatus.FAIL, evidence=evidence, hint=hint, fixable=fixable, values=values)
+    return CheckFinding(status=CheckStatus.FAIL, evidence=evidence, hint=hint, fixable=fixable, values=values)
 
 
-def skipped(reason: str) -> Finding:
+def skipped(reason: str) -> CheckFinding:
     """It could not be asked."""
-    return Finding(status=CheckStatus.SKIPPED, evidence=reason)
+    return CheckFinding(status=CheckStatus.SKIPPED, evidence=reason)
 
 
-def mended(evidence: str, **values: Any) -> Finding:
+def mended(evidence: str, **values: Any) -> CheckFinding:
     """It was wrong, and has been put right; the evidence says what was done and for how long it holds."""
-    return Finding(status=CheckStatus.PASS, evidence=evidence, fixed=True, values=values)
+    return CheckFinding(status=CheckStatus.PASS, evidence=evidence, fixed=True, values=values)

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from labconsole.engine.check import access, cabling, capacity, clocks, cpu, feasibility, flows, nics, quiet, tools, uut
-from labconsole.engine.check.context import Bench, Check
-from labconsole.engine.check.result import CheckResult, Finding, OnResult, failed, skipped
+from labconsole.engine.check.context import Check, CheckContext
+from labconsole.engine.check.result import CheckFinding, CheckResult, OnResult, failed, skipped
 from labconsole.engine.live.events import NodeState
 from labconsole.errors import LabError, NodeError
 from labconsole.model.plan.plan import Plan
@@ -76,14 +76,14 @@ async def preflight(
     ``fix`` puts right what can be put right safely, and undoes it at the end except where the result says otherwise.
     Raises MeasurementError when a run is under way: a check would spoil it.
     """
-    return await Preflight(session, plan, fix=fix, on_result=on_result).run()
+    return await CheckRun(session, plan, fix=fix, on_result=on_result).run()
 
 
-class Preflight:
+class CheckRun:
     """One check of a testbed."""
 
     def __init__(self, session: Session[Any], plan: Plan | None, *, fix: bool, on_result: OnResult | None) -> None:
-        self._bench = Bench(session, plan, fix=fix)
+        self._bench = CheckContext(session, plan, fix=fix)
         self._session, self._on_result = session, on_result
         self._results: list[CheckResult] = []
 
@@ -134,7 +134,7 @@ class Preflight:
 
     async def _whole_checks(self) -> None:
         """What is asked of the testbed, or of the plan, as a whole."""
-        wanted: dict[str, Callable[[Bench], Awaitable[Finding]]] = {
+        wanted: dict[str, Callable[[CheckContext], Awaitable[CheckFinding]]] = {
             "store": capacity.store,
             "calibration": feasibility.calibration,
         }
@@ -151,9 +151,9 @@ class Preflight:
         )
 
     def _alone(
-        self, name: str, run: Callable[[Bench], Awaitable[Finding]]
-    ) -> Callable[[], Awaitable[dict[Place, Finding]]]:
-        async def work() -> dict[Place, Finding]:
+        self, name: str, run: Callable[[CheckContext], Awaitable[CheckFinding]]
+    ) -> Callable[[], Awaitable[dict[Place, CheckFinding]]]:
+        async def work() -> dict[Place, CheckFinding]:
             return {(name, None): await run(self._bench)}
 
         return work
@@ -164,7 +164,7 @@ class Preflight:
             node = cable.near[0] if cable.side == "in" else cable.far[0]
             by_place.setdefault((f"cable.{cable.side}", node), []).append(cable)
 
-        async def work() -> dict[Place, Finding]:
+        async def work() -> dict[Place, CheckFinding]:
             tried = await cabling.try_cables(self._bench)
             return {place: tried.of(mine) for place, mine in by_place.items()}
 
@@ -182,19 +182,19 @@ class Preflight:
         name = "capacity.capture"
         places: list[Place] = [(name, node) for node in dict.fromkeys(s.sink.node for s in self._bench.streams())]
 
-        async def work() -> dict[Place, Finding]:
+        async def work() -> dict[Place, CheckFinding]:
             return {(name, node): finding for node, finding in (await capacity.capture(self._bench)).items()}
 
         await self._group(places, work, CAPTURE_S)
 
     async def _group(
-        self, places: list[Place], work: Callable[[], Awaitable[dict[Place, Finding]]], deadline_s: float
+        self, places: list[Place], work: Callable[[], Awaitable[dict[Place, CheckFinding]]], deadline_s: float
     ) -> None:
         """Tell what ``work`` finds at several places at once; its error is the finding at each of them."""
         begun = time.monotonic()
-        found: dict[Place, Finding] = {}
+        found: dict[Place, CheckFinding] = {}
 
-        async def whole() -> Finding:
+        async def whole() -> CheckFinding:
             found.update(await work())
             return skipped("nothing was found out")
 
@@ -210,7 +210,7 @@ class Preflight:
         await self._bounded(check.id, node, check.title, lambda: check.run(self._bench, node), check.deadline_s)
 
     async def _bounded(
-        self, name: str, node: str | None, title: str, work: Callable[[], Awaitable[Finding]], deadline_s: float
+        self, name: str, node: str | None, title: str, work: Callable[[], Awaitable[CheckFinding]], deadline_s: float
     ) -> None:
         """Tell what ``work`` finds."""
         begun = time.monotonic()
@@ -219,8 +219,8 @@ class Preflight:
 
     @staticmethod
     async def _finding(
-        work: Callable[[], Awaitable[Finding]], node: str | None, name: str, deadline_s: float
-    ) -> Finding:
+        work: Callable[[], Awaitable[CheckFinding]], node: str | None, name: str, deadline_s: float
+    ) -> CheckFinding:
         """What ``work`` finds; its error or its lateness is a finding too."""
         try:
             async with asyncio.timeout(deadline_s):
@@ -239,7 +239,7 @@ class Preflight:
                 "this is a fault of the program, not of the testbed; -v shows where",
             )
 
-    def _tell(self, name: str, node: str | None, title: str, finding: Finding, took_s: float) -> None:
+    def _tell(self, name: str, node: str | None, title: str, finding: CheckFinding, took_s: float) -> None:
         result = CheckResult(
             id=name,
             node=node,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from labconsole.engine.check.context import Bench, Check
-from labconsole.engine.check.result import Finding, failed, passed, warned
+from labconsole.engine.check.context import Check, CheckContext
+from labconsole.engine.check.result import CheckFinding, failed, passed, warned
 
 
-async def capture(bench: Bench, node: str) -> Finding:
+async def capture(bench: CheckContext, node: str) -> CheckFinding:
     """A sink captures with tcpdump."""
     version = (await bench.facts(node)).get("tcpdump")
     if version is None:
@@ -14,7 +14,7 @@ async def capture(bench: Bench, node: str) -> Finding:
     return passed(f"version {version}", tcpdump=version)
 
 
-async def generator(bench: Bench, node: str) -> Finding:
+async def generator(bench: CheckContext, node: str) -> CheckFinding:
     """Which generator a source will send with."""
     facts = await bench.facts(node)
     wanted = (bench.plan.generator if bench.plan is not None else None) or bench.inventory.defaults.generator
@@ -36,7 +36,7 @@ async def generator(bench: Bench, node: str) -> Finding:
     )
 
 
-async def platform(bench: Bench, node: str) -> Finding:
+async def platform(bench: CheckContext, node: str) -> CheckFinding:
     """What the platforms under check run on the UUT."""
     needed = bench.tools()
     if not needed:

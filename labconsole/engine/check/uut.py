@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from labconsole.engine.check.context import FIX_TOKEN, NFT, Bench, Check, alike
-from labconsole.engine.check.result import Finding, failed, mended, passed, skipped, warned
+from labconsole.engine.check.context import FIX_TOKEN, NFT, Check, CheckContext, alike
+from labconsole.engine.check.result import CheckFinding, failed, mended, passed, skipped, warned
 from labconsole.errors import AgentError
 from labconsole.model.inventory import BENCHMARK_NETWORK
 
@@ -21,7 +21,7 @@ MAX_NAMED = 5
 NFT_S = 5.0
 
 
-async def forwarding(bench: Bench, node: str) -> Finding:
+async def forwarding(bench: CheckContext, node: str) -> CheckFinding:
     """Whether it forwards already. Platforms switch forwarding on where they need it, and back afterwards."""
     settings = await bench.settings(node)
     ports = {
@@ -36,7 +36,7 @@ async def forwarding(bench: Bench, node: str) -> Finding:
     )
 
 
-async def reverse_path(bench: Bench, node: str) -> Finding:
+async def reverse_path(bench: CheckContext, node: str) -> CheckFinding:
     """Strict reverse-path filtering drops frames whose source is not routed back by the port they came in."""
     settings = await bench.settings(node)
     machine = settings["sysctls"].get("net/ipv4/conf/all/rp_filter")
@@ -90,7 +90,7 @@ def read_rules(text: str) -> Rules | None:
         return None
 
 
-async def firewall(bench: Bench, node: str) -> Finding:
+async def firewall(bench: CheckContext, node: str) -> CheckFinding:
     """Rules that a forwarded frame meets cost time, and some stop it."""
     survey = await bench.survey(node)
     if survey["tools"].get(NFT) is None:
@@ -127,7 +127,7 @@ async def firewall(bench: Bench, node: str) -> Finding:
     return passed("no rule on the way of a forwarded frame", rules=0)
 
 
-async def conntrack(bench: Bench, node: str) -> Finding:
+async def conntrack(bench: CheckContext, node: str) -> CheckFinding:
     """Connection tracking costs time per frame, and a full table drops."""
     found = (await bench.survey(node))["conntrack"]
     if found["entries"] is None:
@@ -142,7 +142,7 @@ async def conntrack(bench: Bench, node: str) -> Finding:
     return passed(f"{evidence}: loaded, tracks nothing", **found)
 
 
-async def bridge_calls(bench: Bench, node: str) -> Finding:
+async def bridge_calls(bench: CheckContext, node: str) -> CheckFinding:
     """Whether bridged frames are sent through the IP rules as well."""
     value = (await bench.settings(node))["sysctls"].get(BRIDGE_CALLS)
     if value != "1":
@@ -164,7 +164,7 @@ async def bridge_calls(bench: Bench, node: str) -> Finding:
     )
 
 
-async def routes(bench: Bench, node: str) -> Finding:
+async def routes(bench: CheckContext, node: str) -> CheckFinding:
     """Routes and neighbours of somebody else's in the benchmark network lead test frames astray."""
     args: dict[str, Any] = {"sysctls": [], "routes": True, "neighbours": True}
     found = await bench.read(node, "net.read", args)
@@ -209,7 +209,7 @@ def _network(text: object) -> ipaddress.IPv4Network | None:
         return None
 
 
-async def guests(bench: Bench, node: str) -> Finding:
+async def guests(bench: CheckContext, node: str) -> CheckFinding:
     """Guests that run before any platform was set up are nobody's plan, and take processor time from one that is."""
     survey = await bench.survey(node)
     running = [entry for entry in survey["processes"] if entry["kind"] == "guest"]

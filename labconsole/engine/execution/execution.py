@@ -46,7 +46,7 @@ RENEW_EVERY_S = 30.0
 """How often others are told anew until when a paused plan holds the testbed."""
 
 
-class Campaign(InBlocks):
+class PlanExecution(InBlocks):
     """How far a plan is, what went wrong on the way, pause, resume, finish, abort.
 
     ``detail`` is the sentence that goes with the status (which node is waited for, why it failed). ``estimate`` is of

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from labconsole.errors import MeasurementError
-from labconsole.model.plan.conduct import Command
+from labconsole.model.plan.conduct import HookCommand
 
 log = logging.getLogger("labconsole.plan")
 
@@ -21,7 +21,7 @@ KILL_AFTER_S = 5.0
 QUOTED_CHARACTERS = 300
 
 
-async def run_command(command: Command, environment: Mapping[str, str], key: str) -> None:
+async def run_command(command: HookCommand, environment: Mapping[str, str], key: str) -> None:
     """Run it to its end. Raises MeasurementError when it cannot be started, fails or takes too long."""
     words = shlex.join(command.run)
     try:

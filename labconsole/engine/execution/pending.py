@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from labconsole.contracts.ports import Reference, RunSink, StoredTrial
+from labconsole.contracts.ports import RunSink, StoredMaximum, StoredTrial
 from labconsole.engine.execution.blocks import stored_blocks, telling_runs
 from labconsole.engine.execution.pilot import Pilot
 from labconsole.engine.execution.stop_rules import TargetLimits
@@ -149,7 +149,7 @@ class Dependency:
     platform: str
     points: tuple[int, ...]
     given_by: tuple[int, ...]
-    reference: Reference | None
+    reference: StoredMaximum | None
     words: str
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from labconsole.contracts.ports import Reference, StoredTrial
+from labconsole.contracts.ports import StoredMaximum, StoredTrial
 from labconsole.engine.execution.stop_rules import TargetLimits, rate
 from labconsole.measure.groups import WHY
 from labconsole.model.design_point import DesignPoint, Target
@@ -107,11 +107,11 @@ class Pilot:
             run_ids=tuple(runs),
         )
 
-    def reference(self, point: int) -> Reference | None:
+    def reference(self, point: int) -> StoredMaximum | None:
         """The maximum that this point's second guest forwards a share of, where it does."""
         return self._reference(reference_key(self._plan.every_point[point].request))
 
-    def _reference(self, key: tuple[str, bool]) -> Reference | None:
+    def _reference(self, key: tuple[str, bool]) -> StoredMaximum | None:
         """None without a trial at max: then nobody knows whether any of the others forwarded the maximum."""
         said = self._stored_references.get(key)
         if said is not None and said.reference_pps is not None:
@@ -122,7 +122,9 @@ class Pilot:
         best = min(given, key=lambda trial: (-(trial.rate_pps or 0.0), rate(self._target(trial.point))))
         if not best.rate_pps:
             return None
-        return Reference(measured_pps=best.rate_pps, runs=1, run_id=best.run_id, target_bps=self._target(best.point))
+        return StoredMaximum(
+            measured_pps=best.rate_pps, runs=1, run_id=best.run_id, target_bps=self._target(best.point)
+        )
 
     def _given(self, key: tuple[str, bool]) -> list[StoredTrial]:
         """What a reference is the highest of. The trial at max always; others unless they are left out: whether the
@@ -140,12 +142,12 @@ class Pilot:
             return [run_id for run_id in said.run_ids if run_id not in others]
         return [trial.run_id for trial in self._given(key)]
 
-    def _said_reference(self, said: Fixed, reference_pps: float) -> Reference:
+    def _said_reference(self, said: Fixed, reference_pps: float) -> StoredMaximum:
         """As the blocks have it; its target by the run of that rate, where the pilot's runs are stored."""
         known = [*self._telling.values(), *self._kept.values()]
         of_it = [t for t in known if t.run_id in said.run_ids and t.rate_pps == reference_pps]
         run_id, target = (of_it[0].run_id, self._target(of_it[0].point)) if of_it else (said.run_ids[0], "max")
-        return Reference(measured_pps=reference_pps, runs=1, run_id=run_id, target_bps=target)
+        return StoredMaximum(measured_pps=reference_pps, runs=1, run_id=run_id, target_bps=target)
 
     def missing(self, asked: Configuration) -> str | None:
         """Why no set-up of this platform and background can be measured after the pilot; None: it can."""

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from labconsole.model.plan.plan import Plan, Point
+from labconsole.model.plan.plan import Plan, PlannedPoint
 from labconsole.model.record.run import RunRecord
 
 
@@ -41,7 +41,7 @@ class Progress:
     skipped: int
     left_out: int
     total: int
-    point: Point
+    point: PlannedPoint
     repetition: int
     left_s: float | None
     last: RunRecord | None

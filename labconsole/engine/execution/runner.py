@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.pending import CampaignSession
 from labconsole.engine.execution.progress import Outcome
 from labconsole.errors import Aborted, LabError, NodeLost, NodeUnreachable
@@ -18,12 +18,14 @@ BACK_WITHIN_S = 120.0
 """How long a lost node is waited for: a reboot takes about that."""
 
 
-class Tour:
+class PlanRunner:
     """Campaigns on one session. ``run`` once only."""
 
-    def __init__(self, campaigns: Sequence[Campaign], session: CampaignSession, *, take_over: bool = False) -> None:
+    def __init__(
+        self, campaigns: Sequence[PlanExecution], session: CampaignSession, *, take_over: bool = False
+    ) -> None:
         self.campaigns = list(campaigns)
-        self.current: Campaign | None = None
+        self.current: PlanExecution | None = None
         self._session, self._take_over = session, take_over
 
     def finish(self) -> None:

@@ -28,7 +28,7 @@ WORDS = 400
 
 
 @dataclass(slots=True)
-class Command:
+class LoggedRequest:
     """One thing asked of a node. ``outcome`` is "" until it has ended, then "ok" or what went wrong.
 
     ``argv`` is True where ``words`` is the command line of a program that ran on the node.
@@ -51,20 +51,20 @@ class CommandHistory:
     """The newest commands of one node, oldest first. ``total`` counts all there ever were."""
 
     def __init__(self) -> None:
-        self.commands: deque[Command] = deque(maxlen=KEPT)
+        self.commands: deque[LoggedRequest] = deque(maxlen=KEPT)
         self.total = 0
         self.revision = 0
 
-    def begin(self, op: str, args: dict[str, Any]) -> Command:
+    def begin(self, op: str, args: dict[str, Any]) -> LoggedRequest:
         """Something is asked for."""
         words, argv = in_short(op, args)
         self.total += 1
         self.revision += 1
-        command = Command(self.total, time.time(), op, words, argv)
+        command = LoggedRequest(self.total, time.time(), op, words, argv)
         self.commands.append(command)
         return command
 
-    def end(self, command: Command, outcome: str, took_s: float) -> None:
+    def end(self, command: LoggedRequest, outcome: str, took_s: float) -> None:
         """It was answered, refused, or nobody is there any more."""
         command.outcome, command.took_s = outcome, took_s
         self.revision += 1

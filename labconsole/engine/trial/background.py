@@ -16,8 +16,8 @@ from labconsole.contracts.driver import SecondGuest
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
 from labconsole.engine.trial import stress
-from labconsole.engine.trial.second_guest import Beside
-from labconsole.engine.trial.stress import Sample, Unbelievable
+from labconsole.engine.trial.second_guest import SecondGuestSetup
+from labconsole.engine.trial.stress import LoadSample, Unbelievable
 from labconsole.errors import CapabilityMissing, NodeError, NodeLost, NodeUnreachable
 from labconsole.model.record.run import Background
 from labconsole.wire.usage import ProcessUsage, Usage
@@ -38,7 +38,7 @@ class _Moment:
     """One end of the window: what the guest said, what the UUT said of the guest's processes. None: it did not say."""
 
     at_s: float
-    inside: Sample | None
+    inside: LoadSample | None
     outside: Usage | None
 
 
@@ -46,7 +46,12 @@ class BackgroundLoad:
     """Of one trial. ``notes`` go into the trial's: what could not be seen, and why."""
 
     def __init__(
-        self, beside: Beside, guest: SecondGuest, uut: AgentLink, *, stopping: Callable[[], bool] = lambda: False
+        self,
+        beside: SecondGuestSetup,
+        guest: SecondGuest,
+        uut: AgentLink,
+        *,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.notes: list[Note] = []
         self._stopping = stopping
@@ -54,7 +59,7 @@ class BackgroundLoad:
         self._kind = beside.kind
         self._leader: int | None = None
         self._workers: list[int] = []
-        self._facts: stress.Facts | None = None
+        self._facts: stress.GuestFacts | None = None
         self._begin: _Moment | None = None
         self._end: _Moment | None = None
 
@@ -170,7 +175,7 @@ class BackgroundLoad:
         return found
 
     async def _look(self) -> _Moment:
-        inside: list[Sample] = []
+        inside: list[LoadSample] = []
         outside: list[Usage] = []
 
         async def ask_inside() -> None:

@@ -14,7 +14,7 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
 from labconsole.engine.trial.setup import Flow, sink_port
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
-from labconsole.verdict.observed import Tapped, TrialSeen
+from labconsole.verdict.observed import Tapped, TrialObservations
 
 EVERY_BELOW_PPS = 50_000
 """Up to this rate on a port, every frame may be looked at: at 0.3 microseconds each, 1.5 % of one processor."""
@@ -25,7 +25,7 @@ TIMEOUT_S = 10.0
 class ForeignTaps:
     """The taps of one trial; what they counted is in ``seen.foreign`` once they have stopped."""
 
-    def __init__(self, seen: TrialSeen, links: dict[str, AgentLink], flows: Sequence[Flow]) -> None:
+    def __init__(self, seen: TrialObservations, links: dict[str, AgentLink], flows: Sequence[Flow]) -> None:
         self._seen, self._links = seen, links
         self._ports = ports_to_watch(flows)
         self._watching: list[str] = []

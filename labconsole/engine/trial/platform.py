@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 
 from labconsole.contracts.driver import Driver, DriverFor, Prepared
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.links import Fleet
+from labconsole.engine.links import TestbedLinks
 from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.engine.trial.forwarding_proof import Learning, wait_forwarding
-from labconsole.engine.trial.second_guest import Beside
+from labconsole.engine.trial.second_guest import SecondGuestSetup
 from labconsole.engine.trial.stream_wiring import wiring_of
 from labconsole.errors import NodeError, NodeLost
 from labconsole.model.design_point import DesignPoint
@@ -46,7 +46,7 @@ class StandingPlatform:
         self,
         inventory: Inventory,
         telemetry: Telemetry,
-        fleet: Fleet,
+        fleet: TestbedLinks,
         *,
         driver_for: DriverFor,
         emit: Callable[[Event], None],
@@ -61,7 +61,7 @@ class StandingPlatform:
         """Lost with the agent, which could not undo what they did: guests that a hypervisor keeps running."""
 
     async def require(
-        self, request: DesignPoint, links: dict[str, AgentLink], run_id: str, *, beside: Beside | None = None
+        self, request: DesignPoint, links: dict[str, AgentLink], run_id: str, *, beside: SecondGuestSetup | None = None
     ) -> Prepared:
         """Set the platform up for all streams whose nodes are connected, unless it stands already.
 

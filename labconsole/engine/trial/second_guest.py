@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from labconsole.contracts.driver import Driver, DriverFor
-from labconsole.contracts.ports import Reference, RunSink
+from labconsole.contracts.ports import RunSink, StoredMaximum
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import BACKGROUND_FRAME_BYTES, BACKGROUNDS, FORWARDING_SHARES, DesignPoint
 from labconsole.model.inventory import Inventory, Stream
@@ -20,7 +20,7 @@ from labconsole.units import format_rate_bps
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class SecondGuestSetup:
     """``stream``: the second guest's, None where none is free. ``request``: what is sent through it, None: nothing.
 
     ``offered_pps``: the rate that the request stands for, before a generator's delay is a whole number.
@@ -60,8 +60,8 @@ async def beside(
     inventory: Inventory,
     driver_for: DriverFor,
     store: RunSink,
-    reference: Reference | None = None,
-) -> Beside | None:
+    reference: StoredMaximum | None = None,
+) -> SecondGuestSetup | None:
     """What the request asks to have beside the guest; None: nothing. Raises ConfigError, StoreError.
 
     ``reference``: the maximum that a plan's pilot fixed; None: the newest that is stored.
@@ -71,7 +71,7 @@ async def beside(
         return None
     stream = inventory.second_stream(request.sources)
     if request.background not in FORWARDING_SHARES:
-        return Beside(request.background, stream)
+        return SecondGuestSetup(request.background, stream)
     assert stream is not None  # check_request
     found = reference or await asyncio.to_thread(find_reference, request, inventory, store)
     if found is None:
@@ -79,7 +79,7 @@ async def beside(
     return forwarding(request, stream, found)
 
 
-def forwarding(request: DesignPoint, stream: Stream, found: Reference) -> Beside:
+def forwarding(request: DesignPoint, stream: Stream, found: StoredMaximum) -> SecondGuestSetup:
     """The second guest's stream at its share of the maximum that was found. Raises ConfigError."""
     share = FORWARDING_SHARES[request.background]
     offered_pps = share * found.measured_pps
@@ -102,10 +102,10 @@ def forwarding(request: DesignPoint, stream: Stream, found: Reference) -> Beside
         "frame_size_bytes": BACKGROUND_FRAME_BYTES,
         "sources": REFERENCE_SOURCES,
     }
-    return Beside(request.background, stream, asked, offered_pps, reference)
+    return SecondGuestSetup(request.background, stream, asked, offered_pps, reference)
 
 
-def find_reference(request: DesignPoint, inventory: Inventory, store: RunSink) -> Reference | None:
+def find_reference(request: DesignPoint, inventory: Inventory, store: RunSink) -> StoredMaximum | None:
     """The stored maximum that a forwarding load is a share of. Blocking."""
     return store.maximum(
         platform=request.platform,

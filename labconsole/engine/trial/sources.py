@@ -11,7 +11,7 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.errors import NodeLost
-from labconsole.verdict.observed import StreamSeen
+from labconsole.verdict.observed import StreamObservations
 
 START_LEAD_S = 0.05
 """Senders are told to start this much later, so that the word reaches all of them before."""
@@ -23,7 +23,7 @@ COLLECT_S = 5.0
 class Sources:
     """``nodes``: those that send, each once."""
 
-    def __init__(self, streams: Sequence[StreamSeen], links: dict[str, AgentLink], live: LiveStreams) -> None:
+    def __init__(self, streams: Sequence[StreamObservations], links: dict[str, AgentLink], live: LiveStreams) -> None:
         self.nodes = list(dict.fromkeys(seen.stream.source.node for seen in streams))
         self._streams, self._links, self._live = streams, links, live
         self._done: dict[str, asyncio.Future[list[dict[str, Any]]]] = {}

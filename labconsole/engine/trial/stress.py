@@ -37,7 +37,7 @@ class Unbelievable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class GuestFacts:
     """Memory that the guest has to give, and the size of its pages; None: it does not say."""
 
     available_bytes: int | None
@@ -59,7 +59,7 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class LoadSample:
     """``cpu``: all of the guest's processors' time in ticks, and the part of it that was stolen."""
 
     workers: dict[int, Worker]
@@ -101,10 +101,10 @@ def end_line(leader: int) -> str:
     return f"kill -9 -{leader} 2>/dev/null; {FIND_LINE}"
 
 
-def parse_facts(answer: str) -> Facts:
+def parse_facts(answer: str) -> GuestFacts:
     """What FACTS_LINE brought."""
     memory, page = _MEMORY.search(answer), _PAGE.search(answer)
-    return Facts(
+    return GuestFacts(
         available_bytes=int(memory[1]) * 1024 if memory else None, page_bytes=int(page[1]) * 1024 if page else None
     )
 
@@ -138,7 +138,7 @@ def _living(answer: str) -> Iterator[tuple[int, int, int]]:
             yield int(said[1]), int(parent), int(group)
 
 
-def parse_sample(answer: str, pids: Sequence[int]) -> Sample:
+def parse_sample(answer: str, pids: Sequence[int]) -> LoadSample:
     """What sample_line brought. A worker that has ended is not in it; anything that is no answer is refused."""
     first, _, rest = answer.partition("\n")
     cpu = _CPU.fullmatch(first)
@@ -170,10 +170,10 @@ def parse_sample(answer: str, pids: Sequence[int]) -> Sample:
         else:
             raise Unbelievable(f"it should have told of its load, and said {_shown(line)}")
     # user nice system idle iowait irq softirq steal; guest time is part of user time.
-    return Sample(workers, total_ticks=sum(ticks[:8]), stolen_ticks=ticks[7] if len(ticks) > 7 else 0)
+    return LoadSample(workers, total_ticks=sum(ticks[:8]), stolen_ticks=ticks[7] if len(ticks) > 7 else 0)
 
 
-def figures(kind: str, begin: Sample, end: Sample, page_bytes: int | None) -> dict[str, int | float | None]:
+def figures(kind: str, begin: LoadSample, end: LoadSample, page_bytes: int | None) -> dict[str, int | float | None]:
     """What the load reached between two samples.
 
     ``demand_ratio`` is the share of the time in which a worker ran or waited for a processor, over all workers that
@@ -208,7 +208,7 @@ def figures(kind: str, begin: Sample, end: Sample, page_bytes: int | None) -> di
     }
 
 
-def steal_ratio(begin: Sample, end: Sample) -> float | None:
+def steal_ratio(begin: LoadSample, end: LoadSample) -> float | None:
     """The share of the guest's processor time that its host gave to others, as the guest sees it."""
     total, stolen = end.total_ticks - begin.total_ticks, end.stolen_ticks - begin.stolen_ticks
     return stolen / total if total > 0 and 0 <= stolen <= total else None

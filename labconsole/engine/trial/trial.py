@@ -21,7 +21,7 @@ from labconsole.engine.live.events import Event, Phase, PhaseChanged
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.trial.background import BackgroundLoad
 from labconsole.engine.trial.foreign_taps import ForeignTaps
-from labconsole.engine.trial.second_guest import Beside
+from labconsole.engine.trial.second_guest import SecondGuestSetup
 from labconsole.engine.trial.setup import Flow, capture_args, generator_spec, longest_s
 from labconsole.engine.trial.sources import Sources
 from labconsole.engine.trial.window import Readings, ports_by_node
@@ -31,7 +31,7 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Failure
 from labconsole.model.stamps import utc_now
 from labconsole.verdict.hops import data_ports
-from labconsole.verdict.observed import Snapshot, StreamSeen, TrialSeen, parse_snapshot
+from labconsole.verdict.observed import Snapshot, StreamObservations, TrialObservations, parse_snapshot
 from labconsole.wire import capture, counters, generator, message
 
 DRAIN_CAP_S = 10.0
@@ -76,7 +76,7 @@ class Trial:
         live: LiveStreams,
         emit: Callable[[Event], None],
         guests: Sequence[str] = (),
-        beside: Beside | None = None,
+        beside: SecondGuestSetup | None = None,
     ) -> None:
         self._inventory, self._request, self._links = inventory, request, links
         self._prepared, self._settings, self._live, self._emit = prepared, settings, live, emit
@@ -92,11 +92,15 @@ class Trial:
         self._interrupt: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._operation = "prepare"
         self._began = False
-        self.seen = TrialSeen(
+        self.seen = TrialObservations(
             run_id=run_id,
             started_at=utc_now(),
-            streams=[StreamSeen(f.stream, prepared.paths[f.stream.name]) for f in self._flows[: request.sources]],
-            beside=[StreamSeen(f.stream, prepared.paths[f.stream.name]) for f in self._flows[request.sources :]],
+            streams=[
+                StreamObservations(f.stream, prepared.paths[f.stream.name]) for f in self._flows[: request.sources]
+            ],
+            beside=[
+                StreamObservations(f.stream, prepared.paths[f.stream.name]) for f in self._flows[request.sources :]
+            ],
             beside_request=beside.request if beside is not None else None,
             attestation=prepared.attestation,
         )
@@ -150,7 +154,7 @@ class Trial:
 
     # The procedure
 
-    async def execute(self) -> TrialSeen:
+    async def execute(self) -> TrialObservations:
         """Run the trial to whatever end it comes. Raises LabError only if no packet was sent yet."""
         started = time.monotonic()
         try:
@@ -318,7 +322,7 @@ class Trial:
             self._live.begin(seen.stream, flow.request, sender, beside=flow.request is not self._request)
 
     async def _start_captures(self, stack: AsyncExitStack) -> None:
-        async def start(flow: Flow, seen: StreamSeen) -> None:
+        async def start(flow: Flow, seen: StreamObservations) -> None:
             stream, node = seen.stream, seen.stream.sink.node
             stack.push_async_callback(self._let_go, node, "capture.stop", {"capture": stream.name})
             args = capture_args(
@@ -387,7 +391,7 @@ class Trial:
         }
 
     async def _close_captures(self) -> None:
-        async def stop(seen: StreamSeen) -> None:
+        async def stop(seen: StreamObservations) -> None:
             try:
                 seen.capture = await self._links[seen.stream.sink.node].request(
                     "capture.stop", _capture_sent(seen), timeout_s=120
@@ -407,7 +411,7 @@ class Trial:
                 self.seen.notes.append({"node": node, "kind": "cleanup", "detail": f"{op}: {exc.message}"})
 
 
-def _capture_sent(seen: StreamSeen) -> dict[str, Any]:
+def _capture_sent(seen: StreamObservations) -> dict[str, Any]:
     """A capture by name, and how long its stream was sent: what came later after the first packet was queued."""
     return {"capture": seen.stream.name, "sending_ns": (seen.generated or {}).get("elapsed_ns")}
 

@@ -15,7 +15,7 @@ from typing import Any
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
-from labconsole.verdict.observed import NodeReading, TrialSeen
+from labconsole.verdict.observed import NodeReading, TrialObservations
 from labconsole.wire import place
 
 TIMEOUT_S = 10.0
@@ -49,7 +49,7 @@ class Readings:
 
     def __init__(
         self,
-        seen: TrialSeen,
+        seen: TrialObservations,
         links: dict[str, AgentLink],
         interfaces: dict[str, list[str]],
         guests: Sequence[str],

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from labconsole.experiments.search.goals import Ended, GoalResult, Trial, goal_result, goals_of, search
+from labconsole.experiments.search.goals import Ended, GoalResult, LoadTrial, goal_result, goals_of, search
 from labconsole.experiments.search.rfc2544 import (
     BurstSearch,
     back_to_back,
@@ -28,39 +28,39 @@ REHEARSED_SHARE = 0.37
 """Of the line rate, what the rehearsed unit forwards; of the longest burst, what its buffer holds."""
 
 
-class Bench(Protocol):
+class LoadMeasurer(Protocol):
     """What takes the trials. Loads and packets are per source. Raising Ended ends the procedure in good order."""
 
-    def trial(self, test: str, duration_s: float, load_pps: float) -> Trial: ...
-    def burst(self, packets: int) -> Trial: ...
+    def trial(self, test: str, duration_s: float, load_pps: float) -> LoadTrial: ...
+    def burst(self, packets: int) -> LoadTrial: ...
     def delays(self, run_id: str) -> Sequence[StreamLatency]: ...
 
 
 @dataclass(slots=True)
-class Findings:
+class SearchFindings:
     """What is known so far. ``ended_early``: why not everything was tried, None when it was."""
 
     goals: list[GoalResult] = field(default_factory=list)
     frame_loss: tuple[FrameLossPoint, ...] | None = None
     back_to_back: BackToBackFound | None = None
     latency: LatencyFound | None = None
-    trials: list[tuple[str, Trial]] = field(default_factory=list)
+    trials: list[tuple[str, LoadTrial]] = field(default_factory=list)
     ended_early: str | None = None
 
 
 class _Counted:
     """A bench that writes its trials down, and ends when it has taken as many as it may."""
 
-    def __init__(self, bench: Bench, findings: Findings, asked: Search) -> None:
+    def __init__(self, bench: LoadMeasurer, findings: SearchFindings, asked: Search) -> None:
         self._bench, self._findings, self._asked = bench, findings, asked
 
-    def trial(self, test: str, duration_s: float, load_pps: float) -> Trial:
+    def trial(self, test: str, duration_s: float, load_pps: float) -> LoadTrial:
         return self._kept(test, lambda: self._bench.trial(test, duration_s, load_pps))
 
-    def burst(self, packets: int) -> Trial:
+    def burst(self, packets: int) -> LoadTrial:
         return self._kept(BACK_TO_BACK, lambda: self._bench.burst(packets))
 
-    def _kept(self, test: str, take: Callable[[], Trial]) -> Trial:
+    def _kept(self, test: str, take: Callable[[], LoadTrial]) -> LoadTrial:
         if len(self._findings.trials) >= self._asked.max_trials:
             raise Ended(f"ended after {self._asked.max_trials} trials, as many as it may take")
         trial = take()
@@ -68,7 +68,7 @@ class _Counted:
         return trial
 
 
-def carry_out(asked: Search, bench: Bench, findings: Findings, *, line_pps: float, sources: int) -> None:
+def carry_out(asked: Search, bench: LoadMeasurer, findings: SearchFindings, *, line_pps: float, sources: int) -> None:
     """Fill ``findings``, also with what is known when the bench raises. Loads lie below ``line_pps`` per source."""
     counted = _Counted(bench, findings, asked)
     try:
@@ -88,7 +88,7 @@ def carry_out(asked: Search, bench: Bench, findings: Findings, *, line_pps: floa
         findings.ended_early = str(exc)
 
 
-def _load_goals(asked: Search, counted: _Counted, findings: Findings, line_pps: float) -> None:
+def _load_goals(asked: Search, counted: _Counted, findings: SearchFindings, line_pps: float) -> None:
     goals = goals_of(asked)
     if not goals:
         return
@@ -105,7 +105,7 @@ def _load_goals(asked: Search, counted: _Counted, findings: Findings, line_pps: 
         findings.goals = [goal_result(goal, taken, minimum_pps=lowest_pps, maximum_pps=line_pps) for goal in goals]
 
 
-def _throughput(findings: Findings, *, loss: bool) -> GoalResult | None:
+def _throughput(findings: SearchFindings, *, loss: bool) -> GoalResult | None:
     """The goal without loss that was found, the strictest first; with ``loss`` one that allows some will do."""
     found = [result for result in findings.goals if result.lower_bound_pps is not None]
     found.sort(key=lambda result: (result.goal.loss_ratio, result.goal.exceed_ratio))
@@ -113,7 +113,7 @@ def _throughput(findings: Findings, *, loss: bool) -> GoalResult | None:
 
 
 def _bursts(
-    asked: Search, counted: _Counted, findings: Findings, line_pps: float, sources: int
+    asked: Search, counted: _Counted, findings: SearchFindings, line_pps: float, sources: int
 ) -> BackToBackFound | None:
     settings = asked.back_to_back
     most = max(1, round(line_pps * settings.trial_s))
@@ -138,7 +138,7 @@ def _bursts(
     return found
 
 
-def _latency(asked: Search, counted: _Counted, bench: Bench, findings: Findings) -> LatencyFound | None:
+def _latency(asked: Search, counted: _Counted, bench: LoadMeasurer, findings: SearchFindings) -> LatencyFound | None:
     at = _throughput(findings, loss=True)
     if at is None or at.lower_bound_pps is None:
         return None
@@ -155,18 +155,18 @@ class _Rehearsal:
         self._line_pps = line_pps
         self._capacity_pps, self._buffer = REHEARSED_SHARE * line_pps, round(REHEARSED_SHARE * burst_s * line_pps)
 
-    def trial(self, test: str, duration_s: float, load_pps: float) -> Trial:
+    def trial(self, test: str, duration_s: float, load_pps: float) -> LoadTrial:
         sent = max(1, round(load_pps * duration_s))
         return self._made(load_pps, duration_s, sent, min(sent, round(self._capacity_pps * duration_s)))
 
-    def burst(self, packets: int) -> Trial:
+    def burst(self, packets: int) -> LoadTrial:
         return self._made(self._line_pps, packets / self._line_pps, packets, min(packets, self._buffer))
 
     def delays(self, run_id: str) -> Sequence[StreamLatency]:
         return ()
 
-    def _made(self, load_pps: float, duration_s: float, sent: int, measured: int) -> Trial:
-        return Trial(
+    def _made(self, load_pps: float, duration_s: float, sent: int, measured: int) -> LoadTrial:
+        return LoadTrial(
             run_id="", load_pps=load_pps, duration_s=duration_s, intended_packets=sent, offered_packets=sent,
             measured_packets=measured, offered_pps=load_pps,
         )  # fmt: skip
@@ -174,6 +174,6 @@ class _Rehearsal:
 
 def rehearse(asked: Search, line_pps: float) -> list[float]:
     """The durations of the trials that one search takes, on a unit that behaves: the real one may need more."""
-    findings = Findings()
+    findings = SearchFindings()
     carry_out(asked, _Rehearsal(line_pps, asked.back_to_back.trial_s), findings, line_pps=line_pps, sources=1)
     return [trial.duration_s for _, trial in findings.trials]

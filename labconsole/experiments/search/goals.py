@@ -80,7 +80,7 @@ def goals_of(search: Search) -> list[Goal]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class LoadTrial:
     """One trial of a search. ``load_pps`` is per source, counts are summed over the sources.
 
     ``lost_outside_packets``: of those offered and not measured, what was lost behind the unit under test;
@@ -122,7 +122,7 @@ class Trial:
         return missing_ratio(self)
 
 
-Measure = Callable[[float, float], Trial]
+Measure = Callable[[float, float], LoadTrial]
 """(duration_s, load_pps per source) to a trial. Called in the search's thread; raising ends the search."""
 
 
@@ -150,7 +150,7 @@ class SearchResult:
     """All goals of one search, and every trial in the order taken. ``ended_early``: why, None when it was not."""
 
     goals: list[GoalResult] = field(default_factory=list)
-    trials: list[Trial] = field(default_factory=list)
+    trials: list[LoadTrial] = field(default_factory=list)
     ended_early: str | None = None
 
 
@@ -214,10 +214,10 @@ def search(
     return found
 
 
-def goal_result(goal: Goal, trials: Sequence[Trial], *, minimum_pps: float, maximum_pps: float) -> GoalResult:
+def goal_result(goal: Goal, trials: Sequence[LoadTrial], *, minimum_pps: float, maximum_pps: float) -> GoalResult:
     """What these trials say about a goal, and nothing that they do not. Also recomputes a stored search."""
     lower, upper = relevant_bounds(goal, trials)
-    there: dict[float, list[Trial]] = {}
+    there: dict[float, list[LoadTrial]] = {}
     for trial in trials:
         there.setdefault(trial.load_pps, []).append(trial)
     complete = True
@@ -251,7 +251,7 @@ def _same(load_pps: float, limit_pps: float) -> bool:
     return abs(load_pps - limit_pps) <= limit_pps * 1e-6
 
 
-def _blame(goal: Goal, there: Sequence[Trial]) -> Limit:
+def _blame(goal: Goal, there: Sequence[LoadTrial]) -> Limit:
     """Who failed the goal at its upper bound: the UUT, if what it lost or queued of the offered is too much alone."""
     failed = [trial for trial in there if trial.missing_ratio > goal.loss_ratio]
     if 2 * sum(trial.uut_loss_ratio > goal.loss_ratio for trial in there) >= len(failed):

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 from labconsole import __version__
 from labconsole.contracts.ports import StoredTrial
 from labconsole.errors import Aborted, ConfigError, MeasurementError
-from labconsole.experiments.search.course import Findings, carry_out
-from labconsole.experiments.search.goals import Ended, GoalResult, Trial
+from labconsole.experiments.search.course import SearchFindings, carry_out
+from labconsole.experiments.search.goals import Ended, GoalResult, LoadTrial
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id
 from labconsole.model.inventory import Inventory
@@ -129,7 +129,7 @@ async def search_load(
     """
     started_at = utc_now()
     trials = await _Trials.of(session, take, wanted, on_trial, left_s, halted)
-    findings = Findings()
+    findings = SearchFindings()
     line_pps = line_rate_pps(wanted.request, session.inventory)
     failure = None
     try:
@@ -180,10 +180,10 @@ class _Trials:
             stored[trial.repetition] = max(stored.get(trial.repetition, ""), trial.run_id)
         return cls(session, take, wanted, on_trial, left_s, halted, stored)
 
-    def trial(self, test: str, duration_s: float, load_pps: float) -> Trial:
+    def trial(self, test: str, duration_s: float, load_pps: float) -> LoadTrial:
         return self._wait(at_load(self._wanted.request, load_pps, duration_s), load_pps)
 
-    def burst(self, packets: int) -> Trial:
+    def burst(self, packets: int) -> LoadTrial:
         line_pps = line_rate_pps(self._wanted.request, self._session.inventory)
         request = at_load(self._wanted.request, line_pps, 1.0)
         return self._wait(replace(request, duration_s=packets * request.delay_ns / 1e9), line_pps, burst=True)
@@ -198,10 +198,10 @@ class _Trials:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    def _wait(self, request: DesignPoint, load_pps: float, *, burst: bool = False) -> Trial:
+    def _wait(self, request: DesignPoint, load_pps: float, *, burst: bool = False) -> LoadTrial:
         return asyncio.run_coroutine_threadsafe(self._one(request, load_pps, burst), self._loop).result()
 
-    async def _one(self, request: DesignPoint, load_pps: float, burst: bool) -> Trial:
+    async def _one(self, request: DesignPoint, load_pps: float, burst: bool) -> LoadTrial:
         self._task = asyncio.current_task()
         if self._over:  # cancelled while the procedure was reckoning: the testbed is not ours any more
             raise Aborted("the search was stopped")
@@ -257,7 +257,7 @@ class _Trials:
         raise self.unfit
 
 
-def counted(record: RunRecord, request: DesignPoint, load_pps: float, *, burst: bool = False) -> Trial:
+def counted(record: RunRecord, request: DesignPoint, load_pps: float, *, burst: bool = False) -> LoadTrial:
     """A run as a search's trial. Raises MeasurementError for one that has no counts.
 
     Sources that took longer than they may for their packets did not offer the load: what they should have sent in that
@@ -266,7 +266,7 @@ def counted(record: RunRecord, request: DesignPoint, load_pps: float, *, burst: 
     total, each = record.total, request.intended_packets
     if total.offered_packets is None or total.measured_packets is None or each is None:
         raise MeasurementError(f"{record.run_id} has no counts to search by")
-    return Trial(
+    return LoadTrial(
         run_id=record.run_id,
         load_pps=load_pps,
         duration_s=request.duration_s,
@@ -304,7 +304,13 @@ def latencies(record: RunRecord) -> tuple[StreamLatency, ...]:
 
 
 def _record(
-    session: SearchSession, wanted: Wanted, findings: Findings, *, started_at: str, line_pps: float, failure: str | None
+    session: SearchSession,
+    wanted: Wanted,
+    findings: SearchFindings,
+    *,
+    started_at: str,
+    line_pps: float,
+    failure: str | None,
 ) -> SearchRecord:
     inventory, configuration, asked = session.inventory, wanted.configuration, wanted.request
     return SearchRecord(
@@ -349,5 +355,5 @@ def _goal_found(result: GoalResult) -> GoalFound:
     return GoalFound(goal=goal.pop("name"), **goal, **data)
 
 
-def _trial_kept(test: str, trial: Trial) -> SearchTrial:
+def _trial_kept(test: str, trial: LoadTrial) -> SearchTrial:
     return SearchTrial(for_test=test, **asdict(trial))

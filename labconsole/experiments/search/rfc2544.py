@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from labconsole.experiments.search.goals import Measure, Trial
+from labconsole.experiments.search.goals import LoadTrial, Measure
 from labconsole.model.record.search import (
     BackToBackFound,
     Burst,
@@ -26,13 +26,13 @@ AT_LINE_RATE = 0.99
 LOSS_FREE_RUNNING = 2
 """Successive trials without loss that end the frame loss sweep."""
 
-MeasureBurst = Callable[[int], Trial]
+MeasureBurst = Callable[[int], LoadTrial]
 """Packets per source, sent at line rate, to a trial."""
 
 
-def frame_loss_curve(measure: Measure, *, line_pps: float, step_ratio: float, trial_s: float) -> list[Trial]:
+def frame_loss_curve(measure: Measure, *, line_pps: float, step_ratio: float, trial_s: float) -> list[LoadTrial]:
     """Trials from the line rate down in steps, until two running lose nothing or no load is left."""
-    taken: list[Trial] = []
+    taken: list[LoadTrial] = []
     clean = step = 0
     while clean < LOSS_FREE_RUNNING and (share := 1.0 - step * step_ratio) > step_ratio / 2:
         trial = measure(trial_s, line_pps * share)
@@ -42,7 +42,7 @@ def frame_loss_curve(measure: Measure, *, line_pps: float, step_ratio: float, tr
     return taken
 
 
-def frame_loss_points(trials: Sequence[Trial], *, line_pps: float) -> tuple[FrameLossPoint, ...]:
+def frame_loss_points(trials: Sequence[LoadTrial], *, line_pps: float) -> tuple[FrameLossPoint, ...]:
     """The curve as data: loss of what was offered, over the load; intended beside offered, which may be less."""
     return tuple(
         FrameLossPoint(
@@ -64,13 +64,13 @@ class BurstSearch:
 
     packets: int
     upper_packets: int | None
-    trials: tuple[Trial, ...]
+    trials: tuple[LoadTrial, ...]
 
 
 def longest_burst(measure: MeasureBurst, *, most_packets: int, first_packets: int, width_ratio: float) -> BurstSearch:
     """Bisect for the longest burst that passes whole, from a first guess; double or halve while one side is open."""
     passed, failed, length = 0, None, max(1, min(first_packets, most_packets))
-    trials: list[Trial] = []
+    trials: list[LoadTrial] = []
     while True:
         trial = measure(length)
         trials.append(trial)

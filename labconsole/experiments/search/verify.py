@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from labconsole.experiments.search.course import BACK_TO_BACK, FRAME_LOSS, LOAD
-from labconsole.experiments.search.goals import Goal, Trial, goal_result
+from labconsole.experiments.search.goals import Goal, LoadTrial, goal_result
 from labconsole.experiments.search.rfc2544 import frame_loss_points
 from labconsole.measure.recompute.discrepancy import RELATIVE_ERROR, Discrepancy
 from labconsole.measure.recompute.evidence import lost_at_sink
@@ -52,7 +52,7 @@ def recompute_search(record: SearchRecord, runs: Mapping[str, Counts]) -> list[D
     return found
 
 
-def _bursts(bursts: BackToBackFound, trials: Sequence[Trial], sources: int) -> Iterator[Discrepancy]:
+def _bursts(bursts: BackToBackFound, trials: Sequence[LoadTrial], sources: int) -> Iterator[Discrepancy]:
     """A burst's length is what the trial intended, if the trial passed whole."""
     passed = {
         trial.run_id: trial.intended_packets // sources
@@ -84,15 +84,15 @@ def _counts(record: SearchRecord, runs: Mapping[str, Counts]) -> Iterator[Discre
                 yield Discrepancy(where=f"trials[{index}].{name}", stored=stored, recomputed=counted)
 
 
-def _trials(record: SearchRecord, test: str) -> list[Trial]:
+def _trials(record: SearchRecord, test: str) -> list[LoadTrial]:
     return [
-        Trial(**{name: value for name, value in trial.model_dump().items() if name != "for_test"})
+        LoadTrial(**{name: value for name, value in trial.model_dump().items() if name != "for_test"})
         for trial in record.trials
         if trial.for_test == test
     ]
 
 
-def _goal(where: str, found: GoalFound, trials: list[Trial], record: SearchRecord) -> Iterator[Discrepancy]:
+def _goal(where: str, found: GoalFound, trials: list[LoadTrial], record: SearchRecord) -> Iterator[Discrepancy]:
     goal = Goal(
         name=found.goal,
         loss_ratio=found.loss_ratio,

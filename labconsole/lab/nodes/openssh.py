@@ -19,7 +19,7 @@ _DIRECTORY = Path("/run/labconsole-sshd")
 """On the node's private /run: keys vanish with the node."""
 
 
-class Listener:
+class SshListener:
     """Accepts connections and hands each to an sshd of its own."""
 
     def __init__(self, listener: socket.socket, argv: list[str], settings: ServerSettings) -> None:
@@ -49,7 +49,7 @@ class Listener:
         self._listener.close()
 
 
-def serve(listener: socket.socket, settings: ServerSettings, *, host_key: str, client_key: str) -> Listener:
+def serve(listener: socket.socket, settings: ServerSettings, *, host_key: str, client_key: str) -> SshListener:
     """Write sshd's files below /run and accept connections. ``host_key`` is private, ``client_key`` public."""
     _DIRECTORY.mkdir(mode=0o700)
     # Debian's sshd insists on this directory, which its service unit makes.
@@ -78,4 +78,4 @@ def serve(listener: socket.socket, settings: ServerSettings, *, host_key: str, c
     )
     sshd = tool("sshd")
     assert sshd is not None, "checked before the lab was built"
-    return Listener(listener, [sshd, "-i", "-e", "-f", str(_DIRECTORY / "config")], settings)
+    return SshListener(listener, [sshd, "-i", "-e", "-f", str(_DIRECTORY / "config")], settings)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against, ordered
-from labconsole.model.record.run import Arrivals, Capture, Hop, RunRecord, StreamRecord
+from labconsole.model.record.run import Arrivals, CaptureCounts, LedgerHop, RunRecord, StreamRecord
 from labconsole.model.record.timing import Delay, Quantiles
 
 COUNTED_AT = {
@@ -84,7 +84,7 @@ def _negative(where: str, stream: StreamRecord) -> Iterator[Discrepancy]:
             yield against(f"{where}.{name}", f"is {value}, and a count cannot be below 0", value)
 
 
-def _capture(where: str, capture: Capture) -> Iterator[Discrepancy]:
+def _capture(where: str, capture: CaptureCounts) -> Iterator[Discrepancy]:
     if capture.captured_packets < 0 or (capture.dropped_packets or 0) < 0:
         yield against(where, "counts fewer packets than none")
     if capture.complete and capture.dropped_packets != 0:
@@ -109,7 +109,7 @@ def _ledger(where: str, stream: StreamRecord, version: int) -> Iterator[Discrepa
             yield against(f"{where}.ledger[{place}]", "the generator is not the first hop")
 
 
-def _repeated(hop: Hop, stream: StreamRecord, said: int | None) -> tuple[bool, int | None]:
+def _repeated(hop: LedgerHop, stream: StreamRecord, said: int | None) -> tuple[bool, int | None]:
     """(whether the hop repeats another count, that count)."""
     if hop.hop == "generator":
         return True, said
@@ -145,7 +145,7 @@ def _told_foreign(where: str, stream: StreamRecord, record: RunRecord) -> Iterat
                 yield against(f"{where}.ledger", says)
 
 
-def _foreign_at(record: RunRecord, hop: Hop, way: str) -> float:
+def _foreign_at(record: RunRecord, hop: LedgerHop, way: str) -> float:
     found = [
         each.get("packets")
         for each in record.influences

@@ -8,7 +8,7 @@ from typing import Any
 
 from labconsole.measure.recompute.discrepancy import RELATIVE_ERROR
 from labconsole.measure.recompute.sides import rate_left_open
-from labconsole.model.record.run import Hop, Reason, RunRecord, StreamRecord
+from labconsole.model.record.run import LedgerHop, Reason, RunRecord, StreamRecord
 
 CALIBRATED = 1.01
 """Of a calibrated bound: a rate up to there is not beyond it."""
@@ -24,7 +24,7 @@ def number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
-def hop_of(stream: StreamRecord, name: str) -> Hop | None:
+def hop_of(stream: StreamRecord, name: str) -> LedgerHop | None:
     """A point of a stream's way."""
     return next((hop for hop in stream.ledger if hop.hop == name), None)
 

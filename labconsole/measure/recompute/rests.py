@@ -26,7 +26,7 @@ def setting_of(record: RunRecord) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _RestingRun:
     """One run, as others may rest on it."""
 
     role: str
@@ -76,7 +76,7 @@ class Rests:
 
     def __init__(self) -> None:
         self.elsewhere = 0
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, _RestingRun] = {}
         self._fixed: list[_Fixed] = []
         self._shares: list[_Share] = []
 
@@ -86,7 +86,9 @@ class Rests:
         setting = hash(setting_of(record))
         idle = (asked.background, asked.frame_size_bytes, asked.sources) == (BESIDE, BACKGROUND_FRAME_BYTES, 1)
         rates = (total.forwarding_pps, total.measured_pps)
-        self._runs[record.run_id] = _Run(record.role, bed, asked.platform, idle, setting, asked.target_bps, rates)
+        self._runs[record.run_id] = _RestingRun(
+            record.role, bed, asked.platform, idle, setting, asked.target_bps, rates
+        )
         fixed = record.plan.fixed if record.plan is not None else None
         if fixed is not None and fixed.run_ids and record.role != "pilot":
             role = "pilot" if fixed.source == "pilot" else ""

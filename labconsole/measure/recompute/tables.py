@@ -103,7 +103,7 @@ class _Begun:
         )
 
 
-class _Group:
+class _SetUpTrials:
     """The trials of one design point that enter, by set-up."""
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class _Groups:
 
     def __init__(self, entered: Iterable[RunLike], pool: Collection[str], begun: _Begun) -> None:
         self._begun = begun
-        self._groups: dict[tuple[object, ...], dict[tuple[object, ...], _Group]] = {}
+        self._groups: dict[tuple[object, ...], dict[tuple[object, ...], _SetUpTrials]] = {}
         for run in entered:
             if rate_bps(run) is None or run.offered_bps is None or run.frame is None:
                 continue
@@ -179,11 +179,11 @@ class _Groups:
                 run.platform, *map(str, run.frame.columns().values()), str(run.sources), target, run.background,
             )  # fmt: skip
             conditions = tuple(None if name in pool else of(run) for name, of in CONDITIONS.items())
-            group = self._groups.setdefault(key, {}).setdefault(conditions, _Group())
+            group = self._groups.setdefault(key, {}).setdefault(conditions, _SetUpTrials())
             block = (run.block, run.plan_hash, run.testbed_fingerprint) if run.set_up and run.block else ALONE
             group.runs.setdefault(block, []).append(run)
 
-    def _of(self, row: Row) -> list[tuple[tuple[object, ...], _Group]]:
+    def _of(self, row: Row) -> list[tuple[tuple[object, ...], _SetUpTrials]]:
         """With their conditions: a platform is told apart by them behind its name."""
         factors = ("frame_size_bytes", INCLUDES_FCS, "sources", "target_bps", "background")
         names = [row.get("platform", "")]
@@ -247,7 +247,7 @@ def _possible(lost: int, offered: int) -> bool:
     return -max(OWN_PACKETS, offered * OWN_RATIO) <= lost <= offered
 
 
-def _point_again(group: _Group) -> dict[str, float | None]:
+def _point_again(group: _SetUpTrials) -> dict[str, float | None]:
     """Cells of a row of results.csv."""
     mean, low, high = mean_again(group.values(rate_bps))
     if group.mixed:
@@ -279,7 +279,9 @@ def _point_again(group: _Group) -> dict[str, float | None]:
     return found
 
 
-def _effects_again(one: _Group, other: _Group, pair: _Pair, begun: _Begun) -> Iterator[dict[str, float | None]]:
+def _effects_again(
+    one: _SetUpTrials, other: _SetUpTrials, pair: _Pair, begun: _Begun
+) -> Iterator[dict[str, float | None]]:
     """Cells of a claim: over all blocks, and without the first, on which a load may have been chosen.
 
     Two set-ups of a block are a pair where they are known to share a boot and were taken in one go. Of a collapse both

@@ -112,7 +112,7 @@ def _or_words(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [whole, whole["properties"]["run"]]
 
 
-class Command(_Section):
+class HookCommand(_Section):
     """One command on the operator's machine: its words, no shell."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_or_words)

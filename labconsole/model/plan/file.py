@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from labconsole.model.design_point import BACKGROUNDS, GENERATORS, MAX_DURATION_S, OBSERVE, FrameSize, Target
 from labconsole.model.inventory import Name
 from labconsole.model.plan.claims import CLAIMS
-from labconsole.model.plan.conduct import Command, Retry, Stop, WarmUp
+from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.search import SEARCH_SECTIONS, Search
 from labconsole.model.tolerances import Tolerances
 from labconsole.model.yaml_file import register_keys
@@ -200,8 +200,8 @@ class PlanFile(BaseModel):
     retry: Retry = Retry()
     warm_up: Annotated[WarmUp | None, BeforeValidator(_no, json_schema_input_type=WarmUp | bool | None)] = None
     stop: Stop = Stop()
-    pre: Annotated[tuple[Command, ...], Field(max_length=100)] = ()
-    post: Annotated[tuple[Command, ...], Field(max_length=100)] = ()
+    pre: Annotated[tuple[HookCommand, ...], Field(max_length=100)] = ()
+    post: Annotated[tuple[HookCommand, ...], Field(max_length=100)] = ()
     tolerances: Tolerances = Tolerances()
     search: Search | None = None
 
@@ -214,7 +214,7 @@ class PlanFile(BaseModel):
 register_keys("PlanFile", None, PlanFile)
 _SECTIONS: dict[str, type[BaseModel]] = {
     "tolerances": Tolerances, "points": PointEntry, "include": IncludeEntry, "exclude": ExcludeEntry,
-    "overrides": Override, "retry": Retry, "warm_up": WarmUp, "stop": Stop, "pre": Command, "post": Command,
+    "overrides": Override, "retry": Retry, "warm_up": WarmUp, "stop": Stop, "pre": HookCommand, "post": HookCommand,
     "search": Search,
 }  # fmt: skip
 _SECTIONS |= {f"search.{name}": model for name, model in SEARCH_SECTIONS.items()}

@@ -12,7 +12,7 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
 from labconsole.model.plan.file import MATRIX_KEYS, MATRIX_NEEDS, RULE_KEYS, PlanFile
 from labconsole.model.plan.order import Configuration, configuration, standing
-from labconsole.model.plan.plan import Plan, Point, factors
+from labconsole.model.plan.plan import Plan, PlannedPoint, factors
 from labconsole.model.plan.points import FACTORS, Listed, distinct
 from labconsole.model.plan.rules import RULE_FACTORS, exclusion_words, has_rules, location, unfold
 from labconsole.model.plan.searched import as_searched, searches_only
@@ -168,7 +168,7 @@ def check_plan(
 
 
 def _placed(
-    exc: ConfigError, plan: Plan, point: Point, path: Path | None, data: Any, file: PlanFile | None
+    exc: ConfigError, plan: Plan, point: PlannedPoint, path: Path | None, data: Any, file: PlanFile | None
 ) -> ConfigError:
     """What is wrong with a point, with the place in the file."""
     where = _location(plan, point, exc.key or "", file)
@@ -183,7 +183,7 @@ def _placed(
 
 
 def _refuse_other_standing(
-    plan: Plan, inventory: Inventory, placed: Callable[[ConfigError, Point], ConfigError]
+    plan: Plan, inventory: Inventory, placed: Callable[[ConfigError, PlannedPoint], ConfigError]
 ) -> None:
     """Points of one platform x background that different set-ups are needed for: a block sets it up once for all.
 
@@ -192,7 +192,7 @@ def _refuse_other_standing(
     """
     if plan.set_ups is None or not plan.grid:
         return
-    first: dict[Configuration, Point] = {}
+    first: dict[Configuration, PlannedPoint] = {}
     for point in plan.points:
         before = first.setdefault(configuration(point.request), point)
         request = point.request
@@ -228,7 +228,7 @@ def lacks(plan: Plan, inventory: Inventory) -> list[str]:
     return [name for name in plan.platforms if name not in inventory.platforms]
 
 
-def _location(plan: Plan, point: Point, key: str, file: PlanFile | None) -> tuple[str | int, ...]:
+def _location(plan: Plan, point: PlannedPoint, key: str, file: PlanFile | None) -> tuple[str | int, ...]:
     """Where the file says what is wrong with this point."""
     factor = "duration_s" if key == "duration" else key
     if point.index >= len(plan.points):

@@ -24,7 +24,7 @@ Standing = tuple[str, bool, str | None]
 """(platform, with a second guest?, that guest's own stream): what has to be set up anew when it changes."""
 
 
-class Asked(Protocol):
+class Orderable(Protocol):
     """What is needed of a request."""
 
     @property
@@ -39,7 +39,7 @@ class PointLike(Protocol):
     @property
     def index(self) -> int: ...
     @property
-    def request(self) -> Asked: ...
+    def request(self) -> Orderable: ...
 
 
 def forwards(background: str) -> bool:
@@ -47,7 +47,7 @@ def forwards(background: str) -> bool:
     return background in FORWARDING_SHARES
 
 
-def configuration(request: Asked) -> Configuration:
+def configuration(request: Orderable) -> Configuration:
     """What a request is measured together with."""
     return (request.platform, request.background)
 

@@ -26,7 +26,7 @@ from labconsole.model.plan.blocks import (
     planned_set_ups,
     references,
 )
-from labconsole.model.plan.conduct import Command, Retry, Stop, WarmUp
+from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.file import Order
 from labconsole.model.plan.order import Configuration as SetUpOf
 from labconsole.model.plan.order import Trial, configuration, forwards, schedule
@@ -37,7 +37,7 @@ from labconsole.model.tolerances import Tolerances
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class PlannedPoint:
     """One design point of a plan; ``index`` counts from 0."""
 
     index: int
@@ -97,23 +97,23 @@ class Plan:
     retry: Retry = field(default_factory=Retry)
     warm_up: WarmUp | None = None
     stop: Stop = field(default_factory=Stop)
-    pre: tuple[Command, ...] = ()
-    post: tuple[Command, ...] = ()
+    pre: tuple[HookCommand, ...] = ()
+    post: tuple[HookCommand, ...] = ()
     search: Search | None = None
     grid: bool = True
     """False: no point is measured; they say at which configurations the search is made."""
 
     @cached_property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[PlannedPoint, ...]:
         """As listed, or the full cross product: platform slowest, then background, sources, frame size, target."""
         if self.listed:
             return tuple(
-                Point(index, listed.resolved(self.generator or "auto", self.observe or "quiet"))
+                PlannedPoint(index, listed.resolved(self.generator or "auto", self.observe or "quiet"))
                 for index, listed in enumerate(self.listed)
             )
         product = itertools.product(self.platforms, self.backgrounds, self.sources, self.frames, self.targets_bps)
         return tuple(
-            Point(
+            PlannedPoint(
                 index,
                 DesignPoint(
                     platform=platform,
@@ -130,12 +130,14 @@ class Plan:
         )
 
     @cached_property
-    def every_point(self) -> tuple[Point, ...]:
+    def every_point(self) -> tuple[PlannedPoint, ...]:
         """The points, and after them what only the pilot takes."""
         if self.set_ups is None:
             return self.points
         extra = references([point.request for point in self.points])[1]
-        return self.points + tuple(Point(len(self.points) + place, request) for place, request in enumerate(extra))
+        return self.points + tuple(
+            PlannedPoint(len(self.points) + place, request) for place, request in enumerate(extra)
+        )
 
     @cached_property
     def pilot(self) -> frozenset[int]:

@@ -175,7 +175,7 @@ class Requested(_Part):
         return None if self.frame_size_bytes is None else DesignPoint.from_columns(dict(self))
 
 
-class Capture(_Part):
+class CaptureCounts(_Part):
     """tcpdump's own words: ``complete`` is True only when it says that it dropped nothing.
 
     ``sha256``: of the capture file's bytes as they were counted, before they were thrown away.
@@ -219,7 +219,7 @@ class Sequence(_Part):
     duplicate_packets: int
 
 
-class Hop(_Part):
+class LedgerHop(_Part):
     """One point of a stream's path; ``lost_packets`` went missing between the hop before and this one.
 
     ``drops``: what counters at this place say was dropped on the way here, reason to packets. Raw increments: two of
@@ -261,10 +261,10 @@ class StreamRecord(_Part):
     measured_from: Literal["capture", "counters"] | None
     loss_packets: int | None
     loss_ratio: float | None
-    capture: Capture | None
+    capture: CaptureCounts | None
     counters: dict[str, int | None]
     sequence: Sequence | None
-    ledger: tuple[Hop, ...]
+    ledger: tuple[LedgerHop, ...]
     unplaced_packets: int | None
     delay: Delay | None = None
     spacing: StreamSpacing | None = None

@@ -26,7 +26,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
+class HypervisorGuest:
     """One guest: ``said`` is its state in the hypervisor's own words, ``ident`` what its commands call it."""
 
     name: str

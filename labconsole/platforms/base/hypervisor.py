@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from labconsole.contracts.driver import Capabilities, DriverInfo
 from labconsole.errors import ConfigError
-from labconsole.platforms.base.guest import Guest, GuestNic, Pinning, UnknownGuest, listed
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, UnknownGuest, listed
 from labconsole.platforms.base.options import ManagedOptions, read_options
 from labconsole.platforms.base.shell import Answer, Shell
 
@@ -88,11 +88,11 @@ class Hypervisor(ABC):
         """Versions of what runs the guests. Raises CapabilityMissing when it is not there or refuses us."""
 
     @abstractmethod
-    async def guests(self, shell: Shell) -> dict[str, Guest]:
+    async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
         """Every guest that is known. Of those that are not planned, ``state`` only tells whether they run."""
 
     @abstractmethod
-    async def state(self, shell: Shell, name: str) -> Guest:
+    async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         """One guest now. Raises UnknownGuest."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from typing import Any
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError, NodeLost
-from labconsole.platforms.base.guest import Guest, Pinning, State, UnknownGuest, listed, same_cpus
+from labconsole.platforms.base.guest import HypervisorGuest, Pinning, State, UnknownGuest, listed, same_cpus
 from labconsole.platforms.base.hypervisor import Hypervisor
 from labconsole.platforms.base.shell import Answer, Shell
 
@@ -37,7 +37,7 @@ class Lifecycle(Hypervisor):
         """Where a guest is to be pinned to; None: it is not."""
         return self.options.cpu if name == self.options.guest else self.options.second_cpu
 
-    async def survey(self, shell: Shell) -> dict[str, Guest]:
+    async def survey(self, shell: Shell) -> dict[str, HypervisorGuest]:
         """All guests, when exactly the planned ones run or can. Changes nothing."""
         found = await self.guests(shell)
         if len(found) > MAX_GUESTS:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from labconsole.contracts.driver import Capabilities, DriverInfo
 from labconsole.errors import ConfigError
-from labconsole.platforms.base.guest import Guest, GuestNic, State, as_interface
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, as_interface
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
@@ -48,7 +48,7 @@ Argv = Annotated[list[str], Field(min_length=1), AfterValidator(_argv)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 
 
-class Question(BaseModel):
+class QueryTemplate(BaseModel):
     """A command and how its answer is read: ``regex`` with named groups, or ``json`` paths (``each``: to the rows)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -58,7 +58,7 @@ class Question(BaseModel):
     json_: dict[str, str] | None = Field(default=None, alias="json")
 
     @model_validator(mode="after")
-    def _one_way(self) -> Question:
+    def _one_way(self) -> QueryTemplate:
         if (self.regex is None) == (self.json_ is None):
             raise ValueError("needs either regex or json")
         return self
@@ -104,9 +104,9 @@ def at(document: Any, path: str) -> Iterator[Any]:
 class CommandOptions(ManagedOptions):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    list_: Question = Field(alias="list")
-    state: Question
-    nics_of: Question
+    list_: QueryTemplate = Field(alias="list")
+    state: QueryTemplate
+    nics_of: QueryTemplate
     start: Argv
     kill: Argv
     stop: Argv | None = None
@@ -162,7 +162,7 @@ class CommandDriver(ManagedDriver):
     def _filled(argv: Sequence[str], name: str) -> list[str]:
         return [word.replace("{guest}", name) for word in argv]
 
-    async def _ask(self, shell: Shell, question: Question, name: str) -> list[dict[str, str]]:
+    async def _ask(self, shell: Shell, question: QueryTemplate, name: str) -> list[dict[str, str]]:
         argv = self._filled(question.argv, name)
         text = await shell.must(argv)
         try:
@@ -170,7 +170,7 @@ class CommandDriver(ManagedDriver):
         except (ValueError, RecursionError):
             raise shell.error(f"`{argv[0]}` printed no JSON: {text.strip()[:80]!r}") from None
 
-    def _state(self, shell: Shell, name: str, said: str) -> Guest:
+    def _state(self, shell: Shell, name: str, said: str) -> HypervisorGuest:
         told = self.options
         for words, state in (
             (told.running, State.RUNNING),
@@ -178,7 +178,7 @@ class CommandDriver(ManagedDriver):
             (told.changing, State.CHANGING),
         ):
             if said in words:
-                return Guest(name, state, said)
+                return HypervisorGuest(name, state, said)
         expected = ", ".join([*told.running, *told.stopped, *told.changing])
         raise shell.error(f"guest {name} is {said[:80]!r}; expected: {expected}")
 
@@ -188,19 +188,21 @@ class CommandDriver(ManagedDriver):
         lines = (await shell.must(self._filled(self.options.version, self.options.guest))).strip().splitlines()
         return {self.options.version[0]: lines[0][:100] if lines else ""}
 
-    async def guests(self, shell: Shell) -> dict[str, Guest]:
+    async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
         found = {}
         for row in await self._ask(shell, self.options.list_, self.options.guest):
             said = row.get("state", "")
             # Of a guest that is not planned it matters only whether it runs; what is not known to be stopped may.
             idle = said in self.options.stopped
-            found[row["guest"]] = Guest(row["guest"], State.STOPPED if idle else State.RUNNING, said or "listed")
+            found[row["guest"]] = HypervisorGuest(
+                row["guest"], State.STOPPED if idle else State.RUNNING, said or "listed"
+            )
         for name in self.planned:
             if name in found:
                 found[name] = await self.state(shell, name)
         return found
 
-    async def state(self, shell: Shell, name: str) -> Guest:
+    async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         rows = await self._ask(shell, self.options.state, name)
         if len(rows) != 1 or "state" not in rows[0]:
             raise shell.error(f"`{self.options.state.argv[0]}` tells {len(rows)} states of guest {name}; expected: one")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from labconsole.contracts.driver import Capabilities, DriverInfo
-from labconsole.platforms.base.guest import Guest, GuestNic, State
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
@@ -106,18 +106,18 @@ class EsxiDriver(ManagedDriver):
             raise self.unknown(shell, name, found)
         return found[name]
 
-    async def _power(self, shell: Shell, name: str, vmid: str) -> Guest:
+    async def _power(self, shell: Shell, name: str, vmid: str) -> HypervisorGuest:
         text = await self._must(shell, "vim-cmd", "vmsvc/power.getstate", vmid)
         said = next((line.strip() for line in reversed(text.splitlines()) if line.strip() in STATES), None)
         if said is None:
             raise shell.error(f"ESXi says that machine {name} is {text.strip()[-80:]!r}; expected: {', '.join(STATES)}")
-        return Guest(name, STATES[said], said, vmid)
+        return HypervisorGuest(name, STATES[said], said, vmid)
 
-    async def guests(self, shell: Shell) -> dict[str, Guest]:
+    async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
         found = await self._machines(shell)
         return {name: await self._power(shell, name, vmid) for name, (vmid, _) in found.items()}
 
-    async def state(self, shell: Shell, name: str) -> Guest:
+    async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         vmid, _ = await self._one(shell, name)
         return await self._power(shell, name, vmid)
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from labconsole.contracts.driver import Capabilities, DriverInfo
-from labconsole.platforms.base.guest import Guest, GuestNic, Pinning, State, as_interface, as_pid
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, State, as_interface, as_pid
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, Word, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
@@ -125,13 +125,13 @@ class LibvirtDriver(ManagedDriver):
             raise shell.error(f"`{answer.command}` names no versions: {answer.said}")
         return {"libvirt": found["Using library"], "hypervisor": found["Running hypervisor"]}
 
-    async def guests(self, shell: Shell) -> dict[str, Guest]:
+    async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
         text = await shell.must(self.virsh("list", "--all"))
         if "Name" not in text or "State" not in text:
             raise shell.error(f"`virsh list --all` printed no table: {text.strip()[:80]!r}")
-        return {name: Guest(name, STATES[said], said) for name, said in rows(text).items() if name != HOST}
+        return {name: HypervisorGuest(name, STATES[said], said) for name, said in rows(text).items() if name != HOST}
 
-    async def state(self, shell: Shell, name: str) -> Guest:
+    async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         answer = await shell.run(self.virsh("domstate", name))
         if "failed to get domain" in answer.text:
             raise self.unknown(shell, name, await self.guests(shell))
@@ -140,7 +140,7 @@ class LibvirtDriver(ManagedDriver):
         said = answer.stdout.strip()
         if said not in STATES:
             raise shell.error(f"`{answer.command}` says {said[:80]!r}; expected: {', '.join(STATES)}")
-        return Guest(name, STATES[said], said)
+        return HypervisorGuest(name, STATES[said], said)
 
     async def start(self, shell: Shell, name: str) -> Answer:
         return await shell.run(self.virsh("start", name), limit_s=self.options.start_s)

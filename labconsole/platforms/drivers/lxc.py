@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from labconsole.contracts.driver import Capabilities, DriverInfo
-from labconsole.platforms.base.guest import Guest, GuestNic, Pinning, State, as_interface, as_pid
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, State, as_interface, as_pid
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, Word, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
@@ -74,11 +74,13 @@ class LxcDriver(ManagedDriver):
     async def probe(self, shell: Shell) -> dict[str, str]:
         return {"lxc": (await shell.must(["lxc-start", "--version"])).strip()[:40]}
 
-    async def guests(self, shell: Shell) -> dict[str, Guest]:
+    async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
         names = (await shell.must(self.tool("lxc-ls", "-1"))).split()
         active = set((await shell.must(self.tool("lxc-ls", "-1", "--active"))).split())
         found = {
-            name: Guest(name, State.RUNNING, "RUNNING") if name in active else Guest(name, State.STOPPED, "STOPPED")
+            name: HypervisorGuest(name, State.RUNNING, "RUNNING")
+            if name in active
+            else HypervisorGuest(name, State.STOPPED, "STOPPED")
             for name in names
         }
         for name in self.planned:
@@ -86,7 +88,7 @@ class LxcDriver(ManagedDriver):
                 found[name] = await self.state(shell, name)
         return found
 
-    async def state(self, shell: Shell, name: str) -> Guest:
+    async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         answer = await shell.run(self.tool("lxc-info", "-n", name, "-sH"))
         if "doesn't exist" in answer.text:
             raise self.unknown(shell, name, (await shell.must(self.tool("lxc-ls", "-1"))).split())
@@ -95,7 +97,7 @@ class LxcDriver(ManagedDriver):
         said = answer.stdout.strip()
         if said not in STATES:
             raise shell.error(f"`{answer.command}` says {said[:80]!r}; expected: {', '.join(STATES)}")
-        return Guest(name, STATES[said], said)
+        return HypervisorGuest(name, STATES[said], said)
 
     async def start(self, shell: Shell, name: str) -> Answer:
         return await shell.run(self.tool("lxc-start", "-n", name, "-d"), limit_s=self.options.start_s)

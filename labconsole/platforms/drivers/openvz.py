@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from labconsole.contracts.driver import Capabilities, DriverInfo
-from labconsole.platforms.base.guest import Guest, GuestNic, State, as_interface
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, as_interface
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
@@ -74,7 +74,7 @@ class OpenVzDriver(ManagedDriver):
         said = (await shell.must([self.options.tool, "--version"])).strip()
         return {self.options.tool: said[:100], "host_kernel": (await shell.must(["uname", "-r"])).strip()[:100]}
 
-    async def guests(self, shell: Shell) -> dict[str, Guest]:
+    async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
         if self.options.tool == "prlctl":
             text = await shell.must(["prlctl", "list", "-a"])
             if "STATUS" not in text:
@@ -86,9 +86,11 @@ class OpenVzDriver(ManagedDriver):
             if text.strip() and not rows:
                 raise shell.error(f"`vzlist` printed no table: {text.strip()[:80]!r}")
         # A state that is not known is no reason to overlook a container: it is not stopped.
-        return {name: Guest(name, STATES.get(said, State.CHANGING), said, ident) for name, said, ident in rows}
+        return {
+            name: HypervisorGuest(name, STATES.get(said, State.CHANGING), said, ident) for name, said, ident in rows
+        }
 
-    async def state(self, shell: Shell, name: str) -> Guest:
+    async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         if self.options.tool == "prlctl":
             found = await self.guests(shell)
             if name not in found:
@@ -105,7 +107,7 @@ class OpenVzDriver(ManagedDriver):
         if row[2] == "deleted":
             raise self.unknown(shell, name, await self.guests(shell))
         state = State.PAUSED if row[5] else State.RUNNING if row[4] == "running" else State.STOPPED
-        return Guest(name, state, " ".join(row[0].split()[3:]), name)
+        return HypervisorGuest(name, state, " ".join(row[0].split()[3:]), name)
 
     async def start(self, shell: Shell, name: str) -> Answer:
         wait = ["--wait"] if self.options.tool == "vzctl" else []

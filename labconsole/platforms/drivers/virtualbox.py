@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from labconsole.contracts.driver import Capabilities, DriverInfo
-from labconsole.platforms.base.guest import Guest, GuestNic, State
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
@@ -72,11 +72,13 @@ class VirtualBoxDriver(ManagedDriver):
             raise shell.error(f"`{answer.command}` names no version: {answer.said}")
         return {"virtualbox": found[-1][:40]}
 
-    async def guests(self, shell: Shell) -> dict[str, Guest]:
+    async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
         names = machines(await shell.must(["VBoxManage", "list", "vms"]))
         running = set(machines(await shell.must(["VBoxManage", "list", "runningvms"])))
         found = {
-            name: Guest(name, State.RUNNING, "running") if name in running else Guest(name, State.STOPPED, "poweroff")
+            name: HypervisorGuest(name, State.RUNNING, "running")
+            if name in running
+            else HypervisorGuest(name, State.STOPPED, "poweroff")
             for name in names
         }
         for name in self.planned:
@@ -92,11 +94,11 @@ class VirtualBoxDriver(ManagedDriver):
             raise shell.failed(answer)
         return values(answer.stdout)
 
-    async def state(self, shell: Shell, name: str) -> Guest:
+    async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         said = (await self._values(shell, name)).get("VMState", "")
         if said not in STATES:
             raise shell.error(f"VBoxManage says that machine {name} is {said[:80]!r}; expected: {', '.join(STATES)}")
-        return Guest(name, STATES[said], said)
+        return HypervisorGuest(name, STATES[said], said)
 
     async def start(self, shell: Shell, name: str) -> Answer:
         """In a session of its own where we can: VBoxManage may have to start VirtualBox's server, which must stay."""

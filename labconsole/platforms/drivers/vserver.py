@@ -14,7 +14,7 @@ from typing import Any
 from labconsole.contracts.driver import Capabilities, DriverInfo, PathPoint, StreamPath
 from labconsole.errors import ConfigError
 from labconsole.platforms.base.forwarding import read_state, route_changes
-from labconsole.platforms.base.guest import Guest, GuestNic, State, Wires
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, Wires
 from labconsole.platforms.base.guest_streams import Streams, wirings_of
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions
@@ -63,14 +63,14 @@ class VserverDriver(ManagedDriver):
             "host_kernel": (await shell.must(["uname", "-r"])).strip()[:100],
         }
 
-    async def guests(self, shell: Shell) -> dict[str, Guest]:
+    async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
         names = (await shell.must(["ls", "-1", DIRECTORY])).splitlines()
         text = await shell.must(["vserver-stat"])
         if not text.lstrip().startswith("CTX"):
             raise shell.error(f"`vserver-stat` printed no table: {text.strip()[:80]!r}")
         active = running(text)
         found = {
-            name: Guest(
+            name: HypervisorGuest(
                 name, State.RUNNING if name in active else State.STOPPED, "running" if name in active else "stopped"
             )
             for name in {*(name.strip() for name in names if not name.startswith(".")), *active}
@@ -81,16 +81,16 @@ class VserverDriver(ManagedDriver):
                 found[name] = await self.state(shell, name)
         return found
 
-    async def state(self, shell: Shell, name: str) -> Guest:
+    async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         """Exit status and text must say the same; each alone has been seen to be wrong."""
         answer = await shell.run(["vserver", name, "status"])
         if answer.exit_status == UNKNOWN or "Can not find a vserver-setup" in answer.text:
             raise self.unknown(shell, name, (await shell.must(["ls", "-1", DIRECTORY])).split("\n"))
         context = _CONTEXT.search(answer.text)
         if answer.exit_status == RUNS and context is not None:
-            return Guest(name, State.RUNNING, "running", context[1])
+            return HypervisorGuest(name, State.RUNNING, "running", context[1])
         if answer.exit_status == STOPPED and "is stopped" in answer.text:
-            return Guest(name, State.STOPPED, "stopped")
+            return HypervisorGuest(name, State.STOPPED, "stopped")
         raise shell.error(
             f"`{answer.command}` ends with {answer.exit_status} and says: {answer.said}; expected: 0 and running, "
             f"or {STOPPED} and stopped"

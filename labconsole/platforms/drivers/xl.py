@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from labconsole.contracts.driver import Capabilities, DriverInfo
-from labconsole.platforms.base.guest import Guest, GuestNic, Pinning, State, as_interface
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, State, as_interface
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, Word, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
@@ -117,18 +117,20 @@ class XlDriver(ManagedDriver):
             raise shell.error(f"`xl list` printed no table: {text.strip()[:80]!r}")
         return domains(text)
 
-    async def guests(self, shell: Shell) -> dict[str, Guest]:
-        found = {d.name: Guest(d.name, d.state, d.said, d.ident) for d in (await self._domains(shell)).values()}
+    async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
+        found = {
+            d.name: HypervisorGuest(d.name, d.state, d.said, d.ident) for d in (await self._domains(shell)).values()
+        }
         for name in self.planned:
             if name not in found and self._file(name) is not None:
-                found[name] = Guest(name, State.STOPPED, "not there")
+                found[name] = HypervisorGuest(name, State.STOPPED, "not there")
         return found
 
-    async def state(self, shell: Shell, name: str) -> Guest:
+    async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         domain = (await self._domains(shell)).get(name)
         if domain is None:
-            return Guest(name, State.STOPPED, "not there")
-        return Guest(name, domain.state, domain.said, domain.ident)
+            return HypervisorGuest(name, State.STOPPED, "not there")
+        return HypervisorGuest(name, domain.state, domain.said, domain.ident)
 
     async def start(self, shell: Shell, name: str) -> Answer:
         file = self._file(name)

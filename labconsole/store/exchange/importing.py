@@ -43,7 +43,7 @@ class ImportResult:
     searches: int = 0
 
 
-class Spool:
+class ImportBuffer:
     """What is to be imported, checked and as rows, in a file that goes with it: records may be more than memory."""
 
     def __init__(self, records: Iterable[Importable], *, refusing: bool = False) -> None:
@@ -58,7 +58,7 @@ class Spool:
             self._file.close()
             raise
 
-    def __enter__(self) -> Spool:
+    def __enter__(self) -> ImportBuffer:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -106,7 +106,7 @@ def import_records(store: RunStore, records: Iterable[Importable], *, refusing: 
     store.require_writable()
     with (
         store.backend.errors("import runs"),
-        Spool(records, refusing=refusing) as spool,
+        ImportBuffer(records, refusing=refusing) as spool,
         store.backend.writing() as connection,
     ):
         return spool.write(connection, store.name)

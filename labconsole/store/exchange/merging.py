@@ -41,7 +41,7 @@ class MergeResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _WantedRows:
     """A run or its series that the target lacks."""
 
     record: RunRecord
@@ -58,7 +58,7 @@ def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], Non
         told(problem)
 
     for page in _pages(source):
-        wanted: list[_Wanted] = []
+        wanted: list[_WantedRows] = []
         there = {row.run_id: row for row in _same_ids(target, page)}
         for row in page:
             try:
@@ -84,12 +84,14 @@ def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], Non
     return result
 
 
-def _believed(target: RunStore, wanted: list[_Wanted], leave_out: Callable[[StoreError], None]) -> list[_Wanted]:
+def _believed(
+    target: RunStore, wanted: list[_WantedRows], leave_out: Callable[[StoreError], None]
+) -> list[_WantedRows]:
     """Those that can be what they say they are, beside the stored ones and beside each other."""
     rows = [row_of(item.record, "", has_series=False) for item in wanted]
     with target.writing("look for set-ups") as connection:
         set_ups = stored_set_ups(connection, rows, target.name)
-    found: list[_Wanted] = []
+    found: list[_WantedRows] = []
     for item, row in zip(wanted, rows, strict=True):
         try:
             if not item.known:
@@ -120,7 +122,7 @@ def _same_ids(target: StoredRuns, page: Sequence[Row[Any]]) -> Sequence[Row[Any]
 
 def _wanted(
     source: StoredRuns, row: Row[Any], there: Row[Any] | None, leave_out: Callable[[StoreError], None]
-) -> _Wanted | None:
+) -> _WantedRows | None:
     """What the target lacks of a run. Raises StoreError when the run cannot be read, or is another one there."""
     if there is not None and there.record == row.record and (there.has_series or not row.has_series):
         return None
@@ -138,7 +140,7 @@ def _wanted(
             leave_out(exc)
     if there is not None and packed is None:
         return None
-    return _Wanted(record, packed, there is not None)
+    return _WantedRows(record, packed, there is not None)
 
 
 def _merge_notes(source: StoredRuns, target: RunStore) -> int:

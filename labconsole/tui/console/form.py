@@ -59,7 +59,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FormReading:
     """What a form means. ``request`` is None while anything is wrong; hints go from longest to shortest wording."""
 
     request: DesignPoint | None
@@ -117,7 +117,9 @@ def _parse(values: FormValues, problems: dict[str, Problem]) -> tuple[int, int, 
     return frame_size, sources, target, duration_s, repetitions
 
 
-def read_form(values: FormValues, inventory: Inventory, also: Callable[[DesignPoint], None] | None = None) -> Reading:
+def read_form(
+    values: FormValues, inventory: Inventory, also: Callable[[DesignPoint], None] | None = None
+) -> FormReading:
     """Parse, check and explain a form. ``also``: what raises ConfigError for what a platform cannot do."""
     problems: dict[str, Problem] = {}
     frame_size, sources, target, duration_s, repetitions = _parse(values, problems)
@@ -139,7 +141,7 @@ def read_form(values: FormValues, inventory: Inventory, also: Callable[[DesignPo
         except ConfigError as exc:
             problems[exc.key or "platform"] = Problem(exc.message, str(exc), exc.allowed or "")
     hints = _hints(request, repetitions, inventory, problems)
-    return Reading(None if problems else request, repetitions, problems, hints)
+    return FormReading(None if problems else request, repetitions, problems, hints)
 
 
 def _hints(

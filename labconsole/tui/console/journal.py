@@ -37,7 +37,7 @@ class Entry:
         return f"{stamp} {self.severity}{node} [{self.source}] {self.text}"
 
 
-class Journal:
+class EventLog:
     """The newest entries, oldest first. ``total`` counts all there ever were and moves with every change."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Journal:
 class JournalHandler(logging.Handler):
     """Brings log records to a journal. Threads may log; appending to a deque is safe from any of them."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: EventLog) -> None:
         super().__init__()
         self._journal = journal
         self._level = logging.NOTSET

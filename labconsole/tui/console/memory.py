@@ -20,7 +20,7 @@ MOST_TESTBEDS = 100
 MOST_CHARACTERS = 64
 
 
-class Memory:
+class ConsoleMemory:
     """``path`` None: nothing is kept."""
 
     def __init__(self, path: Path | None) -> None:

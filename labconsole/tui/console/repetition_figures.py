@@ -44,7 +44,7 @@ def _summary(values: Sequence[float]) -> Summary | None:
     return summarize(values) if values else None
 
 
-class Repetitions:
+class RepetitionFigures:
     """``begin`` with every trial, ``add`` with every record."""
 
     def __init__(self) -> None:

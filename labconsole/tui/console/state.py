@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import CampaignStatus
 from labconsole.engine.live.events import (
     Event,
@@ -23,8 +23,8 @@ from labconsole.engine.live.events import (
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.run import RunRecord
 from labconsole.text.cells import span
-from labconsole.tui.console.journal import Journal
-from labconsole.tui.console.repetition_figures import Repetitions
+from labconsole.tui.console.journal import EventLog
+from labconsole.tui.console.repetition_figures import RepetitionFigures
 
 PHASE_WORDS = {
     Phase.PREPARING: "preparing the platform",
@@ -82,11 +82,11 @@ class ConsoleState:
     stopping: bool = False
     last: RunRecord | None = None
     notes: deque[Note] = field(default_factory=lambda: deque(maxlen=NOTES))
-    journal: Journal = field(default_factory=Journal)
+    journal: EventLog = field(default_factory=EventLog)
     done: dict[DesignPoint, int] = field(default_factory=dict)
     """What was measured in this session: how many runs of it stand (none, if all were invalid)."""
 
-    campaign: Campaign | None = None
+    campaign: PlanExecution | None = None
     """The plan that runs or ran last."""
 
     wanted_run: str | None = None
@@ -94,7 +94,7 @@ class ConsoleState:
 
     saved_run_ids: list[str] = field(default_factory=list)
     trial_took_s: float | None = None
-    repetitions: Repetitions = field(default_factory=Repetitions)
+    repetitions: RepetitionFigures = field(default_factory=RepetitionFigures)
 
     def note(
         self, at_wall_s: float, text: str, severity: str = "information", node: str = "", joint: str = ": "

@@ -15,7 +15,7 @@ from labconsole.engine.protocol import SessionLike
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.summary import RunSummary
 from labconsole.tui.console import clock
-from labconsole.tui.console.memory import Memory
+from labconsole.tui.console.memory import ConsoleMemory
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings
 from labconsole.tui.console.state import ConsoleState
@@ -48,7 +48,7 @@ class Application(Protocol):
     @property
     def settings(self) -> Settings: ...
     @property
-    def memory(self) -> Memory: ...
+    def memory(self) -> ConsoleMemory: ...
     @property
     def saved(self) -> SavedRuns | None: ...
     @property

@@ -28,7 +28,7 @@ from tables import NO, YES, Deadline, Table
 
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
-from labconsole.lab.truth import Rule, drop_share
+from labconsole.lab.truth import LossRule, drop_share
 from support.live_lab import COMMAND, labconsole
 
 PLATFORM = "container"
@@ -256,7 +256,7 @@ class Robber:
             self._rule = self._dropping(1 - (1 - DROPPED_RATIO) * (1 - ROBBED_RATIO) if wanted else DROPPED_RATIO)
             self._robs = wanted
 
-    def _dropping(self, ratio: float) -> Rule:
+    def _dropping(self, ratio: float) -> LossRule:
         return drop_share(self._lab, "uut", OUT, "egress", ratio)
 
     def __enter__(self) -> Robber:

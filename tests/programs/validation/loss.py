@@ -19,7 +19,7 @@ from tables import NO, YES, Deadline, Table
 
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
-from labconsole.lab.truth import Queue, Rule, drop_by_queue, drop_share
+from labconsole.lab.truth import LossRule, Queue, drop_by_queue, drop_share
 from labconsole.model.design_point import FrameSize
 
 DURATION_S = 0.5
@@ -162,7 +162,7 @@ def _one_platform(
     plan = plan_text(points, repetitions=len(passes), duration_s=DURATION_S)
     with tempfile.TemporaryDirectory() as directory, replaying(plan, hosts, Path(directory)) as runs:
         for number, each in enumerate(passes, start=1):
-            loss: Rule | Queue | None = None
+            loss: LossRule | Queue | None = None
             for index, size in enumerate(sizes):
                 # The console is stopped here, between two runs, and goes on in next().
                 if each is not None:
@@ -193,7 +193,7 @@ def _point(platform: str, size: int, rate_pps: int, **more: Any) -> dict[str, An
     }
 
 
-def _inject(name: str, place: Place, share: float | None, size: int, rate_pps: int) -> Rule | Queue:
+def _inject(name: str, place: Place, share: float | None, size: int, rate_pps: int) -> LossRule | Queue:
     if share is None:
         half_bps = round(rate_pps / 2 * 8 * (size + 14))
         return drop_by_queue(name, place.node, place.interface, half_bps, limit_packets=QUEUE_PACKETS)

@@ -13,7 +13,7 @@ import numpy as np
 from labconsole.model.design_point import BACKGROUNDS, DesignPoint, FrameSize
 from labconsole.model.plan.blocks import pilot_points, planned_set_ups
 from labconsole.model.plan.order import configuration, schedule
-from labconsole.model.plan.plan import Point
+from labconsole.model.plan.plan import PlannedPoint
 from labconsole.model.record.run import METHOD
 
 PLATFORMS = tuple(f"p{number}" for number in range(1, 8))
@@ -196,7 +196,7 @@ class SyntheticPlan:
 
     def drawn_in_one_go(self, rng: np.random.Generator, scenario: Scenario, order: str) -> list[Row]:
         """The same of a plan without blocks, in the ``order`` that it names."""
-        points = [Point(index, request) for index, request in enumerate(self.requests)]
+        points = [PlannedPoint(index, request) for index, request in enumerate(self.requests)]
         trials = schedule(points, order, int(rng.integers(2**31)), lambda _: self.repetitions, self.repetitions)
         names = [configuration(self.requests[point]) for point, _ in trials]
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}

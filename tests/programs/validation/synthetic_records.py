@@ -17,10 +17,10 @@ from labconsole.cli.main import main
 from labconsole.model.record.run import (
     Arrivals,
     Background,
-    Capture,
+    CaptureCounts,
     Conditions,
-    Hop,
     InForce,
+    LedgerHop,
     PlanRef,
     Requested,
     RunRecord,
@@ -121,14 +121,14 @@ def _stream(row: Row) -> StreamRecord:
         offered_bps=row.offered_packets / row.duration_s * row.bits, measured_packets=measured,
         measured_pps=row.measured_pps, measured_bps=row.measured_bps, measured_from="capture",
         loss_packets=row.loss_packets, loss_ratio=row.loss_ratio,
-        capture=Capture(captured_packets=measured, dropped_packets=0, complete=True),
+        capture=CaptureCounts(captured_packets=measured, dropped_packets=0, complete=True),
         counters={
             "source_tx_packets": row.offered_packets, "uut_in_rx_packets": row.offered_packets,
             "uut_out_tx_packets": measured, "sink_rx_packets": measured,
         },
         sequence=None,
         ledger=tuple(
-            Hop(hop=hop, node=node, interface="eth1", packets=packets, lost_packets=lost)
+            LedgerHop(hop=hop, node=node, interface="eth1", packets=packets, lost_packets=lost)
             for hop, node, packets, lost in hops
         ),
         unplaced_packets=0, generator_packets=row.offered_packets, source_lost_packets=0,

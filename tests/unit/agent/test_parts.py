@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from labconsole.agent import capture
-from labconsole.agent.keeper import Journal
+from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.lease import lock
 from labconsole.agent.reading import counters, facts
 from labconsole.network import sysctl
@@ -147,7 +147,7 @@ def test_of_a_lease_that_anybody_wrote_only_what_fits_is_believed(tmp_path: Path
 
 def test_promises_are_kept_in_reverse_and_by_owner() -> None:
     reading, writing = os.pipe()
-    journal = Journal(writing)
+    journal = UndoJournal(writing)
     for token, kind in (("a", "one"), ("b", "two"), ("a", "three")):
         journal.promise({"token": token, "kind": kind})
     assert [entry["kind"] for entry in journal.pending()] == ["three", "two", "one"]
@@ -163,7 +163,7 @@ def test_promises_are_kept_in_reverse_and_by_owner() -> None:
 def test_a_journal_without_a_keeper_still_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    journal = Journal(writing)
+    journal = UndoJournal(writing)
     journal.promise({"kind": "one"})
     assert len(journal.pending()) == 1
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from labconsole.agent import spool
-from labconsole.agent.keeper import Journal
+from labconsole.agent.keeper import UndoJournal
 from labconsole.wire.codec import WireError
 
 
 @pytest.fixture
-def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
-    monkeypatch.setattr(spool.Spool, "swept", set())
+def journal(monkeypatch: pytest.MonkeyPatch) -> UndoJournal:
+    monkeypatch.setattr(spool.CaptureSpool, "swept", set())
     _, writing = os.pipe()
-    return Journal(writing)
+    return UndoJournal(writing)
 
 
 def left(directory: Path, name: str, *files: str) -> Path:
@@ -28,10 +28,12 @@ def left(directory: Path, name: str, *files: str) -> Path:
     return made
 
 
-def test_what_dead_agents_left_is_swept_before_a_capture_and_the_living_one_s_is_not(tmp_path: Path, journal: Journal):
+def test_what_dead_agents_left_is_swept_before_a_capture_and_the_living_one_s_is_not(
+    tmp_path: Path, journal: UndoJournal
+):
     empty = left(tmp_path, "labconsole-0123456789abcdef")
     full = left(tmp_path, "labconsole-0123456789abcde0", "capture.pcap")
-    living = spool.Spool(str(tmp_path), "/kept", journal)
+    living = spool.CaptureSpool(str(tmp_path), "/kept", journal)
     assert not empty.exists() and not full.exists()
     spool.sweep(str(tmp_path))
     assert Path(living.directory).exists()
@@ -39,7 +41,7 @@ def test_what_dead_agents_left_is_swept_before_a_capture_and_the_living_one_s_is
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_not_of_our_making_stays(tmp_path: Path, journal: Journal):
+def test_what_is_not_of_our_making_stays(tmp_path: Path, journal: UndoJournal):
     strange = left(tmp_path, "labconsole-0123456789abcdef", "thesis.tex")
     named = left(tmp_path, "labconsole-backup")
     target = left(tmp_path, "elsewhere", "capture.pcap")
@@ -60,7 +62,7 @@ def test_another_user_s_is_not_touched(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_directory_that_is_swept_while_it_is_made_is_made_again(
-    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, journal: UndoJournal, monkeypatch: pytest.MonkeyPatch
 ):
     made: list[str] = []
     mkdir = os.mkdir
@@ -72,19 +74,19 @@ def test_a_directory_that_is_swept_while_it_is_made_is_made_again(
             spool.sweep(str(tmp_path))
 
     monkeypatch.setattr(os, "mkdir", swept_once)
-    kept = spool.Spool(str(tmp_path), None, journal)
+    kept = spool.CaptureSpool(str(tmp_path), None, journal)
     assert len(made) == 2 and kept.directory == made[1]
     kept.unname()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_written_to_is_said(tmp_path: Path, journal: Journal):
+def test_a_place_that_cannot_be_written_to_is_said(tmp_path: Path, journal: UndoJournal):
     with pytest.raises(WireError, match="cannot write captures to .*: No such file or directory"):
-        spool.Spool(str(tmp_path / "none"), None, journal)
+        spool.CaptureSpool(str(tmp_path / "none"), None, journal)
 
 
-def test_a_lock_is_held_as_long_as_the_directory_has_a_name(tmp_path: Path, journal: Journal):
-    one = spool.Spool(str(tmp_path), None, journal)
+def test_a_lock_is_held_as_long_as_the_directory_has_a_name(tmp_path: Path, journal: UndoJournal):
+    one = spool.CaptureSpool(str(tmp_path), None, journal)
     descriptor = os.open(one.directory, os.O_RDONLY | os.O_DIRECTORY)
     with pytest.raises(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -18,7 +18,7 @@ from labconsole.engine.live.events import NodeChanged, NodeState, Notice
 from labconsole.errors import LabError
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.note import RunNote
-from labconsole.model.record.run import Failure, Hop, PlanRef, Reason, RunRecord, Verdict
+from labconsole.model.record.run import Failure, LedgerHop, PlanRef, Reason, RunRecord, Verdict
 from labconsole.text.cells import safe
 from labconsole.text.harmless import harmless
 from labconsole.tui.screens import SCREENS
@@ -39,7 +39,7 @@ def hostile_record(number: int = 0) -> RunRecord:
         number,
         plan=PlanRef(name="p", hash="0" * 16, point=0, repetition=1, seed=1),
         streams=(sample_stream().model_copy(update={
-            "ledger": (Hop(hop="h", node="n", interface="i", packets=3, lost_packets=None, drops={WORDS: 3}),),
+            "ledger": (LedgerHop(hop="h", node="n", interface="i", packets=3, lost_packets=None, drops={WORDS: 3}),),
             "counters": {WORDS: 3},
         }),),
         failure=Failure(failure="f", operation="o", node="n", message="m"),

@@ -11,10 +11,10 @@ import pytest
 
 from labconsole.cli.text.runs import run_lines
 from labconsole.contracts.driver import SecondGuest
-from labconsole.contracts.ports import AgentLink, Reference, RunSink
+from labconsole.contracts.ports import AgentLink, RunSink, StoredMaximum
 from labconsole.engine.trial import stress
 from labconsole.engine.trial.background import BackgroundLoad
-from labconsole.engine.trial.second_guest import Beside, beside, check_background, forwarding
+from labconsole.engine.trial.second_guest import SecondGuestSetup, beside, check_background, forwarding
 from labconsole.engine.trial.stress import Unbelievable
 from labconsole.errors import AgentError, CapabilityMissing, ConfigError, NodeError
 from labconsole.measure.recompute.derived import recompute
@@ -205,7 +205,7 @@ class _Uut(Asking):
 def _load(kind: str, guest: _Guest, **more: Any) -> tuple[BackgroundLoad, _Uut]:
     uut = _Uut()
     second = SecondGuest(name="second", ask=guest.ask, pid=5, **more)
-    return BackgroundLoad(Beside(kind, None), second, cast(AgentLink, uut)), uut
+    return BackgroundLoad(SecondGuestSetup(kind, None), second, cast(AgentLink, uut)), uut
 
 
 async def _whole(load: BackgroundLoad) -> Background:
@@ -267,7 +267,7 @@ def test_a_guest_that_cannot_is_named_with_what_it_lacks(guest: _Guest, message:
 def test_a_load_that_nobody_wants_any_more_is_not_waited_for() -> None:
     guest = _Guest(workers=3)  # the others never come
     second = SecondGuest(name="second", ask=guest.ask)
-    load = BackgroundLoad(Beside("heavy", None), second, cast(AgentLink, _Uut()), stopping=lambda: True)
+    load = BackgroundLoad(SecondGuestSetup("heavy", None), second, cast(AgentLink, _Uut()), stopping=lambda: True)
 
     async def work() -> None:
         await load.start()
@@ -280,8 +280,8 @@ def test_a_load_that_nobody_wants_any_more_is_not_waited_for() -> None:
 def test_a_guest_without_a_way_in_cannot_be_loaded_but_be_idle() -> None:
     second = SecondGuest(name="vm2", cannot="it has no shell that can be reached")
     with pytest.raises(CapabilityMissing, match="vm2: it has no shell that can be reached"):
-        asyncio.run(BackgroundLoad(Beside("light", None), second, cast(AgentLink, _Uut())).start())
-    found = asyncio.run(_whole(BackgroundLoad(Beside("idle", None), second, cast(AgentLink, _Uut()))))
+        asyncio.run(BackgroundLoad(SecondGuestSetup("light", None), second, cast(AgentLink, _Uut())).start())
+    found = asyncio.run(_whole(BackgroundLoad(SecondGuestSetup("idle", None), second, cast(AgentLink, _Uut()))))
     assert set(found.achieved) == {"window_s"}
 
 
@@ -306,11 +306,11 @@ def test_a_guest_that_falls_silent_leaves_unknown_numbers_and_a_note() -> None:
 
 
 class _Store:
-    def __init__(self, found: Reference | None = None) -> None:
+    def __init__(self, found: StoredMaximum | None = None) -> None:
         self.found = found
         self.asked: dict[str, Any] = {}
 
-    def maximum(self, **asked: Any) -> Reference | None:
+    def maximum(self, **asked: Any) -> StoredMaximum | None:
         self.asked = asked
         return self.found
 
@@ -389,7 +389,7 @@ def test_the_maximum_is_the_highest_mean_over_targets_of_runs_that_stand() -> No
         _summary("r1", 10**7, 10_000.0),
     ]
     found = highest(runs)
-    assert found == Reference(measured_pps=100_000.0, runs=2, run_id="r5", target_bps=10**8), "collapse beyond it"
+    assert found == StoredMaximum(measured_pps=100_000.0, runs=2, run_id="r5", target_bps=10**8), "collapse beyond it"
     assert highest(runs[1:]) is None, "without a run at max nobody knows whether it is the maximum"
     assert highest([_summary("r1", "max", 0.0)]) is None
 
@@ -402,7 +402,7 @@ def test_the_maximum_is_of_forwarding_rates_under_the_newest_conditions_and_of_n
     new = [replace(_summary(f"r{n}", "max", 99.0), forwarding_pps=pps, **known) for n, pps in ((6, 60.0), (5, 80.0))]
     old = [replace(run, run_id="old", uut_kernel="6.1", forwarding_pps=5000.0) for run in new]
     found = highest([pilot, upstream, bare, *new, *old])
-    assert found == Reference(measured_pps=70.0, runs=2, run_id="r6", target_bps="max")
+    assert found == StoredMaximum(measured_pps=70.0, runs=2, run_id="r6", target_bps="max")
     assert highest([pilot, upstream, bare]) is None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from labconsole.contracts.ports import StoredTrial
-from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import TrialState
 from labconsole.engine.execution.progress import CampaignStatus, Progress
 from labconsole.errors import Aborted, AgentError, ConfigError, LeaseTaken, NodeLost
@@ -21,20 +21,20 @@ def plan(tmp_path) -> Plan:
     return plan_of(PLAN, tmp_path)
 
 
-def states(campaign: Campaign) -> list[TrialState]:
+def states(campaign: PlanExecution) -> list[TrialState]:
     return [campaign.grid[trial].state for trial in EVERY]
 
 
-async def begun(plan: Plan) -> tuple[Script, Campaign, asyncio.Task]:
+async def begun(plan: Plan) -> tuple[Script, PlanExecution, asyncio.Task]:
     """A campaign whose first trial is running."""
     script = Script()
-    campaign = Campaign(plan, script)
+    campaign = PlanExecution(plan, script)
     task = asyncio.create_task(execute(campaign, script))
     assert await script.begun.get() == (0, 1)
     return script, campaign, task
 
 
-async def paused(plan: Plan) -> tuple[Script, Campaign, asyncio.Task]:
+async def paused(plan: Plan) -> tuple[Script, PlanExecution, asyncio.Task]:
     """A campaign that holds the testbed after its first trial."""
     script, campaign, task = await begun(plan)
     campaign.pause()
@@ -46,7 +46,7 @@ async def paused(plan: Plan) -> tuple[Script, Campaign, asyncio.Task]:
 
 def test_every_trial_is_pending_then_running_then_as_it_came_out(plan):
     async def body():
-        assert states(Campaign(plan, Script())) == [TrialState.PENDING] * 6
+        assert states(PlanExecution(plan, Script())) == [TrialState.PENDING] * 6
         script, campaign, task = await begun(plan)
         assert campaign.grid[0, 1].state is TrialState.RUNNING
         assert campaign.left_s is not None
@@ -87,15 +87,15 @@ def test_a_pause_taken_back_in_time_holds_nothing_up(plan):
     run(body)
 
 
-async def by_campaign(campaign: Campaign, script: Script) -> None:
+async def by_campaign(campaign: PlanExecution, script: Script) -> None:
     await campaign.abort()
 
 
-async def by_session(campaign: Campaign, script: Script) -> None:
+async def by_session(campaign: PlanExecution, script: Script) -> None:
     await script.abort()
 
 
-async def by_finish(campaign: Campaign, script: Script) -> None:
+async def by_finish(campaign: PlanExecution, script: Script) -> None:
     campaign.finish()
 
 
@@ -151,7 +151,7 @@ def test_finishing_lets_the_running_trial_end_and_counts_it(plan):
 def test_an_abort_before_the_first_trial_begins_none(plan):
     async def body():
         script = Script()
-        campaign = Campaign(plan, script)
+        campaign = PlanExecution(plan, script)
         task = asyncio.create_task(execute(campaign, script))
         await asyncio.sleep(0)
         await campaign.abort()
@@ -166,7 +166,7 @@ def test_a_session_that_was_aborted_before_holds_up_no_new_campaign(plan):
         script = Script()
         await script.abort()
         script.will_end(*["valid"] * 6)
-        assert (await execute(Campaign(plan, script), script)).taken == 6
+        assert (await execute(PlanExecution(plan, script), script)).taken == 6
 
     run(body)
 
@@ -175,7 +175,7 @@ def test_what_is_stored_is_shown_with_its_run_and_not_taken(plan):
     async def body():
         script = Script()
         script.held = [StoredTrial(0, 1, "old", "suspect"), StoredTrial(0, 9, "more", "valid")]
-        campaign = Campaign(plan, script)
+        campaign = PlanExecution(plan, script)
         script.will_end(*["valid"] * 5)
         outcome = await execute(campaign, script)
         assert (outcome.skipped, outcome.taken) == (1, 5)
@@ -190,7 +190,7 @@ def test_only_the_chosen_points_are_taken_and_their_places_are_the_whole_plans(p
     async def body():
         script = Script()
         script.held = [StoredTrial(0, 1, "old", "valid"), StoredTrial(1, 3, "old", "valid")]
-        campaign = Campaign(plan, script, only=frozenset({1}))
+        campaign = PlanExecution(plan, script, only=frozenset({1}))
         script.will_end("valid", "valid")
         outcome = await execute(campaign, script)
         assert (outcome.skipped, outcome.taken, campaign.total) == (1, 2, 3)
@@ -202,7 +202,7 @@ def test_only_the_chosen_points_are_taken_and_their_places_are_the_whole_plans(p
 def test_redos_are_counted_and_say_why(plan):
     async def body():
         script = Script()
-        campaign = Campaign(plan, script)
+        campaign = PlanExecution(plan, script)
         script.will_end("invalid", "valid", "invalid", "invalid", *["valid"] * 4)
         outcome = await execute(campaign, script)
         assert (outcome.redone, len(outcome.invalid), outcome.complete) == (2, 1, False)
@@ -217,7 +217,7 @@ def test_redos_are_counted_and_say_why(plan):
 def test_a_lost_node_is_waited_for_and_the_trial_says_so(plan):
     async def body():
         script = Script()
-        campaign = Campaign(plan, script)
+        campaign = PlanExecution(plan, script)
         script.will_end(NodeLost("snk1", "the cable", operation="x"), *["valid"] * 6)
         outcome = await execute(campaign, script)
         assert (outcome.redone, outcome.taken, script.batches) == (1, 6, 2)
@@ -229,7 +229,7 @@ def test_a_lost_node_is_waited_for_and_the_trial_says_so(plan):
 def test_a_node_that_is_lost_at_every_attempt_ends_the_campaign(plan):
     async def body():
         script = Script()
-        campaign = Campaign(plan, script)
+        campaign = PlanExecution(plan, script)
         script.will_end("valid", *[NodeLost("snk1", "the cable", operation="x")] * 3)
         with pytest.raises(NodeLost):
             await execute(campaign, script)
@@ -241,7 +241,7 @@ def test_a_node_that_is_lost_at_every_attempt_ends_the_campaign(plan):
 def test_what_keeps_every_trial_from_beginning_ends_the_campaign_with_the_reason(plan):
     async def body():
         script = Script()
-        campaign = Campaign(plan, script)
+        campaign = PlanExecution(plan, script)
         script.will_end(*[ConfigError("is above what uut/eth1 carries")] * 2)
         with pytest.raises(ConfigError):
             await execute(campaign, script)
@@ -255,7 +255,7 @@ def test_what_keeps_every_trial_from_beginning_ends_the_campaign_with_the_reason
 def test_a_platform_that_cannot_be_set_up_is_left_out_and_the_others_are_measured(plan):
     async def body():
         script = Script()
-        campaign = Campaign(plan, script)
+        campaign = PlanExecution(plan, script)
         script.will_end(*[AgentError("uut", "the guest does not boot")] * 2, *["valid"] * 3)
         outcome = await execute(campaign, script)
         assert (outcome.taken, outcome.refused) == (3, [("raw with background none: uut: the guest does not boot", 3)])
@@ -269,7 +269,7 @@ def test_a_platform_that_cannot_be_set_up_is_left_out_and_the_others_are_measure
 def test_a_testbed_that_another_operator_took_is_not_tried_again(plan):
     async def body():
         script = Script()
-        campaign = Campaign(plan, script)
+        campaign = PlanExecution(plan, script)
         script.will_end("valid", LeaseTaken("uut", "bob@there", "his run"))
         with pytest.raises(LeaseTaken):
             await execute(campaign, script)
@@ -283,7 +283,7 @@ def test_progress_is_told_at_both_ends_of_every_trial(plan):
         script = Script()
         told: list[Progress] = []
         script.will_end(*["valid"] * 6)
-        await execute(Campaign(plan, script, told.append), script)
+        await execute(PlanExecution(plan, script, told.append), script)
         assert [(p.point.index, p.repetition) for p in told[::2]] == EVERY
         assert [p.done for p in told if p.last is not None] == [1, 2, 3, 4, 5, 6]
         assert told[0].left_s is None

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from labconsole.cli.commands.replay.execution import _tell
 from labconsole.contracts.ports import StoredTrial
 from labconsole.engine.execution.blocks import stored_blocks
-from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import TrialState
 from labconsole.engine.execution.pending import left_to_take, look_up
 from labconsole.engine.execution.pilot import Pilot
@@ -86,7 +86,7 @@ def entered(plan: Plan, script: Script) -> set[tuple[int | None, int, int]]:
 def test_every_platform_of_a_block_is_set_up_anew_and_records_say_where_they_belong(tmp_path):
     async def body():
         script, plan = Script(valid), plan_of(PAIR, tmp_path)
-        outcome = await execute(Campaign(plan, script), script)
+        outcome = await execute(PlanExecution(plan, script), script)
         assert (outcome.taken, outcome.complete, script.asked) == (8, True, SETTLED)
         assert by_set_up(script) == {
             f"set-up-{number}": SETTLED[2 * number - 2 : 2 * number] for number in (1, 2, 3, 4)
@@ -105,7 +105,7 @@ def test_every_platform_of_a_block_is_set_up_anew_and_records_say_where_they_bel
 def test_the_same_platform_twice_in_a_row_is_set_up_twice(tmp_path):
     async def body():
         script = Script(valid)
-        await execute(Campaign(plan_of(PAIR.replace("[raw, container]", "[raw]"), tmp_path), script), script)
+        await execute(PlanExecution(plan_of(PAIR.replace("[raw, container]", "[raw]"), tmp_path), script), script)
         assert list(by_set_up(script)) == ["set-up-1", "set-up-2"]
 
     run(body)
@@ -130,7 +130,7 @@ def test_points_that_need_different_second_guests_are_refused_in_one_set_up(tmp_
 def test_points_that_leave_the_second_guest_its_stream_share_a_set_up(tmp_path):
     async def body():
         script = Script(valid)
-        outcome = await execute(Campaign(plan_of(SHAPES.replace("[1, 3]", "[1, 2]"), tmp_path), script), script)
+        outcome = await execute(PlanExecution(plan_of(SHAPES.replace("[1, 3]", "[1, 2]"), tmp_path), script), script)
         assert (outcome.complete, outcome.taken, script.set_ups) == (True, 8, 2)
 
     run(body)
@@ -142,7 +142,7 @@ def test_a_set_up_of_which_the_shape_changes_breaks_off(tmp_path):
     async def body():
         plan = load_plan(written(SHAPES, tmp_path)).resolved(make_inventory())
         script = Script(valid)
-        outcome = await execute(Campaign(plan, script), script)
+        outcome = await execute(PlanExecution(plan, script), script)
         assert "the platform had to be set up anew in between" in outcome.refused[0][0]
 
     run(body)
@@ -152,7 +152,7 @@ def test_the_pilot_fixes_load_and_reference_for_every_block(tmp_path):
     async def body():
         script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
         script.rates = {point: 1000.0 + 10 * (point % 3) for point in range(18)} | {4: 5000.0, 3: 4000.0, 15: 200.0}
-        outcome = await execute(Campaign(plan, script), script)
+        outcome = await execute(PlanExecution(plan, script), script)
         assert (outcome.complete, outcome.taken) == (True, plan.trials)
         pilot = len(plan.pilot)
         assert script.roles == ["pilot"] * pilot + ["measured"] * (plan.trials - pilot)
@@ -176,7 +176,7 @@ def test_the_pilot_fixes_load_and_reference_for_every_block(tmp_path):
 def test_what_is_stored_later_does_not_move_what_the_pilot_fixed(tmp_path):
     async def body():
         script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
-        await execute(Campaign(plan, script), script)
+        await execute(PlanExecution(plan, script), script)
         before = look_up(plan, script).pilot.fixed(7)
         script.held.append(
             StoredTrial(4, 1, "run99999", "valid", 0.0, 0, "other", None, 1, 2, 9e9)  # another store's pilot, merged
@@ -184,7 +184,7 @@ def test_what_is_stored_later_does_not_move_what_the_pilot_fixed(tmp_path):
         assert look_up(plan, script).pilot.fixed(7) == before
         longer = plan_of(FORWARDING.replace("set_ups: 2", "set_ups: 3"), tmp_path)
         script.asked.clear()
-        assert (await execute(Campaign(longer, script), script)).taken == 18
+        assert (await execute(PlanExecution(longer, script), script)).taken == 18
         assert {block for block, _, _ in script.asked} == {3}
         assert script.refs[-1].fixed.run_ids == script.refs[20].fixed.run_ids or script.refs[-1].point != 20
 
@@ -199,7 +199,7 @@ def test_a_pilot_trial_that_gave_no_run_once_and_stays_invalid_is_given_up_for_g
         script, plan = Script(), plan_of(LOADS, tmp_path)
         script.rates = {0: 900.0, 1: 2000.0}
         script.will_end("valid", AgentError("uut", "no"), "invalid", "invalid", *["valid"] * 8)
-        await execute(Campaign(plan, script), script)
+        await execute(PlanExecution(plan, script), script)
         assert [(r.point, r.attempt, r.attempts) for r in script.refs[:4]] == [
             (0, 1, 3),
             (1, 1, 3),
@@ -210,7 +210,7 @@ def test_a_pilot_trial_that_gave_no_run_once_and_stays_invalid_is_given_up_for_g
         assert left_to_take(plan, script.held) == []
         longer = plan_of(LOADS.replace("set_ups: 2", "set_ups: 3"), tmp_path)
         script.will_end(*["valid"] * 4)
-        assert (await execute(Campaign(longer, script), script)).taken == 4
+        assert (await execute(PlanExecution(longer, script), script)).taken == 4
         assert {r.fixed.maximum_target_bps for r in script.refs if r.block} == {10**7}
 
     run(body)
@@ -219,7 +219,7 @@ def test_a_pilot_trial_that_gave_no_run_once_and_stays_invalid_is_given_up_for_g
 def test_what_stored_blocks_say_was_fixed_stays_fixed_beside_another_pilot(tmp_path):
     async def body():
         script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
-        await execute(Campaign(plan, script), script)
+        await execute(PlanExecution(plan, script), script)
         before = [look_up(plan, script).pilot.fixed(point) for point in range(18)]
         asked = look_up(plan, script).pilot.reference(7)
         earlier = [StoredTrial(p, 1, f"a{p}", "valid", 0.0, 0, "other", None, 1, 2, 9e9 - p) for p in range(18)]
@@ -238,7 +238,7 @@ def test_a_forwarding_share_without_an_idle_point_has_one_in_the_pilot_alone(tmp
         text = FORWARDING.replace("none, idle, ", "").replace("[10Mbit, 20Mbit, max]", "[max]")
         script, plan = Script(valid), plan_of(text, tmp_path)
         script.rates = {2: 3000.0, 3: 700.0}
-        outcome = await execute(Campaign(plan, script), script)
+        outcome = await execute(PlanExecution(plan, script), script)
         assert outcome.complete
         assert {trial[1] for trial in script.asked[:2]} == {2, 3}, "the pilot's own points come after the plan's two"
         assert {(r.point, r.fixed.reference_pps) for r in script.refs if r.block} == {(0, 3000.0), (1, 700.0)}
@@ -251,7 +251,7 @@ def test_a_reference_that_the_pilot_did_not_find_refuses_what_is_a_share_of_it_a
         idle_of_raw = {3, 4, 5}
         script = Script(lambda trial, request: "invalid" if trial[0] == 0 and trial[1] in idle_of_raw else "valid")
         plan = plan_of(FORWARDING, tmp_path)
-        outcome = await execute(Campaign(plan, script), script)
+        outcome = await execute(PlanExecution(plan, script), script)
         words = " ".join(why for why, _ in outcome.refused)
         assert "no maximum of raw beside an idle guest, which forwarding-50 is a share of" in words
         assert "no trial of the pilot stands at 64 B with 1 source" in words
@@ -274,13 +274,13 @@ def test_the_next_replay_tries_a_reference_again_that_was_given_up_at_max_beside
         cable = "out"
         script = Script(lambda trial, request: "invalid" if trial[:2] == (0, 5) and cable == "out" else "valid")
         script.rates, plan = {3: 1500.0, 4: 2500.0, 5: 4000.0}, plan_of(FORWARDING, tmp_path)
-        outcome = await execute(Campaign(plan, script), script)
+        outcome = await execute(PlanExecution(plan, script), script)
         assert "no maximum of raw beside an idle guest" in " ".join(why for why, _ in outcome.refused)
         assert pilots_of(script).count(5) == 2, "as often as max_redo says, and not for ever"
-        outcome = await execute(Campaign(plan, script), script)
+        outcome = await execute(PlanExecution(plan, script), script)
         assert (pilots_of(script), outcome.taken, outcome.complete) == ([5, 5], 1, False)
         cable = "in"
-        outcome = await execute(Campaign(plan, script), script)
+        outcome = await execute(PlanExecution(plan, script), script)
         assert (sorted(pilots_of(script)), outcome.complete, outcome.taken) == ([5, 6, 7, 8], True, 4 + 2 * 3)
         assert {(r.point, r.fixed.reference_pps) for r in script.refs if r.block and r.point in (6, 7, 8)} == {
             (point, 4000.0) for point in (6, 7, 8)
@@ -299,7 +299,7 @@ def test_a_reference_is_measured_at_max_whatever_a_lower_load_loses_before(tmp_p
         text = FORWARDING + f"seed: {seed}\nstop: {{raising: {{loss_ratio: 0.5}}}}\n"
         script, plan = Script(valid), plan_of(text, tmp_path)
         script.losses, script.rates = {(3, 1): 0.9}, {3: 100.0, 4: 9000.0, 5: 5000.0}
-        campaign = Campaign(plan, script)
+        campaign = PlanExecution(plan, script)
         outcome = await execute(campaign, script)
         assert (outcome.complete, outcome.refused) == (True, [])
         assert outcome.taken + outcome.left_out == campaign.total
@@ -320,7 +320,7 @@ def test_the_pilot_reads_no_maximum_from_a_run_that_says_nothing_of_its_platform
         script, plan = Script(valid), plan_of(text, tmp_path)
         script.rates = {0: 900.0, 1: 2000.0, 2: 7000.0, 3: 900.0, 4: 2000.0, 5: 7000.0}
         script.doubts = {(0, 2): code, (0, 4): "clock_stepped"}
-        outcome = await execute(Campaign(plan, script), script)
+        outcome = await execute(PlanExecution(plan, script), script)
         assert outcome.complete
         assert {(r.point < 3, r.fixed.maximum_target_bps) for r in script.refs if r.block} == {
             (True, 20_000_000), (False, "max"),
@@ -336,7 +336,7 @@ def test_a_setting_of_which_no_pilot_run_says_anything_is_measured_without_a_fix
     async def body():
         script, plan = Script(valid), plan_of(PAIR.replace("[10Mbit]", "[10Mbit, max]"), tmp_path)
         script.doubts = {(0, 0): "instrument_limited", (0, 1): "instrument_limited"}
-        assert (await execute(Campaign(plan, script), script)).complete
+        assert (await execute(PlanExecution(plan, script), script)).complete
         assert {r.fixed.maximum_target_bps for r in script.refs if r.block and r.point < 2} == {None}
 
     run(body)
@@ -346,12 +346,12 @@ def test_a_reference_beyond_the_instrument_is_none_and_tried_again(tmp_path):
     async def body():
         script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
         script.rates, script.doubts = {3: 1500.0, 4: 2500.0, 5: 4000.0}, {(0, 5): "lost_at_sink"}
-        campaign = Campaign(plan, script)
+        campaign = PlanExecution(plan, script)
         outcome = await execute(campaign, script)
         assert "a share of; at max packets were lost at the sink" in " ".join(why for why, _ in outcome.refused)
         assert pilots_of(script).count(5) == 1
         script.doubts = {}
-        again = Campaign(plan, script)
+        again = PlanExecution(plan, script)
         outcome = await execute(again, script)
         assert (sorted(pilots_of(script)), outcome.complete, outcome.left_out) == ([5, 6, 7, 8], True, 0)
         assert outcome.skipped + outcome.taken == again.total
@@ -365,10 +365,10 @@ def test_without_forwarding_points_asked_for_no_reference_is_tried_again(tmp_pat
     async def body():
         script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
         script.doubts, idle = {(0, 5): "instrument_limited"}, frozenset({3, 4, 5})
-        outcome = await execute(Campaign(plan, script, only=idle), script)
+        outcome = await execute(PlanExecution(plan, script, only=idle), script)
         assert (pilots_of(script).count(5), outcome.complete) == (1, True)
         assert left_to_take(plan, script.held, idle) == []
-        again = await execute(Campaign(plan, script, only=idle), script)
+        again = await execute(PlanExecution(plan, script, only=idle), script)
         assert (again.taken, again.left_out, again.complete, pilots_of(script)) == (0, 0, True, [])
         assert (5, 0) in left_to_take(plan, script.held, frozenset({6})), "a share of it is asked for"
 
@@ -380,7 +380,7 @@ def test_what_the_sink_loses_leaves_no_load_of_the_platform_out(tmp_path):
         loads = PAIR.replace("[raw, container]", "[raw]").replace("[10Mbit]", "[10Mbit, 20Mbit, 30Mbit]")
         script, plan = Script(valid), plan_of(loads + "stop: {raising: {loss_ratio: 0.1}}\n", tmp_path)
         script.losses, script.uut_losses = {(0, 1): 0.4, (1, 1): 0.4}, {(0, 1): 0.01, (1, 1): 0.39}
-        await execute(Campaign(plan, script), script)
+        await execute(PlanExecution(plan, script), script)
         assert {point for block, point, _ in script.asked if block} == {0, 1}
 
     run(body)
@@ -445,7 +445,7 @@ def test_a_trial_with_frames_of_its_own_is_no_lossless_one(tmp_path):
         script, plan = Script(valid), plan_of(loads + "stop: {lowering: {lossless: 1}}\n", tmp_path)
         script.losses = {(point, 1): 0.02 for point in (0, 1, 2)}
         script.uut_losses = {(0, 1): 0.02, (1, 1): 0.02, (2, 1): -0.05}
-        await execute(Campaign(plan, script), script)
+        await execute(PlanExecution(plan, script), script)
         assert {point for block, point, _ in script.asked if block} == {0, 1, 2}
         assert left_to_take(plan, script.held) == []
 
@@ -460,14 +460,14 @@ def test_what_the_pilot_leaves_out_no_block_takes_and_set_ups_know_their_size(tm
         )
         script, plan = Script(valid), plan_of(text, tmp_path)
         script.losses = {(1, 1): 0.2}  # raw loses at 20 Mbit/s
-        outcome = await execute(Campaign(plan, script), script)
+        outcome = await execute(PlanExecution(plan, script), script)
         assert outcome.complete
         assert (0, 2, 1) not in script.asked
         assert {point for block, point, _ in script.asked if block} == {0, 1, 3, 4, 5}
         assert {(r.point < 3, r.set_up_trials) for r in script.refs if r.block} == {(True, 4), (False, 6)}
         assert {r.fixed.maximum_target_bps for r in script.refs if r.block} <= {10**7, 2 * 10**7}
         assert left_to_take(plan, script.held) == []
-        again = Campaign(plan, script)
+        again = PlanExecution(plan, script)
         assert ((await execute(again, script)).taken, again.outcome.left_out) == (0, 1 + 2 * 2)
 
     run(body)
@@ -477,7 +477,7 @@ def test_an_invalid_trial_is_taken_again_in_the_same_set_up(tmp_path):
     async def body():
         script = Script()
         script.will_end("invalid", *["valid"] * 8)
-        outcome = await execute(Campaign(plan_of(PAIR, tmp_path), script), script)
+        outcome = await execute(PlanExecution(plan_of(PAIR, tmp_path), script), script)
         assert (outcome.taken, outcome.redone) == (8, 1)
         assert [r.attempt for r in script.refs[:3]] == [1, 2, 1]
         assert {t.set_up for t in script.held if (t.block, t.point) == (1, 0)} == {"set-up-1"}
@@ -489,11 +489,11 @@ def test_a_trial_that_stays_invalid_costs_its_place_and_not_the_set_up(tmp_path)
     async def body():
         script, plan = Script(), plan_of(PAIR, tmp_path)
         script.will_end("invalid", "invalid", *["valid"] * 7)
-        campaign = Campaign(plan, script)
+        campaign = PlanExecution(plan, script)
         outcome = await execute(campaign, script)
         assert (outcome.taken, len(outcome.invalid), script.set_ups) == (8, 1, 4)
         assert campaign.grid[0, 1].state is TrialState.INVALID
-        again = Campaign(plan, script)
+        again = PlanExecution(plan, script)
         outcome = await execute(again, script)
         assert (outcome.taken, outcome.invalid_before, outcome.complete) == (0, 1, False)
         assert [trial for trial, _ in again.grid.failing()] == [(0, 1)]
@@ -506,7 +506,7 @@ def test_a_platform_in_doubt_breaks_its_set_up_which_is_taken_again_whole(tmp_pa
         script, plan = Script(), plan_of(PAIR, tmp_path)
         told: list[Progress] = []
         script.will_end("valid", "broken", *["valid"] * 8)
-        campaign = Campaign(plan, script, told.append)
+        campaign = PlanExecution(plan, script, told.append)
         outcome = await execute(campaign, script)
         assert script.asked == [SETTLED[0], SETTLED[1], *SETTLED]
         assert (outcome.taken, outcome.complete, dict(outcome.verdicts)) == (8, True, {"valid": 8})
@@ -521,7 +521,7 @@ def test_the_last_attempt_that_breaks_the_last_trial_leaves_a_whole_set_up(tmp_p
     async def body():
         script, plan = Script(), plan_of(PAIR.replace("max_redo: 1", "max_redo: 0"), tmp_path)
         script.will_end("valid", "broken", *["valid"] * 6)
-        outcome = await execute(Campaign(plan, script), script)
+        outcome = await execute(PlanExecution(plan, script), script)
         assert (script.asked, outcome.taken, len(outcome.invalid)) == (SETTLED, 8, 1)
         assert left_to_take(plan, script.held) == []
 
@@ -532,11 +532,11 @@ def test_a_set_up_that_breaks_every_time_is_refused_and_the_others_are_taken(tmp
     async def body():
         script, plan = Script(), plan_of(PAIR, tmp_path)
         script.will_end(*["broken"] * 2, *["valid"] * 6)
-        outcome = await execute(Campaign(plan, script), script)
+        outcome = await execute(PlanExecution(plan, script), script)
         assert outcome.refused == [("block 1: raw alone: the cable; it broke off 2 times", 2)]
         assert (outcome.taken, {t[:2] for t in script.asked[2:]}) == (6, {(1, 1), (2, 0), (2, 1)})
         script.will_end("valid", "valid")
-        assert (await execute(Campaign(plan, script), script)).taken == 2
+        assert (await execute(PlanExecution(plan, script), script)).taken == 2
 
     run(body)
 
@@ -544,7 +544,7 @@ def test_a_set_up_that_breaks_every_time_is_refused_and_the_others_are_taken(tmp
 def test_a_platform_that_never_stands_is_left_out_of_every_block(tmp_path):
     async def body():
         script = Script(lambda t, r: AgentError("uut", "does not boot") if r.platform == "raw" else "valid")
-        outcome = await execute(Campaign(plan_of(PAIR, tmp_path), script), script)
+        outcome = await execute(PlanExecution(plan_of(PAIR, tmp_path), script), script)
         assert (outcome.taken, [trials for _, trials in outcome.refused]) == (4, [4])
         assert script.asked[:3] == [(1, 0, 1), (1, 0, 1), (1, 1, 1)]
 
@@ -555,7 +555,7 @@ def test_a_lost_node_takes_the_set_up_with_it(tmp_path):
     async def body():
         script, plan = Script(), plan_of(PAIR, tmp_path)
         script.will_end("valid", NodeLost("snk1", "the cable", operation="x"), *["valid"] * 8)
-        outcome = await execute(Campaign(plan, script), script)
+        outcome = await execute(PlanExecution(plan, script), script)
         assert (outcome.taken, script.batches, script.asked) == (8, 2, [*SETTLED[:2], *SETTLED])
 
     run(body)
@@ -565,7 +565,7 @@ def test_a_node_that_is_still_lost_when_the_set_up_comes_again_costs_one_try(tmp
     async def body():
         script, plan = Script(), plan_of(PAIR, tmp_path)
         script.will_end("valid", "broken", NodeLost("snk1", "the cable", operation="x"), *["valid"] * 8)
-        outcome = await execute(Campaign(plan, script), script)
+        outcome = await execute(PlanExecution(plan, script), script)
         assert (outcome.taken, outcome.refused, script.batches) == (8, [], 2)
 
     run(body)
@@ -574,7 +574,7 @@ def test_a_node_that_is_still_lost_when_the_set_up_comes_again_costs_one_try(tmp
 def test_nothing_forwards_beside_the_pilot_at_a_share_of_something_else(tmp_path):
     async def body():
         script = Script(lambda trial, request: "invalid" if request.background == "idle" else "valid")
-        await execute(Campaign(plan_of(FORWARDING, tmp_path), script), script)
+        await execute(PlanExecution(plan_of(FORWARDING, tmp_path), script), script)
         assert not any(r.background == "forwarding-50" for r in map(request_of_ref(FORWARDING, tmp_path), script.refs))
 
     run(body)
@@ -585,7 +585,9 @@ def test_attempts_are_counted_in_plans_without_blocks_too(tmp_path):
         script = Script()
         script.will_end("invalid", AgentError("uut", "no"), "invalid", *["valid"] * 6)
         await execute(
-            Campaign(plan_of(PAIR.replace("set_ups: 2\n", "").replace("max_redo: 1", "max_redo: 2"), tmp_path), script),
+            PlanExecution(
+                plan_of(PAIR.replace("set_ups: 2\n", "").replace("max_redo: 1", "max_redo: 2"), tmp_path), script
+            ),
             script,
         )
         # An attempt that gave no run is none: the attempts of a place count on without a gap.
@@ -599,7 +601,7 @@ def test_attempts_are_counted_in_plans_without_blocks_too(tmp_path):
 def test_warm_ups_are_taken_in_the_set_up_that_they_are_for(tmp_path):
     async def body():
         script = Script(valid)
-        outcome = await execute(Campaign(plan_of(PAIR + "warm_up: {duration_s: 0.2}\n", tmp_path), script), script)
+        outcome = await execute(PlanExecution(plan_of(PAIR + "warm_up: {duration_s: 0.2}\n", tmp_path), script), script)
         assert (outcome.warm_ups, script.set_ups, script.warm_ups) == (4, 4, [1] * 8)
 
     run(body)
@@ -635,12 +637,12 @@ def test_an_invalid_attempt_that_was_not_the_last_leaves_a_set_up_open(tmp_path)
 def test_more_repetitions_than_done_blocks_have_are_refused_before_anything_is_touched(tmp_path):
     async def body():
         script = Script(valid)
-        await execute(Campaign(plan_of(PAIR, tmp_path), script), script)
-        more = Campaign(plan_of(PAIR.replace("repetitions: 2", "repetitions: 3"), tmp_path), script)
+        await execute(PlanExecution(plan_of(PAIR, tmp_path), script), script)
+        more = PlanExecution(plan_of(PAIR.replace("repetitions: 2", "repetitions: 3"), tmp_path), script)
         with pytest.raises(ConfigError, match=r"than blocks 1, 2 had.*gone: raise set_ups instead"):
             await execute(more, script)
         assert (script.batches, more.status) == (1, CampaignStatus.FAILED)
-        fewer = Campaign(plan_of(PAIR.replace("repetitions: 2", "repetitions: 1"), tmp_path), script)
+        fewer = PlanExecution(plan_of(PAIR.replace("repetitions: 2", "repetitions: 1"), tmp_path), script)
         assert (await execute(fewer, script)).taken == 0
 
     run(body)
@@ -650,10 +652,10 @@ def test_more_repetitions_than_done_blocks_have_are_refused_before_anything_is_t
 def test_one_platform_can_be_taken_alone_and_its_blocks_are_filled_later(tmp_path, only):
     async def body():
         script, plan = Script(valid), plan_of(PAIR.replace("[10Mbit]", "[10Mbit]"), tmp_path)
-        campaign = Campaign(plan, script, only=only)
+        campaign = PlanExecution(plan, script, only=only)
         outcome = await execute(campaign, script)
         assert (outcome.taken, campaign.total, {point for _, point, _ in script.asked}) == (4, 4, set(only))
-        assert (await execute(Campaign(plan, script), script)).taken == 4
+        assert (await execute(PlanExecution(plan, script), script)).taken == 4
         assert entered(plan, script) == set(SETTLED)
 
     run(body)
@@ -663,7 +665,7 @@ def test_a_chosen_platform_brings_the_pilot_that_it_needs_and_no_other(tmp_path)
     async def body():
         script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
         only = frozenset(range(6, 9))  # raw beside forwarding-50
-        campaign = Campaign(plan, script, only=only)
+        campaign = PlanExecution(plan, script, only=only)
         await execute(campaign, script)
         assert sorted(point for block, point, _ in script.asked if block == 0) == list(range(3, 9))
         assert campaign.total == 6 + 2 * 3
@@ -677,7 +679,7 @@ def test_a_chosen_platform_brings_the_pilot_that_it_needs_and_no_other(tmp_path)
 def test_a_plan_of_which_not_one_block_fits_is_refused_before_anything_is_touched(tmp_path, stop):
     async def body():
         script = Script(valid)
-        campaign = Campaign(plan_of(PAIR + f"stop: {stop}\n", tmp_path), script)
+        campaign = PlanExecution(plan_of(PAIR + f"stop: {stop}\n", tmp_path), script)
         with pytest.raises(ConfigError, match=r"its next block takes about 0:00:\d\d .*stop later, or make a block"):
             await execute(campaign, script)
         assert (script.batches, campaign.refusal is not None) == (0, True)
@@ -688,7 +690,7 @@ def test_a_plan_of_which_not_one_block_fits_is_refused_before_anything_is_touche
 def test_a_plan_that_has_time_for_one_block_begins(tmp_path):
     async def body():
         script = Script(valid)
-        await execute(Campaign(plan_of(PAIR + "stop: {after_s: 60}\n", tmp_path), script), script)
+        await execute(PlanExecution(plan_of(PAIR + "stop: {after_s: 60}\n", tmp_path), script), script)
         assert len(script.held) == 8
 
     run(body)
@@ -703,7 +705,7 @@ def test_an_end_inside_a_set_up_tells_how_many_trials_will_be_taken_again(tmp_pa
             return "valid"
 
         script, plan = Script(answer), plan_of(PAIR, tmp_path)
-        campaign = Campaign(plan, script)
+        campaign = PlanExecution(plan, script)
         outcome = await execute(campaign, script)
         assert outcome.to_retake == again
         assert len(left_to_take(plan, script.held)) == 8 - outcome.taken + again
@@ -747,7 +749,7 @@ def test_blocks_interrupted_anywhere_and_resumed_give_what_unbroken_ones_give(tm
 
     async def unbroken() -> Script:
         script = script_of(valid)
-        await execute(Campaign(plan, script, only=points), script)
+        await execute(PlanExecution(plan, script, only=points), script)
         return script
 
     async def broken() -> Script:
@@ -771,7 +773,7 @@ def test_blocks_interrupted_anywhere_and_resumed_give_what_unbroken_ones_give(tm
         for _ in range(1000):
             if not left_to_take(plan, script.held, points):
                 break
-            campaign = Campaign(plan, script, only=points)
+            campaign = PlanExecution(plan, script, only=points)
             with suppress(asyncio.CancelledError, NodeLost, AgentError):
                 await execute(campaign, script)
             assert campaign.status in (CampaignStatus.DONE, CampaignStatus.STOPPED, CampaignStatus.FAILED)

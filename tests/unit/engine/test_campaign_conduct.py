@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import TrialState
 from labconsole.engine.execution.pending import left_to_take
 from labconsole.engine.execution.progress import CampaignStatus, Progress
-from labconsole.engine.execution.runner import Tour
+from labconsole.engine.execution.runner import PlanRunner
 from labconsole.errors import AgentError, MeasurementError, NodeLost
 from labconsole.model.plan.plan import Plan
 from support.campaign_script import EVERY, PLAN, Script, execute, plan_of, run
@@ -31,7 +31,7 @@ def test_a_warm_up_is_taken_after_every_setting_up_and_told_and_counted(tmp_path
         script = Script(valid)
         told: list[Progress] = []
         outcome = await execute(
-            Campaign(plan_of(PLAN + "warm_up: {duration_s: 0.2}\n", tmp_path), script, told.append), script
+            PlanExecution(plan_of(PLAN + "warm_up: {duration_s: 0.2}\n", tmp_path), script, told.append), script
         )
         assert (outcome.taken, outcome.warm_ups) == (6, 2)
         assert [(r.platform, r.target, r.duration_s) for r in script.warmed] == [
@@ -47,7 +47,7 @@ def test_an_invalid_trial_is_followed_by_another_warm_up_because_the_platform_is
     async def body():
         script = Script()
         script.will_end("invalid", *["valid"] * 6)
-        outcome = await execute(Campaign(plan_of(PLAN + "warm_up: {target: same}\n", tmp_path), script), script)
+        outcome = await execute(PlanExecution(plan_of(PLAN + "warm_up: {target: same}\n", tmp_path), script), script)
         assert outcome.warm_ups == 3
         assert {r.target for r in script.warmed} == {10**7}
 
@@ -57,7 +57,7 @@ def test_an_invalid_trial_is_followed_by_another_warm_up_because_the_platform_is
 def test_without_a_warm_up_records_say_that_there_was_none(tmp_path):
     async def body():
         script = Script(valid)
-        await execute(Campaign(plan_of(PLAN, tmp_path), script), script)
+        await execute(PlanExecution(plan_of(PLAN, tmp_path), script), script)
         assert (script.warm_ups, script.warmed) == ([0] * 6, [])
 
     run(body)
@@ -67,7 +67,9 @@ def test_what_a_plan_does_not_name_is_not_taken_again(tmp_path):
     async def body():
         script = Script()
         script.will_end("invalid", *["valid"] * 5)
-        outcome = await execute(Campaign(plan_of(PLAN + "retry: {codes: [no_packets]}\n", tmp_path), script), script)
+        outcome = await execute(
+            PlanExecution(plan_of(PLAN + "retry: {codes: [no_packets]}\n", tmp_path), script), script
+        )
         assert (outcome.redone, len(outcome.invalid)) == (0, 1)
 
     run(body)
@@ -77,7 +79,7 @@ def test_a_retry_waits_as_long_as_the_plan_says(tmp_path):
     async def body():
         script = Script()
         script.will_end("invalid", *["valid"] * 6)
-        await execute(Campaign(plan_of(PLAN + "retry: {pause_s: 7}\n", tmp_path), script), script)
+        await execute(PlanExecution(plan_of(PLAN + "retry: {pause_s: 7}\n", tmp_path), script), script)
         assert script.settled.count(7.0) == 1
 
     run(body)
@@ -94,7 +96,9 @@ def test_a_retry_waits_as_long_as_the_plan_says(tmp_path):
 def test_a_condition_ends_a_plan_early_and_says_which(tmp_path, stop, taken, words):
     async def body():
         script = Script(lambda trial, request: "invalid")
-        campaign = Campaign(plan_of(PLAN.replace("max_redo: 1", "max_redo: 0") + f"stop: {stop}\n", tmp_path), script)
+        campaign = PlanExecution(
+            plan_of(PLAN.replace("max_redo: 1", "max_redo: 0") + f"stop: {stop}\n", tmp_path), script
+        )
         outcome = await execute(campaign, script)
         assert (outcome.taken <= taken, outcome.stopped, outcome.complete) == (True, False, False)
         assert words in outcome.ended_by
@@ -119,13 +123,13 @@ def test_a_loss_sweep_ends_after_two_loss_free_targets_in_a_row(tmp_path):
     async def body():
         script = Script(valid)
         script.losses = {(0, 1): 0.5, (1, 1): 0.0, (2, 1): 0.1, (5, 1): 0.1}
-        campaign = Campaign(plan_of(SWEEP + "stop: {lowering: {lossless: 2}}\n", tmp_path), script)
+        campaign = PlanExecution(plan_of(SWEEP + "stop: {lowering: {lossless: 2}}\n", tmp_path), script)
         outcome = await execute(campaign, script)
         assert [point for point, _ in script.asked] == [0, 1, 2, 3, 4, 5, 6, 7]
         assert (outcome.left_out, outcome.complete, campaign.status) == (2, True, CampaignStatus.DONE)
         assert campaign.grid[8, 1].state is TrialState.LEFT_OUT
         assert campaign.grid.failing() == []
-        again = Campaign(campaign.plan, script)
+        again = PlanExecution(campaign.plan, script)
         assert ((await execute(again, script)).taken, again.outcome.left_out) == (0, 2)
 
     run(body)
@@ -138,7 +142,7 @@ def test_targets_above_one_that_loses_too_much_are_left_out(tmp_path):
         text = SWEEP.replace("[50Mbit, 40Mbit, 30Mbit, 20Mbit, 10Mbit]", "[max, 40Mbit, 30Mbit, 20Mbit, 10Mbit]")
         text = text.replace("[64, 1500]", "[64]").replace("as-listed", "blocked-random") + "repetitions: 2\n"
         plan = plan_of(text + "stop: {raising: {loss_ratio: 0.1, repetitions: 2}}\n", tmp_path)
-        outcome = await execute(Campaign(plan, script), script)
+        outcome = await execute(PlanExecution(plan, script), script)
         schedule = plan.schedule()
         known = max(schedule.index((3, r)) for r in (1, 2))
         after = [trial for trial in schedule[known:] if trial[0] in (0, 1, 2)]
@@ -159,7 +163,7 @@ def test_commands_run_once_around_a_plan_also_when_a_node_is_lost_on_the_way(tmp
         (tmp_path / "note.py").write_text(line)
         script = Script()
         script.will_end("valid", NodeLost("snk1", "the cable", operation="x"), *["valid"] * 5)
-        await execute(Campaign(plan_of(PLAN + keys, tmp_path), script), script)
+        await execute(PlanExecution(plan_of(PLAN + keys, tmp_path), script), script)
         assert log.read_text().splitlines() == ["pre small ", "post small done"]
 
     run(body)
@@ -177,7 +181,7 @@ def test_a_pre_command_that_fails_ends_the_plan_before_its_first_trial_and_post_
     async def body():
         text = PLAN + f"pre: [{command}]\npost: [[touch, {tmp_path}/after]]\n"
         script = Script(valid)
-        campaign = Campaign(plan_of(text, tmp_path), script)
+        campaign = PlanExecution(plan_of(text, tmp_path), script)
         with pytest.raises(MeasurementError, match=words):
             await execute(campaign, script)
         assert (script.asked, script.leased, campaign.status) == ([], False, CampaignStatus.FAILED)
@@ -189,23 +193,23 @@ def test_a_pre_command_that_fails_ends_the_plan_before_its_first_trial_and_post_
 def test_a_post_command_that_fails_costs_no_run_and_is_told(tmp_path):
     async def body():
         script = Script(valid)
-        outcome = await execute(Campaign(plan_of(PLAN + "post: [['false']]\n", tmp_path), script), script)
+        outcome = await execute(PlanExecution(plan_of(PLAN + "post: [['false']]\n", tmp_path), script), script)
         assert (outcome.taken, outcome.complete) == (6, False)
         assert outcome.refused == [("post command false failed with exit status 1, and said nothing", 0)]
 
     run(body)
 
 
-def two(tmp_path: Path, script: Script) -> list[Campaign]:
+def two(tmp_path: Path, script: Script) -> list[PlanExecution]:
     plans = [plan_of(PLAN, tmp_path), plan_of(PLAN.replace("small", "large").replace("[64]", "[1500]"), tmp_path)]
-    return [Campaign(plan, script) for plan in plans]
+    return [PlanExecution(plan, script) for plan in plans]
 
 
 def test_several_plans_hold_the_testbed_once(tmp_path):
     async def body():
         script = Script(valid)
         campaigns = two(tmp_path, script)
-        outcomes = await Tour(campaigns, script).run()
+        outcomes = await PlanRunner(campaigns, script).run()
         assert ([o.taken for o in outcomes], script.batches) == ([6, 6], 1)
         assert script.purposes == ["plans small, large"]
         assert [c.status for c in campaigns] == [CampaignStatus.DONE] * 2
@@ -217,7 +221,7 @@ def test_what_stops_one_plan_stops_those_after_it_and_they_say_so(tmp_path):
     async def body():
         script = Script()
         campaigns = two(tmp_path, script)
-        tour = Tour(campaigns, script)
+        tour = PlanRunner(campaigns, script)
         task = asyncio.create_task(tour.run())
         await script.begun.get()
         tour.finish()
@@ -234,7 +238,7 @@ def test_a_plan_of_which_nothing_is_measurable_does_not_keep_the_next_from_it(tm
         script = Script(lambda t, request: AgentError("uut", "no") if request.frame.bytes == 64 else "valid")
         campaigns = two(tmp_path, script)
         with pytest.raises(AgentError):
-            await Tour(campaigns, script).run()
+            await PlanRunner(campaigns, script).run()
         assert [c.outcome.taken for c in campaigns] == [0, 6]
         assert [c.status for c in campaigns] == [CampaignStatus.FAILED, CampaignStatus.DONE]
 
@@ -265,7 +269,7 @@ def test_a_plan_interrupted_anywhere_and_resumed_gives_what_an_unbroken_one_give
     async def unbroken() -> list[tuple[int, int]]:
         script = Script(valid)
         script.losses = losses
-        await execute(Campaign(plan, script, only=points), script)
+        await execute(PlanExecution(plan, script, only=points), script)
         return [(trial.point, trial.repetition) for trial in script.held]
 
     async def broken() -> list[tuple[int, int]]:
@@ -289,7 +293,7 @@ def test_a_plan_interrupted_anywhere_and_resumed_gives_what_an_unbroken_one_give
         for _ in range(1000):
             if not left_to_take(plan, script.held, points):
                 break
-            campaign = Campaign(plan, script, only=points)
+            campaign = PlanExecution(plan, script, only=points)
             with suppress(asyncio.CancelledError, NodeLost):
                 await execute(campaign, script)
             assert campaign.status in (CampaignStatus.DONE, CampaignStatus.STOPPED, CampaignStatus.FAILED)
@@ -303,10 +307,10 @@ def test_a_plan_interrupted_anywhere_and_resumed_gives_what_an_unbroken_one_give
 def test_the_extension_of_a_finished_plan_takes_only_what_is_new(tmp_path):
     async def body():
         script = Script(valid)
-        await execute(Campaign(plan_of(PLAN, tmp_path), script), script)
+        await execute(PlanExecution(plan_of(PLAN, tmp_path), script), script)
         longer: Plan = plan_of(PLAN.replace("repetitions: 3", "repetitions: 4"), tmp_path)
         script.asked.clear()
-        outcome = await execute(Campaign(longer, script), script)
+        outcome = await execute(PlanExecution(longer, script), script)
         assert (outcome.skipped, outcome.taken, script.asked) == (len(EVERY), 2, [(0, 4), (1, 4)])
 
     run(body)

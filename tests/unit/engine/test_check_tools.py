@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from labconsole.engine.check import tools
-from labconsole.engine.check.context import Bench
+from labconsole.engine.check.context import CheckContext
 from labconsole.platforms.loading import driver_for
 from support.fake_session import make_inventory
 
@@ -36,7 +36,7 @@ def findings(platform: dict[str, Any], there: tuple[str, ...] = ()) -> Any:
         session = SimpleNamespace(
             inventory=inventory, links={"uut": link}, driver_for=driver_for, guest_processes=lambda: ("xl",)
         )
-        return await tools.platform(Bench(cast(Any, session), None, fix=False), "uut")
+        return await tools.platform(CheckContext(cast(Any, session), None, fix=False), "uut")
 
     return asyncio.run(check()), asked
 

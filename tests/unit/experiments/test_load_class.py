@@ -11,21 +11,21 @@ from MLRsearch.target_spec import TargetSpec
 from MLRsearch.target_stat import TargetStat
 from MLRsearch.trial_measurement import MeasurementResult
 
-from labconsole.experiments.search.goals import GOALS, Goal, Trial, goal_result, parse_goal, search
+from labconsole.experiments.search.goals import GOALS, Goal, LoadTrial, goal_result, parse_goal, search
 from labconsole.experiments.search.load_class import by_load, conditional_throughput_pps, meets
 
 LINE_PPS = 1_000_000.0
 
 
-def trial(number: int, load_pps: float, duration_s: float, offered: int, measured: int, intended: int) -> Trial:
-    return Trial(
+def trial(number: int, load_pps: float, duration_s: float, offered: int, measured: int, intended: int) -> LoadTrial:
+    return LoadTrial(
         run_id=f"run-{number}", load_pps=load_pps, duration_s=duration_s, intended_packets=intended,
         offered_packets=offered, measured_packets=measured,
     )  # fmt: skip
 
 
 @st.composite
-def trials_at_one_load(draw: st.DrawFn) -> list[Trial]:
+def trials_at_one_load(draw: st.DrawFn) -> list[LoadTrial]:
     found = []
     for number in range(draw(st.integers(1, 12))):
         intended = draw(st.integers(1, 1000))
@@ -41,7 +41,7 @@ def goals(draw: st.DrawFn) -> Goal:
     return replace(preset, trial_duration_s=draw(st.sampled_from([0.5, 1.0, 60.0])))
 
 
-def theirs(goal: Goal, trials: list[Trial]) -> TargetStat:
+def theirs(goal: Goal, trials: list[LoadTrial]) -> TargetStat:
     spec = TargetSpec(
         loss_ratio=goal.loss_ratio, exceed_ratio=goal.exceed_ratio, discrete_width=None,
         trial_duration=goal.trial_duration_s, duration_sum=goal.duration_sum_s, expansion_coefficient=2,
@@ -59,7 +59,7 @@ def theirs(goal: Goal, trials: list[Trial]) -> TargetStat:
 
 
 @given(goals(), trials_at_one_load())
-def test_a_load_is_classified_as_the_library_does(goal: Goal, trials: list[Trial]) -> None:
+def test_a_load_is_classified_as_the_library_does(goal: Goal, trials: list[LoadTrial]) -> None:
     goal = replace(goal, duration_sum_s=max(goal.duration_sum_s, goal.trial_duration_s))
     stat = theirs(goal, trials)
     optimistic, pessimistic = stat.estimates()
@@ -82,7 +82,7 @@ def test_no_unit_however_it_behaves_gets_a_bound_that_no_trial_supports(
 ) -> None:  # fmt: skip
     rng = random.Random(seed)
 
-    def measure(duration_s: float, load_pps: float) -> Trial:
+    def measure(duration_s: float, load_pps: float) -> LoadTrial:
         intended = max(1, round(load_pps * duration_s))
         offered = min(intended, round(generator * duration_s))
         able = rng.gauss(capacity, capacity * noise)

@@ -9,11 +9,11 @@ import pytest
 
 from labconsole.errors import ConfigError, NodeLost
 from labconsole.experiments.search.execution import SearchOutcome, estimate_searches, make_searches
-from labconsole.experiments.search.goals import Trial, goals_of
+from labconsole.experiments.search.goals import LoadTrial, goals_of
 from labconsole.experiments.search.load_class import relevant_bounds
 from labconsole.experiments.search.procedure import at_load, check_search, counted
 from labconsole.model.plan.search import Search
-from labconsole.model.record.run import Hop, Reason, RunRecord, StreamRecord
+from labconsole.model.record.run import LedgerHop, Reason, RunRecord, StreamRecord
 from labconsole.model.record.search import SearchRecord
 from support.fake_session import make_inventory, make_record
 from support.search_script import CAPACITY_PPS, QUICK, REQUEST, Script, Store, make, wanted
@@ -44,7 +44,7 @@ def test_every_trial_is_a_run_in_the_store_with_its_place_and_the_bounds_follow_
     assert [place.repetition for place in places] == list(range(1, len(record.trials) + 1))
     assert {place.hash for place in places} == {record.plan.hash}
     (goal,) = goals_of(QUICK)
-    taken = [Trial(**{k: v for k, v in trial.model_dump().items() if k != "for_test"}) for trial in record.trials]
+    taken = [LoadTrial(**{k: v for k, v in trial.model_dump().items() if k != "for_test"}) for trial in record.trials]
     assert relevant_bounds(goal, taken) == (record.goals[0].lower_bound_pps, record.goals[0].upper_bound_pps)
 
 
@@ -151,8 +151,8 @@ def behind_the_port(record: RunRecord, *, lost: int, foreign: int) -> tuple[Stre
     first, *others = record.streams
     arrived = first.measured_packets or 0
     hops = [
-        Hop(hop="uut_out", node="uut", interface="eth5", packets=arrived + lost + foreign, lost_packets=0),
-        Hop(hop="sink_nic", node="snk1", interface="eth1", packets=arrived + foreign, lost_packets=lost),
+        LedgerHop(hop="uut_out", node="uut", interface="eth5", packets=arrived + lost + foreign, lost_packets=0),
+        LedgerHop(hop="sink_nic", node="snk1", interface="eth1", packets=arrived + foreign, lost_packets=lost),
     ]
     update = {"ledger": (*first.ledger[:-2], *hops), "sink_lost_packets": lost + foreign}
     return (first.model_copy(update=update), *others)

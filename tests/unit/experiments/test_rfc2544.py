@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labconsole.experiments.search.goals import Measure, Trial
+from labconsole.experiments.search.goals import LoadTrial, Measure
 from labconsole.experiments.search.rfc2544 import (
     MeasureBurst,
     back_to_back,
@@ -24,9 +24,9 @@ LINE_PPS = 100_000.0
 
 
 def unit(capacity_pps: float) -> Measure:
-    def measure(duration_s: float, load_pps: float) -> Trial:
+    def measure(duration_s: float, load_pps: float) -> LoadTrial:
         sent = round(load_pps * duration_s)
-        return Trial(
+        return LoadTrial(
             run_id=f"at-{load_pps:.0f}", load_pps=load_pps, duration_s=duration_s, intended_packets=sent,
             offered_packets=sent, measured_packets=min(sent, round(capacity_pps * duration_s)), offered_pps=load_pps,
         )  # fmt: skip
@@ -37,9 +37,9 @@ def unit(capacity_pps: float) -> Measure:
 def buffer(packets: int, *, speed_ratio: float = 1.0, outside: bool = False) -> MeasureBurst:
     """A unit that takes so many packets at line rate, and a generator that reaches this share of the line rate."""
 
-    def measure(length: int) -> Trial:
+    def measure(length: int) -> LoadTrial:
         lost = max(0, length - packets)
-        return Trial(
+        return LoadTrial(
             run_id=f"burst-{length}", load_pps=LINE_PPS, duration_s=length / LINE_PPS, intended_packets=length,
             offered_packets=length, measured_packets=length - lost, lost_outside_packets=lost if outside else 0,
             offered_pps=LINE_PPS * speed_ratio,
@@ -66,7 +66,7 @@ def test_the_sweep_goes_down_until_two_trials_running_lose_nothing(capacity_pps:
 def test_one_lucky_trial_does_not_end_the_sweep() -> None:
     lucky = iter([True, False, True, True])
 
-    def measure(duration_s: float, load_pps: float) -> Trial:
+    def measure(duration_s: float, load_pps: float) -> LoadTrial:
         return unit(1e9 if next(lucky) else 10)(duration_s, load_pps)
 
     assert len(frame_loss_curve(measure, line_pps=LINE_PPS, step_ratio=0.1, trial_s=1.0)) == 4

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from labconsole.errors import ConfigError, MeasurementError
-from labconsole.experiments.search.goals import Goal, Measure, SearchResult, Trial, parse_goal, search
+from labconsole.experiments.search.goals import Goal, LoadTrial, Measure, SearchResult, parse_goal, search
 
 LINE_PPS = 1_000_000.0
 NDR = parse_goal("ndr")
@@ -20,13 +20,13 @@ def simulated(loss_at: Callable[[float], float], *, generator_pps: float = LINE_
     """A unit under test with this loss ratio at this load, behind a generator with this maximum."""
     taken = 0
 
-    def measure(duration_s: float, load_pps: float) -> Trial:
+    def measure(duration_s: float, load_pps: float) -> LoadTrial:
         nonlocal taken
         taken += 1
         intended = round(load_pps * duration_s)
         offered = round(min(load_pps, generator_pps) * duration_s)
         lost = round(offered * loss_at(min(load_pps, generator_pps)))
-        return Trial(
+        return LoadTrial(
             run_id=f"run-{taken}", load_pps=load_pps, duration_s=duration_s, intended_packets=intended,
             offered_packets=offered, measured_packets=offered - lost,
         )  # fmt: skip
@@ -79,7 +79,7 @@ def test_a_generators_maximum_is_not_called_the_units() -> None:
 
 
 def test_what_a_source_or_a_sink_lost_by_itself_is_not_called_the_units() -> None:
-    def deaf(duration_s: float, load_pps: float) -> Trial:
+    def deaf(duration_s: float, load_pps: float) -> LoadTrial:
         trial = simulated(step(250_000))(duration_s, load_pps)
         return replace(trial, lost_outside_packets=trial.offered_packets - trial.measured_packets)
 
@@ -92,11 +92,11 @@ def test_what_a_source_or_a_sink_lost_by_itself_is_not_called_the_units() -> Non
 def queueing(capacity_pps: float, buffer_packets: int) -> Measure:
     """A unit that forwards so much, and keeps what is more until its buffer is full: nothing else is lost."""
 
-    def measure(duration_s: float, load_pps: float) -> Trial:
+    def measure(duration_s: float, load_pps: float) -> LoadTrial:
         sent = round(load_pps * duration_s)
         over = max(0, round((load_pps - capacity_pps) * duration_s))
         buffered = min(over, buffer_packets)
-        return Trial(
+        return LoadTrial(
             run_id="", load_pps=load_pps, duration_s=duration_s, intended_packets=sent, offered_packets=sent,
             measured_packets=sent - over + buffered, queued_packets=max(0, buffered - round(0.01 * capacity_pps)),
         )  # fmt: skip
@@ -116,7 +116,7 @@ def test_what_a_queue_holds_when_the_source_stops_is_not_forwarded(goal: str) ->
 
 
 def test_what_the_source_lost_before_the_wire_is_not_called_the_units() -> None:
-    def leaky(duration_s: float, load_pps: float) -> Trial:
+    def leaky(duration_s: float, load_pps: float) -> LoadTrial:
         trial = simulated(lambda _load: 0.0, generator_pps=250_000)(duration_s, load_pps)
         return replace(trial, source_lost_packets=trial.intended_packets - trial.offered_packets)
 
@@ -172,7 +172,7 @@ def test_every_trial_is_listed_with_its_run() -> None:
 
 
 def test_a_trial_that_cannot_be_taken_ends_the_search_with_its_own_error() -> None:
-    def broken(_duration_s: float, _load_pps: float) -> Trial:
+    def broken(_duration_s: float, _load_pps: float) -> LoadTrial:
         raise MeasurementError("the sink is gone")
 
     with pytest.raises(MeasurementError, match="the sink is gone"):

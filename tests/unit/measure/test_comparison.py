@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labconsole.measure.comparison import compare
-from labconsole.model.record.run import Hop
+from labconsole.model.record.run import LedgerHop
 from support.store_samples import sample_record, sample_stream
 
 
@@ -17,7 +17,7 @@ def test_two_runs_of_one_set_up_do_not_differ():
 
 def test_what_was_asked_otherwise_and_what_was_lost_elsewhere_is_marked():
     lossy = sample_stream().model_copy(
-        update={"ledger": (Hop(hop="uut out", node="uut", interface="eth5", packets=9, lost_packets=3),)}
+        update={"ledger": (LedgerHop(hop="uut out", node="uut", interface="eth5", packets=9, lost_packets=3),)}
     )
     other = sample_record(1, platform="kvm", target_bps="max", streams=(lossy,))
     assert differing(sample_record(0), other) == {

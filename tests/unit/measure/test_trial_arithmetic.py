@@ -10,7 +10,7 @@ import pytest
 from labconsole.errors import CounterInconsistency
 from labconsole.measure import ledger, loss, rates
 from labconsole.measure.ledger import HopCount
-from labconsole.model.record.run import Capture
+from labconsole.model.record.run import CaptureCounts
 
 
 def test_a_negative_loss_stays_negative():
@@ -28,8 +28,8 @@ def test_unknown_stays_unknown():
 
 
 def test_an_incomplete_capture_gives_way_to_the_counters():
-    complete = Capture(captured_packets=10, dropped_packets=0, complete=True)
-    partial = Capture(captured_packets=7, dropped_packets=3, complete=False)
+    complete = CaptureCounts(captured_packets=10, dropped_packets=0, complete=True)
+    partial = CaptureCounts(captured_packets=7, dropped_packets=3, complete=False)
     assert loss.choose_measured(complete, 12) == (10, "capture")
     assert loss.choose_measured(partial, 12) == (12, "counters")
     assert loss.choose_measured(partial, None) == (None, None)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from labconsole.agent.operations.guests import Guest, Guests
+from labconsole.agent.operations.guests import GuestProcess, Guests
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import AgentError, NodeError
 from labconsole.platforms.base.inside import DONE, READY, ask_on_console, close_shell, open_shell
@@ -22,7 +22,7 @@ class _Link:
 
     def __init__(self) -> None:
         self.guests = Guests(lambda event: None)
-        self.started: list[Guest] = []
+        self.started: list[GuestProcess] = []
 
     async def request(self, op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
         try:

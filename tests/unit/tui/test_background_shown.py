@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from labconsole.contracts.ports import Reference
+from labconsole.contracts.ports import StoredMaximum
 from labconsole.engine.check import feasibility, tools
-from labconsole.engine.check.context import Bench
-from labconsole.engine.check.result import Finding
+from labconsole.engine.check.context import CheckContext
+from labconsole.engine.check.result import CheckFinding
 from labconsole.engine.live.events import TrialStarted
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.live.telemetry import Telemetry
@@ -128,7 +128,7 @@ def _plan(tmp_path: Path, backgrounds: str, targets: str) -> Plan:
     return load_plan(path, make_inventory())
 
 
-def _bench(plan: Plan, found: Reference | None = None, stress: str | None = None) -> Any:
+def _bench(plan: Plan, found: StoredMaximum | None = None, stress: str | None = None) -> Any:
     async def survey(node: str) -> dict[str, Any]:
         return {"tools": {"stress": stress}}
 
@@ -136,13 +136,13 @@ def _bench(plan: Plan, found: Reference | None = None, stress: str | None = None
     session = SimpleNamespace(
         inventory=make_inventory(), store=store, check_background=lambda request: None, driver_for=driver_for
     )
-    bench: Any = Bench(cast(Any, session), plan, fix=False)
+    bench: Any = CheckContext(cast(Any, session), plan, fix=False)
     bench.survey = survey
     return bench
 
 
-def _checked(check: Any, bench: Any, *more: str) -> Finding:
-    return cast(Finding, asyncio.run(check(bench, *more)))
+def _checked(check: Any, bench: Any, *more: str) -> CheckFinding:
+    return cast(CheckFinding, asyncio.run(check(bench, *more)))
 
 
 def test_a_check_of_a_plan_names_the_maximum_that_must_be_measured_first(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from labconsole.measure.statistics.repetitions import summarize
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console.form import FormValues
-from labconsole.tui.console.memory import Memory
-from labconsole.tui.console.repetition_figures import TOTAL, Repetitions
+from labconsole.tui.console.memory import ConsoleMemory
+from labconsole.tui.console.repetition_figures import TOTAL, RepetitionFigures
 from labconsole.tui.console.settings import Settings
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.fields import Field
@@ -145,7 +145,7 @@ async def test_repetitions_accumulate_to_mean_and_interval_while_they_run(size: 
 
 def test_two_runs_have_a_mean_but_no_interval() -> None:
     request = DesignPoint(platform="raw", frame=FrameSize(64), sources=1, target=10**7, duration_s=1.0)
-    repetitions = Repetitions()
+    repetitions = RepetitionFigures()
     repetitions.begin(request, 1, 2)
     for number, loss in enumerate((0.0, 0.5)):
         repetitions.begin(request, number + 1, 2)
@@ -156,7 +156,7 @@ def test_two_runs_have_a_mean_but_no_interval() -> None:
 
 def test_another_point_begins_anew() -> None:
     request = DesignPoint(platform="raw", frame=FrameSize(64), sources=1, target=10**7, duration_s=1.0)
-    repetitions = Repetitions()
+    repetitions = RepetitionFigures()
     repetitions.begin(request, 1, 3)
     repetitions.add(make_record(request, "run-0"))
     repetitions.begin(request, 1, 3)
@@ -287,7 +287,7 @@ async def test_the_set_up_that_was_run_last_is_there_next_time(tmp_path: Path) -
     path = tmp_path / "state" / "set-ups.json"
     for turn in range(2):
         session = FakeSession()
-        app = ConsoleApp(lambda session=session: session, memory=Memory(path))
+        app = ConsoleApp(lambda session=session: session, memory=ConsoleMemory(path))
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda app=app: isinstance(app.screen, BenchScreen) and app.screen.is_mounted)
             await settle(app, pilot)
@@ -299,17 +299,17 @@ async def test_the_set_up_that_was_run_last_is_there_next_time(tmp_path: Path) -
                 await until(pilot, lambda session=session: bool(session.requests) and path.exists())
             else:
                 assert field.value == "777"
-    assert Memory(path).recall("elsewhere") is None
+    assert ConsoleMemory(path).recall("elsewhere") is None
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"t": 1}', '{"t": {"platform": "raw"}}', "[" * 100_000, "\0"])
 def test_a_memory_that_is_damaged_is_none(tmp_path: Path, content: str) -> None:
     path = tmp_path / "set-ups.json"
     path.write_text(content)
-    assert Memory(path).recall("t") is None
+    assert ConsoleMemory(path).recall("t") is None
     values = FormValues("raw", "64", "1", "10Mbit", "none", "5", "1")
-    Memory(path).keep("t", values)
-    assert Memory(path).recall("t") == values
+    ConsoleMemory(path).keep("t", values)
+    assert ConsoleMemory(path).recall("t") == values
 
 
 @pytest.mark.asyncio

@@ -9,7 +9,7 @@ import pytest
 from labconsole.model.record.run import Background, RunRecord
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.observed import NodeReading, TrialSeen
+from labconsole.verdict.observed import NodeReading, TrialObservations
 from labconsole.verdict.reasons import reason
 from support.observed_trials import (
     SENT,
@@ -248,7 +248,7 @@ def test_a_node_that_cannot_say_is_told_and_doubted(inventory):
     assert {"node": "uut", "kind": "not_observed", "detail": "settings: no such operation"} in run.influences
 
 
-def short(inventory, **generated) -> TrialSeen:
+def short(inventory, **generated) -> TrialObservations:
     return undisturbed(inventory, sent=SENT - 1000, **generated)
 
 

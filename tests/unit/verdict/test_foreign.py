@@ -15,7 +15,7 @@ from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import RunRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.foreign import CONTROL, WORDS
-from labconsole.verdict.observed import Tapped, TrialSeen
+from labconsole.verdict.observed import Tapped, TrialObservations
 from support.observed_trials import SENT, bump, codes, found, observe, record
 
 OWN = [Own(socket.inet_aton("198.18.1.1"), socket.inet_aton("198.19.1.1"), 9 + i) for i in range(3)]
@@ -101,12 +101,14 @@ def test_the_filter_drops_the_streams_own_frames_and_no_others(streams: int):
     assert all(passes(text, frame) == foreign.SNAP_BYTES for frame in others)
 
 
-def tap(seen: TrialSeen, node: str = "snk1", *, received=None, sent=None, every: bool = True) -> TrialSeen:
+def tap(
+    seen: TrialObservations, node: str = "snk1", *, received=None, sent=None, every: bool = True
+) -> TrialObservations:
     seen.foreign[node, "eth1"] = Tapped(every, received or {}, sent or {})
     return seen
 
 
-def judged(inventory, seen: TrialSeen, tolerated: int = 0) -> RunRecord:
+def judged(inventory, seen: TrialObservations, tolerated: int = 0) -> RunRecord:
     return record(inventory, seen, tolerances=Tolerances(foreign_packets=tolerated))
 
 

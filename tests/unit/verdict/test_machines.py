@@ -8,11 +8,13 @@ import pytest
 
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.machines import INITIAL_PID_NAMESPACE
-from labconsole.verdict.observed import TrialSeen
+from labconsole.verdict.observed import TrialObservations
 from support.observed_trials import PORTS, codes, found, record, undisturbed
 
 
-def one_machine(inventory, *, own_s: float = 0.1, busy_ratio: float = 0.25, elapsed_s: float = 10.0) -> TrialSeen:
+def one_machine(
+    inventory, *, own_s: float = 0.1, busy_ratio: float = 0.25, elapsed_s: float = 10.0
+) -> TrialObservations:
     """Three containers of a machine with two processors; each accounts for ``own_s`` of processor time."""
     seen = undisturbed(inventory)
     for place, node in enumerate(PORTS):

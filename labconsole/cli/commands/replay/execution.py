@@ -16,9 +16,9 @@ from labconsole.cli.options import hosts_path
 from labconsole.cli.output import plain_lines
 from labconsole.cli.testbed import load_testbed, open_session
 from labconsole.cli.text.replay import ReplayScreen
-from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
-from labconsole.engine.execution.runner import Tour
+from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import Aborted, ConfigError, StoreHeld
 from labconsole.model.inventory import Inventory
@@ -75,8 +75,10 @@ def _replay(
             if only is None or point.index in only:
                 needed += session.nodes_of(point.request)
     screen = ReplayScreen(plans, as_json=args.json)
-    campaigns = [Campaign(plan, session, screen.update, only=only) for plan, only in zip(plans, chosen, strict=True)]
-    tour = Tour(campaigns, session, take_over=args.take_over)
+    campaigns = [
+        PlanExecution(plan, session, screen.update, only=only) for plan, only in zip(plans, chosen, strict=True)
+    ]
+    tour = PlanRunner(campaigns, session, take_over=args.take_over)
     searches = ReplaySearches(plans, chosen, session, as_json=args.json)
 
     def finish() -> None:
@@ -98,7 +100,7 @@ def _replay(
     return drive(session, nodes, work, [narrator(args, quiet=True)], finish=finish)
 
 
-def _tell(screen: ReplayScreen, campaign: Campaign, outcome: Outcome, *, as_json: bool) -> int:
+def _tell(screen: ReplayScreen, campaign: PlanExecution, outcome: Outcome, *, as_json: bool) -> int:
     """How one plan ended, and the exit status that goes with it."""
     status = Aborted.exit_code if outcome.stopped else 0 if outcome.complete else 1
     if as_json:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from labconsole.contracts.report import Figure, Panel, PlottedCurve, ReportUnit
 from labconsole.report.captions import caption, mark_of, platforms_of, sizes_of
 from labconsole.report.material import Material
-from labconsole.report.points import DEDICATED, Reading
+from labconsole.report.points import DEDICATED, MaximumReading
 from labconsole.report.words import size_cells, size_words
 
 
@@ -47,7 +47,7 @@ def make(material: Material) -> Figure | None:
     )
 
 
-def _maximum_words(readings: Sequence[Reading]) -> str:
+def _maximum_words(readings: Sequence[MaximumReading]) -> str:
     said = {
         "pilot's load": "Rate at the load that the pilot chose",
         "chosen on block 1, read from the others": "rate at the load that block 1 chose, read from the other blocks",
@@ -62,7 +62,7 @@ def _maximum_words(readings: Sequence[Reading]) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _lower_bounds(readings: Sequence[Reading]) -> str:
+def _lower_bounds(readings: Sequence[MaximumReading]) -> str:
     count = sum(bool(r.at_least) for r in readings)
     if not count:
         return ""

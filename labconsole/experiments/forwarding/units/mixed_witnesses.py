@@ -7,7 +7,7 @@ from itertools import chain
 
 from labconsole.contracts.report import Finding, Findings, ReportUnit
 from labconsole.report.material import Material
-from labconsole.report.points import Point, RunFacts
+from labconsole.report.points import PointSummary, RunFacts
 from labconsole.report.words import point_where, target_words
 
 
@@ -17,8 +17,8 @@ def make(material: Material) -> Findings:
     return Findings(kind="mixed_witnesses", heading="Means of two witnesses", found=found)
 
 
-def _sentences(points: Sequence[Point], facts: Mapping[str, RunFacts]) -> Iterator[Finding]:
-    held: dict[str, list[Point]] = {}
+def _sentences(points: Sequence[PointSummary], facts: Mapping[str, RunFacts]) -> Iterator[Finding]:
+    held: dict[str, list[PointSummary]] = {}
     for p in points:
         seen = {facts[run_id].witnesses for run_id in p.run_ids if run_id in facts}
         if len(seen) > 1:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from labconsole.contracts.report import Finding, Findings, ReportUnit
 from labconsole.report.material import Material
-from labconsole.report.points import Reading
+from labconsole.report.points import MaximumReading
 from labconsole.report.words import where, with_interval
 
 
@@ -16,7 +16,7 @@ def make(material: Material) -> Findings:
     return Findings(kind="maximum_not_reached", heading="Maxima that the load set, not the platform", found=found)
 
 
-def _sentences(maxima: Iterable[Reading]) -> Iterator[Finding]:
+def _sentences(maxima: Iterable[MaximumReading]) -> Iterator[Finding]:
     held: dict[str, list[str]] = {}
     ids: dict[str, list[str]] = {}
     for reading in maxima:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from labconsole.contracts.report import Finding, Findings, ReportUnit
 from labconsole.measure.statistics.repetitions import outliers
 from labconsole.report.material import Material
-from labconsole.report.points import Point
+from labconsole.report.points import PointSummary
 from labconsole.report.words import number, point_where, target_words, with_interval
 
 
@@ -17,7 +17,7 @@ def make(material: Material) -> Findings:
     return Findings(kind="outlier", heading="Runs far from their repetitions", found=found)
 
 
-def _sentences(points: Iterable[Point]) -> Iterator[Finding]:
+def _sentences(points: Iterable[PointSummary]) -> Iterator[Finding]:
     for p in points:
         values = p.trial_values_bps
         places = outliers(values)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from labconsole.contracts.report import Cell, ReportUnit, Table
 from labconsole.report.delays import NS_PER_US, DelayAt, delay_at
 from labconsole.report.material import Material
-from labconsole.report.points import Point, RunFacts
+from labconsole.report.points import PointSummary, RunFacts
 from labconsole.report.words import (
     SIZE_COLUMNS,
     UNKNOWN,
@@ -27,7 +27,7 @@ def make(material: Material) -> Table:
     return results(material.evaluation.points, material.digest.facts)
 
 
-def results(points: Sequence[Point], facts: Mapping[str, RunFacts]) -> Table:
+def results(points: Sequence[PointSummary], facts: Mapping[str, RunFacts]) -> Table:
     """With means, intervals and set-ups."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
@@ -70,13 +70,13 @@ def results(points: Sequence[Point], facts: Mapping[str, RunFacts]) -> Table:
     )  # fmt: skip
 
 
-def _loss_words(p: Point) -> str:
+def _loss_words(p: PointSummary) -> str:
     """With the trials that it rests on, where that is not all."""
     rests = f"; {p.loss_trials} of {p.n} trials" if 0 < p.loss_trials < p.n else ""
     return f"{loss_words(p.loss)}{rests}"
 
 
-def _loss_cells(p: Point) -> tuple[Cell, ...]:
+def _loss_cells(p: PointSummary) -> tuple[Cell, ...]:
     loss = p.loss
     if loss is None:
         return (None,) * 7
@@ -92,7 +92,7 @@ def _delay_words(delay: DelayAt | None) -> tuple[str, str]:
     return tuple(with_interval(each, NS_PER_US) for each in (delay.p50_ns, delay.p99_ns))  # type: ignore[return-value]
 
 
-def _note(points: Sequence[Point], delays: Sequence[DelayAt | None]) -> str:
+def _note(points: Sequence[PointSummary], delays: Sequence[DelayAt | None]) -> str:
     words = ["Bandwidth on the wire, summed over the streams; the target is per source; ± half the 95 % interval."]
     if any(p.rate_bps.scope == "this set-up only" for p in points):
         words.append("One set-up: its interval is about this set-up only, another may lie elsewhere.")
@@ -120,7 +120,7 @@ def _note(points: Sequence[Point], delays: Sequence[DelayAt | None]) -> str:
     return " ".join(words)
 
 
-def _unknown_losses(points: Sequence[Point]) -> Iterator[str]:
+def _unknown_losses(points: Sequence[PointSummary]) -> Iterator[str]:
     """Why a loss is not told, and how many trials are not in those that are."""
     if any(p.loss_trials == 0 for p in points):
         yield (

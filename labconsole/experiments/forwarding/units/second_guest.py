@@ -16,7 +16,7 @@ from labconsole.report.claim_cells import (
     family_note,
 )
 from labconsole.report.claims import Family
-from labconsole.report.comparisons import SecondGuest
+from labconsole.report.comparisons import SecondGuestSummary
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.material import Material
 from labconsole.report.points import FORWARDING
@@ -59,12 +59,12 @@ def in_and_out(material: Material, background: str, name: str) -> Table:
     )
 
 
-def _cells(guest: SecondGuest) -> tuple[Cell, ...]:
+def _cells(guest: SecondGuestSummary) -> tuple[Cell, ...]:
     plain = None if guest.lost_ratio is None else -guest.lost_ratio
     return (None,) * len(CLAIM_COLUMNS) if guest.claim is None else claim_cells(guest.claim, plain)
 
 
-def _words(guest: SecondGuest, family: Family) -> tuple[str, ...]:
+def _words(guest: SecondGuestSummary, family: Family) -> tuple[str, ...]:
     if guest.claim is None:
         return (UNKNOWN,) * 6
     plain = None if guest.lost_ratio is None else -guest.lost_ratio
@@ -100,7 +100,7 @@ def by_load(material: Material) -> Table:
     )
 
 
-def _row(guest: SecondGuest) -> tuple[Cell, ...]:
+def _row(guest: SecondGuestSummary) -> tuple[Cell, ...]:
     target = "all" if guest.all_loads else "max" if guest.target_bps is None else guest.target_bps
     offered, measured, setting = guest.offered_bps, guest.measured_bps, guest.setting
     return (
@@ -110,7 +110,7 @@ def _row(guest: SecondGuest) -> tuple[Cell, ...]:
     )  # fmt: skip
 
 
-def _shown(guest: SecondGuest) -> tuple[str, ...]:
+def _shown(guest: SecondGuestSummary) -> tuple[str, ...]:
     setting, lost = guest.setting, guest.lost_ratio
     return (
         size_number(*size_cells(setting)), setting.platform, str(setting.sources), set_ups_words(guest.measured_bps),

@@ -8,7 +8,7 @@ from labconsole.contracts.report import Figure, Panel, PlottedCurve, ReportUnit
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.report.captions import MEGA, caption, mark_of, platforms_of, sizes_of
 from labconsole.report.material import Material
-from labconsole.report.points import DEDICATED, Point
+from labconsole.report.points import DEDICATED, PointSummary
 from labconsole.report.words import count, size_cells, size_words
 
 
@@ -25,7 +25,7 @@ def of_more_sources(material: Material) -> list[Figure]:
     return [figure for figure in figures if figure is not None]
 
 
-def _figure(points: Sequence[Point], sources: int, name: str) -> Figure | None:
+def _figure(points: Sequence[PointSummary], sources: int, name: str) -> Figure | None:
     chosen = [p for p in points if p.sources == sources and p.background == DEDICATED]
     panels = []
     for size in sizes_of(chosen):
@@ -50,11 +50,11 @@ def _figure(points: Sequence[Point], sources: int, name: str) -> Figure | None:
     )
 
 
-def _dots(point: Point) -> list[float]:
+def _dots(point: PointSummary) -> list[float]:
     return list(set_up_means(point.values_bps).values())
 
 
-def _rate_words(points: Sequence[Point]) -> str:
+def _rate_words(points: Sequence[PointSummary]) -> str:
     methods = {p.design.conditions.method for p in points}
     if methods <= {1, None}:
         return "measured throughput (method 1: over the sending time)"

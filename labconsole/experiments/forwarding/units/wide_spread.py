@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from labconsole.contracts.report import Finding, Findings, ReportUnit
 from labconsole.report.material import Material
-from labconsole.report.points import Point
+from labconsole.report.points import PointSummary
 from labconsole.report.words import percent, point_where, target_words
 
 SPREAD_FACTOR = 5.0
@@ -21,8 +21,8 @@ def make(material: Material) -> Findings:
     return Findings(kind="wide_spread", heading="Set-ups that differ more than usual", found=found)
 
 
-def _sentences(points: Iterable[Point]) -> Iterator[Finding]:
-    spreads: dict[str, list[tuple[float, Point]]] = {}
+def _sentences(points: Iterable[PointSummary]) -> Iterator[Finding]:
+    spreads: dict[str, list[tuple[float, PointSummary]]] = {}
     for p in points:
         if p.rate_bps.sd is not None and p.n >= 3 and p.rate_bps.mean > 0:
             spreads.setdefault(p.platform, []).append((p.rate_bps.sd / p.rate_bps.mean, p))

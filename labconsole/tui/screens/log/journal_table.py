@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from labconsole.text.cells import safe
-from labconsole.tui.console.journal import SEVERITIES, Entry, Journal
+from labconsole.tui.console.journal import SEVERITIES, Entry, EventLog
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
 
@@ -30,7 +30,7 @@ class JournalTable(LineTable):
         Column("text", "what happened", 20, right=False, grow_to=400),
     )
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: EventLog) -> None:
         super().__init__(id="journal")
         self._journal = journal
         self._seen = 0

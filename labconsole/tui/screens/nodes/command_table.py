@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from labconsole.engine.live.history import Command, CommandHistory
+from labconsole.engine.live.history import CommandHistory, LoggedRequest
 from labconsole.text.cells import decimal, safe
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
@@ -26,7 +26,7 @@ class CommandTable(LineTable):
     def __init__(self) -> None:
         super().__init__(id="commands")
         self._history: CommandHistory | None = None
-        self._by_number: dict[int, Command] = {}
+        self._by_number: dict[int, LoggedRequest] = {}
         self._seen: tuple[object, int] = (None, -1)
         self.border_title = "Commands"
 
@@ -46,7 +46,7 @@ class CommandTable(LineTable):
         self.paint()
 
     @property
-    def chosen(self) -> Command | None:
+    def chosen(self) -> LoggedRequest | None:
         """The command under the cursor."""
         return self._by_number.get(self.cursor_key)
 

@@ -12,8 +12,9 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import Cell, TrialState
+from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.blocks import PILOT
 from labconsole.model.plan.plan import Plan
 from labconsole.text.cells import safe
@@ -75,13 +76,13 @@ class GridTable(LineTable):
 
     def __init__(self) -> None:
         super().__init__(id="grid")
-        self._campaign: Campaign | None = None
+        self._campaign: PlanExecution | None = None
         self._chosen_columns: tuple[Column, ...] = ()
         self.repetition = 1
         self._first = 1
         self.border_title = "Points and repetitions"
 
-    def show(self, campaign: Campaign | None) -> None:
+    def show(self, campaign: PlanExecution | None) -> None:
         """Take a plan's execution, begun or not. The cursor goes home when it is another plan's."""
         before = self._campaign
         self._campaign = campaign
@@ -93,7 +94,7 @@ class GridTable(LineTable):
         self._cells.clear()
         self.paint()
 
-    def _columns_for(self, campaign: Campaign | None) -> tuple[Column, ...]:
+    def _columns_for(self, campaign: PlanExecution | None) -> tuple[Column, ...]:
         if campaign is None:
             return ()
         plan = campaign.plan
@@ -108,7 +109,7 @@ class GridTable(LineTable):
         return (*columns, Column("trials", "repetitions", min(width, CELL * 4), right=False, grow_to=width))
 
     @staticmethod
-    def _lowest(campaign: Campaign | None) -> int:
+    def _lowest(campaign: PlanExecution | None) -> int:
         """The number of the first column: the pilot's, where there is one."""
         return PILOT if campaign is not None and campaign.plan.pilot else 1
 
@@ -237,13 +238,13 @@ class GridTable(LineTable):
         return safe(self._request(key).platform, width), ""
 
     def cell_size(self, key: int, width: int) -> Span:
-        return str(self._request(key).frame_size_bytes), ""
+        return str(self._request(key).frame.bytes), ""
 
     def cell_sources(self, key: int, width: int) -> Span:
         return str(self._request(key).sources), ""
 
     def cell_target(self, key: int, width: int) -> Span:
-        return format_target(self._request(key).target_bps), ""
+        return format_target(self._request(key).target), ""
 
     def cell_background(self, key: int, width: int) -> Span:
         return safe(self._request(key).background, width), "muted"
@@ -254,7 +255,7 @@ class GridTable(LineTable):
     def cell_trials(self, key: int, width: int) -> Span:
         return "", ""
 
-    def _request(self, key: int):  # type: ignore[no-untyped-def]
+    def _request(self, key: int) -> DesignPoint:
         assert self._campaign is not None
         return self._campaign.plan.every_point[key].request
 

@@ -6,7 +6,7 @@ import shlex
 import textwrap
 from collections.abc import Mapping
 
-from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import Cell, TrialState
 from labconsole.engine.execution.progress import ENDED, CampaignStatus
 from labconsole.engine.execution.set_up_course import beside_words, block_words
@@ -38,12 +38,12 @@ class PlanDetails(Lines):
         super().__init__(id="plan-details")
         self._inventory, self._boots_s = inventory, boots_s
         self._entry: PlanEntry | None = None
-        self._campaign: Campaign | None = None
+        self._campaign: PlanExecution | None = None
         self._trial: tuple[int, int] | None = None
         self._capture_bytes: tuple[PlanEntry, int] | None = None
         self._search_words: tuple[PlanEntry, list[Words]] | None = None
 
-    def show(self, entry: PlanEntry | None, campaign: Campaign | None, trial: tuple[int, int] | None) -> None:
+    def show(self, entry: PlanEntry | None, campaign: PlanExecution | None, trial: tuple[int, int] | None) -> None:
         """Show these."""
         self._entry, self._campaign, self._trial = entry, campaign, trial
         self.paint()
@@ -78,7 +78,7 @@ class PlanDetails(Lines):
             rows += self._failing(campaign, width)
         return rows + self._plan(entry, campaign, width)
 
-    def _plan(self, entry: PlanEntry, campaign: Campaign | None, width: int) -> list[list[Span]]:
+    def _plan(self, entry: PlanEntry, campaign: PlanExecution | None, width: int) -> list[list[Span]]:
         plan = entry.plan
         assert plan is not None
         if self._capture_bytes is None or self._capture_bytes[0] is not entry:
@@ -159,7 +159,7 @@ class PlanDetails(Lines):
             self._search_words = (entry, search_words(entry.plan, entry.path, self._inventory, self._boots_s))
         return self._search_words[1]
 
-    def _progress(self, campaign: Campaign, width: int) -> list[list[Span]]:
+    def _progress(self, campaign: PlanExecution, width: int) -> list[list[Span]]:
         glyph, tone = STATUS_LOOKS[campaign.status]
         text = f"{glyph} {campaign.status.value}"
         rows = field("state", text, width, tone)
@@ -210,7 +210,7 @@ class PlanDetails(Lines):
         words = f"{block_words(block, plan.set_ups)}: {request.platform} {beside_words(request.background)}"
         return field("now", words, width, "strong")
 
-    def _cell(self, campaign: Campaign, trial: tuple[int, int], width: int) -> list[list[Span]]:
+    def _cell(self, campaign: PlanExecution, trial: tuple[int, int], width: int) -> list[list[Span]]:
         cell = campaign.grid[trial]
         if cell.state is TrialState.PENDING and not cell.why:
             return []
@@ -225,7 +225,7 @@ class PlanDetails(Lines):
             rows += field("run", f"{cell.run_id}  (enter opens it)", width, "muted", rows=2)
         return [*rows, []]
 
-    def _failing(self, campaign: Campaign, width: int) -> list[list[Span]]:
+    def _failing(self, campaign: PlanExecution, width: int) -> list[list[Span]]:
         failing = campaign.grid.failing()
         if not failing:
             return []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import TrialState
 from labconsole.engine.execution.progress import CampaignStatus
 from labconsole.text.cells import UNKNOWN, count, safe, span
@@ -44,10 +44,10 @@ class PlansTable(LineTable):
     def __init__(self) -> None:
         super().__init__(id="plans")
         self._entries: dict[Path, PlanEntry] = {}
-        self._campaigns: dict[Path, Campaign] = {}
+        self._campaigns: dict[Path, PlanExecution] = {}
         self.border_title = "Plans"
 
-    def show(self, entries: Sequence[PlanEntry], campaigns: dict[Path, Campaign]) -> None:
+    def show(self, entries: Sequence[PlanEntry], campaigns: dict[Path, PlanExecution]) -> None:
         """Take the files of now and what is known of their execution."""
         self._entries = {entry.path: entry for entry in entries}
         self._campaigns = campaigns

@@ -17,7 +17,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 
-from labconsole.engine.execution.execution import Campaign
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import CampaignStatus, Outcome
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import ConfigError, LabError, LeaseHeld
@@ -61,7 +61,7 @@ class PlansScreen(ConsoleScreen):
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
         super().__init__(app, session, tab)
         self._entries: dict[Path, PlanEntry] = {}
-        self._campaigns: dict[Path, Campaign] = {}
+        self._campaigns: dict[Path, PlanExecution] = {}
         self._painted: tuple[object, ...] = ()
         self._complaint = ""
 
@@ -111,7 +111,7 @@ class PlansScreen(ConsoleScreen):
                 del self._campaigns[path]
         self.rescan()
 
-    def _in_use(self, campaign: Campaign) -> bool:
+    def _in_use(self, campaign: PlanExecution) -> bool:
         """It runs, or was just asked to."""
         return campaign.running or (self.state.asked and campaign is self.state.campaign)
 
@@ -164,7 +164,7 @@ class PlansScreen(ConsoleScreen):
     # Painting
 
     @property
-    def _chosen(self) -> tuple[PlanEntry | None, Campaign | None]:
+    def _chosen(self) -> tuple[PlanEntry | None, PlanExecution | None]:
         entry = self.query_one(PlansTable).chosen
         return entry, self._campaigns.get(entry.path) if entry is not None and entry.plan is not None else None
 
@@ -220,7 +220,7 @@ class PlansScreen(ConsoleScreen):
             campaign = self._campaigns[entry.path] = self.session.campaign(entry.plan)
         self._start(entry.path, campaign)
 
-    def _start(self, path: Path, campaign: Campaign, *, take_over: bool = False) -> None:
+    def _start(self, path: Path, campaign: PlanExecution, *, take_over: bool = False) -> None:
         self.state.asked = True
         self.state.campaign = campaign
         self.state.revision += 1
@@ -229,7 +229,7 @@ class PlansScreen(ConsoleScreen):
         self.app.run_worker(running, group="trial", name=f"plan {campaign.plan.name}")
         self.set_focus(self.query_one(GridTable))
 
-    async def _run(self, path: Path, campaign: Campaign, *, take_over: bool) -> None:
+    async def _run(self, path: Path, campaign: PlanExecution, *, take_over: bool) -> None:
         name, held = campaign.plan.name, ""
         self.state.note(clock.wall_s(), f"plan {name} begins: {campaign.plan.trials} trials")
         try:
@@ -250,7 +250,7 @@ class PlansScreen(ConsoleScreen):
             self._ask_take_over(path, campaign, held)
 
     @work(group="ask", exclusive=True)
-    async def _ask_take_over(self, path: Path, campaign: Campaign, held: str) -> None:
+    async def _ask_take_over(self, path: Path, campaign: PlanExecution, held: str) -> None:
         """Somebody else has the testbed: say who, and take it only if the operator says so."""
         self.state.note(clock.wall_s(), held, "warning")
         question = Confirm("The testbed is held. Take it over?", f"{held}. Their run ends, and the records say so.")

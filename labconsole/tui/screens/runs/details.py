@@ -34,7 +34,7 @@ CHART_ROWS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RunComparison:
     """Two whole runs and what they have in common."""
 
     left: RunRecord
@@ -51,7 +51,7 @@ class RunView:
     series: Series | None = None
     series_words: str = "reading …"
     problem: str = "no run chosen"
-    comparison: Comparison | None = field(default=None)
+    comparison: RunComparison | None = field(default=None)
 
 
 class PageTabs(Lines):

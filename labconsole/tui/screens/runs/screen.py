@@ -35,7 +35,7 @@ from labconsole.tui.parts.screen import PAUSE
 from labconsole.tui.parts.status import EventLines, PhaseBar
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.runs import run_files
-from labconsole.tui.screens.runs.details import Comparison, DetailsScroll, PageName, PageTabs, RunDetails, RunView
+from labconsole.tui.screens.runs.details import DetailsScroll, PageName, PageTabs, RunComparison, RunDetails, RunView
 
 NOTHING_SAVED = "no runs saved yet: 1 leads to the bench, r runs"
 NOTHING_FOUND = "no run is meant by this filter; esc clears it"
@@ -299,11 +299,11 @@ class RunsScreen(FollowingScreen):
         """Read both and show them side by side."""
         view = self.query_one(RunDetails).view
 
-        def read() -> Comparison:
+        def read() -> RunComparison:
             left, right = self.session.store.get(first), self.session.store.get(second)
             if left is None or right is None:
                 raise LabError(f"{first if left is None else second} is not in the store any more")
-            return Comparison(left, right, compare(left, right))
+            return RunComparison(left, right, compare(left, right))
 
         try:
             comparison = await asyncio.to_thread(read)
