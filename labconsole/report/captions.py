@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from labconsole.contracts.report import Mark, Panel
 from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.model.design_point import FrameSize
 from labconsole.report.points import PointSummary, platform_order
-from labconsole.report.words import size_cells
 
 MEGA = 1e6
 
 
-def sizes_of(points: Iterable[PointSummary]) -> list[tuple[int, bool]]:
+def sizes_of(points: Iterable[PointSummary]) -> list[FrameSize]:
     """Frame sizes with their conventions, the smallest first: a figure has a panel for each."""
-    return sorted({size_cells(point) for point in points})
+    return sorted({point.frame for point in points})
 
 
 def platforms_of(points: Iterable[PointSummary]) -> list[str]:

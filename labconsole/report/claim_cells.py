@@ -95,7 +95,7 @@ def maximum_words(reading: MaximumReading) -> str:
 
 def setting_cells(reading: MaximumReading) -> tuple[Cell, ...]:
     """In the order of ``SETTING_COLUMNS``."""
-    return (*size_cells(reading.setting), reading.setting.platform, reading.setting.sources)
+    return (*size_cells(reading.setting.frame), reading.setting.platform, reading.setting.sources)
 
 
 def effect_words(claim: Claim) -> str:

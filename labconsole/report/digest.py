@@ -16,6 +16,7 @@ from typing import Any
 from labconsole.measure.comparison import VOLATILE
 from labconsole.measure.groups import SIDES, WHY
 from labconsole.measure.statistics.repetitions import jain_index
+from labconsole.model.design_point import INCLUDES_FCS
 from labconsole.report.points import RunFacts
 from labconsole.report.sample import PlanFacts
 from labconsole.units import format_rate_bps
@@ -104,7 +105,7 @@ _NOTHING = object()
 def asked_words(record: Json) -> tuple[str, str]:
     """What was asked for, as findings name it: platform and frame size, and what they were measured with."""
     asked = record["requested"]
-    size = _size_words(asked) + (" with FCS" if asked["frame_size_includes_fcs"] else "")
+    size = _size_words(asked) + (" with FCS" if asked[INCLUDES_FCS] else "")
     beside = "" if asked["background"] == "none" else f" beside {asked['background']}"
     target = asked["target_bps"]
     load = "max" if target == "max" else format_rate_bps(target)
@@ -189,7 +190,7 @@ class Digest:
         asked, plan = record["requested"], record["plan"]
         for name in ("testbed", "testbed_fingerprint", "operator", "labconsole_version"):
             self._say(name, record[name])
-        for name in ("platform", "frame_size_includes_fcs", "background", "observe", "generator", "sources"):
+        for name in ("platform", INCLUDES_FCS, "background", "observe", "generator", "sources"):
             self._say(name, asked[name])
         self._say("size", _size_words(asked))
         self._say("duration", f"{asked['duration_s']:g} s")

@@ -161,8 +161,7 @@ def _file_points(plans: Iterable[Plan]) -> list[FilePoint]:
                 found.append(
                     FilePoint(
                         plan_name=plan.name, plan_hash=plan.hash(), plan_point=point.index, planned=planned,
-                        platform=asked.platform, frame_size_bytes=asked.frame.bytes,
-                        frame_size_includes_fcs=asked.frame.includes_fcs, sources=asked.sources,
+                        platform=asked.platform, frame=asked.frame, sources=asked.sources,
                         target_bps=None if asked.target == "max" else asked.target,
                         background=asked.background, duration_s=asked.duration_s,
                     )

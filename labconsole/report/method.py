@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from labconsole.contracts.report import MethodNote
+from labconsole.model.design_point import INCLUDES_FCS
 from labconsole.report.claims import Family
 from labconsole.report.digest import Digest
 from labconsole.report.points import PointSummary
@@ -63,9 +64,7 @@ def method(
 
 def _load(digest: Digest) -> list[Words]:
     said = digest.said.get
-    conventions = Counter(
-        {CONVENTIONS.get(word, word): n for word, n in (said("frame_size_includes_fcs") or {}).items()}
-    )
+    conventions = Counter({CONVENTIONS.get(word, word): n for word, n in (said(INCLUDES_FCS) or {}).items()})
     rows = [
         ("Frame sizes", one_of(said("size"))),
         ("Convention", one_of(conventions)),
@@ -237,7 +236,7 @@ def _departures(digest: Digest) -> list[Words]:
     ]
     if any(value < 60 for value in seconds):
         rows.append(("", "trials shorter than the 60 s of section 24; the interval of the set-ups says what that cost"))
-    if "False" in (digest.said.get("frame_size_includes_fcs") or {}):
+    if "False" in (digest.said.get(INCLUDES_FCS) or {}):
         rows.append(("", "frame sizes are the paper's, without the frame check sequence, and not those of section 9.1"))
     if digest.emulated:
         rows.append(("", "emulated testbed: sources, unit under test and sinks share the processors of one machine"))

@@ -26,6 +26,7 @@ from labconsole.measure.maximum import REACHED_LOSS_RATIO, MaximumChoice, choose
 from labconsole.measure.statistics.loss_interval import LossEstimate, is_told, loss_of_counts, loss_of_trials
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
 from labconsole.measure.stretches import Stretches
+from labconsole.model.design_point import FrameSize
 
 DEDICATED = "none"
 """The background of the dedicated scenario: no second guest."""
@@ -68,8 +69,7 @@ class Setting(NamedTuple):
     """All factors but the load. ``platform`` is told apart by conditions."""
 
     platform: str
-    frame_size_bytes: int
-    frame_size_includes_fcs: bool
+    frame: FrameSize
     sources: int
     background: str
     conditions: GroupConditions
@@ -103,12 +103,8 @@ class PointSummary:
     blocks_of_runs: tuple[Hashable, ...]
 
     @property
-    def frame_size_bytes(self) -> int:
-        return self.design.frame.bytes
-
-    @property
-    def frame_size_includes_fcs(self) -> bool:
-        return self.design.frame.includes_fcs
+    def frame(self) -> FrameSize:
+        return self.design.frame
 
     @property
     def sources(self) -> int:
@@ -137,7 +133,7 @@ class PointSummary:
     def key(self) -> Setting:
         """All factors but the target."""
         d = self.design
-        return Setting(self.platform, d.frame.bytes, d.frame.includes_fcs, d.sources, d.background, d.conditions)
+        return Setting(self.platform, d.frame, d.sources, d.background, d.conditions)
 
     @property
     def trial_values_bps(self) -> tuple[float, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from labconsole.measure.admission import Admission, place_of
 from labconsole.measure.groups import RunLike
+from labconsole.model.design_point import FrameSize
 from labconsole.model.query import Query
 from labconsole.report.selection import factors_match
 
@@ -75,8 +76,7 @@ class Coverage:
     fingerprint: str | None
     point: int
     platform: str
-    frame_size_bytes: int | None
-    frame_size_includes_fcs: bool
+    frame: FrameSize | None
     sources: int
     target_bps: int | None
     background: str
@@ -100,12 +100,15 @@ class FilePoint:
     plan_point: int
     planned: int
     platform: str
-    frame_size_bytes: int | None
-    frame_size_includes_fcs: bool
+    frame: FrameSize
     sources: int
     target_bps: int | None
     background: str
     duration_s: float
+
+    @property
+    def frame_size_bytes(self) -> int:
+        return self.frame.bytes
 
 
 def coverage(
@@ -128,12 +131,10 @@ def coverage(
         facts = plans.get((plan_hash, fingerprint))
         in_file = asked.get((plan_hash, number))
         first = held[0]
-        size_bytes, includes_fcs = (first.frame.bytes, first.frame.includes_fcs) if first.frame else (None, False)
         found.append(
             Coverage(
                 plan=facts.name if facts is not None else "", plan_hash=plan_hash, fingerprint=fingerprint,
-                point=number, platform=first.platform, frame_size_bytes=size_bytes,
-                frame_size_includes_fcs=includes_fcs, sources=first.sources,
+                point=number, platform=first.platform, frame=first.frame, sources=first.sources,
                 target_bps=None if first.target_bps == "max" else first.target_bps, background=first.background,
                 planned=in_file.planned if in_file is not None else _planned(facts), taken=len(held),
                 retaken=len(held) - len({place_of(run) for run in held}),
@@ -149,8 +150,7 @@ def coverage(
         found.append(
             Coverage(
                 plan=point.plan_name, plan_hash=point.plan_hash, fingerprint=None, point=point.plan_point,
-                platform=point.platform, frame_size_bytes=point.frame_size_bytes,
-                frame_size_includes_fcs=point.frame_size_includes_fcs, sources=point.sources,
+                platform=point.platform, frame=point.frame, sources=point.sources,
                 target_bps=point.target_bps, background=point.background, planned=point.planned, taken=0, retaken=0,
                 entered=0,
             )

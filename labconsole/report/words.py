@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from labconsole.contracts.report import Cell
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.measure.statistics.loss_interval import LossEstimate
 from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.model.design_point import INCLUDES_FCS, FrameSize
 from labconsole.report.points import DEDICATED, IDLE, MaximumReading, PointSummary, Setting
 from labconsole.report.sample import Coverage
 
@@ -15,7 +16,7 @@ UNKNOWN = "–"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 LEAST_IN_PERCENT = 1e-3
 
-SIZE_COLUMNS = ("frame_size_bytes", "frame_size_includes_fcs")
+SIZE_COLUMNS = ("frame_size_bytes", INCLUDES_FCS)
 """Of a table's CSV, in the order of ``size_cells``."""
 
 
@@ -28,18 +29,6 @@ class Interval(Protocol):
     def ci_low(self) -> float | None: ...
     @property
     def ci_high(self) -> float | None: ...
-
-
-Size = TypeVar("Size", bound=int | None, covariant=True)
-
-
-class Sized(Protocol[Size]):
-    """Whatever has a frame size and its convention. None: mixed sizes."""
-
-    @property
-    def frame_size_bytes(self) -> Size: ...
-    @property
-    def frame_size_includes_fcs(self) -> bool: ...
 
 
 def number(value: float | None, places: int = 1) -> str:
@@ -111,14 +100,14 @@ def target_cell(of: PointSummary | Coverage) -> Cell:
     return "max" if of.target_bps is None else of.target_bps
 
 
-def size_number(size: int | None, includes_fcs: bool) -> str:
+def size_number(frame: FrameSize | None) -> str:
     """The frame size under a heading that has its unit, with its convention where it is not the paper's."""
-    return f"{UNKNOWN if size is None else size}{' with FCS' if includes_fcs else ''}"
+    return UNKNOWN if frame is None else f"{frame.bytes}{' with FCS' if frame.includes_fcs else ''}"
 
 
-def size_cells(of: Sized[Size]) -> tuple[Size, bool]:
-    """The frame size with its convention."""
-    return of.frame_size_bytes, of.frame_size_includes_fcs
+def size_cells(frame: FrameSize | None) -> tuple[int | None, bool]:
+    """The frame size with its convention; None for mixed sizes."""
+    return (None, False) if frame is None else (frame.bytes, frame.includes_fcs)
 
 
 def set_ups_words(rate: SetUpMean) -> str:
@@ -133,14 +122,14 @@ def count(number_of: int, what: str) -> str:
     return f"{number_of} {what}{'' if number_of == 1 else 's'}"
 
 
-def size_words(size: int, includes_fcs: bool) -> str:
+def size_words(frame: FrameSize) -> str:
     """``64 B`` with its convention where it is not the paper's."""
-    return f"{size} B" + (" with FCS" if includes_fcs else "")
+    return f"{frame.bytes} B" + (" with FCS" if frame.includes_fcs else "")
 
 
 def setting_words(setting: Setting) -> str:
     """Frame size and sources, as sentences name them."""
-    return f"{size_words(*size_cells(setting))}, {count(setting.sources, 'source')}"
+    return f"{size_words(setting.frame)}, {count(setting.sources, 'source')}"
 
 
 def where(setting: Setting) -> str:

@@ -27,7 +27,7 @@ LONGER: dict[str, int] = {
 """Modules above the limit and their lines today."""
 
 MODULES_AT_THE_ROOT = 5
-NAMING_THE_FCS = 14
+NAMING_THE_FCS = 8
 """Modules that spell ``frame_size_includes_fcs``: a frame size is one thing."""
 
 UNTYPED = {"contracts": 4, "engine": 75, "nodes": 10, "platforms": 52, "verdict": 54}

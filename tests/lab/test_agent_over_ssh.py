@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from labconsole.nodes.link import connect
+from labconsole.wire.counters import CountersSampled
+from labconsole.wire.message import AgentEvent
 from support.ssh_servers import HOST, SERVERS, Server, World
 
 pytestmark = pytest.mark.asyncio
@@ -40,14 +41,14 @@ async def gone(pid: int) -> None:
 
 
 async def test_the_agent_is_shipped_started_and_asked(world: World, server: Server) -> None:
-    told: list[dict[str, Any]] = []
+    told: list[AgentEvent] = []
     inventory = world.inventory({"uut": {"address": HOST, "port": server.port}})
     async with asyncio.timeout(30):
         node = await connect("uut", inventory, lambda name, event: told.append(event))
         try:
             assert "lo" in [link["name"] for link in (await node.request("links"))["links"]]
             await node.request("counters.start", {"interval_s": 0.01})
-            while len([event for event in told if event["event"] == "counters"]) < 5:
+            while len([event for event in told if isinstance(event, CountersSampled)]) < 5:
                 await asyncio.sleep(0.01)
         finally:
             await node.close()

@@ -37,13 +37,13 @@ def newest(records: Iterable[SearchRecord]) -> list[SearchRecord]:
     return list(found.values())
 
 
-def factors(record: SearchRecord) -> tuple[str, int, bool, int, str, str]:
+def factors(record: SearchRecord) -> tuple[str, int | None, bool, int, str, str]:
     """In the order of ``FACTORS``."""
     asked = record.requested
-    return (asked.platform, *size_cells(asked), asked.sources, asked.background, record.testbed)
+    return (asked.platform, *size_cells(asked.frame), asked.sources, asked.background, record.testbed)
 
 
 def factors_shown(record: SearchRecord) -> tuple[str, ...]:
     """In the order of ``HEADINGS``."""
     asked = record.requested
-    return (asked.platform, size_number(*size_cells(asked)), str(asked.sources), asked.background)
+    return (asked.platform, size_number(asked.frame), str(asked.sources), asked.background)

@@ -116,5 +116,5 @@ def held_means(made: Evaluation, factor: float) -> int:
     for point in made.points:
         low, high = point.rate_pps.ci_low, point.rate_pps.ci_high
         assert low is not None and high is not None and point.rate_pps.scope == "set-ups"
-        held += low <= factor * TRUE_PPS[point.frame_size_bytes] <= high
+        held += low <= factor * TRUE_PPS[point.frame.bytes] <= high
     return held

@@ -45,7 +45,7 @@ def concluded(rng: np.random.Generator, reports: int, scenario: Scenario, order:
     for _ in range(reports):
         made = evaluate(plan.drawn_in_one_go(rng, scenario, order))
         found["claims"] += made.claims.size
-        values = {(p.platform, p.frame_size_bytes, p.background): p.trial_values_bps for p in made.points}
+        values = {(p.platform, p.frame.bytes, p.background): p.trial_values_bps for p in made.points}
         for (platform, size, background), subject in values.items():
             if background == "none":
                 continue

@@ -22,7 +22,7 @@ from labconsole.report.claims import Family
 from labconsole.report.comparisons import Comparison
 from labconsole.report.material import Material
 from labconsole.report.points import CPU_LOADS, DEDICATED, FORWARDING
-from labconsole.report.words import baseline_words, setting_words, size_cells, size_number, target_cell, thing
+from labconsole.report.words import baseline_words, setting_words, size_number, target_cell, thing
 
 
 def cpu_load(material: Material) -> list[Table | MethodNote]:
@@ -69,7 +69,7 @@ def _relative_changes(found: Sequence[Comparison], family: Family, *, name: str,
         )  # fmt: skip
         shown.append(
             (
-                size_number(*size_cells(s.setting)), s.setting.platform, str(s.setting.sources), s.setting.background,
+                size_number(s.setting.frame), s.setting.platform, str(s.setting.sources), s.setting.background,
                 b.setting.background, maximum_words(s), maximum_words(b),
                 *claim_words(change.claim, change.change_ratio, family),
             )

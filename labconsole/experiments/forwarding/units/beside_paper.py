@@ -30,7 +30,7 @@ def changes(material: Material) -> Table | None:
     shown: list[tuple[str, ...]] = []
     for change in made.cpu_loads:
         s = change.subject.setting
-        size_bytes, includes_fcs = size_cells(s)
+        size_bytes, includes_fcs = size_cells(s.frame)
         theirs = published.get((str(size_bytes), names.get(s.platform, ""), s.background))
         if theirs is None or s.sources != 1 or includes_fcs:
             continue
@@ -71,7 +71,7 @@ def in_and_out(material: Material, kind: str, number_of_table: int) -> Table | N
     shown: list[tuple[str, ...]] = []
     for guest in material.evaluation.second_guests:
         s = guest.setting
-        size_bytes, includes_fcs = size_cells(s)
+        size_bytes, includes_fcs = size_cells(s.frame)
         paper_name = names.get(s.platform, "")
         theirs = published.get((str(size_bytes), paper_name))
         if theirs is None or s.background != kind or s.sources != 1 or includes_fcs:

@@ -17,7 +17,7 @@ from labconsole.report.claim_cells import (
 )
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.material import Material
-from labconsole.report.words import number, size_cells, size_number, target_cell, target_words, where, with_interval
+from labconsole.report.words import number, size_number, target_cell, target_words, where, with_interval
 
 
 def table(material: Material) -> Table:
@@ -36,7 +36,7 @@ def table(material: Material) -> Table:
         )  # fmt: skip
         shown.append(
             (
-                size_number(*size_cells(setting)), setting.platform, str(setting.sources), setting.background,
+                size_number(setting.frame), setting.platform, str(setting.sources), setting.background,
                 number(r.rate.mean / 1e6), target_words(r.point.target_bps), number(r.highest.rate_bps.mean / 1e6),
                 *claim_words(each.claim, plain, family),
             )

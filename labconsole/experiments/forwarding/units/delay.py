@@ -7,7 +7,7 @@ from labconsole.report.captions import MEGA, caption, mark_of, platforms_of, siz
 from labconsole.report.delays import NS_PER_US, delay_at
 from labconsole.report.material import Material
 from labconsole.report.points import DEDICATED
-from labconsole.report.words import count, size_cells, size_words
+from labconsole.report.words import count, size_words
 
 SOURCES = 1
 
@@ -28,14 +28,14 @@ def make(material: Material) -> Figure | None:
         curves = []
         for platform in platforms_of(points):
             own = sorted(
-                ((p, delay) for p, delay in chosen if p.platform == platform and size_cells(p) == size),
+                ((p, delay) for p, delay in chosen if p.platform == platform and p.frame == size),
                 key=lambda pair: pair[0].offered_bps.mean,
             )
             for name, of in (("median", "p50_ns"), ("99 %", "p99_ns")):
                 marks = [mark_of(p.offered_bps.mean / MEGA, getattr(delay, of), scale=NS_PER_US) for p, delay in own]
                 if marks:
                     curves.append(PlottedCurve(f"{platform}, {name}", tuple(marks)))
-        panels.append(Panel(size_words(*size), tuple(curves)))
+        panels.append(Panel(size_words(size), tuple(curves)))
     return Figure(
         name="delay",
         title=f"Delay ({chosen[0][1].kind}) over offered bandwidth, {count(SOURCES, 'source')}",

@@ -12,7 +12,7 @@ from labconsole.report.captions import caption, platforms_of, sizes_of
 from labconsole.report.comparisons import NOT_REACHED, Comparison, pairs_of
 from labconsole.report.material import Material
 from labconsole.report.points import DEDICATED, FORWARDING, IDLE
-from labconsole.report.words import count, size_cells, size_words
+from labconsole.report.words import count, size_words
 
 
 def make(material: Material) -> Figure | None:
@@ -32,11 +32,11 @@ def make(material: Material) -> Figure | None:
             marks = [
                 _mark(platforms.index(c.subject.setting.platform), c)
                 for c in found
-                if c.subject.setting.background == kind and size_cells(c.subject.setting) == size
+                if c.subject.setting.background == kind and c.subject.setting.frame == size
             ]
             if marks:
                 curves.append(PlottedCurve(kind, tuple(marks)))
-        panels.append(Panel(size_words(*size), tuple(curves)))
+        panels.append(Panel(size_words(size), tuple(curves)))
     sources = count(fewest, "source")
     return Figure(
         name="figure-5",

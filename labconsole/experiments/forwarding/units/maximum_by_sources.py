@@ -8,7 +8,7 @@ from labconsole.contracts.report import Figure, Panel, PlottedCurve, ReportUnit
 from labconsole.report.captions import caption, mark_of, platforms_of, sizes_of
 from labconsole.report.material import Material
 from labconsole.report.points import DEDICATED, MaximumReading
-from labconsole.report.words import size_cells, size_words
+from labconsole.report.words import size_words
 
 
 def make(material: Material) -> Figure | None:
@@ -23,7 +23,7 @@ def make(material: Material) -> Figure | None:
         for platform in platforms_of(chosen):
             own = {
                 r.setting.sources: r for r in readings
-                if r.setting.platform == platform and size_cells(r.setting) == size
+                if r.setting.platform == platform and r.setting.frame == size
             }  # fmt: skip
             marks = [
                 mark_of(place, own[count].rate, list(own[count].means_bps.values()))
@@ -32,7 +32,7 @@ def make(material: Material) -> Figure | None:
             ]
             if marks:
                 curves.append(PlottedCurve(platform, tuple(marks)))
-        panels.append(Panel(size_words(*size), tuple(curves)))
+        panels.append(Panel(size_words(size), tuple(curves)))
     if not panels:
         return None
     return Figure(

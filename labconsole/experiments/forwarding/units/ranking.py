@@ -30,7 +30,7 @@ def table(material: Material) -> Table:
         s, b = pair.subject, pair.baseline
         rows.append(
             (
-                *size_cells(s.setting), s.setting.sources, s.setting.platform, b.setting.platform, s.rate.mean,
+                *size_cells(s.setting.frame), s.setting.sources, s.setting.platform, b.setting.platform, s.rate.mean,
                 b.rate.mean, s.at_least, b.at_least, target_cell(s.point), target_cell(b.point), s.rate.set_ups,
                 b.rate.set_ups, pair.loads, None if pair.claim.effect is None else pair.claim.effect.paired,
                 *claim_cells(pair.claim, pair.change_ratio),
@@ -38,7 +38,7 @@ def table(material: Material) -> Table:
         )  # fmt: skip
         shown.append(
             (
-                size_number(*size_cells(s.setting)), str(s.setting.sources), s.setting.platform, b.setting.platform,
+                size_number(s.setting.frame), str(s.setting.sources), s.setting.platform, b.setting.platform,
                 maximum_words(s), maximum_words(b), *claim_words(pair.claim, pair.change_ratio, family),
             )
         )  # fmt: skip

@@ -36,7 +36,7 @@ def results(points: Sequence[PointSummary], facts: Mapping[str, RunFacts]) -> Ta
     for p, delay in zip(points, delays, strict=True):
         rows.append(
             (
-                p.platform, *size_cells(p), p.sources, target_cell(p), p.background, p.design.conditions.method,
+                p.platform, *size_cells(p.frame), p.sources, target_cell(p), p.background, p.design.conditions.method,
                 p.set_ups, p.n, p.rate_bps.scope, p.offered_bps.mean, p.rate_bps.mean, p.rate_bps.ci_low,
                 p.rate_bps.ci_high, p.rate_bps.sd, p.rate_pps.mean, p.loss_of, p.loss_trials, *_loss_cells(p),
                 *((None,) * 5 if delay is None else (
@@ -45,7 +45,7 @@ def results(points: Sequence[PointSummary], facts: Mapping[str, RunFacts]) -> Ta
             )
         )  # fmt: skip
         words = (
-            p.platform, size_number(*size_cells(p)), str(p.sources), target_words(p.target_bps), p.background,
+            p.platform, size_number(p.frame), str(p.sources), target_words(p.target_bps), p.background,
             set_ups_words(p.rate_bps), number(p.offered_bps.mean / 1e6), with_interval(p.rate_bps), _loss_words(p),
         )  # fmt: skip
         shown.append((*words, *_delay_words(delay)) if with_delay else words)

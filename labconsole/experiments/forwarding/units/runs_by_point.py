@@ -15,13 +15,13 @@ def make(material: Material) -> Table:
         counts = (each.planned, each.taken, each.retaken, each.entered, each.missing)
         rows.append(
             (
-                each.plan, each.plan_hash, each.fingerprint, each.point, each.platform, *size_cells(each),
+                each.plan, each.plan_hash, each.fingerprint, each.point, each.platform, *size_cells(each.frame),
                 each.sources, target_cell(each), each.background, *counts,
             )
         )  # fmt: skip
         shown.append(
             (
-                each.plan, str(each.point), each.platform, size_number(*size_cells(each)), str(each.sources),
+                each.plan, str(each.point), each.platform, size_number(each.frame), str(each.sources),
                 target_words(each.target_bps), each.background,
                 *(UNKNOWN if count is None else str(count) for count in counts),
             )

@@ -104,7 +104,7 @@ def _row(guest: SecondGuestSummary) -> tuple[Cell, ...]:
     target = "all" if guest.all_loads else "max" if guest.target_bps is None else guest.target_bps
     offered, measured, setting = guest.offered_bps, guest.measured_bps, guest.setting
     return (
-        *size_cells(setting), setting.platform, setting.sources, target, setting.background, measured.set_ups,
+        *size_cells(setting.frame), setting.platform, setting.sources, target, setting.background, measured.set_ups,
         measured.trials, offered.mean, offered.ci_low, offered.ci_high, measured.mean, measured.ci_low,
         measured.ci_high, guest.lost_ratio,
     )  # fmt: skip
@@ -113,7 +113,7 @@ def _row(guest: SecondGuestSummary) -> tuple[Cell, ...]:
 def _shown(guest: SecondGuestSummary) -> tuple[str, ...]:
     setting, lost = guest.setting, guest.lost_ratio
     return (
-        size_number(*size_cells(setting)), setting.platform, str(setting.sources), set_ups_words(guest.measured_bps),
+        size_number(setting.frame), setting.platform, str(setting.sources), set_ups_words(guest.measured_bps),
         with_interval(guest.offered_bps), with_interval(guest.measured_bps),
         UNKNOWN if lost is None else number(lost * 100),
     )  # fmt: skip

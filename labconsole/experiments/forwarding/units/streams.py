@@ -17,7 +17,7 @@ from labconsole.report.claim_cells import (
 )
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.material import Material
-from labconsole.report.words import number, percent, size_cells, size_number, target_cell, where
+from labconsole.report.words import number, percent, size_number, target_cell, where
 
 
 def table(material: Material) -> Table:
@@ -36,7 +36,7 @@ def table(material: Material) -> Table:
         )  # fmt: skip
         shown.append(
             (
-                size_number(*size_cells(setting)), setting.platform, str(setting.sources), setting.background,
+                size_number(setting.frame), setting.platform, str(setting.sources), setting.background,
                 each.stream, number(100 * each.share, 2), *claim_words(each.claim, plain, family),
             )
         )  # fmt: skip

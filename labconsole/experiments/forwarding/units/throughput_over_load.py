@@ -9,7 +9,7 @@ from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.report.captions import MEGA, caption, mark_of, platforms_of, sizes_of
 from labconsole.report.material import Material
 from labconsole.report.points import DEDICATED, PointSummary
-from labconsole.report.words import count, size_cells, size_words
+from labconsole.report.words import count, size_words
 
 
 def of_one_source(material: Material) -> Figure | None:
@@ -29,14 +29,14 @@ def _figure(points: Sequence[PointSummary], sources: int, name: str) -> Figure |
     chosen = [p for p in points if p.sources == sources and p.background == DEDICATED]
     panels = []
     for size in sizes_of(chosen):
-        here = [p for p in chosen if size_cells(p) == size]
+        here = [p for p in chosen if p.frame == size]
         curves = []
         for platform in platforms_of(chosen):
             own = sorted((p for p in here if p.platform == platform), key=lambda p: p.offered_bps.mean)
             if own:
                 marks = tuple(mark_of(p.offered_bps.mean / MEGA, p.rate_bps, _dots(p)) for p in own)
                 curves.append(PlottedCurve(platform, marks))
-        panels.append(Panel(size_words(*size), tuple(curves)))
+        panels.append(Panel(size_words(size), tuple(curves)))
     if not panels:
         return None
     return Figure(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from labconsole.contracts.report import Cell, ReportUnit, Table
 from labconsole.experiments.search.shown import FACTORS, HEADINGS, LIMITS, chosen, factors, factors_shown
-from labconsole.model.design_point import FrameSize
 from labconsole.model.record.search import GoalFound, SearchRecord
 from labconsole.report.material import Material
-from labconsole.report.words import UNKNOWN, number, size_cells
+from labconsole.report.words import UNKNOWN, number
 
 PER_SOURCE = "Loads are per source; bandwidth is on the wire."
 IS_NO_LIMIT = "An upper bound set by generator or instrument says nothing about the platform beyond its lower bound."
@@ -62,7 +61,7 @@ def _bounds(record: SearchRecord, found: GoalFound) -> tuple[str, ...]:
 
 
 def _bps(record: SearchRecord, pps: float | None) -> float | None:
-    return None if pps is None else FrameSize(*size_cells(record.requested)).rate_bps(pps)
+    return None if pps is None else record.requested.frame.rate_bps(pps)
 
 
 UNITS = (ReportUnit(name="throughput", place=100, make=make),)
