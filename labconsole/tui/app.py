@@ -14,12 +14,12 @@ import signal
 import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import ClassVar
 
 from rich.console import RenderableType
 from textual import work
+from textual.actions import parse
 from textual.app import App, ComposeResult, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import WorkerFailed
@@ -37,7 +37,8 @@ from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings, load_settings, memory_path
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.console.terminal import HangUpDriver, detach, terminal_is_gone
-from labconsole.tui.keymap import EVERYWHERE, Places, bindings_of, check_settings
+from labconsole.tui.keymap import EVERYWHERE, Places, check_settings
+from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.help import TABLES_AND_FIELDS, Help, key_rows
 from labconsole.tui.parts.screen import ConsoleScreen
@@ -46,33 +47,25 @@ from labconsole.tui.screens import SCREENS, ScreenEntry
 RUNS_SHOWN = 500
 
 
-class ConsoleApp(App[int]):
+class ConsoleApp(HasActions, App[int]):
     """The application. ``session`` is None until it is open."""
 
     TITLE = "labconsole"
     CSS_PATH = "console.tcss"
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *(
-            Binding(
-                f"{entry.key},{entry.function_key}",
-                f"mode('{entry.mode}')",
-                entry.title,
-                show=False,  # the top bar names them all
-                id=f"go-{entry.mode}",
-                tooltip=f"{entry.title}: {entry.purpose}",
-            )
-            for entry in SCREENS
-        ),
-        Binding("y", "copy_run_id", "Copy", id="copy", tooltip="Copy the run's id, or what the cursor is on (OSC 52)."),
-        Binding("d", "toggle_dark", "Light/dark", show=False, id="dark", tooltip="Switch between light and dark."),
-        Binding(
-            "question_mark,f1", "help", "Help", id="help", key_display="?", tooltip="Every key and what words mean."
-        ),
-        Binding("q", "quit", "Quit", id="quit", tooltip="Leave; asks once while a trial runs."),
-        Binding("ctrl+q", "quit", "Quit", show=False, priority=True, id="quit-always", tooltip="Leave, from anywhere."),
-    ]
+    ACTIONS = (
+        *(entry.action() for entry in SCREENS),  # not in the key bar: the top bar names them all
+        Action("y", "copy_run_id", "Copy", "Copy the run's id, or what the cursor is on, to the clipboard.",
+               id="copy", title="Copy run id"),
+        Action("d", "toggle_dark", "Light/dark", "Switch between the light and the dark theme.",
+               id="dark", title="Light or dark", shown=False),
+        Action("question_mark,f1", "help", "Help", "Show all keys and explain the terms.", id="help"),
+        Action("q", "quit", "Quit", "Quit; asks first if a trial is running.", id="quit"),
+        Action("ctrl+q", "quit", "Quit", "Quit, even while typing.",
+               id="quit-always", shown=False, priority=True),
+        Action("", "change_theme", "Theme", "Choose any theme."),
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -349,31 +342,32 @@ class ConsoleApp(App[int]):
     def help_sections(self, screen: ConsoleScreen | None) -> list[tuple[str, list[tuple[str, str]]]]:
         """Keys by where they work."""
         keymap = self.settings.keymap
-        keys = [("Everywhere", key_rows(bindings_of(ConsoleApp), keymap)), ("In tables and fields", TABLES_AND_FIELDS)]
+        keys = [("Everywhere", key_rows(self.declared_actions(), keymap)), ("In tables and fields", TABLES_AND_FIELDS)]
         if screen is None:
             return keys
-        return [(f"On the screen {screen.tab.title}", key_rows(screen.own_bindings(), keymap)), *keys]
+        own = [action for _, action in screen.told_actions()]
+        return [(f"On the {screen.tab.title} screen", key_rows(own, keymap)), *keys]
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Everything that has a key is in the palette too."""
+        """Everything that can be done now, each thing once."""
+        told: list[tuple[DOMNode, Action]] = [(self, action) for action in self.offered_actions()]
         if isinstance(screen, ConsoleScreen):
-            for title, words, action in screen.commands():
-                yield SystemCommand(title, words, action)
-            yield SystemCommand("Pause or go on", "Stop painting; recording goes on (space)", screen.action_pause)
-        for entry in SCREENS:
-            words = f"{entry.purpose} ({entry.key}, {entry.function_key.upper()})"
-            yield SystemCommand(entry.title, words, partial(self.action_mode, entry.mode))
-        yield SystemCommand("Reload runs", "Read the list from the store again (l)", self.load_runs)
-        yield SystemCommand("Copy run id", "To the clipboard, by OSC 52 (y)", self.action_copy_run_id)
-        yield SystemCommand("Light or dark", "Switch the theme (d)", self.action_toggle_dark)
-        yield SystemCommand("Theme", "Choose any theme", self.action_change_theme)
-        yield SystemCommand("Help", "Every key and what the words mean (?)", self.action_help)
-        yield SystemCommand("Quit", "Leave; asks once while a trial runs (q)", self.action_quit)
+            told += screen.told_actions()
+        offered: set[tuple[DOMNode, str, tuple[object, ...]]] = set()
+        for node, action in told:
+            place, name, parameters = parse(action.does)
+            does = ({"app": self, "screen": screen}.get(place, node), name, parameters)
+            if does not in offered and does[0].check_action(name, parameters):
+                offered.add(does)
+                title, words = action.palette_words(self.settings.keymap)
+                yield SystemCommand(title, words, partial(self.run_action, action.does, node))
 
 
 def places() -> Places:
-    """Where which bindings work. Imports every screen."""
-    return {EVERYWHERE: bindings_of(ConsoleApp)} | {entry.title: entry.load().own_bindings() for entry in SCREENS}
+    """Where which actions have keys. Imports every screen."""
+    places: dict[str, type[HasActions]] = {EVERYWHERE: ConsoleApp}
+    places |= {entry.title: entry.load() for entry in SCREENS}
+    return {place: [action for action in owner.declared_actions() if action.keys] for place, owner in places.items()}
 
 
 def run_console(session_factory: SessionFactory) -> int:

@@ -1,6 +1,6 @@
 """Which key does what where, with the operator's changes; and whether those changes can be.
 
-A place is a screen with what works everywhere: two bindings of one place must not share a key, bindings of two screens
+A place is a screen with what works everywhere: two actions of one place must not share a key, actions of two screens
 may.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from textual.binding import Binding
 from textual.keys import Keys, key_to_character
 from textual.theme import BUILTIN_THEMES
 
 from labconsole.tui.console import theme
 from labconsole.tui.console.settings import Settings
+from labconsole.tui.parts.action import Action
 
 UNDELIVERED = re.compile(r"ctrl\+(m|i|j|h|b|\[|left_square_bracket)$|alt\+|ctrl\+enter|shift\+enter|ctrl\+shift\+")
 """Keys that terminals send as something else, or that tmux keeps for itself."""
@@ -22,19 +22,8 @@ UNDELIVERED = re.compile(r"ctrl\+(m|i|j|h|b|\[|left_square_bracket)$|alt\+|ctrl\
 _NAMED = {key.value for key in Keys}
 EVERYWHERE = "everywhere"
 
-Places = Mapping[str, Sequence[Binding]]
-"""Bindings by where they work: EVERYWHERE, and each screen by its title."""
-
-
-def bindings_of(*classes: type) -> list[Binding]:
-    """The bindings that these classes declare themselves."""
-    return [binding for cls in classes for binding in cls.__dict__.get("BINDINGS", []) if isinstance(binding, Binding)]
-
-
-def effective(binding: Binding, keymap: Mapping[str, str]) -> list[str]:
-    """The keys of a binding after the operator's changes."""
-    text = keymap.get(binding.id, binding.key) if binding.id else binding.key
-    return [key.strip() for key in text.split(",") if key.strip()]
+Places = Mapping[str, Sequence[Action]]
+"""Actions that have keys, by where they work: EVERYWHERE, and each screen by its title."""
 
 
 def themes() -> list[str]:
@@ -52,7 +41,7 @@ def check_settings(settings: Settings, places: Callable[[], Places]) -> None:
     if not settings.keymap:
         return
     found = places()
-    known = {binding.id for bindings in found.values() for binding in bindings if binding.id}
+    known = {action.id for actions in found.values() for action in actions if action.id}
     for name, keys in settings.keymap.items():
         if name not in known:
             raise settings.complaint(("keymap", name), "is not a binding", name, ", ".join(sorted(known)))
@@ -64,14 +53,14 @@ def check_settings(settings: Settings, places: Callable[[], Places]) -> None:
             if UNDELIVERED.search(key):
                 words = "does not reach the console from every terminal"
                 raise settings.complaint(("keymap", name), words, key, "letters, digits, f1 to f12, ctrl with a letter")
-    for place, bindings in found.items():
+    for place, actions in found.items():
         taken: dict[str, str] = {}
-        for binding in [*bindings, *(found[EVERYWHERE] if place != EVERYWHERE else ())]:
-            for key in effective(binding, settings.keymap):
-                other = taken.setdefault(key, binding.id or binding.action)
-                if other != (binding.id or binding.action):
-                    name = binding.id if binding.id in settings.keymap else other
-                    words = f"means {other} and {binding.id} at once on the screen {place}"
+        for action in [*actions, *(found[EVERYWHERE] if place != EVERYWHERE else ())]:
+            for key in action.keys_now(settings.keymap):
+                other = taken.setdefault(key, action.id or action.does)
+                if other != (action.id or action.does):
+                    name = action.id if action.id in settings.keymap else other
+                    words = f"means {other} and {action.id} at once on the screen {place}"
                     raise settings.complaint(("keymap", name), words, key, "a key that means one thing")
 
 

@@ -25,16 +25,16 @@ def run(args: argparse.Namespace) -> int:
 
     from labconsole.tui.app import places
     from labconsole.tui.console.settings import Settings, load_settings, settings_path
-    from labconsole.tui.keymap import check_settings, effective
+    from labconsole.tui.keymap import check_settings
 
     found = load_settings()
     check_settings(found, places)
     if args.keys:
         rows = [
-            {"place": place, "binding": binding.id, "keys": effective(binding, found.keymap), "does": binding.tooltip}
-            for place, bindings in places().items()
-            for binding in bindings
-            if binding.id
+            {"place": place, "binding": action.id, "keys": action.keys_now(found.keymap), "does": action.sentence}
+            for place, actions in places().items()
+            for action in actions
+            if action.id
         ]
         if args.json:
             for row in rows:

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from labconsole.text.cells import safe
+from labconsole.tui.parts.action import Action, HasActions
 
 Take = Callable[[str], Awaitable[str]]
 """Does what the text is for; the result is why it could not, "" when it could."""
 
 
-class AskText(ModalScreen[None]):
+class AskText(HasActions, ModalScreen[None]):
     """Closes once ``take`` took the text. Esc leaves without."""
 
     CSS_PATH = "ask_text.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Leave", id="ask-leave")]
+    ACTIONS = (Action("escape", "dismiss", "Leave"),)
 
     def __init__(self, question: str, value: str, words: str, take: Take) -> None:
         super().__init__()

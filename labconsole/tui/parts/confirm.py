@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from labconsole.text.cells import safe
+from labconsole.tui.parts.action import Action, HasActions
 
 
-class Confirm(ModalScreen[bool]):
+class Confirm(HasActions, ModalScreen[bool]):
     """Dismisses with True for yes. Esc, n and q mean no."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,enter", "answer(True)", "Yes", id="confirm-yes"),
-        Binding("n,escape,q", "answer(False)", "No", id="confirm-no"),
-    ]
+    ACTIONS = (
+        Action("y,enter", "answer(True)", "Yes"),
+        Action("n,escape,q", "answer(False)", "No"),
+    )
 
     def __init__(self, question: str, consequence: str) -> None:
         super().__init__()

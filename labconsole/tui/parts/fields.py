@@ -9,27 +9,26 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from rich.cells import cell_len
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widgets import Input
 
 from labconsole.text.cells import safe
+from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Tones
 
 
-class Field(Input):
+class Field(HasActions, Input):
     """A short text of which every prefix matches ``prefix``; ``presets`` are offered by up and down."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "step(1)", "Next usual value", show=False),
-        Binding("down", "step(-1)", "Previous usual value", show=False),
-    ]
+    ACTIONS = (
+        Action("up", "step(1)", "Next usual value", shown=False),
+        Action("down", "step(-1)", "Previous usual value", shown=False),
+    )
 
     def __init__(self, value: str, *, prefix: re.Pattern[str], presets: Sequence[str], id: str) -> None:
         super().__init__(value, id=id, compact=True, restrict=prefix.pattern, select_on_focus=True)
@@ -63,15 +62,15 @@ class Field(Input):
         self.cursor_position = len(self.value)
 
 
-class Choice(Tones, can_focus=True):
+class Choice(HasActions, Tones, can_focus=True):
     """One of a few words on one line, stepped through with the arrow keys or the mouse."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,up", "step(1)", "Next", show=False),
-        Binding("left,down", "step(-1)", "Previous", show=False),
-        Binding("home", "step(-10000)", "First", show=False),
-        Binding("end", "step(10000)", "Last", show=False),
-    ]
+    ACTIONS = (
+        Action("right,up", "step(1)", "Next", shown=False),
+        Action("left,down", "step(-1)", "Previous", shown=False),
+        Action("home", "step(-10000)", "First", shown=False),
+        Action("end", "step(10000)", "Last", shown=False),
+    )
     value: reactive[str] = reactive("")
 
     @dataclass

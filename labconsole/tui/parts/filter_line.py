@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import Input
 
 from labconsole.model.query import Query, parse_query, parse_typing
 from labconsole.text.cells import safe
+from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Lines, Span
 
 EXAMPLE = "platform=raw size=64 verdict!=valid offered>1e5 note~warm, or any word"
@@ -53,12 +52,10 @@ class _Problems(Lines):
         self.paint()
 
 
-class FilterInput(Input):
+class FilterInput(HasActions, Input):
     """The text. Up, down, enter and esc leave it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,up,down", "leave", "Leave the filter", show=False),
-    ]
+    ACTIONS = (Action("escape,up,down", "leave", "Leave the filter", shown=False),)
 
     class Left(Message):
         """The operator is done typing."""

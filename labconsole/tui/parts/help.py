@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Iterable, Mapping
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 
 from labconsole.text.cells import safe
+from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Lines, Span
-
-KEY_NAMES = {
-    "question_mark": "?",
-    "escape": "esc",
-    "slash": "/",
-    "pageup": "PgUp",
-    "pagedown": "PgDn",
-    "up": "↑",
-    "down": "↓",
-    "left": "←",
-    "right": "→",
-}
 
 TABLES_AND_FIELDS = [
     ("↑ ↓ PgUp PgDn", "move the cursor; in the streams it chooses what the chart shows"),
@@ -50,16 +37,9 @@ CONVENTIONS = (
 )
 
 
-def key_rows(bindings: list[Binding], keymap: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
-    """(keys, words) of bindings, the tooltip where there is one; keys as the operator's keymap has them."""
-    rows = []
-    for binding in bindings:
-        effective = (keymap or {}).get(binding.id or "", binding.key)
-        keys = " ".join(
-            KEY_NAMES.get(k, k.upper() if k.startswith("f") and k[1:].isdigit() else k) for k in effective.split(",")
-        )
-        rows.append((keys.replace("ctrl+", "^"), binding.tooltip or binding.description))
-    return rows
+def key_rows(actions: Iterable[Action], keymap: Mapping[str, str]) -> list[tuple[str, str]]:
+    """(keys, what they do) of the actions that have keys; keys as the operator's keymap has them."""
+    return [(action.key_words(keymap), action.sentence) for action in actions if action.keys]
 
 
 class HelpText(Lines):
@@ -84,12 +64,10 @@ class HelpText(Lines):
         return rows
 
 
-class Help(ModalScreen[None]):
+class Help(HasActions, ModalScreen[None]):
     """Leave with the key that opened it, esc or q."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,f1", "dismiss", "Close", id="help-close"),
-    ]
+    ACTIONS = (Action("escape,q,question_mark,f1", "dismiss", "Close"),)
 
     def __init__(self, sections: list[tuple[str, list[tuple[str, str]]]]) -> None:
         super().__init__()

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from labconsole.text.cells import safe
+from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
 
@@ -41,15 +41,15 @@ class _Rows(LineTable, can_focus=False):
         return safe(self._choices[key], width), "muted"
 
 
-class Pick(ModalScreen[str | None]):
+class Pick(HasActions, ModalScreen[str | None]):
     """Dismisses with a key of ``choices``, or None."""
 
     CSS_PATH = "pick.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "Leave", id="pick-leave"),
-        Binding("up", "move(-1)", "Up", show=False, id="pick-up"),
-        Binding("down", "move(1)", "Down", show=False, id="pick-down"),
-    ]
+    ACTIONS = (
+        Action("escape", "dismiss(None)", "Leave"),
+        Action("up", "move(-1)", "Up", shown=False),
+        Action("down", "move(1)", "Down", shown=False),
+    )
 
     def __init__(self, title: str, choices: Mapping[str, str]) -> None:
         super().__init__()

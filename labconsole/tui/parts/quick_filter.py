@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Static
 
+from labconsole.tui.parts.action import Action, HasActions
+
 MOST_CHARACTERS = 100
 
 
-class _Typed(Input):
+class _Typed(HasActions, Input):
     """Enter and the arrows keep what was typed."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave(False)", "Drop the filter", id="filter-drop", show=False),
-        Binding("enter,up,down", "leave(True)", "Keep the filter", id="filter-keep", show=False),
-    ]
+    ACTIONS = (
+        Action("escape", "leave(False)", "Drop the filter", shown=False),
+        Action("enter,up,down", "leave(True)", "Keep the filter", shown=False),
+    )
 
     @dataclass
     class Left(Message):

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import UNKNOWN, count, percent, safe, short_time
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import GUTTER, Column, LineTable
 from labconsole.units import format_target
@@ -159,11 +159,11 @@ _SAVED_CHANGES = {
 class SavedRunsTable(RunsTable):
     """The whole list: tens of thousands of rows, of which only those in sight are ever made into cells."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "screen.open", "Details", show=False),
-        Binding("right", "screen.part(1)", "Next part of the details", show=False),
-        Binding("left", "screen.part(-1)", "Part before", show=False),
-    ]
+    ACTIONS = (
+        Action("enter", "screen.open", "Details", "Go to the details.", shown=False),
+        Action("right", "screen.part(1)", "Next page", shown=False),
+        Action("left", "screen.part(-1)", "Previous page", shown=False),
+    )
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("mark", "", 1),
         *(_SAVED_CHANGES.get(c.name, c) for c in RunsTable.COLUMNS[:-1]),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from textual.app import ScreenStackError
-from textual.binding import Binding
+from textual.dom import DOMNode
 from textual.screen import ModalScreen, Screen
 
 from labconsole.engine.live.events import Event
@@ -19,17 +19,13 @@ from labconsole.tui.console.memory import ConsoleMemory
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.keymap import bindings_of
+from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.status import Tab, TopBar
 
-PAUSE = Binding(
-    "space",
-    "pause",
-    "Pause",
-    id="pause",
-    key_display="space",
-    tooltip="Stop painting, to read in peace; everything is still recorded.",
-)
+PAUSE = Action(
+    "space", "pause", "Pause", "Freeze the display, or unfreeze it. Recording continues.",
+    id="pause", title="Freeze or unfreeze the display",
+)  # fmt: skip
 
 
 def frames_per_second(settings: Settings) -> float:
@@ -65,6 +61,9 @@ class Application(Protocol):
     def start_run(self, request: DesignPoint, repetitions: int) -> None:
         """Start, unless something runs already."""
 
+    def load_runs(self) -> object:
+        """Read the list of runs from the store."""
+
     def ask_abort(self) -> object:
         """Ask once, then stop what runs."""
 
@@ -72,7 +71,7 @@ class Application(Protocol):
         """Go to a screen."""
 
 
-class ConsoleScreen(Screen[None]):
+class ConsoleScreen(HasActions, Screen[None]):
     """A screen that looks at telemetry on a timer; samples never arrive as messages."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (104, "-normal"), (168, "-wide")]  # noqa: RUF012 - as Textual has it
@@ -87,11 +86,6 @@ class ConsoleScreen(Screen[None]):
         """True once all parts of the screen are there: Textual calls a screen mounted before."""
 
         self.paused = False
-
-    @classmethod
-    def own_bindings(cls) -> list[Binding]:
-        """What the console binds on this screen; Textual's own bindings are not among them."""
-        return bindings_of(*(each for each in cls.__mro__ if issubclass(each, ConsoleScreen)))
 
     def on_mount(self) -> None:
         self.composed = True
@@ -151,9 +145,12 @@ class ConsoleScreen(Screen[None]):
     def engine_event(self, event: Event) -> None:
         """The engine said something; called on the event loop, whether this screen is in sight or not."""
 
-    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
-        """(name, words, what it does) for the command palette: everything that has a key here."""
-        return ()
+    def told_actions(self) -> Iterator[tuple[DOMNode, Action]]:
+        """What help and palette tell of, and where it is done: the screen's own, and those of its parts."""
+        yield from ((self, action) for action in self.offered_actions())
+        parts = {type(part): part for part in self.query("*") if isinstance(part, HasActions)}
+        for part in parts.values():
+            yield from ((part, action) for action in part.declared_actions() if action.sentence)
 
     def action_pause(self) -> None:
         self.paused = not self.paused

@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 
 from rich.cells import cell_len
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from labconsole.text.cells import safe
+from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import TONES, Span, Tones
 
 GUTTER = 2
@@ -63,20 +63,20 @@ def fit_columns(columns: Sequence[Column], width: int) -> list[tuple[Column, int
     return [(c, widths[c.name]) for c in kept]
 
 
-class LineTable(ScrollView, Tones, can_focus=True):
+class LineTable(HasActions, ScrollView, Tones, can_focus=True):
     """A table of keys. Subclasses give COLUMNS, ``keys()`` and one ``cell_`` method per column."""
 
     COMPONENT_CLASSES = TONES
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     EMPTY: ClassVar[str] = ""
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "cursor(-1)", "Row up", show=False),
-        Binding("down", "cursor(1)", "Row down", show=False),
-        Binding("pageup", "cursor_page(-1)", "Page up", show=False),
-        Binding("pagedown", "cursor_page(1)", "Page down", show=False),
-        Binding("home", "cursor_edge(-1)", "First row", show=False),
-        Binding("end", "cursor_edge(1)", "Last row", show=False),
-    ]
+    ACTIONS: ClassVar[Sequence[Action]] = (
+        Action("up", "cursor(-1)", "Row up", shown=False),
+        Action("down", "cursor(1)", "Row down", shown=False),
+        Action("pageup", "cursor_page(-1)", "Page up", shown=False),
+        Action("pagedown", "cursor_page(1)", "Page down", shown=False),
+        Action("home", "cursor_edge(-1)", "First row", shown=False),
+        Action("end", "cursor_edge(1)", "Last row", shown=False),
+    )
 
     @dataclass
     class Chosen(Message):

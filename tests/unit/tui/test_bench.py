@@ -98,8 +98,8 @@ async def test_a_node_is_jumped_to_by_a_part_of_its_name_and_from_the_palette() 
         await pilot.press(*"snk", "down", "enter")
         await until(pilot, lambda: isinstance(app.screen, BenchScreen))
         assert app.screen.query_one(InterfacesTable).cursor_key[0] == "snk2"
-        commands = {title: action for title, _, action in app.screen.commands()}
-        commands["Go to src3"]()
+        commands = {command.title: command.callback for command in app.get_system_commands(app.screen)}
+        await commands["Go to src3"]()
         assert app.screen.query_one(InterfacesTable).cursor_key[0] == "src3"
 
 
@@ -328,7 +328,7 @@ async def test_a_key_of_the_operators_own_works_instead_and_is_in_the_help() -> 
         await pilot.press("f9")
         await until(pilot, lambda: len(made.requests) == 1)
         sections = dict(app.help_sections(app.screen))
-        assert "F9" in dict(sections["On the screen Bench"])
+        assert "F9" in dict(sections["On the Bench screen"])
 
 
 @pytest.mark.asyncio

@@ -69,8 +69,8 @@ def test_only_keys_that_every_terminal_delivers_are_used() -> None:
         assert not UNDELIVERED.match(key), key
 
 
-def test_every_binding_has_an_id_for_keymaps_and_words_for_help() -> None:
-    for owner in (ConsoleApp, ConsoleScreen, *ALL_SCREENS):
-        for binding in owner.__dict__.get("BINDINGS", []):
-            assert binding.id, binding
-            assert binding.tooltip, binding
+def test_every_key_has_an_id_for_keymaps_and_words_for_help() -> None:
+    for owner in (ConsoleApp, *ALL_SCREENS):
+        for action in owner.declared_actions():
+            assert action.id or not action.keys, action
+            assert action.sentence, action

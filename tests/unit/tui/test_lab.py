@@ -630,11 +630,13 @@ async def test_every_command_of_a_screen_is_in_the_palette_and_does_not_fail(key
     async with console(screen=key) as (app, _, pilot):
         assert isinstance(app.screen, screen)
         await app.workers.wait_for_complete()
-        names = [command.title for command in app.get_system_commands(app.screen)]
-        for title, _words, action in list(app.screen.commands()):
-            assert title in names
-            if "shell" not in title.lower():
-                action()
+        offered = {command.title: command.callback for command in app.get_system_commands(app.screen)}
+        for action in app.screen.declared_actions():
+            title = action.title or action.label
+            if title == "Change the view":  # for small terminals
+                assert title not in offered
+            elif "shell" not in title.lower():
+                await offered[title]()
                 await pilot.pause()
         while len(app.screen_stack) > 1:
             app.pop_screen()

@@ -11,7 +11,7 @@ from labconsole.cli.main import main
 from labconsole.errors import ConfigError
 from labconsole.tui.app import places
 from labconsole.tui.console.settings import Settings, load_settings, settings_path
-from labconsole.tui.keymap import check_settings, effective
+from labconsole.tui.keymap import check_settings
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_no_key_means_two_things_anywhere_by_default() -> None:
 def test_every_binding_of_every_screen_is_listed_with_its_name(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", "--keys", "--json"]) == 0
     listed = [json.loads(row) for row in capsys.readouterr().out.splitlines()]
-    known = {binding.id for bindings in places().values() for binding in bindings}
+    known = {action.id for actions in places().values() for action in actions}
     assert {row["binding"] for row in listed} == known
     assert all(row["does"] and row["keys"] for row in listed)
 
@@ -94,6 +94,6 @@ def test_every_setting_is_in_the_document() -> None:
 
 
 def test_an_unchanged_binding_keeps_its_keys() -> None:
-    for bindings in places().values():
-        for binding in bindings:
-            assert effective(binding, {}) == binding.key.split(",")
+    for actions in places().values():
+        for action in actions:
+            assert action.keys_now({}) == action.keys.split(",")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import ClassVar, Literal
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Button
 
@@ -19,6 +17,7 @@ from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock
 from labconsole.tui.console.form import FormValues
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.quick_filter import QuickFilter
@@ -45,36 +44,29 @@ class BenchScreen(ConsoleScreen):
     """Set-up, streams, chart, nodes, interfaces; the last runs where there is room."""
 
     CSS_PATH = "screen.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "run", "Run", id="run", tooltip="Start what the set-up says, with all its repetitions."),
-        Binding(
-            "a,escape", "abort", "Abort", id="abort", key_display="a",
-            tooltip="Stop traffic, after one question; what was measured is kept. Without a trial, esc leaves a field.",
-        ),
+    ACTIONS = (
+        Action("r", "run", "Run", "Measure the design point in the set-up panel, with all its repetitions.", id="run"),
+        Action("a,escape", "abort", "Abort", id="abort",
+               sentence="Abort the trial, after asking; what was measured is kept. Without a trial, leave the field."),
         PAUSE,
-        Binding("e", "edit", "Set-up", id="edit", tooltip="Go to the set-up panel; arrows step through usual values."),
-        Binding("n", "stream(1)", "Stream", show=False, id="stream-next", tooltip="Chart the next stream."),
-        Binding("N", "stream(-1)", "Stream back", show=False, id="stream-back", tooltip="Chart the one before."),
-        Binding(
-            "v", "view", "View", id="view",
-            tooltip="On a small terminal: interfaces, chart, nodes, repetitions in turn.",
-        ),
-        Binding("i", "interfaces", "Interfaces", show=False, id="interfaces", tooltip="Go to the table of interfaces."),
-        Binding(
-            "slash", "filter", "Filter", id="interfaces-filter", key_display="/",
-            tooltip="Narrow the interfaces to rows with some words.",
-        ),
-        Binding(
-            "s", "sort", "Sort", show=False, id="interfaces-sort", tooltip="Sort the interfaces by the next quantity.",
-        ),
-        Binding(
-            "S", "reverse", "Reverse", show=False, id="interfaces-reverse", tooltip="Turn the interfaces' order round.",
-        ),
-        Binding(
-            "g", "go_to_node", "Go to node", show=False, id="go-to-node",
-            tooltip="Jump to a node's interfaces by a part of its name.",
-        ),
-    ]  # fmt: skip
+        Action("e", "edit", "Set-up", "Go to the set-up panel.", id="edit", title="Edit the set-up"),
+        Action("n", "stream(1)", "Stream", "Show the next stream in the chart.",
+               id="stream-next", title="Next stream", shown=False),
+        Action("N", "stream(-1)", "Stream back", "Show the previous stream in the chart.",
+               id="stream-back", title="Previous stream", shown=False),
+        Action("v", "view", "View", "On a small terminal: switch between interfaces, chart, nodes and repetitions.",
+               id="view", title="Change the view"),
+        Action("i", "interfaces", "Interfaces", "Go to the table of interfaces.", id="interfaces", shown=False),
+        Action("slash", "filter", "Filter", "Show only interfaces that match what you type.",
+               id="interfaces-filter", title="Filter interfaces"),
+        Action("s", "sort", "Sort", "Sort the interfaces by the next column.",
+               id="interfaces-sort", title="Sort interfaces", shown=False),
+        Action("S", "reverse", "Reverse", "Reverse the sort order of the interfaces.",
+               id="interfaces-reverse", title="Reverse interfaces", shown=False),
+        Action("g", "go_to_node", "Go to node", "Find a node by part of its name and go to its interfaces.",
+               id="go-to-node", title="Go to a node", shown=False),
+        Action("", "reload", "Reload runs", "Read the latest runs from the store again."),
+    )  # fmt: skip
     AUTO_FOCUS = "#streams"
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
@@ -253,9 +245,9 @@ class BenchScreen(ConsoleScreen):
         words = {name: f"{'+'.join(node.roles)}, {live[name].state.value}" for name, node in nodes.items()}
         chosen = await self.app.push_screen_wait(Pick("Go to a node's interfaces", words))
         if chosen is not None:
-            self.go_to_node(chosen)
+            self.action_show_node(chosen)
 
-    def go_to_node(self, node: str) -> None:
+    def action_show_node(self, node: str) -> None:
         """Put the cursor on a node's interfaces."""
         self.set_view("interfaces")
         table = self.query_one(InterfacesTable)
@@ -273,19 +265,13 @@ class BenchScreen(ConsoleScreen):
         self._seen = ()
         self.call_after_refresh(self.tick)
 
-    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
-        yield "Run", "Start what the set-up says (r)", self.action_run
-        yield "Abort", "Stop traffic, keep what was measured (a)", self.console_app.ask_abort
-        yield "Edit the set-up", "Go to the set-up panel (e)", self.action_edit
-        yield "Next stream", "Chart the next stream (n)", lambda: self.action_stream(1)
-        yield "Change view", "Interfaces, chart, nodes, repetitions on a small terminal (v)", self.action_view
-        yield "Interfaces", "Go to the table of interfaces (i)", self.action_interfaces
-        yield "Filter interfaces", "Narrow the table by typing (/)", self.action_filter
-        yield "Sort interfaces", "By the next quantity (s)", self.action_sort
-        yield "Reverse interfaces", "Turn their order round (S)", self.action_reverse
-        yield "Go to a node", "Choose it by a part of its name (g)", self.action_go_to_node
+    def action_reload(self) -> None:
+        self.console_app.load_runs()
+
+    def offered_actions(self) -> Iterable[Action]:
+        yield from super().offered_actions()
         for name in self.session.inventory.nodes:
-            yield f"Go to {name}", "Its interfaces", partial(self.go_to_node, name)
+            yield Action("", f"show_node({name!r})", f"Go to {name}", "Go to its interfaces.")
 
     def run_id_to_copy(self) -> str | None:
         if self.state.trial is not None:

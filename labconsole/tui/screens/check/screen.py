@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
-from collections.abc import Callable, Iterable
-from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 
 from labconsole.engine.check.result import CheckResult, CheckStatus
@@ -19,6 +16,7 @@ from labconsole.model.plan.plan import Plan
 from labconsole.text.cells import safe, span
 from labconsole.tui.console import clock
 from labconsole.tui.parts import plan_files
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.lines import Lines, Span, field
@@ -74,16 +72,21 @@ class CheckScreen(ConsoleScreen):
     """Runs at once when it is first gone to, if nothing else runs."""
 
     CSS_PATH = "screen.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "run", "Check", id="check-run", tooltip="Check everything again."),
-        Binding("a", "abort", "Abort", id="check-abort", tooltip="End the running check, or the trial that runs."),
-        Binding("x", "fix", "Fix", id="check-fix", tooltip="Put right what can be put right from here; asks."),
-        Binding("p", "plan(1)", "Plan", id="check-plan", tooltip="For which plan: none, or one of those in plans/."),
-        Binding("w", "problems", "Problems", id="check-problems", tooltip="Only what did not pass, or everything."),
-        Binding("f", "next", "Next", show=False, id="check-next", tooltip="The next result that did not pass."),
-        Binding("escape", "app.mode('bench')", "Bench", show=False, id="check-back", tooltip="Back to the bench."),
+    ACTIONS = (
+        Action("r", "run", "Check", "Check the testbed again.", id="check-run", title="Check the testbed"),
+        Action("a", "abort", "Abort", "Abort the check and keep its results, or abort the running trial.",
+               id="check-abort", title="Abort the check"),
+        Action("x", "fix", "Fix", "Fix what can be fixed from here, after asking.",
+               id="check-fix", title="Fix what the check found"),
+        Action("p", "plan(1)", "Plan", "Choose the plan to check for: none, or one of the files in plans/.",
+               id="check-plan", title="Check for another plan"),
+        Action("w", "problems", "Problems", "Show only checks that did not pass, or all of them.",
+               id="check-problems", title="Show only problems"),
+        Action("f", "next", "Next", "Go to the next check that did not pass.",
+               id="check-next", title="Next problem", shown=False),
+        Action("escape", "app.mode('bench')", "Bench", "Go back to the bench.", id="check-back", shown=False),
         PAUSE,
-    ]  # fmt: skip
+    )  # fmt: skip
     AUTO_FOCUS = "#checks"
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
@@ -116,16 +119,6 @@ class CheckScreen(ConsoleScreen):
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
         self.load_plans()
-
-    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
-        return (
-            ("Check the testbed", "Everything again (r)", self.action_run),
-            ("Abort the check", "What was found so far stays (a)", self.action_abort),
-            ("Fix what a check found", "What can be put right from here, after a question (x)", self.action_fix),
-            ("Check for another plan", "None, or one of the files in plans/ (p)", lambda: self.action_plan(1)),
-            ("Only problems", "Leave out what passed, or show everything (w)", self.action_problems),
-            ("Next problem", "In the table (f)", self.action_next),
-        )
 
     @work(exclusive=True, group="check-plans")
     async def load_plans(self) -> None:

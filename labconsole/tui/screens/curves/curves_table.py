@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
-
 from labconsole.measure.curves import Curve, CurvePoint, Curves
 from labconsole.text import charts
 from labconsole.text.cells import UNKNOWN, safe
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
 from labconsole.tui.screens.curves.curve_chart import MOST_CURVES, curve_tone
@@ -22,7 +21,11 @@ class CurvesTable(LineTable):
     """A row per point, curve after curve. ``show`` takes what was computed and how to write x and y."""
 
     EMPTY = ""
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.open", "Runs of the point", show=False)]
+    ACTIONS = (
+        Action(
+            "enter", "screen.open", "Runs of the point", "List the runs of the point on the Runs screen.", shown=False
+        ),
+    )
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("curve", "curve", 17, right=False, grow_to=40),
         Column("x", "x", 11, grow_to=13),

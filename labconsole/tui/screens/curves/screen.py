@@ -7,13 +7,10 @@ once are not read again: while a plan runs, each new run costs one summary of it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import ClassVar, cast
+from typing import cast
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Label
 
@@ -23,6 +20,7 @@ from labconsole.model.query import Query
 from labconsole.model.record.summary import RunSummary
 from labconsole.text import charts
 from labconsole.text.cells import count, decimal, percent
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.fields import Choice
 from labconsole.tui.parts.filter_line import FilterInput, FilterLine
 from labconsole.tui.parts.following import FollowingScreen
@@ -89,18 +87,23 @@ class CurvesScreen(FollowingScreen):
     """Choose what is drawn over what, in which unit, and what makes the lines."""
 
     CSS_PATH = "screen.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", show=False, id="curves-back",
-                tooltip="Step back: from the filter, the filtered curves, to the bench."),
-        Binding("slash", "filter", "Filter", id="curves-filter", key_display="/",
-                tooltip="Type which runs enter, in the words of the screen Runs."),
-        Binding("v", "choose('y')", "What", id="curves-y", tooltip="Draw measured, loss, offered or the maximum."),
-        Binding("o", "choose('x')", "Over", id="curves-x", tooltip="Over offered, measured, number of sources, size."),
-        Binding("u", "choose('unit')", "Unit", id="curves-unit", tooltip="Packets per second or bandwidth."),
-        Binding("b", "choose('lines')", "Lines", id="curves-lines", tooltip="Which factors make the lines."),
+    ACTIONS = (
+        Action("escape", "back", "Back", "Leave the choices, then clear the filter, then go back to the bench.",
+               id="curves-back", shown=False),
+        Action("slash", "filter", "Filter", "Choose the runs to draw, with the filters of the Runs screen.",
+               id="curves-filter", title="Filter runs"),
+        Action("v", "choose('y')", "What", "Choose what to draw: measured, loss, offered or the maximum.",
+               id="curves-y", title="Quantity to draw"),
+        Action("o", "choose('x')", "Over", "Choose the x axis: offered, measured, number of sources or frame size.",
+               id="curves-x", title="Quantity on the x axis"),
+        Action("u", "choose('unit')", "Unit", "Switch between packets per second and bandwidth.",
+               id="curves-unit"),
+        Action("b", "choose('lines')", "Lines", "Choose the factors that get a curve each.",
+               id="curves-lines", title="Factors of the curves"),
         PAUSE,
-        Binding("l", "reload", "Reload", show=False, id="curves-reload", tooltip="Read the whole store again."),
-    ]  # fmt: skip
+        Action("l", "reload", "Reload", "Read all runs from the store again.",
+               id="curves-reload", title="Reload runs", shown=False),
+    )  # fmt: skip
     AUTO_FOCUS = "#points"
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
@@ -230,16 +233,6 @@ class CurvesScreen(FollowingScreen):
         if point is not None:
             self.saved.wanted_filter = _filter_of(point)
             self.console_app.action_mode("runs")
-
-    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
-        yield "Filter runs", "Type which runs enter (/)", self.action_filter
-        yield "What is drawn", "Measured, loss, offered, the maximum (v)", partial(self.action_choose, "y")
-        yield "Over what", "Offered, measured, sources, size (o)", partial(self.action_choose, "x")
-        yield "Unit", "Packets per second or bandwidth (u)", partial(self.action_choose, "unit")
-        yield "What makes the lines", "Which factors (b)", partial(self.action_choose, "lines")
-        yield "Runs of the point", "In the list of runs (enter)", self.action_open
-        yield "Reload saved runs", "Read everything from the store again (l)", self.action_reload
-        yield "Back", "A step back, in the end to the bench (esc)", self.action_back
 
 
 def _filter_of(point: CurvePoint) -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable
-from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Input
 
 from labconsole.text.cells import safe
 from labconsole.tui.console.journal import SEVERITIES
+from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.lines import Lines, Span
 from labconsole.tui.parts.screen import PAUSE, ConsoleScreen
@@ -25,12 +23,10 @@ MAX_COPIED_LINES = 1000
 """A terminal takes so much through OSC 52 and no more: 74 kB of base64 in most."""
 
 
-class LogFilter(Input):
+class LogFilter(HasActions, Input):
     """The words that an entry must hold. Up, down, enter and esc leave it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,up,down,enter", "leave", "Leave the filter", show=False),
-    ]
+    ACTIONS = (Action("escape,up,down,enter", "leave", "Leave the filter", shown=False),)
 
     def action_leave(self) -> None:
         self.screen.set_focus(self.screen.query_one(JournalTable))
@@ -57,14 +53,18 @@ class LogScreen(ConsoleScreen):
     """A table that follows, a filter above it, the whole entry beneath."""
 
     CSS_PATH = "screen.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", id="log-filter", key_display="/", tooltip="Only what holds these words."),
-        Binding("s", "severity", "Severity", id="log-severity", tooltip="From debug, information, warning, error on."),
-        Binding("f", "follow", "Follow", id="log-follow", tooltip="Go to the newest, follow; moving up holds still."),
-        Binding("c", "copy_all", "Copy all", id="log-copy", tooltip="Copy all that is listed (OSC 52); y copies one."),
-        Binding("escape", "back", "Bench", show=False, id="log-back", tooltip="Clear the filter; back to the bench."),
+    ACTIONS = (
+        Action("slash", "filter", "Filter", "Show only entries that contain the words you type.",
+               id="log-filter", title="Filter the log"),
+        Action("s", "severity", "Severity", "Choose the lowest severity: debug, information, warning or error.",
+               id="log-severity"),
+        Action("f", "follow", "Follow", "Go to the newest entry and follow the log; moving up stops following.",
+               id="log-follow", title="Follow the log"),
+        Action("c", "copy_all", "Copy all", "Copy all entries shown to the clipboard; y copies one.",
+               id="log-copy", title="Copy the log"),
+        Action("escape", "back", "Bench", "Clear the filter, then go back to the bench.", id="log-back", shown=False),
         PAUSE,
-    ]  # fmt: skip
+    )  # fmt: skip
     AUTO_FOCUS = "#journal"
 
     def compose(self) -> ComposeResult:
@@ -76,14 +76,6 @@ class LogScreen(ConsoleScreen):
             yield table
             yield WholeEntry(table)
         yield KeyBar()
-
-    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
-        return (
-            ("Filter the log", "Only what holds these words (/)", self.action_filter),
-            ("Severity", "From debug, information, warning or error on (s)", self.action_severity),
-            ("Follow the log", "Go to the newest and follow (f)", self.action_follow),
-            ("Copy the log", "All that is listed, by OSC 52 (c)", self.action_copy_all),
-        )
 
     def on_mount(self) -> None:
         super().on_mount()

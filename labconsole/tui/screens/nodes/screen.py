@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult, SuspendNotSupported
-from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
 from labconsole.tui.console import clock
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, PhaseBar, Tab
@@ -37,14 +35,18 @@ class NodesScreen(ConsoleScreen):
     """The nodes above, the one under the cursor in words and its commands beneath."""
 
     CSS_PATH = "screen.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("l", "look", "Look", id="node-look", tooltip="Ask the node how it is set and what goes on there."),
-        Binding("c", "reconnect", "Connect", id="node-connect", tooltip="Try a lost node now, without its back-off."),
-        Binding("o", "shell", "Shell", id="node-shell", tooltip="A shell there with ssh, the way the console goes."),
-        Binding("v", "part", "View", id="node-view", tooltip="On a small terminal: the node, or its commands."),
-        Binding("escape", "app.mode('bench')", "Bench", show=False, id="node-back", tooltip="Back to the bench."),
+    ACTIONS = (
+        Action("l", "look", "Look", "Read the node's settings and what else is running on it.",
+               id="node-look", title="Look at the node"),
+        Action("c", "reconnect", "Connect", "Try to reconnect a lost node now instead of waiting.",
+               id="node-connect", title="Reconnect the node now"),
+        Action("o", "shell", "Shell", "Open a shell on the node with ssh, by the console's own route.",
+               id="node-shell", title="Open a shell on the node"),
+        Action("v", "part", "View", "On a small terminal: switch between the node and its commands.",
+               id="node-view", title="Change the view"),
+        Action("escape", "app.mode('bench')", "Bench", "Go back to the bench.", id="node-back", shown=False),
         PAUSE,
-    ]  # fmt: skip
+    )  # fmt: skip
     AUTO_FOCUS = "#node-list"
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
@@ -68,17 +70,12 @@ class NodesScreen(ConsoleScreen):
         yield EventLines(self.state)
         yield KeyBar()
 
-    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
-        yield from (
-            ("Look at the node", "Its settings and what else goes on there (l)", self.action_look),
-            ("Reconnect the node now", "Without its back-off (c)", self.action_reconnect),
-            ("Open a shell on the node", "With ssh, the way the console goes (o)", self.action_shell),
-            ("View the node or its commands", "On a small terminal (v)", self.action_part),
-        )
+    def offered_actions(self) -> Iterable[Action]:
+        yield from super().offered_actions()
         for name in self.session.inventory.nodes:
-            yield f"Go to node {name}", "Put the cursor on it", partial(self._go_to, name)
+            yield Action("", f"show_node({name!r})", f"Go to node {name}", "Move the cursor to it.")
 
-    def _go_to(self, name: str) -> None:
+    def action_show_node(self, name: str) -> None:
         self.query_one(NodeList).move_to(name)
 
     @property

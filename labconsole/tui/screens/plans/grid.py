@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from labconsole.engine.execution.execution import PlanExecution
@@ -18,6 +17,7 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.blocks import PILOT
 from labconsole.model.plan.plan import Plan
 from labconsole.text.cells import safe
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Lines, Span
 from labconsole.tui.parts.table import Column, LineTable
 from labconsole.units import format_target
@@ -53,11 +53,11 @@ class GridTable(LineTable):
     """
 
     EMPTY = "no plan that could be shown"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "repetition(-1)", "Repetition back", show=False),
-        Binding("right", "repetition(1)", "Next repetition", show=False),
-        Binding("enter", "open", "Open", id="plan-cell", tooltip="Show the run under the cursor among the runs."),
-    ]
+    ACTIONS = (
+        Action("left", "repetition(-1)", "Previous repetition", shown=False),
+        Action("right", "repetition(1)", "Next repetition", shown=False),
+        Action("enter", "open", "Open", "Show the run under the cursor on the Runs screen.", title="Open the run"),
+    )
     POINT: ClassVar[tuple[Column, ...]] = (
         Column("index", "#", 4, rank=3),
         Column("platform", "platform", 9, right=False),

@@ -7,14 +7,12 @@ that one may look elsewhere meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 
 from labconsole.engine.execution.execution import PlanExecution
@@ -25,6 +23,7 @@ from labconsole.model.plan.writer import plan_from_requests, plan_text, write_pl
 from labconsole.model.record.summary import RunSummary
 from labconsole.tui.console import clock
 from labconsole.tui.parts import plan_files
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.key_bar import KeyBar
@@ -43,19 +42,22 @@ class PlansScreen(ConsoleScreen):
     """Files on the left, the grid of the one under the cursor on the right."""
 
     CSS_PATH = "screen.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "run", "Run", id="plan-run", tooltip="Measure what of this plan is not stored yet."),
-        Binding(
-            "p", "hold", "Pause plan", id="plan-pause",
-            tooltip="After the running trial hold the plan, or go on. The testbed is kept meanwhile.",
-        ),
-        Binding("a", "abort", "Abort", id="plan-abort", tooltip="End the plan, after a question; it can go on later."),
-        Binding("f", "failing", "Failing", id="plan-failing", tooltip="The next trial that is not simply valid."),
-        Binding("s", "save", "Save session", id="plan-save", tooltip="A plan file of what was done in this session."),
-        Binding("l", "rescan", "Reload", show=False, id="plan-reload", tooltip="Read files and store again."),
-        Binding("escape", "app.mode('bench')", "Bench", show=False, id="plan-back", tooltip="Back to the bench."),
+    ACTIONS = (
+        Action("r", "run", "Run", "Run the plan: measure what is not in the store yet.",
+               id="plan-run", title="Run the plan"),
+        Action("p", "hold", "Pause plan", "Pause the plan after the current trial, or resume it. The lease is kept.",
+               id="plan-pause", title="Pause or resume the plan"),
+        Action("a", "abort", "Abort", "Abort the plan, after asking. Run it again to resume.",
+               id="plan-abort", title="Abort the plan"),
+        Action("f", "failing", "Failing", "Go to the next trial that is not valid.",
+               id="plan-failing", title="Next trial that is not valid"),
+        Action("s", "save", "Save session", "Save what was measured in this session as a plan file.",
+               id="plan-save", title="Save this session as a plan"),
+        Action("l", "rescan", "Reload", "Read plan files and the store again.",
+               id="plan-reload", title="Reload plans", shown=False),
+        Action("escape", "app.mode('bench')", "Bench", "Go back to the bench.", id="plan-back", shown=False),
         PAUSE,
-    ]  # fmt: skip
+    )  # fmt: skip
     AUTO_FOCUS = "#plans"
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
@@ -88,16 +90,6 @@ class PlansScreen(ConsoleScreen):
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
         self.rescan()
-
-    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
-        return (
-            ("Run the plan", "What of it is not stored yet (r)", self.action_run),
-            ("Pause or resume the plan", "After the running trial; the testbed is kept (p)", self.action_hold),
-            ("Abort the plan", "Ends it after one question; it can go on later (a)", self.action_abort),
-            ("Save this session as a plan", "Exactly what was measured so far (s)", self.action_save),
-            ("Next failing trial", "In the grid (f)", self.action_failing),
-            ("Reload plans", "Read files and store again (l)", self.action_rescan),
-        )
 
     # Files
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.message import Message
 
@@ -16,6 +15,7 @@ from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import RunRecord
 from labconsole.text import charts
 from labconsole.text.cells import safe
+from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Lines, Span
 from labconsole.tui.parts.rate_chart import tinted
 from labconsole.tui.screens.runs import run_pages
@@ -89,13 +89,13 @@ class PageTabs(Lines):
                 return
 
 
-class DetailsScroll(VerticalScroll):
+class DetailsScroll(HasActions, VerticalScroll):
     """Where the page scrolls. Left and right turn pages instead of scrolling sideways."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "screen.part(1)", "Next part", show=False),
-        Binding("left", "screen.part(-1)", "Part before", show=False),
-    ]
+    ACTIONS = (
+        Action("right", "screen.part(1)", "Next page", shown=False),
+        Action("left", "screen.part(-1)", "Previous page", shown=False),
+    )
 
 
 class RunDetails(Lines):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import IO, ClassVar
+from typing import IO
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 
 from labconsole.errors import LabError
@@ -26,6 +25,7 @@ from labconsole.model.record.run import RunRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.filter_line import FilterInput, FilterLine
 from labconsole.tui.parts.following import FollowingScreen
@@ -55,32 +55,34 @@ class RunsScreen(FollowingScreen):
     """The list of runs with their verdicts, newest first, and the one under the cursor in full."""
 
     CSS_PATH = "screen.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "escape", "back", "Back", show=False, id="runs-back",
-            tooltip="Step back: from the filter, the details, the filtered list, to the bench.",
-        ),
-        Binding("slash", "filter", "Filter", id="runs-filter", key_display="/",
-                tooltip="Type which runs are meant: platform=raw size=64 verdict!=valid offered>1e5 note~warm, words."),
-        Binding("m", "mark", "Mark", id="runs-mark", tooltip="Mark the run, or take its mark away; for c, x, y."),
-        Binding("u", "unmark", "Unmark all", show=False, id="runs-unmark", tooltip="Take all marks away."),
-        Binding("c,equals_sign", "compare", "Compare", id="runs-compare", key_display="c",
-                tooltip="Two marked runs side by side (or one marked and the one under the cursor)."),
-        Binding("n", "note", "Note", id="runs-note", tooltip="Write a note on the run."),
-        Binding("x", "export", "Export", id="runs-export",
-                tooltip="Marked runs, or all in the list, to a new file of JSON lines or CSV."),
-        Binding("s", "sort", "Sort", id="runs-sort", tooltip="Sort by the next column (or click on its title)."),
-        Binding("S", "reverse", "Reverse", show=False, id="runs-reverse", tooltip="Sort the other way round."),
-        Binding("t", "part(1)", "Part", id="runs-part",
-                tooltip="Next part of the details: verdict, packets, over time, nodes (also ← →)."),
-        Binding("T", "part(-1)", "Part before", show=False, id="runs-part-back", tooltip="The part before."),
-        Binding("J", "copy_record", "Copy record", show=False, id="runs-copy-record",
-                tooltip="Copy the run's record as JSON to the clipboard."),
-        Binding("R", "copy_rows", "Copy rows", show=False, id="runs-copy-rows",
-                tooltip="Copy the row, or the marked rows, with tabs between the columns."),
+    ACTIONS = (
+        Action("escape", "back", "Back", "Leave the details, then clear the filter, then go back to the bench.",
+               id="runs-back", shown=False),
+        Action("slash", "filter", "Filter", id="runs-filter", title="Filter runs",
+               sentence="Show only runs that match, for example platform=raw size=64 verdict!=valid note~warm."),
+        Action("m", "mark", "Mark", "Mark or unmark the run, for comparing (c), exporting (x) and copying (y).",
+               id="runs-mark", title="Mark or unmark the run"),
+        Action("u", "unmark", "Unmark all", "Remove all marks.", id="runs-unmark", shown=False),
+        Action("c,equals_sign", "compare", "Compare", id="runs-compare", title="Compare runs",
+               sentence="Show two runs side by side: two marked ones, or a marked one and the one under the cursor."),
+        Action("n", "note", "Note", "Write a note on the run.", id="runs-note", title="Write a note"),
+        Action("x", "export", "Export", "Write the marked runs, or all in the list, to a new JSON Lines or CSV file.",
+               id="runs-export", title="Export runs"),
+        Action("s", "sort", "Sort", "Sort by the next column (or click its title).",
+               id="runs-sort", title="Sort runs"),
+        Action("S", "reverse", "Reverse", "Reverse the sort order.", id="runs-reverse", shown=False),
+        Action("t", "part(1)", "Part", "Show the next page of details: verdict, packets, over time, nodes (also ← →).",
+               id="runs-part", title="Next page of the details"),
+        Action("T", "part(-1)", "Part before", "Show the previous page of the details.",
+               id="runs-part-back", title="Previous page of the details", shown=False),
+        Action("J", "copy_record", "Copy record", "Copy the run's record to the clipboard as JSON.",
+               id="runs-copy-record", shown=False),
+        Action("R", "copy_rows", "Copy rows", "Copy the row, or all marked rows, with tabs between the columns.",
+               id="runs-copy-rows", shown=False),
         PAUSE,
-        Binding("l", "reload", "Reload", show=False, id="runs-reload", tooltip="Read everything from the store again."),
-    ]  # fmt: skip
+        Action("l", "reload", "Reload", "Read all runs from the store again.",
+               id="runs-reload", title="Reload runs", shown=False),
+    )  # fmt: skip
     AUTO_FOCUS = "#runs"
 
     def compose(self) -> ComposeResult:
@@ -411,19 +413,3 @@ class RunsScreen(FollowingScreen):
         size = len(text.encode())
         doubt = f"; {size} bytes, more than many terminals take (x exports)" if size > CLIPBOARD_BYTES else ""
         self.notify(f"Copied {safe(what, 80)}{doubt}", markup=False)
-
-    def commands(self) -> Iterable[tuple[str, str, Callable[[], object]]]:
-        yield "Filter runs", "Type which runs are meant (/)", self.action_filter
-        yield "Mark run", "Mark it, or take its mark away (m)", self.action_mark
-        yield "Unmark all", "Take all marks away (u)", self.action_unmark
-        yield "Compare runs", "Two marked runs side by side (c)", self.action_compare
-        yield "Note on run", "Write a note on it (n)", self.action_note
-        yield "Export runs", "Marked runs, or all in the list, to a file (x)", self.action_export
-        yield "Sort runs", "By the next column (s)", self.action_sort
-        yield "Reverse order", "Sort the other way round (S)", self.action_reverse
-        yield "Next part", "Of the details: verdict, packets, over time, nodes (t)", partial(self.action_part, 1)
-        yield "Part before", "Of the details (T)", partial(self.action_part, -1)
-        yield "Copy record", "As JSON, to the clipboard (J)", self.action_copy_record
-        yield "Copy rows", "The row or the marked ones, with tabs (R)", self.action_copy_rows
-        yield "Reload saved runs", "Read everything from the store again (l)", self.action_reload
-        yield "Back", "A step back, in the end to the bench (esc)", self.action_back
