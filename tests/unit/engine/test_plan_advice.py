@@ -182,7 +182,7 @@ def advise(path: Path, store: Path, *more: str) -> int:
 def test_the_command_advises_from_a_store(stored, capsys):
     assert advise(*stored) == 0
     text = capsys.readouterr().out
-    assert "dims: a mean known to ± 2 %, by its stored blocks; at most 1 claim in the report" in text
+    assert "dims: for means known to ± 2 %, from its stored blocks; at most 1 claim in the report" in text
     assert "raw alone" in text and "container alone" in text
     assert "4 × 3" in text and "is enough for all of them and takes about" in text
     assert advise(*stored, "--accuracy", "0.05", "--json") == 0

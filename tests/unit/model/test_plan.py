@@ -216,7 +216,7 @@ AGAINST_TESTBED = [
         "[raw, xen]",
         2,
         None,
-        "is for another testbed: needs xen; the platforms of this one .hosts.yaml.: raw",
+        "is for another testbed: it needs xen; the platforms of this one .hosts.yaml.: raw",
     ),
     ("[1, 2]", "[1, 4]", 7, "sources[1]", "no such number of streams"),
     ("- 64", "- 59", 4, "frame_sizes[0]", "shorter than an Ethernet frame"),

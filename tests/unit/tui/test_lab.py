@@ -264,7 +264,7 @@ async def test_a_plan_for_platforms_that_are_not_here_is_for_another_testbed_and
     async with console(screen="4") as (app, session, pilot):
         await shown(app, pilot, "◌ other", "for another testbed: needs xen")
         await pilot.press("r")
-        await shown(app, pilot, "else.yaml is for another testbed: needs xen.")
+        await shown(app, pilot, "else.yaml is for another testbed: it needs xen.")
         assert "broken" not in text(app) and not session.running
 
 
