@@ -30,7 +30,7 @@ from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading import facts
 from labconsole.agent.reading.counters import Counters
-from labconsole.agent.reading.foreign import ForeignTaps
+from labconsole.agent.reading.foreign import PortTaps
 from labconsole.agent.reading.links import Links
 from labconsole.network import sysctl
 from labconsole.wire import codec
@@ -78,7 +78,7 @@ class Agent:
         self._counters = Counters(self._namespaces, self._outlet, self.notice)
         self._links = Links(self._namespaces, self._links_changed)
         self._captures = Captures(journal, self._capture_died)
-        self._foreign = ForeignTaps()
+        self._foreign = PortTaps()
         self._executor = Executor()
         self._guests = Guests(self._outlet.send)
         self._checking = Checking(lambda work: self._in_namespace({}, work), self._watch_state)

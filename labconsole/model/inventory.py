@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import FrameSize
+from labconsole.model.strict import StrictModel
 from labconsole.model.yaml_file import key_text, line_of, load_yaml, register_keys, validate
 from labconsole.units import parse_rate_bps
 
@@ -74,10 +75,8 @@ Rate = Annotated[int, BeforeValidator(_rate, json_schema_input_type=str | int)]
 TestAddress = Annotated[str, AfterValidator(_address)]
 
 
-class Node(BaseModel):
+class Node(StrictModel):
     """One machine. What SSH needs beyond the address comes from ~/.ssh/config unless given here."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     address: Login
     roles: tuple[Role, ...] = Field(min_length=1)
@@ -114,10 +113,8 @@ def _endpoint(value: Any) -> Any:
 End = Annotated[Endpoint, BeforeValidator(_endpoint, json_schema_input_type=str)]
 
 
-class Stream(BaseModel):
+class Stream(StrictModel):
     """One stream: source NIC, the two NICs of the UUT it passes, sink NIC. No two share a link."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name
     source: End
@@ -146,10 +143,8 @@ class Platform(BaseModel):
         return dict(self.model_extra or {})
 
 
-class Defaults(BaseModel):
+class Defaults(StrictModel):
     """What a request does not say."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     generator: Literal["auto", "pktgen", "afpacket"] = "auto"
     observe: Literal["quiet", "live"] = "quiet"
@@ -168,14 +163,12 @@ class Defaults(BaseModel):
         return FrameSize(size_bytes, includes_fcs or self.frame_size_includes_fcs)
 
 
-class Inventory(BaseModel):
+class Inventory(StrictModel):
     """A testbed as hosts.yaml describes it.
 
     ``injected``: a digest of the faults that are in the testbed on purpose. It tells testbeds with and without them
     apart and says not which they are: whoever measures must not be able to look the result up.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     testbed: Name
     emulated: bool = False

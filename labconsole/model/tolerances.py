@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from labconsole.model.strict import StrictModel
 
 Ratio = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Packets = Annotated[int, Field(strict=True, ge=0)]
 
 
-class Tolerances(BaseModel):
+class Tolerances(StrictModel):
     """Beyond which deviation a run is not simply valid."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     offered_ratio: Ratio = 0.005
     """Offered against intended packets, either way."""

@@ -158,11 +158,8 @@ class _Group:
     runs: list[RunLike] = field(default_factory=list)
 
 
-def make_points(
-    runs: Iterable[RunLike], pool: Collection[str] = (), taken: Stretches | None = None
-) -> list[PointSummary]:
+def make_points(runs: Iterable[RunLike], pool: Collection[str], taken: Stretches) -> list[PointSummary]:
     """Every design point of runs that enter, ordered by its factors, raw first."""
-    known = taken or {}
     groups: dict[Alike, _Group] = {}
     for run in runs:
         design, rate = design_of(run, pool), rate_of(run)
@@ -179,7 +176,7 @@ def make_points(
         group.bps.setdefault(block, []).append(rate[1])
         group.offered.setdefault(block, []).append(run.offered_bps)
     names = told_apart(groups)
-    made = [_point(names[design.platform, design.conditions], design, group, known) for design, group in groups.items()]
+    made = [_point(names[design.platform, design.conditions], design, group, taken) for design, group in groups.items()]
     return sorted(made, key=point_order)
 
 

@@ -15,8 +15,9 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.engine import testbed
-from labconsole.engine.check import tools
-from labconsole.engine.check.context import CheckContext
+from labconsole.engine.check import context, runner, tools, uut
+from labconsole.engine.check.context import CheckContext, Wave, check, checks_of
+from labconsole.engine.check.result import CheckFinding, failed
 from labconsole.model.plan.estimate import estimate
 from labconsole.model.plan.loader import load_plan
 from labconsole.platforms.loading import driver_for, guest_processes
@@ -120,3 +121,21 @@ def test_a_driver_is_one_new_file(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert {"$ref": "#/$defs/abacus"} in schema["Platform"]["oneOf"]
         assert "| `abacus` | beads on wires | `beads` (on each wire; default 10) | on a desk |\n" in table()
     assert "abacus" not in table()
+
+
+def test_a_check_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def dust(bench: CheckContext, node: str) -> CheckFinding:
+        return failed(f"1 g on {node}", "wipe it")
+
+    dust.__module__ = uut.__name__  # as if it stood in the file of its subject
+    check("uut.dust", "dust", roles=("uut",), wave=Wave.FIRST)(dust)
+    try:
+        entered = checks_of(runner.SUBJECTS)
+        assert [(each.id, each.title) for each in entered if each.run is dust] == [("uut.dust", "dust")]
+        # Checks of its wave come before the others, in the order of the subjects.
+        ids = [each.id for each in entered]
+        assert ids.index("lease") < ids.index("nic.present") < ids.index("uut.dust") < ids.index("tools.capture")
+        monkeypatch.setattr(runner, "CHECKS", entered)
+        assert runner.catalogue()["uut.dust"] == "dust"
+    finally:
+        context._BY_MODULE[uut.__name__].pop()

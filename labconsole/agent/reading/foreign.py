@@ -256,7 +256,7 @@ def _own(value: Any) -> Own:
     return Own(addresses[0], addresses[1], port)
 
 
-class ForeignTaps:
+class PortTaps:
     """The taps of a session."""
 
     def __init__(self) -> None:

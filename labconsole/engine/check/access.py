@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labconsole.engine.check.context import Check, CheckContext
+from labconsole.engine.check.context import CheckContext, Wave, check
 from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
 from labconsole.errors import AgentError
 from labconsole.wire.lease import TakeLease
@@ -17,6 +17,7 @@ NEEDED = {"source": ("net_admin", "net_raw"), "uut": ("net_admin",), "sink": ("n
 """Capabilities without which a node cannot do its part."""
 
 
+@check("ssh.login", "SSH session and agent", wave=Wave.FIRST, without_link=True)
 async def login(bench: CheckContext, node: str) -> CheckFinding:
     """The session with the agent in it stands."""
     if node not in bench.links:
@@ -33,6 +34,7 @@ async def login(bench: CheckContext, node: str) -> CheckFinding:
     )
 
 
+@check("ssh.host_key", "host key known", wave=Wave.FIRST, without_link=True)
 async def host_key(bench: CheckContext, node: str) -> CheckFinding:
     """The node is the one that known_hosts knows: nothing here ever accepts a key that is not there."""
     if node in bench.links:
@@ -43,6 +45,7 @@ async def host_key(bench: CheckContext, node: str) -> CheckFinding:
     return skipped(f"{node} is not connected, and not for its host key")
 
 
+@check("ssh.rights", "rights without a password", wave=Wave.FIRST)
 async def rights(bench: CheckContext, node: str) -> CheckFinding:
     """The agent may do what the node's role needs, without anybody typing a password."""
     facts, become = await bench.facts(node), bench.inventory.nodes[node].become
@@ -62,6 +65,7 @@ async def rights(bench: CheckContext, node: str) -> CheckFinding:
     return passed(f"user id {facts.get('euid')} {way}, with {', '.join(needed)}")
 
 
+@check("ssh.latency", "round trip", wave=Wave.FIRST)
 async def latency(bench: CheckContext, node: str) -> CheckFinding:
     """The round trip to the agent, the fastest of five."""
     link = bench.link(node)
@@ -78,6 +82,7 @@ async def latency(bench: CheckContext, node: str) -> CheckFinding:
     return passed(evidence, round_trip_s=round_trip_s)
 
 
+@check("ssh.keep_alive", "keep-alive", wave=Wave.FIRST)
 async def keep_alive(bench: CheckContext, node: str) -> CheckFinding:
     """If the console falls silent, the agent ends by itself and undoes everything."""
     watchdog = (await bench.survey(node))["watchdog"]
@@ -89,6 +94,7 @@ async def keep_alive(bench: CheckContext, node: str) -> CheckFinding:
     return passed(f"watched; last heard of us {watchdog['heard_before_s']:.1f} s ago", **watchdog)
 
 
+@check("ssh.management", "management path", wave=Wave.FIRST)
 async def management(bench: CheckContext, node: str) -> CheckFinding:
     """SSH must not come in by a data port: its packets would be measured, and a run could cut the link."""
     ports, way = bench.ports(node), (await bench.survey(node))["management"]
@@ -111,6 +117,7 @@ async def management(bench: CheckContext, node: str) -> CheckFinding:
     )
 
 
+@check("lease", "lease", wave=Wave.FIRST)
 async def lease(bench: CheckContext, node: str) -> CheckFinding:
     """Nobody else measures here now. Held from here to the end of the check."""
     if bench.session.read_only:
@@ -126,14 +133,3 @@ async def lease(bench: CheckContext, node: str) -> CheckFinding:
         )
     bench.leased.append(node)
     return passed("free, and ours while the check runs")
-
-
-CHECKS = (
-    Check(id="ssh.login", title="SSH session and agent", run=login),
-    Check(id="ssh.host_key", title="host key known", run=host_key),
-    Check(id="ssh.rights", title="rights without a password", run=rights),
-    Check(id="ssh.latency", title="round trip", run=latency),
-    Check(id="ssh.keep_alive", title="keep-alive", run=keep_alive),
-    Check(id="ssh.management", title="management path", run=management),
-    Check(id="lease", title="lease", run=lease),
-)

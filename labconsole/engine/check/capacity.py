@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labconsole.engine.check.cabling import close_generator
-from labconsole.engine.check.context import Check, CheckContext
+from labconsole.engine.check.context import CheckContext, check
 from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
 from labconsole.engine.trial.setup import SNAP_BYTES, Flow, capture_args, generator_spec, most_packets
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES, DesignPoint, FrameSize
@@ -45,6 +45,7 @@ def _packets(request: DesignPoint, stream: Stream) -> int:
     return request.intended_packets or most_packets(request, stream, "pktgen")
 
 
+@check("capacity.disk", "room for captures", roles=("sink",))
 async def disk(bench: CheckContext, node: str) -> CheckFinding:
     """Room for a trial's captures. They are deleted once counted, so one trial's are all there is."""
     found = (await bench.survey(node))["disk"]
@@ -236,7 +237,3 @@ def _judge(rows: list[tuple[str, float, dict[str, Any] | None, dict[str, Any] | 
             **values,
         )
     return passed(evidence, **values)
-
-
-DISK = Check(id="capacity.disk", title="room for captures", run=disk, roles=("sink",))
-CHECKS = (DISK,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from labconsole.engine.check.context import Check, CheckContext
+from labconsole.engine.check.context import CheckContext, check
 from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
 
 OFFSET_S = 0.05
@@ -14,6 +14,7 @@ WRONG_S = 60.0
 FAST_SOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "riscv_clocksource")
 
 
+@check("clock.offset", "clock offset")
 async def offset(bench: CheckContext, node: str) -> CheckFinding:
     """The node's wall clock against ours, with the bound that the round trip sets."""
     link = bench.link(node)
@@ -30,6 +31,7 @@ async def offset(bench: CheckContext, node: str) -> CheckFinding:
     return passed(evidence, **values)
 
 
+@check("clock.sync", "clock kept right")
 async def discipline(bench: CheckContext, node: str) -> CheckFinding:
     """Whether NTP or PTP keeps the clock right: one that nobody keeps right may be stepped in the middle of a run."""
     if bench.inventory.emulated:
@@ -44,6 +46,7 @@ async def discipline(bench: CheckContext, node: str) -> CheckFinding:
     )
 
 
+@check("clock.source", "clock source")
 async def source(bench: CheckContext, node: str) -> CheckFinding:
     """A generator reads the clock for every frame; some clocks take microseconds for that."""
     name = (await bench.facts(node)).get("clocksource")
@@ -56,10 +59,3 @@ async def source(bench: CheckContext, node: str) -> CheckFinding:
             clocksource=name,
         )
     return passed(str(name), clocksource=name)
-
-
-CHECKS = (
-    Check(id="clock.offset", title="clock offset", run=offset),
-    Check(id="clock.sync", title="clock kept right", run=discipline),
-    Check(id="clock.source", title="clock source", run=source),
-)

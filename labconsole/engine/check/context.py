@@ -7,8 +7,10 @@ the failure of each of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from enum import IntEnum
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from labconsole.contracts.ports import AgentLink
@@ -36,16 +38,51 @@ STRESS = "stress"
 FIX_TOKEN = "check"
 """Under this name the agents keep what --fix changed, to undo it when the check's session ends."""
 
+CheckOfNode = Callable[["CheckContext", str], Awaitable[CheckFinding]]
+
+_BY_MODULE: dict[str, list[Check]] = {}
+
+
+class Wave(IntEnum):
+    """When a check is made: all of a wave on all nodes side by side, one wave after the other."""
+
+    FIRST = 0
+    FIXES = 1
+    """With --fix, what the others find depends on these."""
+    OTHERS = 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check: a stable id, a title for people, the code, and how long it may take."""
+    """One check: a stable id, a title for people, the code, and how long it may take.
+
+    ``roles``: on which nodes. ``without_link``: it has something to say of a node that is not connected.
+    """
 
     id: str
     title: str
-    run: Callable[[CheckContext, str], Awaitable[CheckFinding]]
+    run: CheckOfNode
     roles: tuple[str, ...] = ("source", "uut", "sink")
+    wave: Wave = Wave.OTHERS
+    without_link: bool = False
     deadline_s: float = 10.0
+
+
+def check(ident: str, title: str, **how: Any) -> Callable[[CheckOfNode], CheckOfNode]:
+    """Enter a coroutine of a context and a node as a check; ``how``: the other fields of Check."""
+
+    def enter(run: CheckOfNode) -> CheckOfNode:
+        entered = Check(id=ident, title=title, run=run, **how)
+        _BY_MODULE.setdefault(run.__module__, []).append(entered)
+        return run
+
+    return enter
+
+
+def checks_of(subjects: Iterable[ModuleType]) -> list[Check]:
+    """The checks of these modules in the order of reading: by wave, then as they stand in the files."""
+    found = [each for subject in subjects for each in _BY_MODULE.get(subject.__name__, ())]
+    return sorted(found, key=lambda each: each.wave)  # sorted() is stable
 
 
 class CheckContext:

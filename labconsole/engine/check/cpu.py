@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from labconsole.engine.check.context import Check, CheckContext
+from labconsole.engine.check.context import CheckContext, check
 from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
 
 _CPUS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
@@ -17,6 +17,7 @@ LOW_MEMORY_RATIO = 0.1
 HOT_MILLIDEGREES = 90_000
 
 
+@check("cpu.governor", "frequency governor")
 async def governor(bench: CheckContext, node: str) -> CheckFinding:
     """A processor whose frequency follows its load forwards differently at every load."""
     found = (await bench.settings(node))["governors"]
@@ -28,6 +29,7 @@ async def governor(bench: CheckContext, node: str) -> CheckFinding:
     return passed(evidence, **found)
 
 
+@check("cpu.turbo", "turbo")
 async def turbo(bench: CheckContext, node: str) -> CheckFinding:
     """Turbo depends on heat and on how many cores work."""
     on = (await bench.settings(node))["turbo"]
@@ -38,6 +40,7 @@ async def turbo(bench: CheckContext, node: str) -> CheckFinding:
     return passed("off")
 
 
+@check("cpu.idle", "idle states")
 async def idle(bench: CheckContext, node: str) -> CheckFinding:
     """Deep idle states."""
     states = (await bench.settings(node))["idle_states"]
@@ -53,6 +56,7 @@ async def idle(bench: CheckContext, node: str) -> CheckFinding:
     return passed(evidence, **deepest)
 
 
+@check("cpu.interrupts", "interrupts")
 async def interrupts(bench: CheckContext, node: str) -> CheckFinding:
     """Where the NICs' interrupts go, and whether something moves them."""
     settings = await bench.settings(node)
@@ -72,6 +76,7 @@ async def interrupts(bench: CheckContext, node: str) -> CheckFinding:
     return passed(f"{evidence}; no irqbalance")
 
 
+@check("cpu.load", "load")
 async def load(bench: CheckContext, node: str) -> CheckFinding:
     """Work that is there already."""
     found, cpus = (await bench.survey(node))["load"], (await bench.facts(node)).get("cpus")
@@ -83,6 +88,7 @@ async def load(bench: CheckContext, node: str) -> CheckFinding:
     return passed(evidence, load=found, cpus=cpus)
 
 
+@check("cpu.memory", "memory")
 async def memory(bench: CheckContext, node: str) -> CheckFinding:
     """Room for capture buffers and guests."""
     found = (await bench.survey(node))["memory"]
@@ -101,6 +107,7 @@ async def memory(bench: CheckContext, node: str) -> CheckFinding:
     return passed(evidence, **found)
 
 
+@check("cpu.heat", "heat")
 async def heat(bench: CheckContext, node: str) -> CheckFinding:
     """Throttling for heat."""
     found = (await bench.survey(node))["heat"]
@@ -116,6 +123,7 @@ async def heat(bench: CheckContext, node: str) -> CheckFinding:
     return passed(evidence, **found)
 
 
+@check("cpu.generator", "generator's processors", roles=("source",))
 async def generator_cpus(bench: CheckContext, node: str) -> CheckFinding:
     """The processors that hosts.yaml gives a generator are there."""
     wanted, cpus = bench.inventory.nodes[node].generator_cpus, (await bench.facts(node)).get("cpus")
@@ -145,15 +153,3 @@ def cpu_list(text: str | None) -> set[int] | None:
             return None
         found.update(range(low, high + 1))
     return found
-
-
-CHECKS = (
-    Check(id="cpu.governor", title="frequency governor", run=governor),
-    Check(id="cpu.turbo", title="turbo", run=turbo),
-    Check(id="cpu.idle", title="idle states", run=idle),
-    Check(id="cpu.interrupts", title="interrupts", run=interrupts),
-    Check(id="cpu.load", title="load", run=load),
-    Check(id="cpu.memory", title="memory", run=memory),
-    Check(id="cpu.heat", title="heat", run=heat),
-    Check(id="cpu.generator", title="generator's processors", run=generator_cpus, roles=("source",)),
-)

@@ -6,7 +6,7 @@ import asyncio
 import re
 from typing import Any
 
-from labconsole.engine.check.context import ETHERNET_HEADER_BYTES, FIX_TOKEN, Check, CheckContext, alike
+from labconsole.engine.check.context import ETHERNET_HEADER_BYTES, FIX_TOKEN, CheckContext, Wave, alike, check
 from labconsole.engine.check.result import CheckFinding, failed, mended, passed, skipped, warned
 from labconsole.units import format_rate_bps
 from labconsole.verdict.observed import parse_snapshot
@@ -37,6 +37,7 @@ async def _settings(bench: CheckContext, node: str) -> dict[str, dict[str, Any]]
     return {name: found[name] for name in bench.ports(node) if name in found}
 
 
+@check("nic.present", "data ports there", wave=Wave.FIRST)
 async def present(bench: CheckContext, node: str) -> CheckFinding:
     """Every interface that hosts.yaml names is there."""
     ports = bench.ports(node)
@@ -56,6 +57,7 @@ async def present(bench: CheckContext, node: str) -> CheckFinding:
     return passed(", ".join(f"{name} {link['mac']}" for name, link in sorted(links.items())))
 
 
+@check("nic.up", "links up", wave=Wave.FIXES)
 async def up(bench: CheckContext, node: str) -> CheckFinding:
     """Every data port is up and has a carrier."""
     links = await _links(bench, node)
@@ -106,6 +108,7 @@ async def _wait_carrier(bench: CheckContext, node: str) -> dict[str, dict[str, A
         await asyncio.sleep(CARRIER_STEP_S)
 
 
+@check("nic.speed", "speed and duplex")
 async def speed(bench: CheckContext, node: str) -> CheckFinding:
     """Links run at the speed of the file, full duplex. A virtual link has no speed of its own."""
     worse, better, unknown = [], [], []
@@ -143,6 +146,7 @@ async def speed(bench: CheckContext, node: str) -> CheckFinding:
     return passed(evidence, **values) if words else skipped("none of its data ports is there")
 
 
+@check("nic.mtu", "MTU")
 async def mtu(bench: CheckContext, node: str) -> CheckFinding:
     """The longest frame passes every port."""
     longest = bench.frame_sizes()[1]
@@ -158,6 +162,7 @@ async def mtu(bench: CheckContext, node: str) -> CheckFinding:
     return passed(evidence, needed_bytes=needed)
 
 
+@check("nic.mac", "MAC addresses")
 async def mac(bench: CheckContext, node: str) -> CheckFinding:
     """Each data port has an address of its own: two alike confuse every bridge between them."""
     owners: dict[str, list[str]] = {}
@@ -177,6 +182,7 @@ async def mac(bench: CheckContext, node: str) -> CheckFinding:
     return passed(f"{len(mine)} of its own") if mine else skipped("none of its data ports has an address")
 
 
+@check("nic.driver", "driver and slot")
 async def driver(bench: CheckContext, node: str) -> CheckFinding:
     """What the ports are, and whether their slots carry their speed."""
     narrow = []
@@ -206,6 +212,7 @@ def slot_bps(speed: str | None, width: int) -> float | None:
     return transfers_per_s * width * (0.8 if transfers_per_s <= 5e9 else 128 / 130)
 
 
+@check("nic.pause", "flow control")
 async def pause(bench: CheckContext, node: str) -> CheckFinding:
     """Flow control is left as found, as the paper has it; here it is said, for it can throttle a generator."""
     some = False
@@ -222,6 +229,7 @@ async def pause(bench: CheckContext, node: str) -> CheckFinding:
     return passed(alike(words) + ("; left as found, and watched" if some else ""))
 
 
+@check("nic.offloads", "offloads")
 async def offloads(bench: CheckContext, node: str) -> CheckFinding:
     """Large receive offload merges frames before they can be counted or forwarded; the others are left as found."""
     merging = []
@@ -242,6 +250,7 @@ async def offloads(bench: CheckContext, node: str) -> CheckFinding:
     return passed(evidence, **values) if words else skipped("none of its data ports is there")
 
 
+@check("nic.errors", "damaged frames")
 async def errors(bench: CheckContext, node: str) -> CheckFinding:
     """Damaged frames since the node was started point at a cable or a duplex mismatch."""
     snapshot = parse_snapshot(await bench.read(node, "counters.read"))
@@ -256,16 +265,3 @@ async def errors(bench: CheckContext, node: str) -> CheckFinding:
         words = ", ".join(f"{key} {count}" for key, count in found.items())
         return warned(words, "see whether they grow during a run: then change the cable, or look at duplex", **found)
     return passed("no damaged frame counted since the node was started")
-
-
-PRESENT = Check(id="nic.present", title="data ports there", run=present)
-UP = Check(id="nic.up", title="links up", run=up)
-CHECKS = (
-    Check(id="nic.speed", title="speed and duplex", run=speed),
-    Check(id="nic.mtu", title="MTU", run=mtu),
-    Check(id="nic.mac", title="MAC addresses", run=mac),
-    Check(id="nic.driver", title="driver and slot", run=driver),
-    Check(id="nic.pause", title="flow control", run=pause),
-    Check(id="nic.offloads", title="offloads", run=offloads),
-    Check(id="nic.errors", title="damaged frames", run=errors),
-)

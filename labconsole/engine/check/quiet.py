@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from labconsole.engine.check.context import Check, CheckContext, alike
+from labconsole.engine.check.context import CheckContext, Wave, alike, check
 from labconsole.engine.check.result import CheckFinding, failed, mended, passed, skipped, warned
 from labconsole.verdict.observed import parse_snapshot
 from labconsole.wire.codec import STAT_NAMES
@@ -18,6 +18,7 @@ COUNTED = ("rx_packets", "tx_packets")
 MAX_NAMED = 5
 
 
+@check("quiet.ports", "data ports quiet")
 async def ports(bench: CheckContext, node: str) -> CheckFinding:
     """Frames on the data ports while nobody measures."""
     link = bench.link(node)
@@ -44,6 +45,7 @@ async def ports(bench: CheckContext, node: str) -> CheckFinding:
     return passed(evidence, window_s=window_s, packets=counted)
 
 
+@check("quiet.programs", "captures and generators")
 async def programs(bench: CheckContext, node: str) -> CheckFinding:
     """Captures and generators of somebody else's."""
     found = [p for p in (await bench.survey(node))["processes"] if p["kind"] in ("sniffer", "sender")]
@@ -61,6 +63,7 @@ async def programs(bench: CheckContext, node: str) -> CheckFinding:
     return passed("no capture and no generator runs")
 
 
+@check("quiet.pktgen", "pktgen free", roles=("source",))
 async def pktgen(bench: CheckContext, node: str) -> CheckFinding:
     """Devices in pktgen: its start would start all of them."""
     survey = await bench.survey(node)
@@ -75,6 +78,7 @@ async def pktgen(bench: CheckContext, node: str) -> CheckFinding:
     return passed("no device configured by anybody else")
 
 
+@check("quiet.logins", "logins")
 async def logins(bench: CheckContext, node: str) -> CheckFinding:
     """People who are logged in may do anything at any time."""
     found = (await bench.facts(node)).get("logins")
@@ -90,6 +94,7 @@ async def logins(bench: CheckContext, node: str) -> CheckFinding:
     return passed("nobody else is logged in")
 
 
+@check("quiet.leftovers", "left by earlier runs", wave=Wave.FIXES)
 async def leftovers(bench: CheckContext, node: str) -> CheckFinding:
     """What a session that ended badly has left behind."""
     found = (await bench.survey(node))["leftovers"]
@@ -108,12 +113,3 @@ async def leftovers(bench: CheckContext, node: str) -> CheckFinding:
     return failed(
         evidence, f"remove it on {node}, or let --fix do it: it is labconsole's own, and held by nobody", fixable=True
     )
-
-
-LEFTOVERS = Check(id="quiet.leftovers", title="left by earlier runs", run=leftovers)
-CHECKS = (
-    Check(id="quiet.ports", title="data ports quiet", run=ports),
-    Check(id="quiet.programs", title="captures and generators", run=programs),
-    Check(id="quiet.pktgen", title="pktgen free", run=pktgen, roles=("source",)),
-    Check(id="quiet.logins", title="logins", run=logins),
-)

@@ -6,11 +6,11 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from labconsole.engine.check import access, cabling, capacity, clocks, cpu, feasibility, flows, nics, quiet, tools, uut
-from labconsole.engine.check.context import Check, CheckContext
+from labconsole.engine.check.context import Check, CheckContext, Wave, checks_of
 from labconsole.engine.check.result import CheckFinding, CheckResult, OnResult, failed, skipped
 from labconsole.engine.live.events import NodeState
 from labconsole.errors import LabError, NodeError
@@ -22,15 +22,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("labconsole.engine")
 
-WITHOUT_LINK = {"ssh.login", "ssh.host_key"}
-"""Checks that have something to say of a node that is not connected."""
+SUBJECTS = (access, tools, clocks, nics, cpu, uut, quiet, capacity)
+"""Modules with checks of single nodes, in the order in which people read their results."""
 
-WAVES: tuple[tuple[Check, ...], ...] = (
-    (*access.CHECKS, nics.PRESENT),
-    (nics.UP, quiet.LEFTOVERS),  # with --fix, what the others find depends on these
-    (*tools.CHECKS, *clocks.CHECKS, *nics.CHECKS, *cpu.CHECKS, *uut.CHECKS, *quiet.CHECKS, *capacity.CHECKS),
-)
-"""Checks of single nodes. All of a wave on all nodes run side by side."""
+CHECKS = checks_of(SUBJECTS)
 
 RETRY_S = 5.0
 RETRY_STEP_S = 0.05
@@ -59,7 +54,7 @@ Place = tuple[str, str | None]
 
 def catalogue() -> dict[str, str]:
     """Every check's id and title in the order in which people read them; ``flow.`` stands for one per platform."""
-    ids = {check.id: check.title for wave in WAVES for check in wave}
+    ids = {check.id: check.title for check in CHECKS}
     return {**ids, **TITLES, FLOW: "flow through a platform"}
 
 
@@ -117,18 +112,18 @@ class CheckRun:
         """What is done one after the other; abort() ends it between two of them."""
 
         async def look() -> None:
-            await asyncio.gather(self._node_checks(WAVES[-1]), self._whole_checks())
+            await asyncio.gather(self._node_checks(Wave.OTHERS), self._whole_checks())
 
-        waves = [functools.partial(self._node_checks, wave) for wave in WAVES[:-1]]
+        waves = [functools.partial(self._node_checks, wave) for wave in (Wave.FIRST, Wave.FIXES)]
         # From the cables on frames are sent, and nothing else is done meanwhile.
         return [*waves, look, self._cables, self._flows, self._captures]
 
-    async def _node_checks(self, checks: Iterable[Check]) -> None:
+    async def _node_checks(self, wave: Wave) -> None:
         jobs = [
             self._check(check, node)
-            for check in checks
+            for check in CHECKS
             for node in self._bench.inventory.nodes
-            if set(check.roles) & set(self._bench.roles(node))
+            if check.wave is wave and set(check.roles) & set(self._bench.roles(node))
         ]
         await asyncio.gather(*jobs)
 
@@ -204,7 +199,7 @@ class CheckRun:
             self._tell(name, node, TITLES[name], found.get(place, failure), time.monotonic() - begun)
 
     async def _check(self, check: Check, node: str) -> None:
-        if node not in self._bench.links and check.id not in WITHOUT_LINK:
+        if node not in self._bench.links and not check.without_link:
             self._tell(check.id, node, check.title, skipped(f"{node} is not connected"), 0.0)
             return
         await self._bounded(check.id, node, check.title, lambda: check.run(self._bench, node), check.deadline_s)

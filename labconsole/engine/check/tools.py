@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from labconsole.engine.check.context import Check, CheckContext
+from labconsole.engine.check.context import CheckContext, check
 from labconsole.engine.check.result import CheckFinding, failed, passed, warned
 
 
+@check("tools.capture", "tcpdump", roles=("sink",))
 async def capture(bench: CheckContext, node: str) -> CheckFinding:
     """A sink captures with tcpdump."""
     version = (await bench.facts(node)).get("tcpdump")
@@ -14,6 +15,7 @@ async def capture(bench: CheckContext, node: str) -> CheckFinding:
     return passed(f"version {version}", tcpdump=version)
 
 
+@check("tools.generator", "generator", roles=("source",))
 async def generator(bench: CheckContext, node: str) -> CheckFinding:
     """Which generator a source will send with."""
     facts = await bench.facts(node)
@@ -36,6 +38,7 @@ async def generator(bench: CheckContext, node: str) -> CheckFinding:
     )
 
 
+@check("tools.platform", "platform tools", roles=("uut",))
 async def platform(bench: CheckContext, node: str) -> CheckFinding:
     """What the platforms under check run on the UUT."""
     needed = bench.tools()
@@ -47,10 +50,3 @@ async def platform(bench: CheckContext, node: str) -> CheckFinding:
         words = ", ".join(f"no {tool} (for {needed[tool]})" for tool in missing)
         return failed(words, f"install {', '.join(missing)} on {node}, or leave these platforms out", missing=missing)
     return passed(", ".join(f"{tool} {found[tool]}" for tool in needed))
-
-
-CHECKS = (
-    Check(id="tools.capture", title="tcpdump", run=capture, roles=("sink",)),
-    Check(id="tools.generator", title="generator", run=generator, roles=("source",)),
-    Check(id="tools.platform", title="platform tools", run=platform, roles=("uut",)),
-)

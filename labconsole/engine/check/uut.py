@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from labconsole.engine.check.context import FIX_TOKEN, NFT, Check, CheckContext, alike
+from labconsole.engine.check.context import FIX_TOKEN, NFT, CheckContext, alike, check
 from labconsole.engine.check.result import CheckFinding, failed, mended, passed, skipped, warned
 from labconsole.errors import AgentError
 from labconsole.model.inventory import BENCHMARK_NETWORK
@@ -21,6 +21,7 @@ MAX_NAMED = 5
 NFT_S = 5.0
 
 
+@check("uut.forwarding", "forwarding", roles=("uut",))
 async def forwarding(bench: CheckContext, node: str) -> CheckFinding:
     """Whether it forwards already. Platforms switch forwarding on where they need it, and back afterwards."""
     settings = await bench.settings(node)
@@ -36,6 +37,7 @@ async def forwarding(bench: CheckContext, node: str) -> CheckFinding:
     )
 
 
+@check("uut.reverse_path", "reverse-path filter", roles=("uut",))
 async def reverse_path(bench: CheckContext, node: str) -> CheckFinding:
     """Strict reverse-path filtering drops frames whose source is not routed back by the port they came in."""
     settings = await bench.settings(node)
@@ -90,6 +92,7 @@ def read_rules(text: str) -> Rules | None:
         return None
 
 
+@check("uut.firewall", "firewall", roles=("uut",))
 async def firewall(bench: CheckContext, node: str) -> CheckFinding:
     """Rules that a forwarded frame meets cost time, and some stop it."""
     survey = await bench.survey(node)
@@ -127,6 +130,7 @@ async def firewall(bench: CheckContext, node: str) -> CheckFinding:
     return passed("no rule on the way of a forwarded frame", rules=0)
 
 
+@check("uut.conntrack", "connection tracking", roles=("uut",))
 async def conntrack(bench: CheckContext, node: str) -> CheckFinding:
     """Connection tracking costs time per frame, and a full table drops."""
     found = (await bench.survey(node))["conntrack"]
@@ -142,6 +146,7 @@ async def conntrack(bench: CheckContext, node: str) -> CheckFinding:
     return passed(f"{evidence}: loaded, tracks nothing", **found)
 
 
+@check("uut.bridge_calls", "rules for bridged frames", roles=("uut",))
 async def bridge_calls(bench: CheckContext, node: str) -> CheckFinding:
     """Whether bridged frames are sent through the IP rules as well."""
     value = (await bench.settings(node))["sysctls"].get(BRIDGE_CALLS)
@@ -164,6 +169,7 @@ async def bridge_calls(bench: CheckContext, node: str) -> CheckFinding:
     )
 
 
+@check("uut.routes", "routes and neighbours", roles=("uut",))
 async def routes(bench: CheckContext, node: str) -> CheckFinding:
     """Routes and neighbours of somebody else's in the benchmark network lead test frames astray."""
     args: dict[str, Any] = {"sysctls": [], "routes": True, "neighbours": True}
@@ -209,6 +215,7 @@ def _network(text: object) -> ipaddress.IPv4Network | None:
         return None
 
 
+@check("uut.guests", "guests", roles=("uut",))
 async def guests(bench: CheckContext, node: str) -> CheckFinding:
     """Guests that run before any platform was set up are nobody's plan, and take processor time from one that is."""
     survey = await bench.survey(node)
@@ -222,14 +229,3 @@ async def guests(bench: CheckContext, node: str) -> CheckFinding:
         )
     spaces = survey["namespaces"]
     return passed("none runs" + (f"; named network namespaces: {', '.join(spaces[:MAX_NAMED])}" if spaces else ""))
-
-
-CHECKS = (
-    Check(id="uut.forwarding", title="forwarding", run=forwarding, roles=("uut",)),
-    Check(id="uut.reverse_path", title="reverse-path filter", run=reverse_path, roles=("uut",)),
-    Check(id="uut.firewall", title="firewall", run=firewall, roles=("uut",)),
-    Check(id="uut.conntrack", title="connection tracking", run=conntrack, roles=("uut",)),
-    Check(id="uut.bridge_calls", title="rules for bridged frames", run=bridge_calls, roles=("uut",)),
-    Check(id="uut.routes", title="routes and neighbours", run=routes, roles=("uut",)),
-    Check(id="uut.guests", title="guests", run=guests, roles=("uut",)),
-)

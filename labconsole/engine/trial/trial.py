@@ -84,23 +84,19 @@ class Trial:
         if beside is not None and beside.request is not None and beside.stream is not None:
             place = inventory.streams.index(beside.stream)
             self._flows.append(Flow(beside.stream, beside.request, place))
-        self._load: BackgroundLoad | None = None
-        if beside is not None and prepared.second is not None:
-            link = links[inventory.uut]
-            self._load = BackgroundLoad(beside, prepared.second, link, stopping=lambda: self._interrupt.done())
         self._uut = inventory.uut
         self._interrupt: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._load: BackgroundLoad | None = None
+        if beside is not None and prepared.second is not None:
+            self._load = BackgroundLoad(beside, prepared.second, links[self._uut], stopping=self._interrupt.done)
         self._operation = "prepare"
         self._began = False
+        streams = [StreamObservations(flow.stream, prepared.paths[flow.stream.name]) for flow in self._flows]
         self.seen = TrialObservations(
             run_id=run_id,
             started_at=utc_now(),
-            streams=[
-                StreamObservations(f.stream, prepared.paths[f.stream.name]) for f in self._flows[: request.sources]
-            ],
-            beside=[
-                StreamObservations(f.stream, prepared.paths[f.stream.name]) for f in self._flows[request.sources :]
-            ],
+            streams=streams[: request.sources],
+            beside=streams[request.sources :],
             beside_request=beside.request if beside is not None else None,
             attestation=prepared.attestation,
         )

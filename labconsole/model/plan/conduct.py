@@ -8,7 +8,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+
+from labconsole.model.strict import StrictModel
 
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Few = Annotated[int, Field(strict=True, ge=1, le=100_000)]
@@ -22,11 +24,7 @@ INVALID_CODES = (
 """The codes that make a run invalid (model/record/verdict_codes.py, which a test holds this to)."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class WarmUp(_Section):
+class WarmUp(StrictModel):
     """A trial that is taken and thrown away whenever the unit under test was set up anew."""
 
     target: Literal["max", "same"] = "max"
@@ -48,7 +46,7 @@ def _code(value: str) -> str:
     return value
 
 
-class Retry(_Section):
+class Retry(StrictModel):
     """Which invalid trials are taken again (max_redo says how often), and after which pause."""
 
     codes: tuple[Annotated[str, AfterValidator(_code)], ...] | None = None
@@ -57,14 +55,14 @@ class Retry(_Section):
     pause_s: Annotated[float, Field(strict=True, ge=0, le=3600, allow_inf_nan=False)] = 0.0
 
 
-class Raising(_Section):
+class Raising(StrictModel):
     """Leave out what is above a target that loses more than this share in so many repetitions."""
 
     loss_ratio: Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)]
     repetitions: Few = 1
 
 
-class Lowering(_Section):
+class Lowering(StrictModel):
     """Leave out what is below so many targets in a row that lost nothing in this repetition (RFC 2544, 26.3)."""
 
     lossless: Few = 2
@@ -80,7 +78,7 @@ def _clock(value: str) -> str:
     raise ValueError('is no time | allowed: "06:30", the next time it is so late, or "2026-11-22 06:30"; local time')
 
 
-class Stop(_Section):
+class Stop(StrictModel):
     """When to end before everything is measured. What is missing then is measured by the next replay."""
 
     invalid_in_a_row: Few | None = None
@@ -112,7 +110,7 @@ def _or_words(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [whole, whole["properties"]["run"]]
 
 
-class HookCommand(_Section):
+class HookCommand(StrictModel):
     """One command on the operator's machine: its words, no shell."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_or_words)

@@ -13,6 +13,7 @@ from labconsole.model.inventory import Name
 from labconsole.model.plan.claims import CLAIMS
 from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.search import SEARCH_SECTIONS, Search
+from labconsole.model.strict import StrictModel
 from labconsole.model.tolerances import Tolerances
 from labconsole.model.yaml_file import register_keys
 from labconsole.units import parse_rate_bps, parse_ratio
@@ -96,10 +97,8 @@ T = TypeVar("T")
 Several = Annotated[tuple[T, ...], Field(min_length=1, max_length=10_000), BeforeValidator(_several)]
 
 
-class PointEntry(BaseModel):
+class PointEntry(StrictModel):
     """One entry of ``points``. What is left out is as at the top of the file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     platform: Name
     frame_size: Count
@@ -113,7 +112,7 @@ class PointEntry(BaseModel):
     observe: Observe | None = None
 
 
-class IncludeEntry(BaseModel):
+class IncludeEntry(StrictModel):
     """Points beside the matrix: every combination of these values. No platform: every one of the plan."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_or_one)
@@ -127,7 +126,7 @@ class IncludeEntry(BaseModel):
     repetitions: Count | None = None
 
 
-class ExcludeEntry(BaseModel):
+class ExcludeEntry(StrictModel):
     """Points of the matrix that are left out: those that agree in every factor named here."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_or_one)
@@ -139,10 +138,8 @@ class ExcludeEntry(BaseModel):
     background: Several[Background] | None = None
 
 
-class Override(BaseModel):
+class Override(StrictModel):
     """What one platform has in place of what the plan says."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     frame_sizes: Annotated[tuple[Count, ...], Field(min_length=1, max_length=10_000)] | None = None
     targets: Annotated[tuple[FileTarget, ...], Field(min_length=1, max_length=10_000)] | None = None

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from labconsole.model.design_point import MAX_DURATION_S, DesignPoint
+from labconsole.model.strict import StrictModel
 
 PRESET_TRIAL_S = {"ndr": 1.0, "rfc2544": 60.0, "tst009": 60.0}
 PRESET_SUM_S = {"ndr": 21.0, "rfc2544": 60.0, "tst009": 120.0}
@@ -67,18 +68,14 @@ Share = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, lt=1)]
 Count = Annotated[int, Field(strict=True, ge=1, le=100_000)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class FrameLoss(_Section):
+class FrameLoss(StrictModel):
     """Section 26.3: from the line rate down in steps, until two trials running lose nothing."""
 
     trial_s: Trial = 60.0
     step_ratio: Annotated[float, Field(strict=True, gt=0, le=0.1)] = 0.1
 
 
-class BackToBack(_Section):
+class BackToBack(StrictModel):
     """Section 26.4: the longest burst at line rate of which nothing is lost, ``repetitions`` times over.
 
     ``trial_s`` is the longest burst tried; ``width_ratio`` how close a burst that passes and one that does not must be.
@@ -89,14 +86,14 @@ class BackToBack(_Section):
     width_ratio: Share = 0.01
 
 
-class Latency(_Section):
+class Latency(StrictModel):
     """Section 26.2: delay at the throughput that was found."""
 
     trial_s: Trial = 120.0
     repetitions: Count = 20
 
 
-class Search(_Section):
+class Search(StrictModel):
     """What is searched at every configuration. None of ``trial_s``, ``duration_sum_s``, ``width_ratio``: the goal's."""
 
     goals: Annotated[tuple[GoalWord, ...], Field(min_length=1, max_length=20)]

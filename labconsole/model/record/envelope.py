@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from labconsole.errors import StoreError
 from labconsole.model.design_point import FrameSize
+from labconsole.model.strict import StrictModel
 
 FORMAT = 1
 """Incremented when an older reader would misread a newer envelope."""
@@ -23,11 +24,7 @@ PEAK_WINDOWS_MS = (1, 10, 100)
 TargetBps = int | Literal["max"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Gaps(_Part):
+class Gaps(StrictModel):
     """Time between neighbouring arrivals at the sink."""
 
     min: int
@@ -37,7 +34,7 @@ class Gaps(_Part):
     max: int
 
 
-class Spacing(_Part):
+class Spacing(StrictModel):
     """How evenly frames came. ``burst_packets``: the longest row of frames less than 0.9 of the intended gap apart.
 
     ``peak_pps``: the highest rate in any window of 1, 10 and 100 ms; None where the traffic was shorter. ``packets``
@@ -53,7 +50,7 @@ class Spacing(_Part):
     verdict: Literal["constant rate", "microbursts"] | None
 
 
-class RatePoint(_Part):
+class RatePoint(StrictModel):
     """One target: what was asked, what the generator reports, what arrived by the sink's time stamps.
 
     ``*_error_ratio`` = rate / intended - 1.
@@ -67,14 +64,14 @@ class RatePoint(_Part):
     arrival_error_ratio: float | None
 
 
-class Bounds(_Part):
+class Bounds(StrictModel):
     """Highest offered rate without loss below the lowest with loss. ``lossy_pps`` None: no trial lost anything."""
 
     clean_pps: float | None
     lossy_pps: float | None
 
 
-class StreamEnvelope(_Part):
+class StreamEnvelope(StrictModel):
     """One source and its sink at one frame size, with as many sources sending at once as the point says.
 
     ``maximum_pps`` is what the weaker trial at target max reached, ``maximum_best_pps`` the stronger: far apart, the
@@ -95,7 +92,7 @@ class StreamEnvelope(_Part):
     spacing: tuple[Spacing, ...]
 
 
-class TrialCounts(_Part):
+class TrialCounts(StrictModel):
     """What one calibration trial counted of one stream."""
 
     stream: str
@@ -108,7 +105,7 @@ class TrialCounts(_Part):
     capture_complete: bool | None
 
 
-class CalibrationTrial(_Part):
+class CalibrationTrial(StrictModel):
     """One trial, in the order taken. ``failure``: why it counted for nothing, else None."""
 
     target_bps: TargetBps
@@ -117,7 +114,7 @@ class CalibrationTrial(_Part):
     failure: str | None
 
 
-class EnvelopePoint(_Part):
+class EnvelopePoint(StrictModel):
     """One frame size with one number of sources at once."""
 
     frame_size_bytes: int
@@ -146,7 +143,7 @@ class EnvelopePoint(_Part):
         return max(offered, default=None)
 
 
-class NodeVersions(_Part):
+class NodeVersions(StrictModel):
     """What a node ran when it was calibrated; another kernel or driver voids the calibration."""
 
     kernel: str | None
@@ -156,7 +153,7 @@ class NodeVersions(_Part):
     drivers: dict[str, str | None]
 
 
-class BypassProof(_Part):
+class BypassProof(StrictModel):
     """That the UUT was bypassed: marked frames sent, those that arrived, and what the UUT's data NICs saw meanwhile."""
 
     stream: str
@@ -166,7 +163,7 @@ class BypassProof(_Part):
     uut_tx_packets: int
 
 
-class Envelope(_Part):
+class Envelope(StrictModel):
     """One calibration of one testbed."""
 
     format: int = FORMAT

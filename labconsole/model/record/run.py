@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.format import without_later_keys
 from labconsole.model.record.timing import Delay, StreamSpacing
+from labconsole.model.strict import StrictModel
 
 FORMAT = 2
 """Incremented when an older reader would misread a newer record."""
@@ -42,11 +43,7 @@ Extensions = Annotated[dict[str, dict[str, Any]], AfterValidator(_versioned)]
 """By name, what later programs add; a reader keeps what it does not know, and says that it did not judge it."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Reason(_Part):
+class Reason(StrictModel):
     """Why a run is not simply valid: a stable code, a sentence, and the figures behind it for programs.
 
     ``follows``: the code of the reason that this one is a consequence of; None: it stands for itself.
@@ -58,14 +55,14 @@ class Reason(_Part):
     follows: str | None = None
 
 
-class Verdict(_Part):
+class Verdict(StrictModel):
     """valid, suspect (stands, with a doubt that is named) or invalid (enters no mean)."""
 
     status: Status
     reasons: tuple[Reason, ...] = ()
 
 
-class Fixed(_Part):
+class Fixed(StrictModel):
     """What a plan's pilot fixed for every block, as far as it bears on this run.
 
     ``maximum_target_bps``: the load at which the maximum of this run's setting is read, None: it has a rate and no
@@ -80,7 +77,7 @@ class Fixed(_Part):
     source: Literal["pilot", "stored"] = "pilot"
 
 
-class PlanRef(_Part):
+class PlanRef(StrictModel):
     """Which point of which plan a run is. ``warm_ups``: trials thrown away since the platform was set up for it.
 
     ``block`` from 1, 0 is the pilot's, None: a plan without blocks. ``attempt`` from 1, of at most ``attempts``.
@@ -109,7 +106,7 @@ class PlanRef(_Part):
     fixed: Fixed | None = None
 
 
-class SetUp(_Part):
+class SetUp(StrictModel):
     """The one actual setting-up of platform and background that a run was taken in.
 
     ``trial``: the how-manyth trial in it, from 1, warm-ups counted. ``setup_s``: what setting up took, until it
@@ -122,7 +119,7 @@ class SetUp(_Part):
     trial: int
 
 
-class Conditions(_Part):
+class Conditions(StrictModel):
     """What else has to be equal before runs may be pooled, as far as the unit under test says. None: not known."""
 
     uut_kernel: str | None = None
@@ -131,7 +128,7 @@ class Conditions(_Part):
     uut_boot_id: str | None = None
 
 
-class InForce(_Part):
+class InForce(StrictModel):
     """By what the trial was taken and judged. ``tolerances``: every one of them, by name."""
 
     tolerances: dict[str, int | float]
@@ -140,7 +137,7 @@ class InForce(_Part):
     sample_interval_s: float | None = None
 
 
-class Requested(_Part):
+class Requested(StrictModel):
     """What was asked for. ``target_bps`` is bandwidth on the wire per source."""
 
     platform: str
@@ -175,7 +172,7 @@ class Requested(_Part):
         return None if self.frame_size_bytes is None else DesignPoint.from_columns(dict(self))
 
 
-class CaptureCounts(_Part):
+class CaptureCounts(StrictModel):
     """tcpdump's own words: ``complete`` is True only when it says that it dropped nothing.
 
     ``sha256``: of the capture file's bytes as they were counted, before they were thrown away.
@@ -187,7 +184,7 @@ class CaptureCounts(_Part):
     sha256: str | None = None
 
 
-class Arrivals(_Part):
+class Arrivals(StrictModel):
     """When a stream's packets came to the sink, by the sink's clock alone.
 
     ``window_s``: from the first to the last of ``packets``; ``window_from`` counters: by their samples, which are apart
@@ -204,14 +201,14 @@ class Arrivals(_Part):
     queued_packets: int | None = None
 
 
-class LostTogether(_Part):
+class LostTogether(StrictModel):
     """Packets that went missing on several sides, where the counter between them was not read."""
 
     sides: tuple[Side, ...]
     packets: int
 
 
-class Sequence(_Part):
+class Sequence(StrictModel):
     """From pktgen's sequence numbers. ``lost_runs``: run length (as text, a JSON key) to how many."""
 
     lost_runs: dict[str, int]
@@ -219,7 +216,7 @@ class Sequence(_Part):
     duplicate_packets: int
 
 
-class LedgerHop(_Part):
+class LedgerHop(StrictModel):
     """One point of a stream's path; ``lost_packets`` went missing between the hop before and this one.
 
     ``drops``: what counters at this place say was dropped on the way here, reason to packets. Raw increments: two of
@@ -234,7 +231,7 @@ class LedgerHop(_Part):
     drops: dict[str, int] = Field(default_factory=dict)
 
 
-class StreamRecord(_Part):
+class StreamRecord(StrictModel):
     """One stream of one run. ``*_bps`` is bandwidth on the wire; ``loss_packets`` = offered - measured, any sign.
 
     ``offered_packets``: as seen on the wire, the smaller of the generator's count and what the source's NIC sent (RFC
@@ -280,7 +277,7 @@ class StreamRecord(_Part):
     extensions: Extensions = Field(default_factory=dict)
 
 
-class Total(_Part):
+class Total(StrictModel):
     """Sums over the streams; None when a summand is not known. ``uut_loss_ratio``: of what was offered."""
 
     offered_packets: int | None
@@ -302,7 +299,7 @@ class Total(_Part):
     forwarding_bps: float | None = None
 
 
-class Background(_Part):
+class Background(StrictModel):
     """What ran beside the guest under test, and the proof that it did (docs/background.md, "How it is proven").
 
     ``requested`` and ``achieved``: names with units to numbers; every name of ``requested`` is in ``achieved``, None
@@ -320,7 +317,7 @@ class Background(_Part):
     reference: dict[str, Any] | None = None
 
 
-class Failure(_Part):
+class Failure(StrictModel):
     """What stopped a run before its end: a stable word, the operation, a sentence."""
 
     failure: str
@@ -329,7 +326,7 @@ class Failure(_Part):
     message: str
 
 
-class RunRecord(_Part):
+class RunRecord(StrictModel):
     """One run. The same object in the store, in --json and in exports."""
 
     run_id: str

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from labconsole.model.design_point import FrameSize
 from labconsole.model.record.timing import OneWay, Quantiles, Variation
+from labconsole.model.strict import StrictModel
 
 SEARCH_FORMAT = 2
 """Format 1 did not know what was still queued, nor what the source lost; it is read, and written again as it came."""
@@ -23,11 +22,7 @@ Limit = Literal["uut", "generator", "instrument", "line_rate", "below_minimum", 
 BurstLimit = Literal["uut", "generator", "instrument", "trial_length"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SearchRef(_Part):
+class SearchRef(StrictModel):
     """Which configuration of which plan; ``hash`` is also in the plan reference of every trial's run."""
 
     name: str
@@ -36,7 +31,7 @@ class SearchRef(_Part):
     repetition: int
 
 
-class SearchRequested(_Part):
+class SearchRequested(StrictModel):
     """The design point without its load."""
 
     platform: str
@@ -53,7 +48,7 @@ class SearchRequested(_Part):
         return FrameSize(self.frame_size_bytes, self.frame_size_includes_fcs)
 
 
-class SearchTrial(_Part):
+class SearchTrial(StrictModel):
     """One trial, in the order taken. ``for_test``: load, frame-loss, back-to-back or latency.
 
     ``lost_outside_packets``: of what was offered and not measured, what was lost behind the unit under test;
@@ -74,7 +69,7 @@ class SearchTrial(_Part):
     queued_packets: int | None = None
 
 
-class GoalFound(_Part):
+class GoalFound(StrictModel):
     """The bounds for one goal. ``complete`` False: the search was ended before they were as close as the goal asks."""
 
     goal: str
@@ -92,7 +87,7 @@ class GoalFound(_Part):
     upper_run_ids: tuple[str, ...]
 
 
-class FrameLossPoint(_Part):
+class FrameLossPoint(StrictModel):
     """One load of the frame loss curve. ``loss_ratio`` is of what was offered; ``share_ratio`` of the line rate."""
 
     run_id: str
@@ -102,7 +97,7 @@ class FrameLossPoint(_Part):
     loss_ratio: float | None
 
 
-class Burst(_Part):
+class Burst(StrictModel):
     """One repetition of the back-to-back test; ``upper_packets`` None: the longest burst tried passed."""
 
     packets: int
@@ -111,7 +106,7 @@ class Burst(_Part):
     run_ids: tuple[str, ...]
 
 
-class BackToBackFound(_Part):
+class BackToBackFound(StrictModel):
     """Packets are per source. ``reached_ratio``: slowest of the bursts sent, of the line rate.
 
     ``buffer_s`` is RFC 9004's corrected buffer time; None where the bursts or the throughput do not give one.
@@ -126,7 +121,7 @@ class BackToBackFound(_Part):
     buffer_s: float | None
 
 
-class StreamLatency(_Part):
+class StreamLatency(StrictModel):
     """One stream's delay in one trial, as the run has it."""
 
     run_id: str
@@ -137,7 +132,7 @@ class StreamLatency(_Part):
     ipdv_ns: Variation | None
 
 
-class LatencyFound(_Part):
+class LatencyFound(StrictModel):
     """Delay at ``load_pps``, the lower bound of ``goal``. Means over streams and trials; None: not known for all."""
 
     goal: str
@@ -148,7 +143,7 @@ class LatencyFound(_Part):
     reason: str | None
 
 
-class SearchRecord(_Part):
+class SearchRecord(StrictModel):
     """One search. ``status`` failed: it ended before all that was asked for was found; ``failure`` says why."""
 
     search_id: str

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from labconsole.model.strict import StrictModel
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Quantiles(_Part):
+class Quantiles(StrictModel):
     """Of the sample, in ns; nearest rank."""
 
     p50: int
@@ -37,7 +33,7 @@ class OneWay(Quantiles):
     mean: float
 
 
-class Delay(_Part):
+class Delay(StrictModel):
     """Delay of a sample of one stream's frames: ``packets`` of them, two neighbours in every ``pair_every_packets``.
 
     ``one_way_ns`` is None where the clocks are not shown to agree well enough, and ``reason`` then says why.
@@ -58,7 +54,7 @@ class Delay(_Part):
     """random: places drawn anew (RFC 2330, section 11.1.1); systematic: every so many packets, as format 1 did."""
 
 
-class StreamSpacing(_Part):
+class StreamSpacing(StrictModel):
     """How evenly the first ``packets`` frames came to the sink; taken in calibrations.
 
     ``arrival_pps``: by the capture's first and last time stamp of the whole stream.

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from ruamel.yaml import YAML
 
-from labconsole.contracts.driver import Prepared
+from labconsole.contracts.driver import DriverInfo, Prepared
 from labconsole.errors import ConfigError, LabSetupError, NodeError
 from labconsole.lab import commands, offers
 from labconsole.lab.guests import domains
@@ -178,6 +179,7 @@ class FakeLink:
 class FakeDriver:
     """Prepares at once."""
 
+    about = DriverInfo(name="fake", summary="", tried="", Options=BaseModel)
     prepared = 0
 
     def refusal(self, background: str) -> str | None:

@@ -34,6 +34,7 @@ from labconsole.tui.screens.bench.streams import StreamsTable
 from labconsole.tui.screens.runs.screen import RunsScreen
 from support import fake_session
 from support.driven_console import SIZES, console, picture, settle, text, until
+from support.fake_lab_session import LabSession
 from support.fake_session import FakeSession, link, make_inventory, make_record, refuse
 
 pytestmark = pytest.mark.asyncio
@@ -314,11 +315,13 @@ async def test_help_names_every_key_of_the_screen() -> None:
         await until(pilot, lambda: isinstance(app.screen, BenchScreen))
 
 
-async def test_timers_that_outlast_the_screens_of_a_console_that_is_left_do_nothing(monkeypatch) -> None:
+async def test_timers_that_outlast_the_screens_of_a_console_that_is_left_do_nothing(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)  # without plans
+
     def no_screen(app: ConsoleApp) -> None:
         raise ScreenStackError("No screens on stack")
 
-    async with console() as (app, _, pilot):
+    async with console(LabSession) as (app, _, pilot):
         for entry in SCREENS:
             await pilot.press(entry.function_key)
             await until(pilot, lambda entry=entry: app.screen.tab is entry and app.screen.standing)

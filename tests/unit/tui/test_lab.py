@@ -121,6 +121,7 @@ async def rescanned(app) -> None:
             continue
 
 
+@pytest.mark.parametrize("size", SIZES)
 async def test_a_plan_is_previewed_run_to_its_end_and_its_failures_found(size):
     async with console(lambda: LabSession(hold=True), size, "4") as (app, session, pilot):
         await shown(app, pilot, "pair.yaml", "ready", "[·] ·  ·")
