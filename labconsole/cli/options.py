@@ -98,7 +98,9 @@ def request_from(args: argparse.Namespace, inventory: Inventory) -> DesignPoint:
         try:
             target = parse_rate_bps(args.target)
         except ValueError as exc:
-            raise ConfigError("is not a rate", key="--target", value=args.target, allowed=f"{exc}, or max") from None
+            raise ConfigError(
+                "is not a valid rate", key="--target", value=args.target, allowed=f"{exc}, or max"
+            ) from None
     if args.repetitions < 1:
         raise ConfigError("must be 1 or more", key="--repetitions", value=args.repetitions)
     request = DesignPoint(

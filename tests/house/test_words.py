@@ -47,7 +47,7 @@ REFUSED: dict[str, str] = {
 }
 """What is refused (case and line breaks do not matter), and what to write instead."""
 
-DONE: tuple[str, ...] = ("cli", "errors.py", "plugins.py", "units.py")
+DONE: tuple[str, ...] = ("cli", "errors.py", "model", "plugins.py", "units.py", "verdict")
 """Rooms and modules whose strings have been read through."""
 
 OPEN: dict[str, int] = {

@@ -90,7 +90,7 @@ def _spec(args: argparse.Namespace) -> LabSpec:
             link_speed_bps = parse_rate_bps(args.link_speed)
         except ValueError as exc:
             raise ConfigError(
-                "is not a rate", key="--link-speed", value=args.link_speed, allowed=f"{exc}, or none"
+                "is not a valid rate", key="--link-speed", value=args.link_speed, allowed=f"{exc}, or none"
             ) from None
     loss = {}
     for text in args.loss:
@@ -100,7 +100,7 @@ def _spec(args: argparse.Namespace) -> LabSpec:
                 raise ValueError("HOP=RATIO, such as uut/out=0.07")
             loss[hop] = parse_ratio(ratio)
         except ValueError as exc:
-            raise ConfigError("is not a loss", key="--loss", value=text, allowed=str(exc)) from None
+            raise ConfigError("is not a valid loss", key="--loss", value=text, allowed=str(exc)) from None
     return LabSpec(
         name=args.name,
         sources=args.sources,

@@ -67,5 +67,5 @@ def _accuracy(text: str) -> float:
         ratio = 0.0
     if not 0 < ratio < 1:
         allowed = "a share above 0 and below 1, such as 2% or 0.02"
-        raise ConfigError("is not a ratio", key="--accuracy", value=text, allowed=allowed)
+        raise ConfigError("is not a valid ratio", key="--accuracy", value=text, allowed=allowed)
     return ratio

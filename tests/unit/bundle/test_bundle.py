@@ -286,7 +286,7 @@ def test_what_is_not_found_is_told_and_no_difference(lab, capsys):
     bundle = pack(lab)
     said = capsys.readouterr().err
     assert "not found, so the bundle does not contain it: inventory of testbed bench" in said
-    assert "not found, and so not in the bundle: plan small" in said
+    assert "not found, so the bundle does not contain it: plan small" in said
     assert main(["verify", str(bundle)]) == 0
     with_hosts = pack(lab, "c.tar.gz", "--hosts", "moved.yaml")
     assert "inventory/hosts.yaml" in members(with_hosts)

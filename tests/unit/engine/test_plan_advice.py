@@ -207,7 +207,7 @@ def test_the_advice_rests_on_the_runs_that_enter_the_report(stored, capsys):
 @pytest.mark.parametrize("accuracy", ["2", "0", "-1%", "much"])
 def test_an_accuracy_that_is_no_ratio_is_refused(stored, capsys, accuracy):
     assert advise(*stored, f"--accuracy={accuracy}") == 2
-    assert "--accuracy: is not a ratio" in capsys.readouterr().err
+    assert "--accuracy: is not a valid ratio" in capsys.readouterr().err
 
 
 def test_a_plan_without_blocks_and_one_of_which_nothing_is_stored_say_what_to_take_first(stored, tmp_path, capsys):
