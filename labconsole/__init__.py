@@ -1,3 +1,3 @@
 """labconsole: measure how well a machine forwards packets when it is virtualized."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"

@@ -88,7 +88,7 @@ class OtherTestbed(ConfigError):
     ) -> None:
         self.needs = tuple(needs)
         super().__init__(
-            f"is for another testbed: needs {', '.join(needs)}; "
+            f"is for another testbed: it needs {', '.join(needs)}; "
             f"the platforms of this one (hosts.yaml): {', '.join(has)}",
             file=file,
             line=line,

@@ -28,7 +28,7 @@ def parse_rate_bps(text: str | int) -> int:
 
 def _checked_rate_bps(value: int | Fraction) -> int:
     if value <= 0:
-        raise ValueError("a rate must be positive")
+        raise ValueError("a positive rate")
     if value > MAX_RATE_BPS:
         raise ValueError(f"a rate of at most {format_target(MAX_RATE_BPS)}")
     return round(value)

@@ -40,7 +40,7 @@ def drive(
     work: Callable[[Testbed[RunStore]], Coroutine[Any, Any, int]],
     listeners: list[Callable[[Event], None]],
     *,
-    kept: str = "what was measured is kept",
+    kept: str = "what was measured is saved",
     finish: Callable[[], None] | None = None,
 ) -> int:
     """Connect, work, close. The first Ctrl-C or TERM stops in order and saves; the second gives up at once.
@@ -60,14 +60,14 @@ def drive(
             nonlocal told, finishing
             if finish is not None and number is not signal.SIGINT and session.running and not (told or finishing):
                 finishing = True
-                complain("the running trial ends first (again, or Ctrl-C: stop it)")
+                complain("the running trial will finish first (repeat, or press Ctrl-C, to stop it now)")
                 finish()
                 return
             if told:
                 task.cancel()
                 return
             told = True
-            complain(f"stopping; {kept} (again: give up at once)")
+            complain(f"stopping; {kept} (repeat to give up at once)")
             if session.running:
                 stopping.append(loop.create_task(session.abort()))
             else:
@@ -87,7 +87,9 @@ def drive(
                 raise NodeUnreachable(failed[0], first.message + (f"; {reasons}" if reasons else ""))
             return await work(session)
         except LeaseHeld as exc:
-            raise LeaseHeld(exc.node, f"{exc.message}; --take-over takes it from them", code=exc.code) from None
+            raise LeaseHeld(
+                exc.node, f"{exc.message}; use --take-over to take the testbed from them", code=exc.code
+            ) from None
         finally:
             await session.close()
 

@@ -22,7 +22,8 @@ def build_parser(named: str | None = None) -> argparse.ArgumentParser:
     """The parser of every command; of one only, and no other is imported, where a command is named."""
     parser = argparse.ArgumentParser(
         prog="labconsole",
-        description="Measure how well a machine forwards packets when it is virtualized. No command: the console.",
+        description="Measure how well a machine forwards packets when it is virtualized. Without a command, the "
+        "console opens.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -68,7 +69,7 @@ def _run(command: commands.Command, args: argparse.Namespace) -> int:
         if args.verbose >= 2:
             raise
         complain(harmless(f"internal error: {type(exc).__name__}: {exc}"))
-        sys.stderr.write("This is a fault of the program, not of your input; -vv shows where.\n")
+        sys.stderr.write("This is a bug in labconsole, not a problem with your input; use -vv for a traceback.\n")
         return 1
 
 

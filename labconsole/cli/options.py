@@ -14,22 +14,23 @@ if TYPE_CHECKING:
 
 GENERATORS = ("auto", "pktgen", "afpacket")
 SHARED: dict[str, dict[str, Any]] = {
-    "--hosts": {"type": Path, "metavar": "FILE", "help": "the testbed (default: ./hosts.yaml)"},
+    "--hosts": {"type": Path, "metavar": "FILE", "help": "testbed file (default: ./hosts.yaml)"},
     "--store": {
         "metavar": "URL",
-        "help": "where runs are saved: a file, or postgresql://user@host/database (default: the user's data directory)",
+        "help": "run store: a file, or postgresql://user@host/database (default: a file in the user's data directory)",
     },
-    "--json": {"action": "store_true", "help": "JSON lines on stdout, nothing else there"},
+    "--json": {"action": "store_true", "help": "print JSON lines, and nothing else, on stdout"},
     "--take-over": {
         "action": "store_true",
-        "help": "take the testbed from an operator who is measuring on it: their run ends, both records say so",
+        "help": "take the testbed over from an operator who is measuring on it; ends their run, and both records say "
+        "so",
     },
-    "--platform": {"help": "one of the inventory's (default: its first)"},
+    "--platform": {"help": "platform from the inventory (default: its first)"},
     "--includes-fcs": {"action": "store_true", "help": "the frame size includes the FCS, as in RFC 2544"},
-    "--generator": {"choices": GENERATORS, "help": "what sends (default: the inventory's)"},
+    "--generator": {"choices": GENERATORS, "help": "traffic generator (default: the inventory's)"},
     "--observe": {
         "choices": ("quiet", "live"),
-        "help": "sample the UUT quietly or live (default: the inventory's)",
+        "help": "whether the UUT reports its counters during a trial (default: the inventory's)",
     },
 }
 """Options that are the same wherever they are."""
@@ -37,7 +38,9 @@ SHARED: dict[str, dict[str, Any]] = {
 
 def add_common(parser: argparse.ArgumentParser, *flags: str) -> None:
     """``--verbose``, which every command has, and these of SHARED."""
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr; -vv also tracebacks")
+    parser.add_argument(
+        "-v", "--verbose", action="count", default=0, help="print more detail on stderr; -vv adds tracebacks"
+    )
     add_shared(parser, *flags)
 
 
@@ -56,10 +59,16 @@ def add_configuration(
     """What is measured, but for its load. With defaults of None a command can tell what was given."""
     add_shared(parser, "--platform")
     parser.add_argument(
-        "--frame-size", type=int, default=frame_size_bytes, metavar="BYTES", help="without FCS (default: 64)"
+        "--frame-size",
+        type=int,
+        default=frame_size_bytes,
+        metavar="BYTES",
+        help="frame size, without FCS (default: 64)",
     )
     add_shared(parser, "--includes-fcs")
-    parser.add_argument("--sources", type=int, default=sources, metavar="N", help="sources at once (default: 1)")
+    parser.add_argument(
+        "--sources", type=int, default=sources, metavar="N", help="number of simultaneous sources (default: 1)"
+    )
 
 
 def comma_separated(text: str) -> list[str]:
@@ -73,7 +82,7 @@ def hosts_path(given: Path | None) -> Path:
 
     path = given or DEFAULT_INVENTORY
     if not path.exists():
-        hint = "; give --hosts FILE, or `labconsole demo` for a testbed on this machine" if given is None else ""
+        hint = "; use --hosts FILE, or run `labconsole demo` for a testbed on this machine" if given is None else ""
         raise ConfigError(f"no such file{hint}", file=str(path))
     return path
 
@@ -89,7 +98,9 @@ def request_from(args: argparse.Namespace, inventory: Inventory) -> DesignPoint:
         try:
             target = parse_rate_bps(args.target)
         except ValueError as exc:
-            raise ConfigError("is not a rate", key="--target", value=args.target, allowed=f"{exc}, or max") from None
+            raise ConfigError(
+                "is not a valid rate", key="--target", value=args.target, allowed=f"{exc}, or max"
+            ) from None
     if args.repetitions < 1:
         raise ConfigError("must be 1 or more", key="--repetitions", value=args.repetitions)
     request = DesignPoint(

@@ -67,7 +67,7 @@ def latest_envelope(inventory: Inventory, store: RunStore) -> Envelope | None:
         record = store.latest_calibration(inventory.fingerprint())
         return parse_envelope(record) if record is not None else None
     except StoreError as exc:
-        log.warning("runs are held against no calibration: %s", exc)
+        log.warning("runs are not compared with a calibration: %s", exc)
         return None
 
 

@@ -27,26 +27,26 @@ BENCHMARK_NETWORK = ipaddress.ip_network("198.18.0.0/15")
 
 def _name(value: str) -> str:
     if not NAME.match(value):
-        raise ValueError("is not a usable name | allowed: letters, digits, '_', '.', '-', at most 64")
+        raise ValueError("is not a valid name | allowed: letters, digits, '_', '.', '-', at most 64")
     return value
 
 
 def _login(value: str) -> str:
     # As OpenSSH refuses them: ProxyCommand and Match exec put a host's name and a user's into a shell's line.
     if not value or value.startswith("-") or not value.isprintable() or set(value) & NO_LOGIN:
-        raise ValueError(f"cannot be logged in to | allowed: no blanks and none of {''.join(sorted(NO_LOGIN - {' '}))}")
+        raise ValueError(f"is not a valid login | allowed: no blanks and none of {''.join(sorted(NO_LOGIN - {' '}))}")
     return value
 
 
 def _path(value: str) -> str:
     if not value or value.startswith("-") or not value.isprintable():
-        raise ValueError("is not a usable path | allowed: printable characters, no '-' at the beginning")
+        raise ValueError("is not a valid path | allowed: printable characters, no '-' at the beginning")
     return value
 
 
 def _interface(value: str) -> str:
     if not INTERFACE.match(value) or not value.isprintable() or value.startswith("-") or value in (".", ".."):
-        raise ValueError("is not a usable interface name | allowed: 1 to 15 characters without '/', ':' or blanks")
+        raise ValueError("is not a valid interface name | allowed: 1 to 15 characters without '/', ':' or blanks")
     return value
 
 
@@ -54,7 +54,7 @@ def _rate(value: Any) -> int:
     try:
         return parse_rate_bps(value)
     except ValueError as exc:
-        raise ValueError(f"is not a rate | allowed: {exc}") from None
+        raise ValueError(f"is not a valid rate | allowed: {exc}") from None
 
 
 def _address(value: str) -> str:
@@ -105,7 +105,7 @@ def _endpoint(value: Any) -> Any:
     if isinstance(value, str):
         node, slash, interface = value.partition("/")
         if not slash or not NAME.match(node):
-            raise ValueError("is not an end of a stream | allowed: node/interface, such as src1/eth1")
+            raise ValueError("is not an endpoint of a stream | allowed: node/interface, such as src1/eth1")
         return {"node": node, "interface": _interface(interface)}
     return value
 
@@ -244,7 +244,9 @@ def _check_references(inventory: Inventory) -> None:
         fail(("nodes",), "exactly one node must have the role uut", ", ".join(uuts) or "none")
     for name, node in inventory.nodes.items():
         if node.jump is not None and node.jump not in inventory.nodes and "@" not in node.jump and "." not in node.jump:
-            fail(("nodes", name, "jump"), "is neither a node nor a host", node.jump, "a node's name or host[:port]")
+            fail(
+                ("nodes", name, "jump"), "is neither a node nor a valid host", node.jump, "a node's name or host[:port]"
+            )
     seen: dict[tuple[str, str], str] = {}
     for index, stream in enumerate(inventory.streams):
         for key, role in (("source", "source"), ("sink", "sink")):
@@ -272,7 +274,7 @@ def _check_references(inventory: Inventory) -> None:
     if beside is not None and beside not in [stream.name for stream in inventory.streams[1:]]:
         # The first stream is never free: every trial measures with it.
         allowed = ", ".join(stream.name for stream in inventory.streams[1:]) or "(only one stream: none)"
-        fail(("defaults", "background_stream"), "is no stream that a trial can leave free", beside, allowed)
+        fail(("defaults", "background_stream"), "is not a stream that a trial can leave free", beside, allowed)
 
 
 DEFAULT_INVENTORY = Path("hosts.yaml")

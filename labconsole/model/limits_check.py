@@ -42,12 +42,12 @@ def check_request(request: DesignPoint, inventory: Inventory, *, where: str = ""
         refuse("observe", "is not a way to observe", request.observe, ", ".join(OBSERVE))
     if not 1 <= request.sources <= len(inventory.streams):
         refuse(
-            "sources", "the testbed has no such number of streams", request.sources, f"1 to {len(inventory.streams)}"
+            "sources", "the testbed does not have this many streams", request.sources, f"1 to {len(inventory.streams)}"
         )
     if request.background in FORWARDING_SHARES and inventory.second_stream(request.sources) is None:
         refuse(
             "background",
-            "needs a stream for the second guest, and the trial takes all that the testbed has",
+            "needs a stream for the second guest, but the trial uses all streams of the testbed",
             request.background,
             ", ".join(kind for kind in BACKGROUNDS if kind not in FORWARDING_SHARES)
             + (", or fewer sources" if request.sources > 1 else ""),
@@ -56,7 +56,7 @@ def check_request(request: DesignPoint, inventory: Inventory, *, where: str = ""
         refuse("duration", "is out of range", request.duration_s, f"more than 0, at most {MAX_DURATION_S:g} s")
     if request.frame.pkt_size_bytes < MIN_PKT_SIZE_BYTES:
         minimum = MIN_PKT_SIZE_BYTES + (request.frame.bytes - request.frame.pkt_size_bytes)
-        refuse("frame_size", "is shorter than an Ethernet frame can be", request.frame.bytes, f"{minimum} or more")
+        refuse("frame_size", "is shorter than the shortest Ethernet frame", request.frame.bytes, f"{minimum} or more")
     for stream in inventory.streams[: request.sources]:
         if request.target != "max" and request.target > stream.link_speed_bps:
             refuse(
@@ -70,7 +70,7 @@ def check_request(request: DesignPoint, inventory: Inventory, *, where: str = ""
         # A count of 0 is pktgen's word for "without end".
         refuse(
             "target",
-            f"sends no packet of {request.frame.bytes} B in {request.duration_s:g} s",
+            f"is too low to send even one packet of {request.frame.bytes} B in {request.duration_s:g} s",
             format_target(request.target),
-            "one packet or more; a longer duration makes room for it",
+            "a rate that sends at least one packet, or a longer duration",
         )

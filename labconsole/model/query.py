@@ -81,11 +81,11 @@ FIELDS: dict[str, _Field] = {
     "platform": _Field("text", _attribute("platform"), "the platform"),
     "size": _Field("number", _attribute("frame_size_bytes"), "frame size in bytes"),
     "sources": _Field("number", _attribute("sources"), "number of sources"),
-    "target": _Field("target", _target, "bandwidth asked for per source, such as 100Mbit, or max"),
+    "target": _Field("target", _target, "requested bandwidth per source, such as 100Mbit, or max"),
     "background": _Field("text", _attribute("background"), "background load"),
     "duration": _Field("number", _attribute("duration_s"), "seconds of traffic"),
     "verdict": _Field("text", _attribute("verdict"), "valid, suspect or invalid"),
-    "reason": _Field("text", _codes, "codes of the verdict's reasons"),
+    "reason": _Field("text", _codes, "codes of the reasons for the verdict"),
     "offered": _Field("number", _attribute("offered_pps"), "packets per second offered"),
     "measured": _Field("number", _attribute("measured_pps"), "packets per second measured"),
     "offered_bps": _Field("rate", _attribute("offered_bps"), "bandwidth offered"),
@@ -103,15 +103,15 @@ FIELDS: dict[str, _Field] = {
     "repetition": _Field("number", _attribute("repetition"), "repetition in the plan"),
     "run": _Field("text", _attribute("run_id"), "the run's id"),
     "block": _Field("number", _attribute("block"), "block of the plan, 0 is the pilot's"),
-    "set_up": _Field("text", _attribute("set_up"), "id of the setting-up it was taken in"),
-    "attempt": _Field("number", _attribute("attempt"), "which attempt at its place in the plan"),
+    "set_up": _Field("text", _attribute("set_up"), "id of the set-up it was measured in"),
+    "attempt": _Field("number", _attribute("attempt"), "number of the attempt at its place in the plan"),
     "role": _Field("text", _attribute("role"), "measured, pilot or telemetry"),
-    "method": _Field("number", _attribute("method"), "version of how numbers are reckoned"),
+    "method": _Field("number", _attribute("method"), "version of the method that computes the numbers"),
     "format": _Field("number", _attribute("format"), "format of the record"),
     "kernel": _Field("text", _attribute("uut_kernel"), "kernel of the unit under test"),
     "hypervisor": _Field("text", _attribute("hypervisor"), "hypervisor with its version"),
     "forwarding": _Field("number", _attribute("forwarding_pps"), "packets per second over the window of arrivals"),
-    "late": _Field("number", _attribute("late_packets"), "packets that came after the sending time"),
+    "late": _Field("number", _attribute("late_packets"), "packets that arrived after the sending time"),
 }
 """What can be asked for; every factor of a run is among them."""
 
@@ -155,7 +155,7 @@ def _term(token: str) -> Test:
     field = FIELDS.get(name)
     if field is None:
         near = difflib.get_close_matches(name, FIELDS, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(FIELDS)}"
+        hint = f"did you mean {near[0]}?" if near else f"the fields are {', '.join(FIELDS)}"
         raise QueryError(f"there is no field {match[1]!r}; {hint}")
     if sign in ("~", "!~"):
         return _contains(field, value.casefold(), sign == "!~")
@@ -204,13 +204,13 @@ def _contains(field: _Field, sought: str, negated: bool) -> Test:
 def _ordered(name: str, field: _Field, sign: str, text: str) -> Test:
     get, compare = field.get, _ORDER[sign]
     if field.kind in ("text", "bool"):
-        raise QueryError(f"{name} has no order; allowed: {name}=…, {name}!=…, {name}~…")
+        raise QueryError(f"{name} cannot be compared by size; allowed: {name}=…, {name}!=…, {name}~…")
     limit = _value(name, field, text)
     if field.kind == "time":  # so much of the time as was typed: started>2026-11-20 is the day after, and later
         length = len(limit)
         return lambda run: compare(get(run)[:length], limit)
     if limit == "max":
-        raise QueryError("max is no number; allowed: target=max, target!=max")
+        raise QueryError("'max' is not a number; allowed: target=max, target!=max")
 
     def test(run: Any) -> bool:
         value = get(run)
@@ -238,7 +238,7 @@ def _value(name: str, field: _Field, text: str) -> Any:
         return text.casefold()
     if field.kind == "time":
         if not _DATE.fullmatch(text):
-            raise QueryError(f"{name}: {text!r} is no time; allowed: {field.words}")
+            raise QueryError(f"{name}: {text!r} is not a valid time; allowed: {field.words}")
         return text.replace(" ", "T").rstrip("Z")
     if field.kind == "bool":
         if text.casefold() not in ("yes", "no", "true", "false"):
@@ -250,9 +250,9 @@ def _value(name: str, field: _Field, text: str) -> Any:
         try:
             return parse_rate_bps(text)
         except ValueError as exc:
-            raise QueryError(f"{name}: {text!r} is no rate; allowed: {exc}") from None
+            raise QueryError(f"{name}: {text!r} is not a valid rate; allowed: {exc}") from None
     percent = field.kind == "ratio" and text.endswith("%")
     match = _NUMBER.fullmatch(text.rstrip("%") if percent else text)
     if match is None:
-        raise QueryError(f"{name}: {text!r} is no number; allowed: {field.words}")
+        raise QueryError(f"{name}: {text!r} is not a number; allowed: {field.words}")
     return float(match[1]) * _SI[match[2]] / (100 if percent else 1)

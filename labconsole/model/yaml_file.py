@@ -32,7 +32,7 @@ def load_yaml(path: Path) -> CommentedMap:
         with path.open("rb") as stream:  # one that has no size (a pipe, a device) ends here too
             content = stream.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
-            raise ConfigError(f"is larger than {MAX_FILE_BYTES} bytes; is it the right file?", file=str(path))
+            raise ConfigError(f"is larger than {MAX_FILE_BYTES} bytes; is this the right file?", file=str(path))
         text = content.decode("utf-8")
     except FileNotFoundError:
         raise ConfigError("no such file", file=str(path)) from None
@@ -133,7 +133,7 @@ def config_error(exc: ValidationError, data: CommentedMap, path: Path) -> Config
     value: object = problem.get("input")
     allowed = None
     if kind == "extra_forbidden":
-        message, value = "is not a known key", None
+        message, value = "unknown key", None
         allowed = ", ".join(_known_keys(exc, location)) or None
     elif kind == "missing":
         message, value = "is required", None

@@ -153,7 +153,7 @@ def _quantities(digest: Digest, points: Sequence[PointSummary]) -> list[Words]:
         rows += [
             (
                 "Offered",
-                "as an external observer sees it (RFC 2285, section 3.5.1): the smaller of the generator's count and "
+                "as an external observer sees it (RFC 2285, section 3.5.2): the smaller of the generator's count and "
                 "what the source's NIC sent, over the time in which it was sent",
             ),
             (

@@ -58,7 +58,7 @@ def _doubts(
         what = "was not calibrated" if known is None else f"was calibrated with {known.generator}"
         yield (
             UNKNOWN,
-            f"{stream.name}: {what}, and sent with {stream.generator}",
+            f"{stream.name}: {what}, but the run used {stream.generator}",
             {"stream": stream.name, "generator": stream.generator, "calibrated": known.generator if known else None},
         )
         return
@@ -105,7 +105,7 @@ def _doubts_flat_out(
         size = _size(request.frame.pkt_size_bytes, request.sources)
         yield (
             UNKNOWN,
-            f"{known.stream}: how much its generator offers at target max was not calibrated ({size}), and "
+            f"{known.stream}: it was not calibrated how much its generator offers at target max ({size}), and "
             f"{' and '.join(bounds)} missed packets while calibrated",
             {"stream": known.stream, "pkt_size_bytes": request.frame.pkt_size_bytes, "sources": request.sources},
         )

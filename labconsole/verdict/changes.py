@@ -51,7 +51,7 @@ def _counters(seen: TrialObservations, uut: str) -> Iterator[Reason]:
             continue
         last = seen.after[node].get((namespace, interface))
         if last is None:
-            yield reason("interface_gone", f"{where} was there before the trial and not after it", **evidence)
+            yield reason("interface_gone", f"{where} disappeared during the trial", **evidence)
             continue
         try:
             sample_difference(first, last)
@@ -191,7 +191,7 @@ def _platform(seen: TrialObservations) -> Iterator[Reason]:
     shown = ", ".join(f"{key} was {_word(old)} and is {_word(new)}" for key, old, new in found[:MAX_CHANGES])
     yield reason(
         "guest_changed",
-        f"the platform is not what was attested before: {shown}",
+        f"the platform has changed since it was attested: {shown}",
         changes=[{"key": key, "before": old, "after": new} for key, old, new in found[:MAX_CHANGES]],
     )
 
@@ -204,7 +204,10 @@ def _background(seen: TrialObservations, limits: Tolerances) -> Iterator[Reason]
         achieved = load.achieved.get(key)
         if achieved is None:
             yield reason(
-                "background_missed", f"what the background load reached is not known ({key})", key=key, requested=asked
+                "background_missed",
+                f"it is not known what the background load reached ({key})",
+                key=key,
+                requested=asked,
             )
         elif abs(achieved - asked) > limits.background_ratio * abs(asked):
             yield reason(

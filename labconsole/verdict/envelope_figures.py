@@ -173,4 +173,4 @@ def trial_counts(trial: TakenTrial) -> CalibrationTrial:
 
 
 def why_nothing(record: RunRecord) -> str:
-    return "; ".join(reason.detail for reason in record.verdict.reasons) or "no reason was given"
+    return "; ".join(reason.detail for reason in record.verdict.reasons) or "no reason given"

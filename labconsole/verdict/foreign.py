@@ -36,7 +36,7 @@ WORDS = {
     "ipv6": "other IPv6",
     "llc": "other 802.2",
     "short": "too short to tell",
-    "other": "of others",
+    "other": "of other kinds",
     "unnamed": "without a name",
 }
 """What the agent's words for protocols mean to people. Another one is an EtherType."""
@@ -83,7 +83,7 @@ class Foreign:
         named = [f"{packets} {WORDS.get(name, f'of type {name}')}" for name, packets in most[:MAX_NAMED]]
         rest = sum(packets for _, packets in most[MAX_NAMED:])
         words = ", ".join([*named, f"{rest} of others"] if rest else named)
-        return f"{self.interface} {verb} {self.packets} packets that are not the stream's ({words})"
+        return f"{self.interface} {verb} {self.packets} packets that do not belong to the stream ({words})"
 
     @property
     def figures(self) -> dict[str, Any]:

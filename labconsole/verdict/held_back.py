@@ -28,7 +28,7 @@ class Coarse:
         """For people."""
         return (
             f"the forwarding rate is known to \u00b1 {self.rate_error_ratio:.1%}: samples of the sink's counter, "
-            f"{self.resolution_s:.3g} s apart, alone tell when packets came"
+            f"{self.resolution_s:.3g} s apart, are all that shows when packets arrived"
         )
 
     @property
@@ -59,8 +59,8 @@ class HeldBack:
     def sentence(self) -> str:
         """For people."""
         return (
-            f"{self.late_packets} of {self.packets} packets came late, the last {self.buffer_s:.3f} s after sending "
-            "had ended: a buffer on the way held them, and the trial is short against it"
+            f"{self.late_packets} of {self.packets} packets arrived late, the last {self.buffer_s:.3f} s after "
+            f"sending had ended: a buffer on the way held them, and the trial is short compared with it"
         )
 
     @property

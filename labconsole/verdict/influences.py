@@ -87,14 +87,14 @@ def _cpu(seen: TrialObservations, nodes: dict[str, dict[str, Any]]) -> Iterator[
     if load:
         detail += f"; load {load[0]:g}"
     if len(nodes) > 1:
-        detail += f"; one machine for {len(nodes)} nodes"
+        detail += f"; one machine hosts {len(nodes)} nodes"
     used_s: dict[str, float] = {}
     for reading in nodes.values():
         for whose, seconds in ((reading.get("window") or {}).get("used_s") or {}).items():
             used_s[whose] = round(used_s.get(whose, 0.0) + seconds, 3)
     hidden = unseen(seen, nodes)
     if hidden is not None and hidden.at_least_ratio >= NAMED_RATIO:
-        detail += f"; at least {hidden.at_least_ratio:.0%} of one by processes that no node sees"
+        detail += f"; at least {hidden.at_least_ratio:.0%} of one used by processes that no node sees"
     figures = {**cpu, "hottest": hottest, "load": load, "cpus": last.get("cpus"), "used_s": used_s}
     yield _entry(
         node,
@@ -131,7 +131,9 @@ def _people(node: str, first: dict[str, Any], last: dict[str, Any]) -> Iterator[
     if before | after:
         words = sorted(before | after)
         came, went = sorted(after - before), sorted(before - after)
-        change = "".join([f"; came: {', '.join(came)}" if came else "", f"; went: {', '.join(went)}" if went else ""])
+        change = "".join(
+            [f"; started: {', '.join(came)}" if came else "", f"; ended: {', '.join(went)}" if went else ""]
+        )
         yield _entry(node, "logins", f"{', '.join(words)}{change}", logins=words, came=came, went=went)
 
 
@@ -169,7 +171,7 @@ def doubts(
         if stolen is not None and stolen > limits.steal_ratio and not emulated:
             yield reason(
                 "cpu_stolen",
-                f"the hypervisor under {node} took {stolen:.1%} of its processors' time",
+                f"the hypervisor under {node} took {stolen:.1%} of its processor time",
                 node=node,
                 steal_ratio=stolen,
             )
@@ -189,8 +191,8 @@ def doubts(
             names = ", ".join(nodes)
             yield reason(
                 "unseen_cpu",
-                f"processes that none of {names} sees used at least {hidden.at_least_ratio:.0%} of a processor of the "
-                "machine under them",
+                f"processes that none of {names} sees used at least {hidden.at_least_ratio:.0%} of a processor of "
+                f"the machine they run on",
                 nodes=list(nodes),
                 cpu_ratio=hidden.cpu_ratio,
                 error_ratio=hidden.error_ratio,
@@ -214,7 +216,7 @@ def _other_cpu(node: str, last: dict[str, Any], attested: set[str], limits: Tole
         words = ", ".join(f"{p['name']} {p['cpu_s'] / window['elapsed_s']:.0%}" for p in named)
         yield reason(
             "other_cpu",
-            f"processes that are not ours used {ratio:.0%} of a processor on {node}" + (f": {words}" if words else ""),
+            f"other processes used {ratio:.0%} of a processor on {node}" + (f": {words}" if words else ""),
             node=node,
             cpu_ratio=ratio,
             processes=[{"name": p["name"], "pid": p["pid"], "cpu_s": p["cpu_s"]} for p in named],

@@ -11,7 +11,7 @@ from labconsole.model.record.verdict_codes import WEIGHT
 def reason(code: str, detail: str, **evidence: Any) -> Reason:
     """A reason with a known code; the sentence should say all that a person needs, the evidence what a program does."""
     if code not in WEIGHT:
-        raise ValueError(f"{code} is no code of a verdict")
+        raise ValueError(f"{code} is not a verdict code")
     return Reason(code=code, detail=detail, evidence=evidence or None)
 
 

@@ -67,7 +67,7 @@ def why_short(seen: TrialObservations, raw: StreamObservations, request: DesignP
         yield Cause("queue_full", f"the send queue was full ({_words(busy)})", {"counters": busy})
     speed_bps = link_speed_bps(seen, node, interface)
     if speed_bps is not None and request.target != "max" and request.target > speed_bps:
-        detail = f"{interface} runs at {format_rate_bps(speed_bps)} only"
+        detail = f"{interface} runs at only {format_rate_bps(speed_bps)}"
         yield Cause("link_speed", detail, {"speed_bps": speed_bps})
     idle = idle_ratio(raw)
     if idle is not None and idle < BUSY_RATIO:

@@ -72,12 +72,12 @@ def _trial(seen: TrialObservations, limits: Tolerances) -> Iterator[Reason]:
         detail = f"the sources started {seen.start_skew_s * 1e3:.1f} ms apart"
         yield reason("sources_apart", detail, start_skew_s=seen.start_skew_s)
     if seen.drained is False:
-        yield reason("not_drained", "counters at the UUT or a sink still moved when the wait for them ended")
+        yield reason("not_drained", "counters at the UUT or a sink were still changing when the drain ended")
     due = seen.samples + seen.missed_samples
     if due and seen.missed_samples / due > limits.missed_samples_ratio:
         yield reason(
             "samples_missed",
-            f"{seen.missed_samples} of {due} counter samples were not taken or not delivered",
+            f"{seen.missed_samples} of {due} counter samples are missing",
             missed_samples=seen.missed_samples,
             due_samples=due,
         )
@@ -91,7 +91,7 @@ def _generator(
 ) -> Iterator[Reason]:
     name = record.name
     if raw.generated is None or record.generator_packets is None or record.offered_packets is None:
-        yield reason("not_measured", f"{name}: the generator gave no report", stream=name)
+        yield reason("not_measured", f"{name}: the generator did not report", stream=name)
         return
     if record.generator_packets == 0:
         yield reason("no_packets", f"{name}: the generator sent nothing", stream=name)
@@ -130,7 +130,7 @@ def _off_target(
     if short < 0:
         return reason("offered_over", f"{told}above the intended {record.intended_packets}", **evidence)
     causes = list(why_short(seen, raw, request))
-    why = "; ".join(cause.detail for cause in causes) or "what held the source back does not show"
+    why = "; ".join(cause.detail for cause in causes) or "nothing shows what held the source back"
     return reason(
         "offered_short",
         f"{told}short of the intended {record.intended_packets}: {why}",
@@ -147,19 +147,19 @@ def _witnesses(raw: StreamObservations, record: StreamRecord, limits: Tolerances
     if record.loss_packets is not None and record.loss_packets < 0:
         yield reason(
             "negative_loss",
-            f"{name}: {-record.loss_packets} packets more were measured than offered",
+            f"{name}: {-record.loss_packets} more packets were measured than offered",
             stream=name,
             packets=-record.loss_packets,
         )
     if record.capture is None:
-        detail = f"{name}: there is no capture; the sink's counters stand alone"
+        detail = f"{name}: there is no capture, only the sink's counters"
         yield reason("capture_missing", detail, stream=name)
     elif not record.capture.complete:
         dropped = record.capture.dropped_packets
         lost = f"tcpdump missed {'an unknown number of' if dropped is None else dropped} packets"
         if dropped == 0:
             held = record.capture.captured_packets
-            lost = f"the capture holds {held} packets and not all, though tcpdump counts none as missed"
+            lost = f"the capture holds only {held} packets, although tcpdump reports none as missed"
         yield reason(
             "capture_incomplete",
             f"{name}: {lost}; measured comes from the sink's counters",
@@ -182,7 +182,7 @@ def _disagreement(record: StreamRecord) -> Iterator[Reason]:
         if more > 0:
             yield reason(
                 "witnesses_disagree",
-                f"{name}: {more} packets more captured than the sink's NIC counted",
+                f"{name}: {more} more packets were captured than the sink's NIC counted",
                 stream=name,
                 captured_packets=record.capture.captured_packets,
                 sink_rx_packets=sink_rx,
@@ -204,7 +204,7 @@ def _lost_outside(record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:
     """Packets that the instrument lost and not the unit under test, beyond the tolerance: two counters say so."""
     for hop, lost, code, where in (
         (_hop(record, "source_nic"), record.source_lost_packets, "lost_at_source", "before they were on the wire"),
-        (_hop(record, "sink_nic"), lost_at_sink(record), "lost_at_sink", "behind the unit under test's port"),
+        (_hop(record, "sink_nic"), lost_at_sink(record), "lost_at_sink", "after the unit under test's port"),
     ):
         sent = record.generator_packets
         if hop is None or not lost or not sent or lost <= limits.outside_loss_ratio * sent:

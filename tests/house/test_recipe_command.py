@@ -75,7 +75,7 @@ def helped(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.usefixtures("toys")
 def test_a_file_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     listed = helped([], capsys)
-    places = [listed.index(words) for words in ("demo local lab up", "toy say something", "lab the local testbed")]
+    places = [listed.index(words) for words in ("demo start a local lab", "toy say something", "lab create and manage")]
     assert places == sorted(places)
     assert "Say it once. positional arguments: word what to say" in helped(["toy"], capsys)
     assert main(["toy", "hello"]) == 1

@@ -171,7 +171,7 @@ def test_frames_of_somebody_else_are_counted_at_both_ends_of_the_cable(runs):
         {"node": "uut", "interface": "eth5", "direction": "in", **frames},
         {"node": "snk1", "interface": "eth1", "direction": "out", **frames},
     ]
-    assert "snk1/eth1 sent 3 packets that are not the stream's (3 of type 0x88b5)" in found.detail
+    assert "snk1/eth1 sent 3 packets that do not belong to the stream (3 of type 0x88b5)" in found.detail
     assert runs["foreign"].total.loss_packets == 0
 
 

@@ -560,7 +560,7 @@ FAULTS: tuple[Fault, ...] = (
         says="cannot save run .*another process has held it locked",
     ),
     Fault(
-        name="Ctrl-C", strike=console(signal.SIGINT), status=frozenset({130}), says="stopping; what was measured is kept",
+        name="Ctrl-C", strike=console(signal.SIGINT), status=frozenset({130}), says="stopping; what was measured is saved",
         codes=frozenset({"aborted"}),
     ),
     Fault(name="Ctrl-C twice", strike=console(signal.SIGINT, signal.SIGTERM), status=frozenset({130}), says="stopping"),

@@ -19,7 +19,7 @@ from labconsole.errors import CaptureFormatError
 NUMPY_PAYS_FROM_BYTES = 160_000_000
 """Measured: loading numpy costs 0.1 s, in which the standard library counts some 2 million packets."""
 
-about = About(150, "count a capture the way a trial does")
+about = About(150, "count the packets of a capture as a trial would")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

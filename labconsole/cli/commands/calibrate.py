@@ -30,36 +30,38 @@ BYPASS = Literal["lab", "patched", "inventory"]
 
 about = About(
     80,
-    "what generators, sinks and captures can do, with the UUT bypassed",
-    description="Measure the instrument itself. The UUT must be out of the way: a local lab is rewired and wired "
-    "back by itself, on any other testbed this says what to connect and checks that it is so.",
+    "measure what generators, sinks and captures can do, with the UUT bypassed",
+    description="Measure the instrument itself, with the UUT bypassed. A local lab is rewired and restored "
+    "automatically; for any other testbed the command says which cables to move and checks the result.",
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--hosts", "--store", "--json")
-    parser.add_argument("--show", action="store_true", help="print the last calibration; touch nothing")
-    parser.add_argument(
-        "--wired", action="store_true", help="the UUT is out of the way already: rewire and ask nothing"
-    )
+    parser.add_argument("--show", action="store_true", help="print the last calibration and exit")
+    parser.add_argument("--wired", action="store_true", help="the UUT is already bypassed; do not rewire or ask")
     parser.add_argument(
         "--frame-size", type=int, action="append", metavar="BYTES",
-        help="may be given again (default: the plan's, else 64, 500, 1000 and 1500)",
+        help="frame size; may be repeated (default: the plan's, else 64, 500, 1000 and 1500)",
     )  # fmt: skip
     parser.add_argument("--includes-fcs", action="store_true", help="frame sizes include the FCS, as in RFC 2544")
-    parser.add_argument("--plan", type=Path, metavar="FILE", help="frame sizes and numbers of sources of this plan")
+    parser.add_argument(
+        "--plan", type=Path, metavar="FILE", help="calibrate the frame sizes and numbers of sources of this plan"
+    )
     parser.add_argument(
         "--sources", type=int, action="append", metavar="N",
-        help="sources at once; may be given again (default: all, in an emulated testbed 1 and all)",
+        help="number of simultaneous sources; may be repeated (default: all; on an emulated testbed 1 and all)",
     )  # fmt: skip
-    parser.add_argument("--duration", type=float, default=0.5, metavar="S", help="of each trial (default: 0.5)")
+    parser.add_argument(
+        "--duration", type=float, default=0.5, metavar="S", help="duration of each trial (default: 0.5)"
+    )
     parser.add_argument(
         "--time-limit", type=float, default=120.0, metavar="S",
-        help="no search for closer bounds beyond this (default: 120)",
+        help="stop narrowing the bounds after this time (default: 120)",
     )  # fmt: skip
     parser.add_argument(
-        "--generator", choices=GENERATORS, help="what sends (default: the plan's, else the inventory's)"
+        "--generator", choices=GENERATORS, help="traffic generator (default: the plan's, else the inventory's)"
     )
     add_shared(parser, "--take-over")
 
@@ -89,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
         streams = inventory.streams[: max(wanted.source_counts)]
         needed = [inventory.uut, *(s.source.node for s in streams), *(s.sink.node for s in streams)]
-        return drive(session, list(dict.fromkeys(needed)), work, [], kept="nothing of the calibration is kept")
+        return drive(session, list(dict.fromkeys(needed)), work, [], kept="nothing of this calibration is saved")
 
 
 def _with_bypass(inventory: Inventory) -> tuple[str, Inventory]:
@@ -118,7 +120,9 @@ def _request(args: argparse.Namespace, inventory: Inventory, platform: str) -> C
     if requests and not args.sources:
         counts = tuple(sorted({request.sources for request in requests}))
     if args.duration < 0.1:
-        raise ConfigError("is too short to count on", key="--duration", value=args.duration, allowed="0.1 or more")
+        raise ConfigError(
+            "is too short for a reliable count", key="--duration", value=args.duration, allowed="0.1 or more"
+        )
     return CalibrationRequest(
         platform=platform,
         frames=tuple(FrameSize(size, includes_fcs) for size in dict.fromkeys(sizes)),
@@ -143,7 +147,7 @@ def _bypassed(
         return
     name = lab.of_inventory({node: each.address for node, each in inventory.nodes.items()})
     if name is not None:
-        sys.stderr.write(f"lab {name}: every source is wired straight to its sink, and back at the end\n")
+        sys.stderr.write(f"lab {name}: wiring every source straight to its sink; this is undone at the end\n")
         with lab.bypassed(name):
             yield "lab"
         return
@@ -151,14 +155,14 @@ def _bypassed(
         yield "inventory"
         return
     lines = cabling(inventory, inventory.streams[: max(wanted.source_counts)])
-    sys.stderr.write("calibration needs the unit under test out of the way:\n")
+    sys.stderr.write("calibration needs the unit under test to be bypassed:\n")
     sys.stderr.writelines(f"  {line}\n" for line in lines)
     if sys.stdin.isatty():
-        sys.stderr.write("Enter when that is done, Ctrl-C to leave: ")
+        sys.stderr.write("Press Enter when this is done, or Ctrl-C to leave: ")
         sys.stderr.flush()
         sys.stdin.readline()
     yield "patched"
-    sys.stderr.write("put the cables back before measuring\n")
+    sys.stderr.write("put the cables back before you measure\n")
 
 
 def _progress(args: argparse.Namespace) -> Callable[[CalibrationProgress], None]:
@@ -190,11 +194,11 @@ def _show(inventory: Inventory, store: RunStore, *, as_json: bool) -> int:
         _print(parse_envelope(record), as_json=as_json)
         return 0
     others = [each for each in store.calibrations() if each.get("testbed") == inventory.testbed]
-    why = "it was never calibrated"
+    why = "it has never been calibrated"
     if others:
         with contextlib.suppress(KeyError):
             why = (
                 f"the last one, {others[0]['calibration_id']}, is of fingerprint {others[0]['testbed_fingerprint']}, "
                 f"and hosts.yaml now has {inventory.fingerprint()}"
             )
-    raise MeasurementError(f"no valid calibration of {inventory.testbed}: {why}; type: labconsole calibrate")
+    raise MeasurementError(f"there is no valid calibration of {inventory.testbed}: {why}; run `labconsole calibrate`")

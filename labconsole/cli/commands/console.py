@@ -8,13 +8,15 @@ from labconsole.cli.commands import About
 from labconsole.cli.console import open_console
 from labconsole.cli.options import add_common, hosts_path
 
-about = About(10, "the console (default)", draws=True)
+about = About(10, "open the console (default)", draws=True)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--hosts", "--store")
-    parser.add_argument("--read-only", action="store_true", help="watch what others measure; takes no run")
+    parser.add_argument(
+        "--read-only", action="store_true", help="watch other people's measurements without starting any"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,13 +15,13 @@ from labconsole.cli.console import open_console
 from labconsole.cli.options import add_common
 from labconsole.errors import ConfigError
 
-about = About(20, "local lab up, console on it, lab down on leaving", draws=True)
+about = About(20, "start a local lab, open the console on it, and remove the lab on leaving", draws=True)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--store")
-    parser.add_argument("--sources", type=int, default=3, metavar="N", help="sources of the lab (default: 3)")
+    parser.add_argument("--sources", type=int, default=3, metavar="N", help="number of sources in the lab (default: 3)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,11 +30,11 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.lab.spec import LabSpec
 
     if not sys.stdout.isatty():
-        raise ConfigError("demo needs a terminal; without one use `labconsole lab up` and `labconsole run`")
+        raise ConfigError("demo needs a terminal; without one, use `labconsole lab up` and `labconsole run`")
     found = lab.status("local")
     was_up = found is not None and found.running
     if found is not None and was_up:
-        sys.stderr.write("building the local testbed: it is up already\n")
+        sys.stderr.write("the local testbed is already up\n")
         return open_console(Path(found.hosts_file), args.store)
     sys.stderr.write(f"building the local testbed: {args.sources} sources\n")
     with _ended_by_signals():

@@ -14,54 +14,65 @@ from labconsole.errors import ConfigError
 if TYPE_CHECKING:
     from labconsole.lab.spec import LabSpec
 
-about = About(30, "the local testbed, real in every part")
+about = About(30, "create and manage a local testbed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its actions, and the options of each."""
     actions = parser.add_subparsers(dest="lab_action", metavar="ACTION", required=True)
-    up = actions.add_parser("up", help="build it and leave it running")
+    up = actions.add_parser("up", help="build the lab and leave it running")
     add_common(up, "--json")
-    up.add_argument("--name", default="local", help="several labs may run under different names (default: local)")
-    up.add_argument("--sources", type=int, default=3, metavar="N", help="sources, and as many sinks (default: 3)")
-    up.add_argument("--link-speed", default="1Gbit", metavar="RATE", help="of every link, or none (default: 1Gbit)")
+    up.add_argument("--name", default="local", help="name of the lab; several can run at once (default: local)")
+    up.add_argument("--sources", type=int, default=3, metavar="N", help="number of sources, and of sinks (default: 3)")
+    up.add_argument(
+        "--link-speed", default="1Gbit", metavar="RATE", help="speed of every link, or none (default: 1Gbit)"
+    )
     up.add_argument(
         "--loss", action="append", default=[], metavar="HOP=RATIO",
-        help="drop a known share at a known place, such as uut/out=0.07; may be given again",
+        help="drop this share of test packets at this place, such as uut/out=0.07; may be repeated",
     )  # fmt: skip
     up.add_argument(
         "--generator", choices=("afpacket", "pktgen"), default="afpacket",
-        help="pktgen: the whole lab inside a machine whose kernel has pktgen, by qemu (default: afpacket)",
+        help="pktgen: run the whole lab inside a QEMU machine whose kernel has pktgen (default: afpacket)",
     )  # fmt: skip
     up.add_argument(
         "--uut", choices=("namespace", "machine"), default="namespace",
-        help="machine: the UUT is a machine of its own, by qemu, on which platforms can be compared "
-        "(default: namespace)",
+        help="machine: the UUT is a QEMU machine of its own, on which platforms can be compared (default: namespace)",
     )  # fmt: skip
     up.add_argument(
         "--boot", choices=("linux", "xen"), default="linux",
-        help="what that machine boots; xen: the UUT is Xen's first domain (default: linux). A lab that is up reboots",
+        help="what that machine boots; xen: the UUT is Xen's first domain (default: linux). If the lab is up, its "
+        "UUT reboots",
     )  # fmt: skip
     up.add_argument(
         "--ssh-server", choices=("builtin", "openssh"), default="builtin",
-        help="what the nodes are logged in to by; openssh needs sshd (default: builtin)",
+        help="SSH server of the nodes; openssh needs sshd (default: builtin)",
     )  # fmt: skip
     up.add_argument(
         "--platforms", type=comma_separated, metavar="A,B",
-        help="what the UUT offers: raw, raw-bridge, container, lxc, uml, qemu-virtio, qemu-e1000, qemu-vmxnet3, and if "
-        "it is a machine kvm, xen (default: the first three; on a machine raw, raw-bridge, lxc, kvm, xen)",
+        help="platforms of the UUT: raw, raw-bridge, container, lxc, uml, qemu-virtio, qemu-e1000, qemu-vmxnet3; on "
+        "a machine also kvm and xen (default: the first three; on a machine raw, raw-bridge, lxc, kvm, xen)",
     )  # fmt: skip
-    up.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="of a machine, and of qemu-* (default: tcg)")
-    up.add_argument("--install", action="store_true", help="install the Debian packages that are missing")
-    wire = actions.add_parser("wire", help="take the UUT out from between sources and sinks")
+    up.add_argument(
+        "--accel", choices=("tcg", "kvm"), default="tcg", help="accelerator of machines and of qemu-* (default: tcg)"
+    )
+    up.add_argument("--install", action="store_true", help="install missing Debian packages")
+    wire = actions.add_parser("wire", help="connect sources to sinks directly, or through the UUT again")
     add_common(wire, "--json")
-    wire.add_argument("how", choices=("direct", "through"), help="direct: source to sink; through: the UUT, as built")
-    wire.add_argument("--name", default="local", help="which lab (default: local)")
-    for action, text in (("down", "remove it"), ("status", "what is running, and the drops it injected")):
+    wire.add_argument(
+        "how",
+        choices=("direct", "through"),
+        help="direct: each source to its sink; through: by way of the UUT, as built",
+    )
+    wire.add_argument("--name", default="local", help="name of the lab (default: local)")
+    for action, text in (
+        ("down", "remove a lab"),
+        ("status", "show what is running and how many packets were dropped on purpose"),
+    ):
         sub = actions.add_parser(action, help=text)
         add_common(sub, "--json")
         only = "local" if action == "down" else None
-        sub.add_argument("--name", default=only, help=f"which lab (default: {only or 'all of them'})")
+        sub.add_argument("--name", default=only, help=f"name of the lab (default: {only or 'all labs'})")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,7 +90,7 @@ def _spec(args: argparse.Namespace) -> LabSpec:
             link_speed_bps = parse_rate_bps(args.link_speed)
         except ValueError as exc:
             raise ConfigError(
-                "is not a rate", key="--link-speed", value=args.link_speed, allowed=f"{exc}, or none"
+                "is not a valid rate", key="--link-speed", value=args.link_speed, allowed=f"{exc}, or none"
             ) from None
     loss = {}
     for text in args.loss:
@@ -89,7 +100,7 @@ def _spec(args: argparse.Namespace) -> LabSpec:
                 raise ValueError("HOP=RATIO, such as uut/out=0.07")
             loss[hop] = parse_ratio(ratio)
         except ValueError as exc:
-            raise ConfigError("is not a loss", key="--loss", value=text, allowed=str(exc)) from None
+            raise ConfigError("is not a valid loss", key="--loss", value=text, allowed=str(exc)) from None
     return LabSpec(
         name=args.name,
         sources=args.sources,
@@ -109,7 +120,7 @@ def _up(args: argparse.Namespace) -> int:
 
     spec = _spec(args)
     if spec.generator == "pktgen" or spec.uut == "machine":
-        sys.stderr.write("booting an emulated machine with Debian's kernel; this takes a quarter of a minute or more\n")
+        sys.stderr.write("booting an emulated machine with Debian's kernel; this takes 15 seconds or more\n")
     status = lab.up(spec, install=args.install).to_json()
     answer(status, _lines(status), as_json=args.json)
     return 0
@@ -128,8 +139,8 @@ def _wire(args: argparse.Namespace) -> int:
     from labconsole.lab import commands as lab
 
     lab.wire(args.name, args.how)
-    way = "every source straight to its sink" if args.how == "direct" else "every stream through the UUT"
-    words = f"lab {args.name} is wired {args.how}: {way}"
+    way = "every source is connected straight to its sink" if args.how == "direct" else "every stream passes the UUT"
+    words = f"lab {args.name} is now wired {args.how}: {way}"
     answer({"name": args.name, "wired": args.how}, [words], as_json=args.json)
     return 0
 
@@ -147,13 +158,14 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _lines(status: dict[str, Any]) -> list[str]:
-    state = "is up" if status["running"] else "has died; `labconsole lab down` clears it, `lab up` builds it anew"
+    dead = "has died; `labconsole lab down` removes what is left, `labconsole lab up` builds it again"
+    state = "is up" if status["running"] else dead
     lines = [f"lab {status['name']} {state}"]
     lines += [f"  hosts    {status['hosts_file']}", f"  ssh      {status['ssh_config']}"]
     for node in status["nodes"]:
         lines.append(f"  {node['name']:<8} {node['address']}:{node['port']}")
     if status["wired"] != "through":
-        lines.append(f"  wired    {status['wired']}; `labconsole lab wire through` puts the UUT back between")
+        lines.append(f"  wired    {status['wired']}; `labconsole lab wire through` puts the UUT back in between")
     for place, counts in status["truth"].items():
         lines.append(f"  drops    {place}: {counts['dropped_packets']} of {counts['seen_packets']} test packets so far")
     return lines

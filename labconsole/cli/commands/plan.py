@@ -10,21 +10,25 @@ from labconsole.cli.options import add_common, hosts_path
 from labconsole.cli.output import answer
 from labconsole.errors import ConfigError
 
-about = About(70, "advice on plans")
+about = About(70, "get advice on plans")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its actions, and the options of each."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     advise = actions.add_parser(
-        "advise", help="how many set-ups and repetitions a plan needs",
-        description="From the plan's own stored blocks, three of two repetitions or more: what varies between set-ups "
-        "and within them, how many of both make a mean so accurate in the least time, and which differences they show.",
+        "advise", help="compute how many set-ups and repetitions a plan needs",
+        description="From the plan's stored blocks (at least three, of at least two repetitions), compute how much "
+        "results vary between set-ups and within them, how many set-ups and repetitions reach the wanted accuracy in "
+        "the least time, and which differences they can show.",
     )  # fmt: skip
     add_common(advise, "--hosts", "--store", "--json")
-    advise.add_argument("plan", type=Path, help="a plan file with set_ups")
+    advise.add_argument("plan", type=Path, help="plan file with set_ups")
     advise.add_argument(
-        "--accuracy", default="2%", metavar="RATIO", help="of a mean, either way (default: %(default)s)"
+        "--accuracy",
+        default="2%",
+        metavar="RATIO",
+        help="wanted accuracy of a mean, plus or minus (default: %(default)s)",
     )
 
 
@@ -63,5 +67,5 @@ def _accuracy(text: str) -> float:
         ratio = 0.0
     if not 0 < ratio < 1:
         allowed = "a share above 0 and below 1, such as 2% or 0.02"
-        raise ConfigError("is not a ratio", key="--accuracy", value=text, allowed=allowed)
+        raise ConfigError("is not a valid ratio", key="--accuracy", value=text, allowed=allowed)
     return ratio

@@ -21,53 +21,59 @@ PLAN_FILES = (".yaml", ".yml")
 
 about = About(
     110,
-    "figures, tables and a page for a reviewer, from the saved runs",
-    description="Figures, tables and findings from the saved runs: in the terminal, or with --out in files. "
-    "FILTER: words as in the console's list of runs, of the factors of the design and the conditions, such as "
-    "size=64 background=none; what can choose by the outcome (loss, rates, verdict, block) needs "
-    "--select-by-outcome.",
+    "make figures, tables and a page for reviewers from the saved runs",
+    description="Show figures, tables and findings from the saved runs in the terminal, or write them to files with "
+    "--out. FILTER takes the words of the console's list of runs, on design factors and conditions, such as size=64 "
+    "background=none; words that select by outcome (loss, rates, verdict, block) need --select-by-outcome.",
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--store", "--json")
-    parser.add_argument("filter", nargs="*", metavar="FILTER", help="only runs for which all of these words hold")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write files there (default: show in the terminal)")
+    parser.add_argument("filter", nargs="*", metavar="FILTER", help="use only runs that match all of these words")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="directory to write files to (default: show in the terminal)"
+    )
     parser.add_argument(
         "--bundle", type=Path, metavar="FILE.tar.gz",
-        help="pack the report with its runs, series, plans, inventory and versions, for `labconsole verify` elsewhere",
+        help="pack the report with its runs, series, plans, inventory and versions, so that `labconsole verify` can "
+        "check it anywhere",
     )  # fmt: skip
     parser.add_argument(
-        "--hosts", type=Path, metavar="FILE", help="of --bundle: the runs' inventory (default: ./hosts.yaml if it is)"
+        "--hosts",
+        type=Path,
+        metavar="FILE",
+        help="with --bundle: the inventory of the runs (default: ./hosts.yaml if it matches)",
     )
-    parser.add_argument("--terminal", action="store_true", help="show in the terminal as well as --out")
+    parser.add_argument(
+        "--terminal", action="store_true", help="also show the report in the terminal when --out is given"
+    )
     parser.add_argument(
         "--formats", type=comma_separated, metavar="A,B",
-        help="of --out: svg, pdf, png, csv, md, tex, html (default: all)",
+        help="with --out: svg, pdf, png, csv, md, tex, html (default: all)",
     )  # fmt: skip
     parser.add_argument(
         "--plan", action="append", metavar="NAME|FILE",
-        help="runs of the plan of this name, or of exactly the plan in this .yaml file; may be given again",
+        help="use runs of plans with this name, or of exactly the plan in this .yaml file; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--platforms", type=comma_separated, metavar="A,B", help="these platforms only")
-    parser.add_argument("--testbed", metavar="NAME", help="runs of this testbed only")
+    parser.add_argument("--platforms", type=comma_separated, metavar="A,B", help="use only these platforms")
+    parser.add_argument("--testbed", metavar="NAME", help="use only runs of this testbed")
     parser.add_argument(
         "--select-by-outcome", action="store_true",
-        help="let FILTER choose runs by how they came out; page, captions and manifest then say so",
+        help="allow FILTER to select runs by outcome; page, captions and manifest then say so",
     )  # fmt: skip
     parser.add_argument(
         "--pool", type=comma_separated, metavar="A,B",
-        help="take runs together although these differ: duration, testbed, fingerprint, kernel, hypervisor, generator, "
-        "method",
+        help="average runs even if these differ: duration, testbed, fingerprint, kernel, hypervisor, generator, method",
     )  # fmt: skip
     parser.add_argument(
-        "--margin", metavar="RATIO", help="a difference that does not matter, such as 2%% (default: the plan's)"
+        "--margin", metavar="RATIO", help="largest difference that does not matter, such as 2%% (default: the plan's)"
     )
-    parser.add_argument("--reference", metavar="PAPER", help="a paper's published tables beside these: schlosser")
+    parser.add_argument("--reference", metavar="PAPER", help="show a paper's published tables next to these: schlosser")
     parser.add_argument(
         "--reference-map", type=comma_separated, metavar="OWN=PAPER'S",
-        help="platforms that the paper calls otherwise, such as qemu-virtio=KVM,vmw=VM-E1000",
+        help="platforms that have other names in the paper, such as qemu-virtio=KVM,vmw=VM-E1000",
     )  # fmt: skip
 
 
@@ -80,12 +86,14 @@ def run(args: argparse.Namespace) -> int:
 
     formats = _formats(args)
     if args.hosts is not None and args.bundle is None:
-        raise ConfigError("goes with --bundle", key="--hosts", value=str(args.hosts))
+        raise ConfigError("only valid with --bundle", key="--hosts", value=str(args.hosts))
     if args.out is not None:
         require(formats)
     request = _request(args)
     with open_store(args.store, write=False) as store:
-        made = gather(request, store, report_units(), place=str(args.store or "the user's own"), on_unreadable=complain)
+        made = gather(
+            request, store, report_units(), place=str(args.store or "the default store"), on_unreadable=complain
+        )
     if args.json:
         for line in _objects(made):
             json_line(line)
@@ -110,7 +118,7 @@ def _request(args: argparse.Namespace) -> ReportRequest:
     files = [Path(word) for word in plans if word.endswith(PLAN_FILES)]
     names = [word for word in plans if not word.endswith(PLAN_FILES)]
     if names and files:
-        raise ConfigError("names and files cannot be mixed", key="--plan", value=", ".join(plans))
+        raise ConfigError("use either names or files, not both", key="--plan", value=", ".join(plans))
     return ReportRequest(
         filter=tuple(args.filter),
         plan_names=tuple(names),
@@ -133,7 +141,7 @@ def _bundle(args: argparse.Namespace, request: ReportRequest, made: Report) -> N
     with open_store(args.store, write=False) as store:
         missing = write_bundle(args.bundle, request, made, store, hosts=args.hosts)
     for what in missing:
-        complain(f"not found, and so not in the bundle: {what}")
+        complain(f"not found, so the bundle does not contain it: {what}")
     if not args.json:
         plain_lines(str(args.bundle))
 
@@ -143,9 +151,9 @@ def _formats(args: argparse.Namespace) -> tuple[str, ...]:
 
     unknown = sorted(set(args.formats or ()) - set(FORMATS))
     if unknown:
-        raise ConfigError("is no format", key="--formats", value=unknown[0], allowed=", ".join(FORMATS))
+        raise ConfigError("unknown format", key="--formats", value=unknown[0], allowed=", ".join(FORMATS))
     if args.formats and args.out is None:
-        raise ConfigError("is for files, and there is no --out DIR", key="--formats", value=",".join(args.formats))
+        raise ConfigError("needs --out DIR", key="--formats", value=",".join(args.formats))
     return tuple(name for name in FORMATS if not args.formats or name in args.formats)
 
 

@@ -9,7 +9,7 @@ from labconsole.cli.options import add_common, add_configuration, add_shared, ho
 from labconsole.cli.output import json_line, plain_lines
 from labconsole.errors import Aborted
 
-about = About(40, "take one design point now")
+about = About(40, "measure one design point")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,13 +22,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--background", default="none", metavar="KIND",
-        help="a second guest beside the first: idle, light, heavy, forwarding-50, forwarding-95 (default: none)",
+        help="load on a second guest: idle, light, heavy, forwarding-50, forwarding-95 (default: none)",
     )  # fmt: skip
     parser.add_argument("--duration", type=float, default=10.0, metavar="S", help="seconds of traffic (default: 10)")
-    parser.add_argument("--repetitions", type=int, default=1, metavar="N", help="how often it is taken (default: 1)")
+    parser.add_argument("--repetitions", type=int, default=1, metavar="N", help="number of repetitions (default: 1)")
     add_shared(parser, "--generator", "--observe")
     parser.add_argument(
-        "--dry-run", action="store_true", help="list the commands that would set the platform up; touch nothing"
+        "--dry-run", action="store_true", help="print the commands that would set up the platform, and change nothing"
     )
 
 

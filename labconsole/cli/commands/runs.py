@@ -14,11 +14,13 @@ from labconsole.store import exporters
 
 if TYPE_CHECKING:
     from labconsole.model.record.summary import RunSummary
+    from labconsole.store.exchange.importing import ImportResult
+    from labconsole.store.exchange.merging import MergeResult
     from labconsole.store.writing import RunStore
 
 _SQLITE_MAGIC, _GZIP_MAGIC = b"SQLite format 3\0", b"\x1f\x8b"
 
-about = About(100, "saved runs")
+about = About(100, "list, show, annotate, export or import saved runs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,27 +28,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common(parser, "--store", "--json")
     parser.add_argument(
         "action", nargs="?", choices=("list", "show", "note", "export", "import"), default="list",
-        help="what to do (default: list)",
+        help="action (default: list)",
     )  # fmt: skip
     parser.add_argument(
         "what", nargs="?",
-        help="show, note: a run's id or its beginning; import: a file that export or report --bundle wrote, or another "
-        "store; everything is taken over without doubles",
+        help="show, note: a run's id or the beginning of one; import: a file written by export or by report "
+        "--bundle, or another store; records that are already stored are skipped",
     )  # fmt: skip
     parser.add_argument(
-        "text", nargs="?", help='note: what to write on the run ("" removes it); without: show the note'
+        "text",
+        nargs="?",
+        help='note: the text to attach to the run ("" removes the note); without it the note is shown',
     )
-    parser.add_argument("--limit", type=int, default=20, metavar="N", help="list: newest N runs (default: 20)")
+    parser.add_argument("--limit", type=int, default=20, metavar="N", help="list: show the newest N runs (default: 20)")
     parser.add_argument(
         "--where",
         metavar="FILTER",
-        help="list, export: as in the console, such as 'platform=raw size=64 verdict!=invalid'",
+        help="list, export: filter as in the console, such as 'platform=raw size=64 verdict!=invalid'",
     )
     parser.add_argument(
         "--format", choices=exporters.names(),
-        help="export: all of a run, or a row of a table (default: by the file's name, else jsonl)",
+        help="export: format, by run or by table row (default: from the file name, else jsonl)",
     )  # fmt: skip
-    parser.add_argument("--out", type=Path, metavar="FILE", help="export: where to write (default: stdout)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="export: file to write (default: stdout)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,14 +81,14 @@ def _refuse_strays(args: argparse.Namespace) -> None:
     if needed and not args.what:
         raise ConfigError(f"runs {args.action} needs {needed}")
     if args.text is not None and args.action != "note":
-        raise ConfigError(f"runs {args.action} takes no further word", value=args.text)
+        raise ConfigError(f"runs {args.action} takes no further argument", value=args.text)
     if args.action in ("list", "export") and args.what is not None:
-        raise ConfigError(f"runs {args.action} takes no run; --where says which", value=args.what)
+        raise ConfigError(f"runs {args.action} does not take a run id; use --where to select runs", value=args.what)
     for option in ("format", "out"):
         if getattr(args, option) is not None and args.action != "export":
-            raise ConfigError("goes with export only", key=f"--{option}")
+            raise ConfigError("only valid with export", key=f"--{option}")
     if args.where is not None and args.action not in ("list", "export"):
-        raise ConfigError("goes with list and export only", key="--where")
+        raise ConfigError("only valid with list and export", key="--where")
 
 
 def _chosen(store: RunStore, args: argparse.Namespace, *, limit: int | None = None) -> list[RunSummary]:
@@ -155,11 +159,20 @@ def _import(store: RunStore, args: argparse.Namespace) -> int:
         with as_store(Path(args.what)) as source:
             return _merge(source, store, args)
     result = import_records(store, read_jsonl(Path(args.what)), refusing=True)
-    words = f"{result.added} runs added, {result.present} were there already"
-    words += f", {result.notes} notes taken" if result.notes else ""
-    words += f", {result.searches} searches taken" if result.searches else ""
-    answer(asdict(result), [words], as_json=args.json)
+    answer(asdict(result), [_imported(result, "notes", "searches")], as_json=args.json)
     return 0
+
+
+ONE_OF = {"notes": "note", "calibrations": "calibration", "searches": "search", "series": "series"}
+
+
+def _imported(result: ImportResult | MergeResult, *kinds: str) -> str:
+    """What was imported, in words."""
+    words = [f"{result.added} run{'' if result.added == 1 else 's'} added", f"{result.present} already stored"]
+    for kind in kinds:
+        if count := getattr(result, kind):
+            words.append(f"{count} {ONE_OF[kind] if count == 1 else kind} imported")
+    return ", ".join(words)
 
 
 def _begins(what: str, magic: bytes) -> bool:
@@ -177,13 +190,9 @@ def _merge(source: RunStore, store: RunStore, args: argparse.Namespace) -> int:
     from labconsole.store.exchange.merging import merge
 
     result = merge(source, store, _left_out)
-    words = [f"{result.added} runs added", f"{result.present} were there already"]
-    words += [f"{count} {word} taken" for count, word in (
-        (result.series, "series"), (result.notes, "notes"), (result.calibrations, "calibrations"),
-        (result.searches, "searches"),
-    ) if count]  # fmt: skip
-    words += [f"{result.left_out} left out"] if result.left_out else []
-    answer(asdict(result), [", ".join(words)], as_json=args.json)
+    words = _imported(result, "series", "notes", "calibrations", "searches")
+    words += f", {result.left_out} left out" if result.left_out else ""
+    answer(asdict(result), [words], as_json=args.json)
     return 1 if result.left_out else 0
 
 

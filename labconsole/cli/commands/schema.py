@@ -8,13 +8,15 @@ from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
 from labconsole.cli.output import plain_lines
 
-about = About(130, "JSON Schema of a file, for editors")
+about = About(130, "print the JSON Schema of a file, for editors")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser)
-    parser.add_argument("file", choices=("hosts", "plan", "settings"), help="hosts.yaml, a plan, settings.yaml")
+    parser.add_argument(
+        "file", choices=("hosts", "plan", "settings"), help="which file: hosts.yaml, a plan or settings.yaml"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -32,10 +32,11 @@ _OPTIONS = {
 about = About(
     50,
     "find the highest load that meets a loss goal",
-    description="Find the highest load per source that meets each goal, with its bounds and whose limit it is; "
-    "RFC 2544's frame loss, back-to-back and latency tests with it. Every trial is an ordinary run, the result is "
-    "stored. The key search of a plan does the same at every configuration, and is resumed. Exit status: 0 found; "
-    "1 a goal has no lower bound, or the search did not come to its end; 2 bad usage; 3 testbed unreachable; "
+    description="Find the highest load per source that meets each goal, with its bounds and what limits it; "
+    "optionally run RFC 2544's frame loss, back-to-back and latency tests as well. Every trial is saved as an "
+    "ordinary run, and the result is saved with them. The search key of a plan does the same for every configuration "
+    "and can be resumed. Exit status: 0 found; 1 a goal has no lower bound, or the search did not complete; 2 bad "
+    "usage; 3 testbed unreachable; "
     "130 interrupted.",
 )
 
@@ -47,26 +48,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--background", default="none", help="load on a second guest, as in run (default: none)")
     parser.add_argument(
         "--goals", type=comma_separated, default=["ndr"], metavar="A,B",
-        help="ndr, pdr-X%% such as pdr-0.5%%, rfc2544, tst009; beside them frame-loss, back-to-back, latency "
-        "(default: ndr)",
+        help="goals: ndr, pdr-X%% such as pdr-0.5%%, rfc2544, tst009; further tests: frame-loss, back-to-back, "
+        "latency (default: ndr)",
     )  # fmt: skip
     parser.add_argument(
         "--trial-duration", type=float, metavar="S",
-        help="of one trial, and of the longest burst (default: the goal's; frame loss 60 s, a burst 2 s, "
+        help="duration of one trial and of the longest burst (default: the goal's; frame loss 60 s, a burst 2 s, "
         "latency 120 s)",
     )  # fmt: skip
     parser.add_argument(
-        "--duration-sum", type=float, metavar="S", help="trial time that decides on one load (default: the goal's)"
+        "--duration-sum",
+        type=float,
+        metavar="S",
+        help="total trial time that decides about one load (default: the goal's)",
     )
-    parser.add_argument("--width", type=float, metavar="RATIO", help="how close the bounds come (default: the goal's)")
+    parser.add_argument(
+        "--width", type=float, metavar="RATIO", help="relative width of the final bounds (default: the goal's)"
+    )
     parser.add_argument(
         "--repetitions", type=int, dest="times", metavar="N",
-        help="of back-to-back and latency (default: RFC 2544's 50 and 20)",
+        help="repetitions of back-to-back and latency (default: RFC 2544's 50 and 20)",
     )  # fmt: skip
-    parser.add_argument("--max-trials", type=int, metavar="N", help="end after so many (default: 2000)")
+    parser.add_argument("--max-trials", type=int, metavar="N", help="maximum number of trials (default: 2000)")
     add_shared(parser, "--generator", "--observe", "--take-over")
-    parser.add_argument("--list", action="store_true", help="print the searches of the store; touch nothing")
-    parser.add_argument("--show", metavar="ID", help="print one search of the store with its trials; touch nothing")
+    parser.add_argument("--list", action="store_true", help="list the stored searches and exit")
+    parser.add_argument("--show", metavar="ID", help="print one stored search with its trials and exit")
     parser.set_defaults(target="max", duration=1.0, repetitions=1)
 
 

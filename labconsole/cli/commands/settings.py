@@ -10,13 +10,13 @@ from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
 from labconsole.cli.output import json_line, plain_lines
 
-about = About(140, "the console's settings file: where it is, what it can hold")
+about = About(140, "show where the console's settings file is and what it can contain")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--json")
-    parser.add_argument("--keys", action="store_true", help="list every key with the name that a keymap uses")
+    parser.add_argument("--keys", action="store_true", help="list every key with the name used in a keymap")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,13 +54,17 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         json_line({"file": str(path), "exists": path.exists(), "settings": fields})
         return 0
-    state = "read" if path.exists() else "not there: everything is at its default"
+    state = "read" if path.exists() else "does not exist; every setting has its default"
     lines = [f"{path} ({state})", ""]
     for name, entry in fields.items():
         changed = "" if entry["value"] == entry["default"] else f"   (default: {json.dumps(entry['default'])})"
         lines.append(f"{name}: {json.dumps(entry['value'])}{changed}")
         lines += textwrap.wrap(str(entry["means"]), 96, initial_indent="    ", subsequent_indent="    ")
-    lines += ["", "labconsole settings --keys lists the bindings; labconsole schema settings is for editors."]
+    lines += [
+        "",
+        "`labconsole settings --keys` lists the key bindings; `labconsole schema settings` prints a schema "
+        "for editors.",
+    ]
     plain_lines(*lines)
     return 0
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 about = About(
     120,
-    "recompute and judge the saved runs again, and hold them against each other; of a bundle its report, too",
+    "recompute and judge saved runs again and compare them with each other; for a bundle, also make its report again",
 )
 
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common(parser, "--store", "--json")
     parser.add_argument(
         "bundle", nargs="?", type=Path, metavar="FILE.tar.gz",
-        help="what report --bundle wrote: check its files, verify its runs, make its report again",
+        help="a file written by report --bundle: check its files, verify its runs, make its report again",
     )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 def _verdict(differences: int) -> str:
     if differences:
         return f"{differences} difference{'s' if differences > 1 else ''}"
-    return "every derived number follows from its raw counts, and nothing contradicts anything else"
+    return "every derived number follows from its raw counts, and nothing is contradictory"
 
 
 def _verify_bundle(args: argparse.Namespace) -> int:
@@ -81,7 +81,7 @@ def _verify_bundle(args: argparse.Namespace) -> int:
     from labconsole.bundle.verify import check
 
     if args.store is not None:
-        raise ConfigError("a bundle is verified without a store", key="--store", value=args.store)
+        raise ConfigError("cannot be used with a bundle, which needs no store", key="--store", value=args.store)
     differences = 0
 
     def tell(sentence: str) -> None:
@@ -95,7 +95,7 @@ def _verify_bundle(args: argparse.Namespace) -> int:
     answer(
         {"bundle": str(args.bundle), **counts, "differences": differences, **_not_judged(not_judged)},
         [
-            f"{looked_at} verified, {counts['tables']} files of the report made again: {word}",
+            f"{looked_at} verified, {counts['tables']} files of the report reproduced: {word}",
             *_unjudged(not_judged),
         ],
         as_json=args.json,

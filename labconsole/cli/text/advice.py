@@ -11,13 +11,16 @@ from labconsole.model.plan.plan import Plan
 def advice_lines(plan: Plan, found: PlanAdvice) -> list[str]:
     """The advice for people."""
     lines = [
-        f"{plan.name}: a mean known to ± {_percent(found.accuracy_ratio)}, by its stored blocks; "
-        f"at most {found.claims} claim{'s' if found.claims != 1 else ''} in the report",
+        f"{plan.name}: for means known to ± {_percent(found.accuracy_ratio)}, from its stored blocks; at most "
+        f"{found.claims} claim{'s' if found.claims != 1 else ''} in the report",
         "",
         f"{'':34}{'stored':>8} {'between':>8} {'within':>8} {'set-up':>8} {'trials':>8} {'advised':>9} {'takes':>9}",
     ]
     lines += [_row(each) for each in found.each]
-    lines += ["", "smallest change between two platforms that is shown with 80 % power, alone / as one of all claims:"]
+    lines += [
+        "",
+        "smallest change between two platforms that is detected with 80 % power, alone / as one of all claims:",
+    ]
     lines += [
         f"{_name(each):34}{_shown(each.as_planned)}; {_shown(each.as_advised)}" for each in found.each
     ]  # fmt: skip
@@ -26,10 +29,10 @@ def advice_lines(plan: Plan, found: PlanAdvice) -> list[str]:
     lines += [
         "",
         f"set_ups: {found.set_ups}, repetitions: {found.repetitions} is enough for all of them and takes about "
-        f"{minutes(found.total_s)} and the pilot",
+        f"{minutes(found.total_s)} plus the pilot",
     ]
     if found.repetitions > plan.repetitions:
-        lines.append("the blocks that are done keep their repetitions: more of them only in a plan that begins anew")
+        lines.append("completed blocks keep their repetitions; to change repetitions, start a new plan")
     return lines
 
 

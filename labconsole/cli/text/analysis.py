@@ -18,8 +18,8 @@ def analysis_lines(report: dict[str, Any]) -> list[str]:
     if report["pps"] is not None:
         lines.append(f"rate         {_thin(round(report['pps']))} packet/s, {_bits(report['frame_bps'])} of frames")
     for key, text in (
-        ("other_packets", "not pktgen's"),
-        ("unlisted_stream_packets", "of further streams, beyond what is listed"),
+        ("other_packets", "not from pktgen"),
+        ("unlisted_stream_packets", "of further streams, not listed"),
         ("untimed_packets", "without a time stamp"),
     ):
         if report[key]:
@@ -28,7 +28,9 @@ def analysis_lines(report: dict[str, Any]) -> list[str]:
         where, why = report["corrupt_at_byte"], report["corrupt_reason"]
         lines.append(f"damaged      at byte {where}: {why}; counted up to there")
     elif report["truncated"]:
-        lines.append(f"truncated    after byte {report['read_bytes']}: the last record is cut off and not counted")
+        lines.append(
+            f"truncated    after byte {report['read_bytes']}: the last record is incomplete and was not counted"
+        )
     for stream in report["streams"]:
         lines += ["", *_format_stream(stream)]
     return lines
@@ -55,7 +57,9 @@ def _format_stream(stream: dict[str, Any]) -> list[str]:
         lines.append("  gaps (µs)  " + ", ".join(f"{name} {gap_ns[name] / 1000:.3f}" for name in names) + about)
     lines += _format_delay(stream)
     if stream["backward_steps"]:
-        lines.append(f"  clock      stepped back {_thin(stream['backward_steps'])} times; those are in no gap")
+        lines.append(
+            f"  clock      stepped back {_thin(stream['backward_steps'])} times; these steps are not counted as gaps"
+        )
     return lines
 
 
@@ -65,7 +69,7 @@ def _format_delay(stream: dict[str, Any]) -> list[str]:
         return [f"  delay      unknown: {stream['delay_error']}"]
     every = delay["pair_every_packets"]
     of = "all packets" if every == 2 else f"a sample of {_thin(delay['packets'])}, a pair in every {_thin(every)}"
-    lines = [f"  delay (µs) {_micros(delay['raw_ns'])}; {of}; only as good as both clocks agree"]
+    lines = [f"  delay (µs) {_micros(delay['raw_ns'])}; {of}; only as accurate as the two clocks' agreement"]
     lines.append(f"  PDV (µs)   {_micros(delay['pdv_ns'])}; over the shortest delay")
     if delay["ipdv_ns"] is not None:
         lines.append(f"  IPDV (µs)  {_micros(delay['ipdv_ns'])}; between neighbours, absolute")

@@ -21,7 +21,7 @@ def envelope_lines(envelope: Envelope, now: datetime | None = None) -> list[str]
         f"fingerprint  {envelope.testbed_fingerprint}; labconsole {envelope.labconsole_version}, {envelope.operator}",
         f"trials       {sum(len(p.trials) for p in envelope.points)} of {envelope.duration_s:g} s, capture buffer "
         f"{envelope.capture_buffer_kib} KiB"
-        + ("; bounds not as close as wanted, for lack of time" if envelope.cut_short else ""),
+        + ("; bounds wider than wanted: the time limit was reached" if envelope.cut_short else ""),
     ]
     for name, node in sorted(envelope.nodes.items()):
         drivers = ", ".join(f"{nic} {driver or '?'}" for nic, driver in sorted(node.drivers.items()))
@@ -45,14 +45,14 @@ def _point_lines(point: EnvelopePoint) -> Iterator[str]:
 def _stream_lines(stream: StreamEnvelope, point: EnvelopePoint) -> Iterator[str]:
     yield f"  {stream.stream}: {stream.source} ({stream.generator}) to {stream.sink}"
     if stream.maximum_pps is None:
-        yield "    generator  its maximum is not known"
+        yield "    generator  its maximum is unknown"
     else:
         bps = point.frame.rate_bps(stream.maximum_pps)
         sure = "as source's and sink's NICs counted" if stream.maximum_confirmed else "NOT confirmed by the NICs"
         yield f"    generator  up to {_pps(stream.maximum_pps)} ({format_rate_bps(bps)}), {sure}"
         if (stream.maximum_best_pps or 0) > stream.maximum_pps * UNSTEADY_RATIO:
             best = _pps(stream.maximum_best_pps)
-            yield f"               but {best} in another trial: was the machine busy? The lower one counts"
+            yield f"               but {best} in another trial: was the machine busy? The lower value is used"
     for rate in stream.rates:
         offered, arrived = _error(rate.offered_error_ratio), _error(rate.arrival_error_ratio)
         asked = format_rate_bps(rate.target_bps)
@@ -70,10 +70,12 @@ def _stream_lines(stream: StreamEnvelope, point: EnvelopePoint) -> Iterator[str]
 def _bounds(bounds: Bounds) -> str:
     if bounds.lossy_pps is None:
         return (
-            f"no loss, up to {_pps(bounds.clean_pps)}: the generator's end, not the sink's" if bounds.clean_pps else "?"
+            f"no loss, up to {_pps(bounds.clean_pps)}: the generator's limit, not the sink's"
+            if bounds.clean_pps
+            else "?"
         )
     if bounds.clean_pps is None:
-        return f"lost packets in every trial, from {_pps(bounds.lossy_pps)} on"
+        return f"lost packets in every trial, from {_pps(bounds.lossy_pps)} up"
     return f"no loss up to {_pps(bounds.clean_pps)}, loss from {_pps(bounds.lossy_pps)}"
 
 

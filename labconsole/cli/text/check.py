@@ -94,7 +94,7 @@ def closing_line(results: list[CheckResult], took_s: float, *, stopped: bool) ->
     text = f"{'stopped; ' if stopped else ''}{len(results)} checks in {took_s:.1f} s: {words}"
     fixed, fixable = sum(r.fixed for r in results), sum(r.fixable and not r.fixed for r in results)
     if fixed:
-        text += f"; {fixed} fixed, and undone now unless it says for good"
+        text += f"; {fixed} fixed, and undone now unless marked permanent"
     if fixable:
-        text += f"; --fix would put {fixable} right"
+        text += f"; --fix would fix {fixable}"
     return text

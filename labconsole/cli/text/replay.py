@@ -73,7 +73,7 @@ class ReplayScreen:
         request = progress.point.request
         if progress.broke:
             self._above = None
-            self._print(f"the set-up broke off ({progress.broke}); what it gave is stored and counts for nothing")
+            self._print(f"the set-up was interrupted ({progress.broke}); its runs are stored but will not be used")
             return
         above = (progress.plan, progress.block, request.platform, request.background)
         if progress.block is not None and above != self._above:
@@ -81,7 +81,7 @@ class ReplayScreen:
             where = block_words(progress.block, progress.plan.set_ups)
             self._print(f"{where}: {request.platform} {beside_words(request.background)}")
         if progress.warm_up:
-            self._print(f"warm-up of {request.platform}, background {request.background}: thrown away")
+            self._print(f"warm-up of {request.platform}, background {request.background}: discarded")
         if progress.last is not None:
             self._print(run_row(progress.last))
 

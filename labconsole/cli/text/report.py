@@ -143,7 +143,7 @@ def _findings(console: Console, report: Report) -> None:
     console.print()
     console.print(Text("Findings", style="bold"))
     if not report.findings:
-        console.print("Nothing is claimed, and nothing stands out.")
+        console.print("No claims, and nothing stands out.")
     for kind in report.findings:
         mark = "" if kind.claims else "mark: "
         for finding in kind.found:

@@ -69,7 +69,7 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
             if stream.delay is not None:
                 lines.append(f"  {stream.name}: {delay_text(stream.delay)}")
         if record.influences:
-            lines.append("  what else went on")
+            lines.append("  other activity during the trial")
             lines += [f"    {influence_line(entry)}" for entry in record.influences]
     lines.append(f"  {record.verdict.status}" + ("" if saved else "; NOT SAVED"))
     return lines + reason_lines(record.verdict.reasons)
@@ -89,7 +89,7 @@ def sides_lines(total: Total) -> list[str]:
     """Who lost what, and at what rate the rest came; nothing of a run that does not part them."""
     if total.generator_packets is None:
         return []
-    late = "" if not total.late_packets else f"; {count(total.late_packets)} packets came after the time of sending"
+    late = "" if not total.late_packets else f"; {count(total.late_packets)} packets arrived after sending had ended"
     lost = (
         f"lost at the source {count(total.source_lost_packets)}, "
         f"the UUT {count(total.uut_lost_packets)} ({percent(total.uut_loss_ratio)}), "

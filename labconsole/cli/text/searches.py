@@ -9,13 +9,13 @@ from labconsole.model.record.search import BackToBackFound, GoalFound, LatencyFo
 from labconsole.units import format_count, format_rate_bps
 
 LIMITS = {
-    "uut": "the unit under test lost or queued packets above it",
+    "uut": "the unit under test lost or queued packets at higher loads",
     "generator": "the generator could not send more: this is not the platform's limit",
-    "instrument": "a source's or a sink's NIC lost packets: this is not the platform's limit",
-    "line_rate": "it meets the goal at line rate",
+    "instrument": "the NIC of a source or sink lost packets: this is not the platform's limit",
+    "line_rate": "the goal is met at line rate",
     "below_minimum": "not even the lowest load meets the goal",
-    "undecided": "the search ended before that was known",
-    "trial_length": "no longer burst was tried",
+    "undecided": "the search ended before the limit was known",
+    "trial_length": "the longest allowed burst was sent",
 }
 
 
@@ -35,7 +35,7 @@ def search_lines(record: SearchRecord, *, trials: bool = False) -> list[str]:
     if record.latency is not None:
         lines += [f"  {line}" for line in _latency_lines(record.latency)]
     elif "latency" in record.settings.get("goals", ()) and record.status == "done":
-        lines.append("  latency: not measured, because no goal has a load that meets it")
+        lines.append("  latency: not measured, because no load meets any goal")
     if record.failure is not None:
         lines.append(f"  not finished: {record.failure}")
     if trials:
@@ -64,7 +64,7 @@ def _goal_line(found: GoalFound, record: SearchRecord) -> str:
         f"{found.goal}: lower bound {load(found.lower_bound_pps, record)}, "
         f"upper bound {load(found.upper_bound_pps, record)}, "
         f"conditional throughput {load(found.conditional_throughput_pps, record)}; {LIMITS[found.limited_by]}"
-        + ("" if found.complete else "; the bounds are not as close as the goal asks")
+        + ("" if found.complete else "; the bounds are wider than the goal allows")
     )
 
 
@@ -98,7 +98,7 @@ def _latency_lines(found: LatencyFound) -> Sequence[str]:
         lines = [f"{head}: no one-way delay: {found.reason}"]
     if found.pdv_mean_ns is not None:
         pdv = ", ".join(f"{name} {found.pdv_mean_ns[name] / 1e3:.1f}" for name in ("p50", "p99", "p999", "max"))
-        lines.append(f"delay variation over the shortest: {pdv} µs")
+        lines.append(f"delay variation relative to the shortest: {pdv} µs")
     return lines
 
 

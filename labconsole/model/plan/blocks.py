@@ -23,8 +23,8 @@ REFERENCE_SOURCES = 1
 """A second guest has one stream, so its maximum is that of one stream."""
 
 AS_LISTED_WORDS = (
-    "order: as-listed draws no order, so that the report will compare neither platforms nor backgrounds nor loads: "
-    "for looking at things, not for results"
+    "order: as-listed does not randomise the order, so the report will not compare platforms, backgrounds or loads: "
+    "use it to look at things, not for results"
 )
 
 Requests = Sequence[DesignPoint]

@@ -75,7 +75,9 @@ def _clock(value: str) -> str:
         except ValueError:
             continue
         return value
-    raise ValueError('is no time | allowed: "06:30", the next time it is so late, or "2026-11-22 06:30"; local time')
+    raise ValueError(
+        'is not a valid time | allowed: "06:30" for the next time it is 06:30, or "2026-11-22 06:30"; local time'
+    )
 
 
 class Stop(StrictModel):

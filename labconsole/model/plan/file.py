@@ -33,7 +33,7 @@ def _target(value: Any) -> Target:
         # As text, so that a bare number is refused: 100, meant as 100 Mbit/s, would send one packet in seven seconds.
         return parse_rate_bps(str(value))
     except ValueError as exc:
-        raise ValueError(f"is not a target | allowed: {exc}, or max") from None
+        raise ValueError(f"is not a valid target | allowed: {exc}, or max") from None
 
 
 def _margin(value: Any) -> float:
@@ -44,7 +44,7 @@ def _margin(value: Any) -> float:
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         ratio = float(value)
     if ratio is None or not 0 < ratio < 1:
-        raise ValueError("is not a ratio | allowed: a share above 0 and below 1, such as 2% or 0.02")
+        raise ValueError("is not a valid ratio | allowed: a share above 0 and below 1, such as 2% or 0.02")
     return ratio
 
 

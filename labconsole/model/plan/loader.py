@@ -85,7 +85,7 @@ def _ruled_plan(file: PlanFile, data: Any, path: Path) -> Plan:
     words = [f"{name} has its own {', '.join(sorted(own.model_fields_set))}" for name, own in file.overrides.items()]
     words += [f"not measured: {exclusion_words(rule)}" for rule in file.exclude]
     if excluded:
-        words.append(f"{excluded} points of the matrix are left out")
+        words.append(f"{excluded} points of the matrix are excluded")
     if added := sum(bool(each.where) for each in listed):
         words.append(f"{added} points are added to the matrix")
     own_tolerances = tuple(
@@ -100,7 +100,9 @@ def _listed_plan(file: PlanFile, data: Any, path: Path) -> Plan:
     for index, entry in enumerate(file.points or ()):
         duration_s = file.duration_s if entry.duration_s is None else entry.duration_s
         if duration_s is None:
-            raise _complaint(data, path, ("points", index, "duration_s"), "is required, here or at the top of the file")
+            raise _complaint(
+                data, path, ("points", index, "duration_s"), "is required, here or at the top level of the file"
+            )
         listed.append(
             Listed(
                 point=DesignPoint(
@@ -205,10 +207,10 @@ def _refuse_other_standing(
         }
         named = ", ".join(_with_sources(plan, request, sources) + f": {words}" for sources, words in guests.items())
         message = (
-            f"needs platform {request.platform} beside {request.background} to be set up anew within its set-up, as "
-            f"the second guest stands otherwise ({named})"
+            f"needs platform {request.platform} beside {request.background} to be set up again within one set-up, "
+            f"because the second guest would be connected differently ({named})"
         )
-        allowed = "numbers of sources that leave it the same stream, fewer or all; the others in a plan of their own"
+        allowed = "numbers of sources that leave it the same stream; put the others in a separate plan"
         raise placed(ConfigError(message, key="sources", value=request.sources, allowed=allowed), point)
 
 
@@ -254,7 +256,7 @@ def _refuse_half_and_half(file: PlanFile, data: Any, path: Path) -> None:
         return
     for key in (*MATRIX_KEYS, *RULE_KEYS):
         if key in file.model_fields_set:
-            raise _complaint(data, path, (key,), "does not go with points, each of which says its own")
+            raise _complaint(data, path, (key,), "cannot be combined with points, which each give their own")
 
 
 def _refuse_duplicates(file: PlanFile, data: Any, path: Path) -> None:
@@ -278,16 +280,21 @@ def _refuse_duplicates(file: PlanFile, data: Any, path: Path) -> None:
 def _refuse_what_blocks_cannot(file: PlanFile, data: Any, path: Path) -> None:
     """What contradicts a plan in blocks."""
     if file.claims is not None and len(set(file.claims)) < len(file.claims):
-        raise _complaint(data, path, ("claims",), "names one table twice")
+        raise _complaint(data, path, ("claims",), "lists a table twice")
     if file.set_ups is None:
         return
     if searches_only(file):
-        raise _complaint(data, path, ("set_ups",), "is about points to measure, and this plan only searches")
+        raise _complaint(data, path, ("set_ups",), "is only for plans with points, and this plan only searches")
     if file.order == "full-random":
-        message = "does not go with set_ups: the trials of one set-up are taken in one go; leave it at blocked-random"
+        message = (
+            "cannot be combined with set_ups, where all trials of a set-up are measured together; use blocked-random"
+        )
         raise _complaint(data, path, ("order",), message)
     if file.retry.codes is not None:
-        message = "does not go with set_ups: a set-up is whole when every trial had all of its attempts; leave it out"
+        message = (
+            "cannot be combined with set_ups, where a set-up is complete when every trial has had all its attempts; "
+            "remove it"
+        )
         raise _complaint(data, path, ("retry", "codes"), message)
 
 

@@ -38,7 +38,7 @@ def unfold(file: PlanFile, refuse: Refuse) -> tuple[tuple[Listed, ...], int]:
     assert file.platforms is not None
     for name in file.overrides:
         if name not in file.platforms:
-            refuse(("overrides", name), "is none of the plan's platforms", allowed=", ".join(file.platforms))
+            refuse(("overrides", name), "is not a platform of this plan", allowed=", ".join(file.platforms))
     matrix = [listed for name in file.platforms for listed in _of_platform(file, name)]
     kept = _excluded(file, matrix, refuse)
     points = {listed.point: listed for listed in kept}
@@ -50,7 +50,7 @@ def unfold(file: PlanFile, refuse: Refuse) -> tuple[tuple[Listed, ...], int]:
             elif entry.repetitions is not None:
                 points[listed.point] = listed.with_place_of(there)
     if not points:
-        refuse(("exclude",), "leaves no point to measure")
+        refuse(("exclude",), "leaves no points to measure")
     return tuple(points.values()), len(matrix) - len(kept)
 
 
@@ -88,16 +88,16 @@ def _excluded(file: PlanFile, matrix: list[Listed], refuse: Refuse) -> list[List
         where: Location = ("exclude", place)
         asked = {name: getattr(rule, name) for name in RULE_FACTORS if getattr(rule, name) is not None}
         if not asked:
-            refuse(where, "names no factor, and would leave nothing", allowed=", ".join(RULE_FACTORS))
+            refuse(where, "gives no factor, so it would exclude every point", allowed=", ".join(RULE_FACTORS))
         for name, values in asked.items():
             known = {FACTORS[name](listed.point) for listed in matrix}
             for value in values:
                 if value not in known:
                     shown = format_target(value) if name == "target" else value
-                    refuse((*where, name), f"is none of the plan's {RULE_FACTORS[name]}", value=shown)
+                    refuse((*where, name), f"is not one of the plan's {RULE_FACTORS[name]}", value=shown)
         hit = {index for index, listed in enumerate(matrix) if _matches(listed, asked)}
         if not hit:
-            refuse(where, "takes no point out: no point of the matrix agrees in all of it")
+            refuse(where, "excludes nothing: no point of the matrix matches all its factors")
         gone |= hit
     return [listed for index, listed in enumerate(matrix) if index not in gone]
 

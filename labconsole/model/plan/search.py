@@ -111,9 +111,12 @@ class Search(StrictModel):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if len(set(self.goals)) < len(self.goals):
-            raise ValueError("goals names one goal twice | allowed: each goal once; repetitions repeats a search")
+            raise ValueError("goals lists a goal twice | allowed: each goal once; use repetitions to repeat a search")
         if "latency" in self.goals and not self.load_goals:
-            raise ValueError(f"latency is measured at a load that is found | allowed: a goal beside it: {GOAL_WORDS}")
+            raise ValueError(
+                f"latency is measured at the load that a goal finds | allowed: latency together with a "
+                f"goal: {GOAL_WORDS}"
+            )
         for goal in self.load_goals:
             trial_s = self.trial_s or preset_trial_s(goal)
             if (self.duration_sum_s or PRESET_SUM_S.get(goal, PRESET_SUM_S["ndr"])) < trial_s:

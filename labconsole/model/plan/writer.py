@@ -55,7 +55,7 @@ def plan_from_requests(name: str, done: Sequence[Done], inventory: Inventory) ->
             "is not a usable name", key="plan", value=name, allowed="letters, digits, '_', '.', '-', at most 64"
         )
     if not done:
-        raise ConfigError("nothing was measured yet, so there is no plan to make of it")
+        raise ConfigError("nothing has been measured yet, so there is no plan to save")
     repetitions: Counter[DesignPoint] = Counter()
     for request, count in done:
         repetitions[request] += count
@@ -99,7 +99,7 @@ def plan_text(plan: Plan, remarks: Sequence[str] = ()) -> str:
     lines += [f"plan: {_word(plan.name)}", ""]
     if plan.listed:
         rows, shared = _point_rows(plan)
-        lines += ["# Exactly these points; what a line leaves out is as said below.", "points:", *rows, ""]
+        lines += ["# Exactly these points; what a line leaves out is given below.", "points:", *rows, ""]
     else:
         shared = {"duration_s", "repetitions", INCLUDES_FCS, "generator", "observe"}
         lines += ["# The factors. Every combination is one point."]
@@ -129,14 +129,18 @@ def plan_text(plan: Plan, remarks: Sequence[str] = ()) -> str:
     ]
     margin = None if plan.margin_ratio is None else f"{plan.margin_ratio * 100:.12g}%"
     rest: list[tuple[str, object, str]] = [
-        ("set_ups", plan.set_ups, "blocks of every platform and background, set up anew; raise it for more"),
+        ("set_ups", plan.set_ups, "blocks, each setting up every platform and background once; raise it for more"),
         ("margin", margin, "a difference that does not matter"),
-        ("claims", None if plan.claims is None else f"[{', '.join(plan.claims)}]", "the tables that may conclude"),
-        ("order", plan.order, "as-listed goes through the points of each platform as they stand here"),
-        ("seed", plan.seed, "of the shuffling"),
+        (
+            "claims",
+            None if plan.claims is None else f"[{', '.join(plan.claims)}]",
+            "the tables that may draw conclusions",
+        ),
+        ("order", plan.order, "as-listed measures the points of each platform in the order given here"),
+        ("seed", plan.seed, "seed of the random order"),
         ("settle_s", None if plan.settle_s is None else f"{plan.settle_s:.12g}", "pause after a trial"),
         ("drain_s", None if plan.drain_s is None else f"{plan.drain_s:.12g}", "shortest wait for late packets"),
-        ("max_redo", plan.max_redo, "how often a trial that came out invalid is tried again"),
+        ("max_redo", plan.max_redo, "how often an invalid trial is repeated"),
     ]
     for key, value, remark in [each for each in said if each[0] in shared] + rest:
         if value is not None:
@@ -147,7 +151,7 @@ def plan_text(plan: Plan, remarks: Sequence[str] = ()) -> str:
 def _about_repetitions(plan: Plan) -> str:
     if plan.set_ups is not None:
         return "trials per point in every set-up"
-    return "trials per point; raise it later and only the new ones are measured"
+    return "trials per point; if you raise it later, only the new ones are measured"
 
 
 def _point_rows(plan: Plan) -> tuple[list[str], set[str]]:
@@ -215,4 +219,4 @@ def _link(staged: Path, path: Path) -> None:
     try:
         os.link(staged, path)
     except FileExistsError:
-        raise ConfigError("there is such a plan already; give another name", file=str(path)) from None
+        raise ConfigError("this plan already exists; choose another name", file=str(path)) from None

@@ -221,7 +221,7 @@ def parse_envelope(data: Mapping[str, Any]) -> Envelope:
     """An envelope out of the store. Raises StoreError naming what cannot be read."""
     found = data.get("format")
     if isinstance(found, int) and found > FORMAT:
-        raise StoreError(f"the calibration has format {found}; this version reads up to {FORMAT}")
+        raise StoreError(f"the calibration has format {found}; this version of labconsole reads formats up to {FORMAT}")
     try:
         return Envelope.model_validate(data)
     except ValidationError as exc:

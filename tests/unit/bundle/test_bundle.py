@@ -285,8 +285,8 @@ def test_what_is_not_found_is_told_and_no_difference(lab, capsys):
     (lab / "plans" / "small plan.yaml").unlink()
     bundle = pack(lab)
     said = capsys.readouterr().err
-    assert "not found, and so not in the bundle: inventory of testbed bench" in said
-    assert "not found, and so not in the bundle: plan small" in said
+    assert "not found, so the bundle does not contain it: inventory of testbed bench" in said
+    assert "not found, so the bundle does not contain it: plan small" in said
     assert main(["verify", str(bundle)]) == 0
     with_hosts = pack(lab, "c.tar.gz", "--hosts", "moved.yaml")
     assert "inventory/hosts.yaml" in members(with_hosts)
@@ -311,7 +311,7 @@ def test_a_bundles_runs_come_into_a_store_with_their_series_and_notes(lab, capsy
     bundle = pack(lab)
     capsys.readouterr()
     assert main(["runs", "import", str(bundle), "--store", "other.sqlite"]) == 0
-    assert capsys.readouterr().out == "4 runs added, 0 were there already, 1 notes taken\n"
+    assert capsys.readouterr().out == "4 runs added, 0 already stored, 1 note imported\n"
     with open_store("runs.sqlite", write=False) as one, open_store("other.sqlite", write=False) as other:
         assert list(one.iterate()) == list(other.iterate())
         assert [one.series(run.run_id) for run in one.list()] == [other.series(run.run_id) for run in other.list()]
@@ -530,7 +530,7 @@ def test_a_bundle_that_is_missing_or_given_beside_a_store_is_one_sentence(tmp_pa
     assert main(["verify", str(tmp_path / "none.tar.gz")]) == 2
     assert "none.tar.gz: No such file" in capsys.readouterr().err
     assert main(["verify", str(tmp_path / "none.tar.gz"), "--store", "x"]) == 2
-    assert "verified without a store" in capsys.readouterr().err
+    assert "cannot be used with a bundle" in capsys.readouterr().err
 
 
 def test_a_bundle_tells_when_every_set_up_of_its_plans_began(tmp_path: Path) -> None:

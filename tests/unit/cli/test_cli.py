@@ -70,7 +70,7 @@ def test_the_docs_name_only_options_that_their_command_has():
     [
         (["--platform", "raw"], "--platform: needs --observer-effect"),
         (["--duration", "1"], "--duration: needs --observer-effect"),
-        (["--observer-effect", "--brief"], "--brief: does not go with --observer-effect"),
+        (["--observer-effect", "--brief"], "--brief: cannot be combined with --observer-effect"),
     ],
 )
 def test_an_option_of_check_that_would_do_nothing_is_refused(
@@ -187,7 +187,7 @@ def test_a_note_is_written_shown_listed_exported_and_removed(tmp_path: Path, cap
     exported.write_text(capsys.readouterr().out)
     two = ["--store", str(tmp_path / "two.sqlite")]
     assert main(["runs", "import", str(exported), *two]) == 0
-    assert "1 notes taken" in capsys.readouterr().out
+    assert "1 note imported" in capsys.readouterr().out
     assert main(["runs", "note", run_id, "", *two]) == 0
     assert "no note" in capsys.readouterr().out
     assert main(["runs", "import", str(exported), "--json", *two]) == 0

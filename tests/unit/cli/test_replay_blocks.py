@@ -69,7 +69,7 @@ def test_a_dry_run_for_machines_names_every_trials_block(replay):
 )
 def test_that_a_plan_as_listed_will_be_compared_with_nothing_is_said_before_it_is_taken(replay, text, warns):
     words = (
-        "order: as-listed draws no order, so that the report will compare neither platforms nor backgrounds nor loads"
+        "order: as-listed does not randomise the order, so the report will not compare platforms, backgrounds or loads"
     )
     assert (words in replay(text)[1]) is warns
     told = json.loads(replay(text, "--json")[1].splitlines()[-1])

@@ -119,10 +119,10 @@ def test_points_that_need_different_second_guests_are_refused_in_one_set_up(tmp_
         plan_of(SHAPES, tmp_path)
     assert (refused.value.key, refused.value.value) == ("sources[1]", 3)
     assert (
-        "container beside idle to be set up anew within its set-up, as the second guest stands otherwise (point 0 with "
+        "container beside idle to be set up again within one set-up, because the second guest would be connected differently (point 0 with "
         "1 source: with stream s3, point 1 with 3 sources: without a stream of its own)" in str(refused.value)
     )
-    assert "the others in a plan of their own" in str(refused.value)
+    assert "put the others in a separate plan" in str(refused.value)
     plan_of(SHAPES.replace("set_ups: 2\n", ""), tmp_path)
     plan_of(SHAPES.replace("[idle]", "[none]"), tmp_path)
 

@@ -182,7 +182,7 @@ def advise(path: Path, store: Path, *more: str) -> int:
 def test_the_command_advises_from_a_store(stored, capsys):
     assert advise(*stored) == 0
     text = capsys.readouterr().out
-    assert "dims: a mean known to ± 2 %, by its stored blocks; at most 1 claim in the report" in text
+    assert "dims: for means known to ± 2 %, from its stored blocks; at most 1 claim in the report" in text
     assert "raw alone" in text and "container alone" in text
     assert "4 × 3" in text and "is enough for all of them and takes about" in text
     assert advise(*stored, "--accuracy", "0.05", "--json") == 0
@@ -207,7 +207,7 @@ def test_the_advice_rests_on_the_runs_that_enter_the_report(stored, capsys):
 @pytest.mark.parametrize("accuracy", ["2", "0", "-1%", "much"])
 def test_an_accuracy_that_is_no_ratio_is_refused(stored, capsys, accuracy):
     assert advise(*stored, f"--accuracy={accuracy}") == 2
-    assert "--accuracy: is not a ratio" in capsys.readouterr().err
+    assert "--accuracy: is not a valid ratio" in capsys.readouterr().err
 
 
 def test_a_plan_without_blocks_and_one_of_which_nothing_is_stored_say_what_to_take_first(stored, tmp_path, capsys):

@@ -389,5 +389,5 @@ def test_a_plan_that_needs_other_platforms_is_for_another_testbed():
     found = asyncio.run(feasibility.points(bench))
     assert found.status is CheckStatus.FAIL
     assert found.evidence == (
-        "the plan is for another testbed: needs xen, kvm; the platforms of this one (hosts.yaml): raw, lxc"
+        "the plan is for another testbed: it needs xen, kvm; the platforms of this one (hosts.yaml): raw, lxc"
     )

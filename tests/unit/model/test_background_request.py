@@ -55,7 +55,7 @@ def test_the_second_guest_gets_the_last_stream_or_the_chosen_one_where_it_is_fre
 def test_forwarding_with_all_streams_in_use_is_refused(tmp_path: Path) -> None:
     inventory = _inventory(tmp_path)
     with pytest.raises(
-        ConfigError, match=r"background: needs a stream .*takes all that the testbed has.*or fewer sources"
+        ConfigError, match=r"background: needs a stream .*uses all streams of the testbed.*or fewer sources"
     ):
         check_request(replace(REQUEST, sources=3, background="forwarding-50"), inventory)
     check_request(replace(REQUEST, sources=3, background="heavy"), inventory)

@@ -46,7 +46,7 @@ def test_what_is_injected_tells_testbeds_apart_and_at_its_default_stays_out_of_t
 
 WRONG = [
     ("testbed: bench\n", "testbed: bench\ninjected: 20%\n", r":2: injected: .*got '20%'"),
-    ("roles: [source]}", "roles: [source], pasword: x}", r":3: nodes\.src1\.pasword: is not a known key; allowed: .*user"),
+    ("roles: [source]}", "roles: [source], pasword: x}", r":3: nodes\.src1\.pasword: unknown key; allowed: .*user"),
     ("roles: [source]}", "roles: [sauce]}", r":3: nodes\.src1\.roles\[0\]: .*got 'sauce'; allowed: .*source"),
     ("testbed: bench\n", "", r"testbed: is required"),
     ("source: src1/eth1", "source: src9/eth1", r":7: streams\[0\]\.source: names a node that does not exist, got 'src9'"),
@@ -55,12 +55,12 @@ WRONG = [
     ("uut_in: eth1", "uut_in: eth5", r"streams\[0\]\.uut_out: duplicate interface.*streams\[0\]\.uut_in, got 'uut/eth5'"),
     ("sink_ip: 198.19.1.1", "sink_ip: 198.18.1.1", r"streams\[0\]\.sink_ip: duplicate address.*got '198\.18\.1\.1'"),
     ("sink_ip: 198.19.1.1", "sink_ip: 10.0.0.1", r":8: streams\[0\]\.sink_ip: .*benchmark network.*198\.18\.0\.0/15"),
-    ("link_speed: 1Gbit", "link_speed: fast", r":8: streams\[0\]\.link_speed: is not a rate, got 'fast'; allowed: .*10Mbit"),
+    ("link_speed: 1Gbit", "link_speed: fast", r":8: streams\[0\]\.link_speed: is not a valid rate, got 'fast'; allowed: .*10Mbit"),
     ("settle_s: 0", "settle_s: -1", r":11: defaults\.settle_s: .*got -1"),
     ("roles: [uut]", "roles: [sink]", r"nodes: exactly one node must have the role uut, got 'none'"),
     ("driver: raw, ", "", r"platforms\.raw\.driver: is required"),
     ("testbed: bench", "testbed: [", r"not valid YAML"),
-    ("uut_in: eth1", "uut_in: a/b", r"streams\[0\]\.uut_in: is not a usable interface name"),
+    ("uut_in: eth1", "uut_in: a/b", r"streams\[0\]\.uut_in: is not a valid interface name"),
 ]  # fmt: skip
 
 
@@ -110,8 +110,8 @@ def request(**changes) -> DesignPoint:
         ({"platform": "kvm"}, r"platform: is not in the inventory, got 'kvm'; allowed: raw"),
         ({"sources": 2}, r"sources: .*got 2; allowed: 1 to 1"),
         ({"duration_s": 0}, r"duration: is out of range"),
-        ({"target": 600, "duration_s": 0.5}, r"target: sends no packet of 64 B in 0.5 s, got '600bit'; allowed: one packet or more"),
-        ({"target": 0}, r"target: sends no packet"),
+        ({"target": 600, "duration_s": 0.5}, r"target: is too low to send even one packet of 64 B in 0.5 s, got '600bit'; allowed: a rate that sends at least one packet"),
+        ({"target": 0}, r"target: is too low to send"),
         ({"background": "lots"}, r"background: is not a background load.*forwarding-95"),
     ],
 )  # fmt: skip

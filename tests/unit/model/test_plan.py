@@ -170,12 +170,12 @@ def test_an_estimate_adds_traffic_waits_overhead_and_switches(plan):
 
 
 REFUSED = [
-    (BASE + "colour: red\n", 10, "colour", "is not a known key", "frame_sizes"),
-    (BASE + "tolerances:\n  offered: 1\n", 11, "tolerances.offered", "is not a known key", "offered_ratio"),
+    (BASE + "colour: red\n", 10, "colour", "unknown key", "frame_sizes"),
+    (BASE + "tolerances:\n  offered: 1\n", 11, "tolerances.offered", "unknown key", "offered_ratio"),
     (BASE.replace("duration_s: 10\n", ""), None, "duration_s", "is required", ""),
-    (BASE.replace("10Mbit", "10"), 6, "targets[0]", "is not a target", "10Mbit"),
-    (BASE.replace("10Mbit", "fast"), 6, "targets[0]", "is not a target", "or max"),
-    (BASE.replace("10Mbit", "0Mbit"), 6, "targets[0]", "is not a target", "positive"),
+    (BASE.replace("10Mbit", "10"), 6, "targets[0]", "is not a valid target", "10Mbit"),
+    (BASE.replace("10Mbit", "fast"), 6, "targets[0]", "is not a valid target", "or max"),
+    (BASE.replace("10Mbit", "0Mbit"), 6, "targets[0]", "is not a valid target", "positive"),
     (BASE.replace("- 1500", "- 64"), 5, "frame_sizes[1]", "repeats frame_sizes[0]", "repetitions"),
     (BASE.replace("1Gbit", "0.01Gbit"), 6, "targets[1]", "repeats targets[0]", "'10Mbit'"),
     (BASE.replace("[raw, kvm]", "[raw, raw]"), 2, "platforms[1]", "repeats platforms[0]", "'raw'"),
@@ -216,10 +216,10 @@ AGAINST_TESTBED = [
         "[raw, xen]",
         2,
         None,
-        "is for another testbed: needs xen; the platforms of this one .hosts.yaml.: raw",
+        "is for another testbed: it needs xen; the platforms of this one .hosts.yaml.: raw",
     ),
-    ("[1, 2]", "[1, 4]", 7, "sources[1]", "no such number of streams"),
-    ("- 64", "- 59", 4, "frame_sizes[0]", "shorter than an Ethernet frame"),
+    ("[1, 2]", "[1, 4]", 7, "sources[1]", "does not have this many streams"),
+    ("- 64", "- 59", 4, "frame_sizes[0]", "shorter than the shortest Ethernet frame"),
 ]
 
 

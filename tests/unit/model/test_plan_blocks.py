@@ -56,7 +56,9 @@ def test_a_margin_that_is_no_ratio_is_refused_in_words(written, tmp_path):
     if written == "null":
         assert load(MATRIX + "margin: null\n", tmp_path).margin_ratio is None
         return
-    with pytest.raises(ConfigError, match=r"margin: is not a ratio.*allowed: a share above 0 and below 1, such as 2%"):
+    with pytest.raises(
+        ConfigError, match=r"margin: is not a valid ratio.*allowed: a share above 0 and below 1, such as 2%"
+    ):
         load(MATRIX + f"margin: {written}\n", tmp_path)
 
 
@@ -68,10 +70,10 @@ def test_a_margin_that_is_no_ratio_is_refused_in_words(written, tmp_path):
         ("set_ups: 2.5\n", "set_ups: "),
         ("set_ups: 100000\n", "too many trials"),
         ("claims: [table-9]\n", rf"claims\[0\]: is not one of the known words.*allowed: {', '.join(CLAIMS)}"),
-        ("claims: [table-1, table-1]\n", "claims: names one table twice"),
+        ("claims: [table-1, table-1]\n", "claims: lists a table twice"),
         ("claims: []\n", "claims: "),
-        ("set_ups: 2\norder: full-random\n", "order: does not go with set_ups"),
-        ("set_ups: 2\nretry: {codes: [no_packets]}\n", "retry.codes: does not go with set_ups"),
+        ("set_ups: 2\norder: full-random\n", "order: cannot be combined with set_ups"),
+        ("set_ups: 2\nretry: {codes: [no_packets]}\n", "retry.codes: cannot be combined with set_ups"),
     ],
 )
 def test_what_blocks_cannot_be_is_refused_with_its_key(more, words, tmp_path):

@@ -69,11 +69,11 @@ def test_the_time_of_a_list_counts_each_points_own_duration(tmp_path):
 @pytest.mark.parametrize(
     ("text", "line", "key", "message"),
     [
-        (LISTED + "platforms: [raw]\n", 8, "platforms", "does not go with points"),
+        (LISTED + "platforms: [raw]\n", 8, "platforms", "cannot be combined with points"),
         (LISTED.replace("duration_s: 10\n", ""), 4, "points[0].duration_s", "is required, here or at the top"),
         (LISTED.replace("platform: kvm", "platform: raw"), 6, "points[1]", r"repeats points\[0\]"),
-        (LISTED.replace("sources: 2", "source: 2"), 7, "points[2].source", "is not a known key.*frame_size"),
-        (LISTED.replace("max", "100"), 7, "points[2].target", "is not a target"),
+        (LISTED.replace("sources: 2", "source: 2"), 7, "points[2].source", "unknown key.*frame_size"),
+        (LISTED.replace("max", "100"), 7, "points[2].target", "is not a valid target"),
         ("plan: x\nduration_s: 1\n", None, "platforms", "points, instead of a matrix"),
     ],
 )
@@ -84,7 +84,7 @@ def test_a_wrong_list_is_refused_with_line_and_key(tmp_path, text, line, key, me
 
 
 def test_what_the_testbed_cannot_do_is_refused_with_the_points_line(tmp_path):
-    with pytest.raises(ConfigError, match="no such number of streams") as caught:
+    with pytest.raises(ConfigError, match="does not have this many streams") as caught:
         load(LISTED.replace("sources: 2", "sources: 7"), tmp_path, inventory=INVENTORY)
     assert (caught.value.line, caught.value.key) == (7, "points[2].sources")
 
@@ -130,7 +130,7 @@ def test_runs_count_as_often_as_they_stand_and_a_point_at_least_once():
 
 
 def test_a_plan_is_never_made_of_nothing_or_under_a_name_no_file_could_have():
-    with pytest.raises(ConfigError, match="nothing was measured"):
+    with pytest.raises(ConfigError, match="nothing has been measured"):
         plan_from_requests("x", [], INVENTORY)
     with pytest.raises(ConfigError, match="usable name"):
         plan_from_requests("a/b", [(ask(), 1)], INVENTORY)
@@ -139,7 +139,7 @@ def test_a_plan_is_never_made_of_nothing_or_under_a_name_no_file_could_have():
 def test_a_plan_file_is_written_whole_and_never_over_another_unless_told(tmp_path):
     path = tmp_path / "plans" / "a.yaml"
     write_plan(path, "one\n")
-    with pytest.raises(ConfigError, match="there is such a plan already"):
+    with pytest.raises(ConfigError, match="this plan already exists"):
         write_plan(path, "two\n")
     assert path.read_text() == "one\n"
     write_plan(path, "two\n", overwrite=True)

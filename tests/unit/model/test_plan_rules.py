@@ -74,21 +74,21 @@ def test_plans_of_earlier_versions_keep_their_hash(tmp_path, text, known):
 
 
 BAD = [
-    ("exclude:\n  - {platform: xen}\n", 11, "exclude[0].platform", "is none of the plan's platforms, got 'xen'"),
-    ("exclude:\n  - {target: 20Mbit}\n", 11, "exclude[0].target", "is none of the plan's targets, got '20Mbit'"),
-    ("exclude:\n  - {}\n", 11, "exclude[0]", "names no factor"),
-    ("exclude:\n  - {platform: [raw, kvm]}\n", 10, "exclude", "leaves no point to measure"),
-    ("exclude:\n  - {colour: red}\n", 11, "exclude[0].colour", "is not a known key"),
-    ("overrides: {xen: {repetitions: 1}}\n", 10, "overrides.xen", "is none of the plan's platforms"),
+    ("exclude:\n  - {platform: xen}\n", 11, "exclude[0].platform", "is not one of the plan's platforms, got 'xen'"),
+    ("exclude:\n  - {target: 20Mbit}\n", 11, "exclude[0].target", "is not one of the plan's targets, got '20Mbit'"),
+    ("exclude:\n  - {}\n", 11, "exclude[0]", "gives no factor"),
+    ("exclude:\n  - {platform: [raw, kvm]}\n", 10, "exclude", "leaves no points to measure"),
+    ("exclude:\n  - {colour: red}\n", 11, "exclude[0].colour", "unknown key"),
+    ("overrides: {xen: {repetitions: 1}}\n", 10, "overrides.xen", "is not a platform of this plan"),
     ("overrides: {raw: {targets: [1Mbit, 1Mbit]}}\n", 10, "overrides.raw.targets[1]", "repeats targets[0]"),
-    ("overrides: {raw: {target: 1Mbit}}\n", 10, "overrides.raw.target", "is not a known key"),
+    ("overrides: {raw: {target: 1Mbit}}\n", 10, "overrides.raw.target", "unknown key"),
     ("include:\n  - {frame_size: 64}\n", 11, "include[0].target", "is required"),
-    ("include:\n  - {frame_size: 64, target: 10}\n", 11, "include[0].target[0]", "is not a target"),
+    ("include:\n  - {frame_size: 64, target: 10}\n", 11, "include[0].target[0]", "is not a valid target"),
     ("include:\n  - {frame_size: 64, target: max, repetitions: 2000000}\n", 11, "include[0].repetitions", ""),
     ("retry: {codes: [bad_luck]}\n", 10, "retry.codes[0]", "witnesses_disagree"),
     ("retry: {codes: [offered_short]}\n", 10, "retry.codes[0]", "is not a code that makes a run invalid"),
     ("warm_up: 3\n", 10, "warm_up", ""),
-    ("stop: {at: tomorrow}\n", 10, "stop.at", "is no time"),
+    ("stop: {at: tomorrow}\n", 10, "stop.at", "is not a valid time"),
     ("stop: {raising: {loss_ratio: 1.5}}\n", 10, "stop.raising.loss_ratio", "less than 1"),
     ("pre: [tune]\n", 10, "pre[0]", ""),
     ("pre:\n  - {run: [tune], timeout_s: 0}\n", 11, "pre[0].timeout_s", "greater than 0"),
@@ -104,7 +104,7 @@ def test_a_wrong_rule_is_refused_with_its_line(tmp_path, more, line, key, messag
 
 
 def test_rules_do_not_go_with_a_list_of_points(tmp_path):
-    with pytest.raises(ConfigError, match="exclude: does not go with points"):
+    with pytest.raises(ConfigError, match="exclude: cannot be combined with points"):
         load(LISTED + "exclude: [{platform: raw}]\n", tmp_path)
 
 

@@ -89,16 +89,16 @@ def test_what_is_not_known_is_neither_more_nor_less_than_anything():
     ("text", "sentence"),
     [
         ("platfrom=raw", "there is no field 'platfrom'; did you mean platform?"),
-        ("zzz=1", "there is no field 'zzz'; there are: platform, size"),
+        ("zzz=1", "there is no field 'zzz'; the fields are platform, size"),
         ("size>", "size> needs a value: frame size in bytes"),
-        ("size=big", "size: 'big' is no number; allowed: frame size in bytes"),
-        ("platform>raw", "platform has no order; allowed: platform="),
-        ("target=10Mbyte", "target: '10Mbyte' is no rate; allowed: a number with a unit, such as 10Mbit"),
-        ("target>max", "max is no number; allowed: target=max"),
+        ("size=big", "size: 'big' is not a number; allowed: frame size in bytes"),
+        ("platform>raw", "platform cannot be compared by size; allowed: platform="),
+        ("target=10Mbyte", "target: '10Mbyte' is not a valid rate; allowed: a number with a unit, such as 10Mbit"),
+        ("target>max", "'max' is not a number; allowed: target=max"),
         ("loss>1 %", None),
-        ("loss>much", "loss: 'much' is no number; allowed: share lost, such as 0.01 or 1%"),
+        ("loss>much", "loss: 'much' is not a number; allowed: share lost, such as 0.01 or 1%"),
         ("emulated=maybe", "emulated: 'maybe'; allowed: yes or no"),
-        ("started>noon", "started: 'noon' is no time; allowed: UTC, such as 2026-11-21"),
+        ("started>noon", "started: 'noon' is not a valid time; allowed: UTC, such as 2026-11-21"),
     ],
 )
 def test_a_word_that_makes_no_sense_is_told_with_what_is_allowed(text: str, sentence: str | None):

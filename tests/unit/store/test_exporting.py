@@ -89,9 +89,9 @@ def test_the_filter_of_the_console_chooses_what_is_listed_and_exported(url, caps
             "--format: a Parquet file cannot go to the terminal; say where with --out FILE",
         ),
         (["export", "--out", "/proc/x/y.csv"], "--out: cannot be written: No such file or directory"),
-        (["list", "--out", "x"], "--out: goes with export only"),
-        (["show", "2026", "--where", "x"], "--where: goes with list and export only"),
-        (["export", "2026"], "--where says which"),
+        (["list", "--out", "x"], "--out: only valid with export"),
+        (["show", "2026", "--where", "x"], "--where: only valid with list and export"),
+        (["export", "2026"], "use --where"),
     ],
 )
 def test_what_cannot_be_exported_is_one_sentence(url, words, message, capsys):

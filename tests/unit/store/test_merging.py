@@ -52,7 +52,7 @@ def test_a_merge_brings_everything_once_and_back_again_nothing(places, capsys):
         "added": 3, "present": 1, "series": 0, "notes": 1, "calibrations": 1, "searches": 0, "left_out": 0,
     }  # fmt: skip
     assert main(["runs", "import", source.url, "--store", target.url]) == 0
-    assert capsys.readouterr().out == "0 runs added, 4 were there already\n"
+    assert capsys.readouterr().out == "0 runs added, 4 already stored\n"
     runs, series, notes, calibrations = everything(target)
     assert runs == [sample_record(number).to_json() for number in range(6)]
     assert series == [sample_series() if number % 2 else None for number in range(6)]
@@ -73,7 +73,7 @@ def test_a_run_that_is_another_one_there_is_told_and_the_rest_comes_over(places,
     assert (
         f"left out: {source.name}: run {sample_record(1).run_id} is already stored with different content" in said.err
     )
-    assert said.out == "2 runs added, 0 were there already, 1 notes taken, 1 calibrations taken, 1 left out\n"
+    assert said.out == "2 runs added, 0 already stored, 1 note imported, 1 calibration imported, 1 left out\n"
     with open_store(target.url, write=False) as store:
         assert [run.operator for run in store.iterate()] == ["op", "somebody else", "op"]
 

@@ -164,7 +164,7 @@ async def test_a_preview_shows_what_is_left_out_what_is_needed_and_every_command
     (plans / "ruled.yaml").write_text(RULED)
     async with console(size=(160, 50), screen="4") as (app, _, pilot):
         await shown(
-            app, pilot, "6 points", "not measured: platform raw, background", "2 points of the matrix are left out",
+            app, pilot, "6 points", "not measured: platform raw, background", "2 points of the matrix are excluded",
             "a trial that is not kept", "after s 3600", "./tune.sh --quiet (at most 60 s)",
             "points 4-5 need the maximum of", "--background idle",
         )  # fmt: skip
@@ -265,7 +265,7 @@ async def test_a_plan_for_platforms_that_are_not_here_is_for_another_testbed_and
     async with console(screen="4") as (app, session, pilot):
         await shown(app, pilot, "◌ other", "for another testbed: needs xen")
         await pilot.press("r")
-        await shown(app, pilot, "else.yaml is for another testbed: needs xen.")
+        await shown(app, pilot, "else.yaml is for another testbed: it needs xen.")
         assert "broken" not in text(app) and not session.running
 
 
@@ -352,10 +352,10 @@ async def test_what_was_done_in_a_session_becomes_a_plan_of_exactly_that(plans):
         await until(pilot, lambda: isinstance(app.screen, AskText))
         app.screen.query_one(Input).value = "pair"
         await pilot.press("enter")
-        await shown(app, pilot, "there is such a plan already")
+        await shown(app, pilot, "this plan already exists")
         app.screen.query_one(Input).value = "a/b"
         await pilot.press("enter")
-        await shown(app, pilot, "is not a usable name")
+        await shown(app, pilot, "is not a valid name")
         app.screen.query_one(Input).value = "again"
         await pilot.press("enter")
         await shown(app, pilot, "again.yaml")

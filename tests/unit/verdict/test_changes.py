@@ -258,7 +258,7 @@ def causes(run: RunRecord) -> list[str]:
 
 def test_a_shortfall_says_why_as_far_as_it_shows(inventory):
     assert causes(record(inventory, short(inventory))) == []
-    assert "does not show" in found(record(inventory, short(inventory)), "offered_short").detail
+    assert "nothing shows what held" in found(record(inventory, short(inventory)), "offered_short").detail
     assert causes(record(inventory, short(inventory, idle_ns=1_000_000))) == ["cpu"]
     assert causes(record(inventory, short(inventory, errors=7))) == ["queue_full"]
     seen = short(inventory)
@@ -366,7 +366,7 @@ def test_doubts_of_others_enter_the_verdict_and_unknown_codes_do_not(inventory):
     seen = undisturbed(inventory)
     seen.doubts.append(reason("instrument_limited", "s1: beyond the envelope", stream="s1"))
     assert codes(record(inventory, seen)) == {"instrument_limited"}
-    with pytest.raises(ValueError, match="no code"):
+    with pytest.raises(ValueError, match="is not a verdict code"):
         reason("made_up", "so")
 
 

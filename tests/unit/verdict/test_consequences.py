@@ -104,5 +104,5 @@ def test_the_consoles_page_shows_the_same_under_the_verdict(inventory):
     rows = verdict_page(record(inventory, seen), None, 100)
     shown = ["".join(text for text, _ in row)[12:] for row in rows[2:5]]
     assert shown[0] == "link_lost: snk1: gone"
-    assert shown[1].startswith("→ see why the node")
+    assert shown[1].startswith("→ find out why the node")
     assert any("so offered_short:" in "".join(text for text, _ in row) for row in rows)

@@ -98,7 +98,7 @@ def test_a_reader_sees_whose_loss_it_was_and_what_was_queued(inventory):
     run = record(inventory, seen)
     text = plainly(run_lines(run, saved=True))
     assert "generator 14 205, lost at the source 7 000, the UUT 5 (0.0694 %), the sink 0" in text
-    assert "forwarding rate 3.379 Mbit/s; 1 200 packets came after the time of sending" in text
+    assert "forwarding rate 3.379 Mbit/s; 1 200 packets arrived after sending had ended" in text
     page = plainly("".join(part for part, _ in row) for row in verdict_page(run, None, 100))
     assert "source 7 000, UUT 5 (0.069 %), sink 0" in page
     assert "1 200 packets after the time of sending" in page

@@ -18,10 +18,10 @@ OF_CHECKS = ("plan", "fix", "brief")
 
 about = About(
     90,
-    "is the testbed fit to measure on: every check with evidence and a hint",
-    description="Check every node, cable and platform path. Sends a few marked frames down every cable and a small "
-    "flow through the unit under test; keeps no run. Exit status: 0 no check failed; 1 some did; 2 bad usage or "
-    "bad file; 3 no node could be reached.",
+    "check whether the testbed is fit to measure on; each check gives its evidence and a hint",
+    description="Check every node, cable and platform path. Sends a few marked frames over every cable and a small "
+    "flow through the unit under test; saves no run. Exit status: 0 no check failed; 1 at least one failed; 2 bad "
+    "usage or bad file; 3 no node could be reached.",
 )
 
 
@@ -30,24 +30,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common(parser, "--hosts", "--store", "--json")
     parser.add_argument(
         "--plan", type=Path, metavar="FILE",
-        help="also whether this plan can be carried out: rates, calibration, disk, time, its platforms",
+        help="also check whether this plan can be run here: rates, calibration, disk space, time, platforms",
     )  # fmt: skip
     parser.add_argument(
-        "--fix", action="store_true", help="put right what is safe to; undone at the end unless it says"
+        "--fix", action="store_true", help="fix what can be fixed safely; fixes are undone at the end unless noted"
     )
-    parser.add_argument("--brief", action="store_true", help="print only what is not a pass")
+    parser.add_argument("--brief", action="store_true", help="print only checks that did not pass")
     # No defaults here: what is given without --observer-effect would do nothing, and is refused there.
-    group = parser.add_argument_group("the observer effect, instead of the checks")
+    group = parser.add_argument_group("measuring the observer effect instead of running the checks")
     group.add_argument(
         "--observer-effect", type=int, nargs="?", const=5, metavar="PAIRS",
-        help="take runs with the UUT watched quietly and live, in pairs (default: 5), and compare; none is stored",
+        help="measure runs with the UUT observed quietly and live, in PAIRS pairs (default: 5), and compare them; "
+        "none is saved",
     )  # fmt: skip
     add_configuration(group, frame_size_bytes=None, sources=None)
     group.add_argument(
         "--target", metavar="RATE",
         help="bandwidth on the wire per source, such as 100Mbit, or max (default: 100Mbit)",
     )  # fmt: skip
-    group.add_argument("--duration", type=float, metavar="S", help="seconds of traffic of each run (default: 1)")
+    group.add_argument("--duration", type=float, metavar="S", help="seconds of traffic per run (default: 1)")
     add_shared(group, "--take-over")
 
 
@@ -69,4 +70,6 @@ def _refuse_strays(args: argparse.Namespace) -> None:
     for name in OF_CHECKS if wanted else OF_OBSERVER_EFFECT:
         if getattr(args, name) not in (None, False):
             key = "--" + name.replace("_", "-")
-            raise ConfigError("does not go with --observer-effect" if wanted else "needs --observer-effect", key=key)
+            raise ConfigError(
+                "cannot be combined with --observer-effect" if wanted else "needs --observer-effect", key=key
+            )

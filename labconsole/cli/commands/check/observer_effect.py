@@ -37,7 +37,7 @@ def observe(args: argparse.Namespace) -> int:
         answer(effect.to_json(), effect_lines(effect), as_json=args.json)
         return 0 if effect.loss_ratio is not None and effect.loss_ratio.detectable is not None else 1
 
-    return drive(session, session.nodes_of(request), work, [], kept="nothing of the comparison is kept")
+    return drive(session, session.nodes_of(request), work, [], kept="nothing of this comparison is saved")
 
 
 def _run_text(run: ObserverRun) -> str:
