@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from labconsole.measure.groups import SIDES
 from labconsole.measure.statistics.loss_interval import is_told
@@ -39,10 +39,6 @@ class AgentLink(Protocol):
 
     async def ask(self, request: Request[R], *, timeout_s: float = 30.0) -> R:
         """Ask the agent. Raises AgentError (it refused), NodeLost (it or the link went away, or no answer in time)."""
-        ...
-
-    async def request(self, op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
-        """As ``ask``, with plain data for arguments and answer."""
         ...
 
     async def measure_clock(self) -> None:

@@ -12,6 +12,11 @@ from typing import Any
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import AgentError
+from labconsole.wire.facts import ReadFacts
+from labconsole.wire.lease import ReadLease
+from labconsole.wire.message import Message, R, Request
+from labconsole.wire.settings import ReadSettings
+from labconsole.wire.surroundings import ReadSurroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,28 +34,32 @@ class Inspection:
     refused: dict[str, str] = field(default_factory=dict)
 
 
+def _said(message: Message | None) -> dict[str, Any] | None:
+    return message.to_wire() if message is not None else None
+
+
 async def inspect(link: AgentLink, guests: Sequence[str]) -> Inspection:
     """Ask for everything. Raises NodeLost when the link goes away meanwhile. ``guests``: see DriverInfo.processes."""
     refused: dict[str, str] = {}
 
-    async def ask(op: str, args: dict[str, Any] | None = None) -> dict[str, Any] | None:
+    async def ask(request: Request[R]) -> R | None:
         try:
-            return await link.request(op, args)
+            return await link.ask(request)
         except AgentError as exc:
-            refused[op] = exc.message
+            refused[request.op] = exc.message
             return None
 
     await link.measure_clock()
-    facts = await ask("facts")
-    settings = await ask("settings")
-    surroundings = await ask("surroundings", {"begin": False, "guests": list(guests)})
-    await ask("surroundings", {"begin": True})  # so that the next look can say who used the processors since
-    lease = await ask("lease.read")
+    facts = await ask(ReadFacts())
+    settings = await ask(ReadSettings())
+    surroundings = await ask(ReadSurroundings(begin=False, guests=list(guests)))
+    await ask(ReadSurroundings(begin=True))  # so that the next look can say who used the processors since
+    lease = await ask(ReadLease())
     return Inspection(
         at_wall_s=time.time(),
-        facts=facts,
-        settings=settings,
-        surroundings=surroundings,
-        holder=lease.get("holder") if lease else None,
+        facts=_said(facts),
+        settings=_said(settings),
+        surroundings=_said(surroundings),
+        holder=_said(lease.holder) if lease is not None else None,
         refused=refused,
     )

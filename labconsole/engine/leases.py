@@ -78,7 +78,6 @@ class Leases:
         self.lost: LeaseTaken | None = None
         self._owner = owner
         self._held: list[AgentLink] = []
-        self._args: dict[str, Any] = {}
         self._observe: dict[str, str] = {}
         self._taken_from: list[dict[str, Any]] = []
 

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from labconsole.contracts.ports import AgentLink, Connect, OnAgentEvent
 from labconsole.engine.gather import together
@@ -17,8 +16,9 @@ from labconsole.errors import LabError, NodeUnreachable
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.envelope import NodeVersions, node_versions
 from labconsole.wire.counters import CountersSampled, StartCounters
+from labconsole.wire.facts import NodeFacts, ReadFacts
 from labconsole.wire.lease import WatchLease
-from labconsole.wire.links import LinksChanged
+from labconsole.wire.links import LinksChanged, ReadLinks
 from labconsole.wire.message import AgentEvent
 from labconsole.wire.session import AgentNotice
 
@@ -45,7 +45,7 @@ class TestbedLinks:
         on_lost: Callable[[str, str], None],
     ) -> None:
         self.links: dict[str, AgentLink] = {}
-        self.facts: dict[str, dict[str, Any]] = {}
+        self.facts: dict[str, NodeFacts] = {}
         self._inventory, self._telemetry = inventory, telemetry
         self._connect_node, self._emit = connect, emit
         self._on_event, self._on_lost = on_event, on_lost
@@ -100,8 +100,9 @@ class TestbedLinks:
         found = {}
         for node, interfaces in ends.items():
             lives = {name: self._telemetry.interfaces.get((node, "", name)) for name in sorted(interfaces)}
-            links = {name: live.link for name, live in lives.items() if live is not None}
-            found[node] = node_versions(self.facts.get(node, {}), links)
+            found[node] = node_versions(
+                self.facts.get(node), {name: live.link.driver for name, live in lives.items() if live is not None}
+            )
         return found
 
     async def measure_clocks(self, links: Iterable[AgentLink]) -> None:
@@ -176,8 +177,8 @@ class TestbedLinks:
 
     async def _adopt(self, link: AgentLink) -> None:
         name = link.name
-        self._telemetry.set_links(name, (await link.request("links"))["links"])
-        self.facts[name] = await link.request("facts")
+        self._telemetry.set_links(name, (await link.ask(ReadLinks())).links)
+        self.facts[name] = await link.ask(ReadFacts())
         # Before the counters: somebody may be counting there just now, and then they do not start yet.
         await link.ask(WatchLease(on=True))
         await link.ask(StartCounters(interval_s=self._inventory.defaults.sample_interval_s))
@@ -203,7 +204,7 @@ class TestbedLinks:
             self._telemetry.add_counters(node, event)
             self._telemetry.nodes[node].missed_samples += event.missed
         elif isinstance(event, LinksChanged):
-            self._telemetry.set_links(node, event.to_wire()["links"])
+            self._telemetry.set_links(node, event.links)
         elif isinstance(event, AgentNotice):
             self._emit(Notice(severity="warning", message=event.message, node=node))
         self._on_event(node, event)

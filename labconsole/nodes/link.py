@@ -18,11 +18,10 @@ from labconsole.nodes.dial import Dialled, dial
 from labconsole.nodes.inbound import read_event, read_reply
 from labconsole.nodes.route import find_route
 from labconsole.nodes.startup import explain, too_old, version_command
-from labconsole.wire.catalogue import REQUESTS
 from labconsole.wire.clean import clean, last_line
 from labconsole.wire.codec import MAX_LINE_BYTES, encode
-from labconsole.wire.message import Message, R, Refusal, Request
-from labconsole.wire.rules import Check, plain
+from labconsole.wire.message import R, Refusal, Request
+from labconsole.wire.rules import Check
 from labconsole.wire.session import Close, Ping, Watchdog
 
 log = logging.getLogger("labconsole.nodes")
@@ -39,10 +38,6 @@ to it, SSH's own keep-alive sends more)."""
 
 MAX_NOTES = 10
 """How often one link's oddities are logged; a node could send them by the thousand."""
-
-
-_PLAIN = plain(characters=MAX_LINE_BYTES)
-_NOTHING: tuple[str, Check, None] = ("", _PLAIN, None)
 
 
 class NodeLink:
@@ -86,32 +81,22 @@ class NodeLink:
 
         An answer that is not of the request's class ends the link, and NodeLost says what was wrong with it.
         """
-        reply: R = await self._asked(request.op, request.arguments(), request.reply.parse, timeout_s)
-        return reply
-
-    async def request(self, op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
-        """As ``ask``, with plain data for arguments and answer."""
-        check = REQUESTS[op].reply.parse if op in REQUESTS else _PLAIN
-        reply = await self._asked(op, args or {}, check, timeout_s)
-        plain_reply: dict[str, Any] = reply.to_wire() if isinstance(reply, Message) else reply
-        return plain_reply
-
-    async def _asked(self, op: str, args: dict[str, Any], check: Check, timeout_s: float) -> Any:
+        op = request.op
         if self._closing and op != Close.op:
             raise NodeLost(self.name, "the link was closed", operation=op)
         if self._session.ended.done():
             raise NodeLost(self.name, self._session.ended.result(), operation=op)
         self._last_id += 1
         number = self._last_id
-        line = encode({"id": number, "op": op, "args": args})
+        line = encode({"id": number, "op": op, "args": request.arguments()})
         if len(line) > MAX_LINE_BYTES:
             raise AgentError(self.name, f"{op} is too long to send", code="bad_request", operation=op)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._pending[number] = (op, check, answer)
+        self._pending[number] = (op, request.reply.parse, answer)
         try:
             self._write(line, op)
             async with asyncio.timeout(timeout_s):
-                reply = await answer
+                reply: R | Refusal = await answer
         except TimeoutError as exc:
             raise NodeLost(self.name, f"no answer to {op} within {timeout_s:g} s", operation=op) from exc
         except _Ended as exc:
@@ -216,11 +201,12 @@ class NodeLink:
                 log.exception("%s: whoever listens failed on an event %s", self.name, event.kind)
             return
         number = message.get("id")
-        op, check, answer = self._pending.get(number, _NOTHING) if type(number) is int else _NOTHING
-        if answer is None or answer.done():
+        pending = self._pending.get(number) if type(number) is int else None
+        if pending is None or pending[-1].done():
             self.unknown_replies += 1
             self._note("an answer to nothing that was asked: %s", number)
             return
+        op, check, answer = pending
         answer.set_result(read_reply(op, check, message))
 
     def _note(self, text: str, value: object) -> None:

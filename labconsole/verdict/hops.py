@@ -15,6 +15,7 @@ from labconsole.errors import CounterInconsistency
 from labconsole.measure.ledger import HopCount
 from labconsole.measure.rates import counter_difference
 from labconsole.verdict.observed import StreamObservations, TrialObservations
+from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES
 
 RX_DETAILS = (
@@ -85,8 +86,9 @@ def growth(seen: TrialObservations, node: str, namespace: str, interface: str, s
 
 def hop_counts(seen: TrialObservations, raw: StreamObservations, uut: str) -> list[HopCount]:
     """Every hop from the generator to the capture. A capture that is not complete has no count here, only drops."""
-    stream, generated = raw.stream, raw.generated or {}
-    counts = [HopCount("generator", stream.source.node, stream.source.interface, generated.get("sent_packets"))]
+    stream = raw.stream
+    sent = raw.generated.sent_packets if raw.generated is not None else None
+    counts = [HopCount("generator", stream.source.node, stream.source.interface, sent)]
     previous: Place | None = None
     for place in places(raw, uut):
         packets = growth(seen, place.node, place.namespace, place.interface, place.statistic)
@@ -103,7 +105,7 @@ def hop_counts(seen: TrialObservations, raw: StreamObservations, uut: str) -> li
                 "capture",
                 stream.sink.node,
                 stream.sink.interface,
-                raw.capture["analysis"]["packets"] if capture_complete(raw.capture) else None,
+                raw.capture.analysis.packets if capture_complete(raw.capture) else None,
                 capture_drops(raw.capture),
             )
         )
@@ -114,24 +116,24 @@ def moved(counts: list[HopCount], raw: StreamObservations) -> list[HopCount]:
     """The counts with what the capture holds, complete or not: enough to know that packets passed."""
     if raw.capture is None:
         return counts
-    return [*counts[:-1], replace(counts[-1], packets=raw.capture["analysis"]["packets"])]
+    return [*counts[:-1], replace(counts[-1], packets=raw.capture.analysis.packets)]
 
 
-def capture_complete(capture: dict[str, Any]) -> bool:
+def capture_complete(capture: CaptureResult) -> bool:
     """Whether tcpdump says that it dropped nothing, its file is whole, and both counts agree."""
     return (
-        capture["dropped_kernel_packets"] == 0
-        and not capture["dropped_interface_packets"]
-        and not capture["analysis"]["truncated"]
-        and capture["captured_packets"] == capture["analysis"]["packets"]
+        capture.dropped_kernel_packets == 0
+        and not capture.dropped_interface_packets
+        and not capture.analysis.truncated
+        and capture.captured_packets == capture.analysis.packets
     )
 
 
-def capture_drops(capture: dict[str, Any]) -> dict[str, int]:
+def capture_drops(capture: CaptureResult) -> dict[str, int]:
     """What tcpdump says it missed, by its own two words."""
     found = {
-        "capture_buffer": capture["dropped_kernel_packets"],
-        "capture_interface": capture["dropped_interface_packets"],
+        "capture_buffer": capture.dropped_kernel_packets,
+        "capture_interface": capture.dropped_interface_packets,
     }
     return {name: packets for name, packets in found.items() if packets}
 

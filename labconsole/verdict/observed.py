@@ -11,16 +11,19 @@ from labconsole.measure.rates import CounterSample
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Stream
 from labconsole.model.record.run import Background, Failure, Reason
+from labconsole.wire.capture import CaptureResult
+from labconsole.wire.counters import InterfaceCounters
+from labconsole.wire.generator import PreparedStream, SentStream
 
 Snapshot = dict[tuple[str, str], CounterSample]
 """(namespace, interface) to its counters, of one node at one instant."""
 
 
-def parse_snapshot(reply: dict[str, Any]) -> Snapshot:
-    """A checked ``counters.read`` reply as a snapshot."""
+def parse_snapshot(reply: InterfaceCounters) -> Snapshot:
+    """A node's counters as a snapshot."""
     return {
-        (namespace, name): CounterSample(reply["monotonic_ns"], tuple(values))
-        for namespace, rows in reply["namespaces"].items()
+        (namespace, name): CounterSample(reply.monotonic_ns, tuple(values))
+        for namespace, rows in reply.namespaces.items()
         for _index, name, values in rows
     }
 
@@ -31,9 +34,9 @@ class StreamObservations:
 
     stream: Stream
     path: StreamPath
-    prepared: dict[str, Any] | None = None
-    generated: dict[str, Any] | None = None
-    capture: dict[str, Any] | None = None
+    prepared: PreparedStream | None = None
+    generated: SentStream | None = None
+    capture: CaptureResult | None = None
     sink_samples: Sequence[tuple[int, int]] = ()
     """(monotonic ns, received packets) of the sink's NIC while the trial ran."""
 

@@ -119,9 +119,9 @@ def _stream_record(
     seen: TrialObservations, raw: StreamObservations, counts: list[HopCount], inventory: Inventory, request: DesignPoint
 ) -> StreamRecord:
     stream = raw.stream
-    generated = raw.generated or {}
-    generator: int | None = generated.get("sent_packets")
-    elapsed_ns: int | None = generated.get("elapsed_ns")
+    generated, sender = raw.generated, raw.generated or raw.prepared
+    generator = generated.sent_packets if generated is not None else None
+    elapsed_ns = generated.elapsed_ns if generated is not None else None
     duration_s = elapsed_ns / 1e9 if elapsed_ns else None
     at = {count.hop: count.packets for count in counts}
     offered = offered_packets(generator, at["source_nic"])
@@ -142,10 +142,10 @@ def _stream_record(
 
     return StreamRecord(
         name=stream.name,
-        generator=generated.get("generator") or (raw.prepared or {}).get("generator") or request.generator,
-        generator_version=generated.get("version") or (raw.prepared or {}).get("version"),
+        generator=sender.generator if sender is not None else request.generator,
+        generator_version=sender.version if sender is not None else None,
         delay_ns=request.delay_ns,
-        burst_packets=generated.get("burst_packets"),
+        burst_packets=generated.burst_packets if generated is not None else None,
         intended_packets=request.intended_packets,
         intended_pps=request.intended_pps,
         offered_packets=offered,
@@ -202,29 +202,32 @@ def _arrivals(
     if measured is None:
         return None
     if witness == "capture" and raw.capture is not None:
-        return by_capture(raw.capture["analysis"]["streams"], measured)
+        return by_capture(_counted(raw), measured)
     node, key = raw.stream.sink.node, ("", raw.stream.sink.interface)
     ends = [seen.before.get(node, {}).get(key), seen.after.get(node, {}).get(key)]
     first, last = ((each.monotonic_ns, each.values[RX_PACKETS]) if each is not None else None for each in ends)
     if first is None or last is None:
         return None
     between = [each for each in raw.sink_samples if first[0] < each[0] < last[0]]
-    captured = raw.capture["analysis"]["streams"] if raw.capture is not None else ()
-    return by_counters([first, *between, last], measured, sending_s, captured)
+    return by_counters([first, *between, last], measured, sending_s, _counted(raw))
+
+
+def _counted(raw: StreamObservations) -> list[dict[str, Any]]:
+    """What the capture holds, by stream."""
+    return [] if raw.capture is None else [stream.to_wire() for stream in raw.capture.analysis.streams]
 
 
 def _capture(raw: StreamObservations) -> CaptureCounts | None:
     """tcpdump's summary and our count of its file; complete only if nothing dropped and both agree."""
     if raw.capture is None:
         return None
-    analysis = raw.capture["analysis"]
-    dropped = raw.capture["dropped_kernel_packets"]
-    by_interface = raw.capture["dropped_interface_packets"] or 0
+    dropped = raw.capture.dropped_kernel_packets
+    by_interface = raw.capture.dropped_interface_packets or 0
     return CaptureCounts(
-        captured_packets=analysis["packets"],
+        captured_packets=raw.capture.analysis.packets,
         dropped_packets=None if dropped is None else dropped + by_interface,
         complete=capture_complete(raw.capture),
-        sha256=raw.capture.get("sha256"),
+        sha256=raw.capture.sha256,
     )
 
 
@@ -232,14 +235,14 @@ def _sequence(raw: StreamObservations) -> Sequence | None:
     """The sequence findings of the stream's frames in its capture; None when they do not hold just this stream."""
     if raw.capture is None:
         return None
-    streams = raw.capture["analysis"]["streams"]
-    if len(streams) != 1 or streams[0]["sequence"] is None:
+    streams = raw.capture.analysis.streams
+    if len(streams) != 1 or streams[0].sequence is None:
         return None
-    found = streams[0]["sequence"]
+    found = streams[0].sequence
     return Sequence(
-        lost_runs={str(length): count for length, count in found["lost_runs"].items()},
-        reordered_packets=found["reordered_packets"],
-        duplicate_packets=found["duplicate_packets"],
+        lost_runs={str(length): count for length, count in found.lost_runs.items()},
+        reordered_packets=found.reordered_packets,
+        duplicate_packets=found.duplicate_packets,
     )
 
 

@@ -60,9 +60,8 @@ def why_short(seen: TrialObservations, raw: StreamObservations, request: DesignP
         if kind in SHAPERS and grown["overlimits"]:
             figures = {"qdisc": kind, "overlimits": grown["overlimits"]}
             yield Cause("shaper", f"the queueing discipline {kind} on {interface} held packets back", figures)
-    errors = (raw.generated or {}).get("errors")
-    if errors:
-        busy["generator.errors"] = errors
+    if raw.generated is not None and raw.generated.errors:
+        busy["generator.errors"] = raw.generated.errors
     if busy:
         yield Cause("queue_full", f"the send queue was full ({_words(busy)})", {"counters": busy})
     speed_bps = link_speed_bps(seen, node, interface)
@@ -76,8 +75,8 @@ def why_short(seen: TrialObservations, raw: StreamObservations, request: DesignP
 
 def idle_ratio(raw: StreamObservations) -> float | None:
     """Share of its sending time in which the generator waited for the next packet to be due; None: not known."""
-    idle_ns, elapsed_ns = ((raw.generated or {}).get(key) for key in ("idle_ns", "elapsed_ns"))
-    return None if idle_ns is None or not elapsed_ns else idle_ns / elapsed_ns
+    sent = raw.generated
+    return None if sent is None or sent.idle_ns is None or not sent.elapsed_ns else sent.idle_ns / sent.elapsed_ns
 
 
 def link_speed_bps(seen: TrialObservations, node: str, interface: str) -> int | None:

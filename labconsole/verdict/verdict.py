@@ -96,9 +96,9 @@ def _generator(
     if record.generator_packets == 0:
         yield reason("no_packets", f"{name}: the generator sent nothing", stream=name)
         return
-    if raw.generated.get("error_text"):
-        yield reason("generator_failed", f"{name}: {raw.generated['error_text']}", stream=name)
-    errors = raw.generated.get("errors") or 0
+    if raw.generated.error_text:
+        yield reason("generator_failed", f"{name}: {raw.generated.error_text}", stream=name)
+    errors = raw.generated.errors or 0
     if errors and record.generator == "pktgen":
         yield reason("generator_errors", f"{name}: pktgen reports {errors} errors", stream=name, errors=errors)
     if record.intended_packets is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Dict, List, Optional
 
 from labconsole.wire.message import Done, Message, Request
-from labconsole.wire.rules import Check, Most, Rule, Sentence, Word, Words, bad, listed, plain
+from labconsole.wire.rules import Most, Name, Rule, Sentence, Word, Words, bad, listed
 from labconsole.wire.session import Undone
 from labconsole.wire.settings import MAX_SETTINGS
 
@@ -16,9 +16,6 @@ def _object(value: Any, where: str) -> Any:
     if type(value) is not dict:
         raise bad(where, "is not an object")
     return value
-
-
-_TABLE: Check = listed(plain(most=100), MAX_ROUTES)
 
 
 class ApplyChanges(Request[Done], op="net.apply"):
@@ -34,12 +31,29 @@ class UndoChanges(Request[Undone], op="net.undo"):
     token: Optional[Word] = None
 
 
+class RouteEntry(Message):
+    """A route of the main table; ``interface`` and ``gateway`` where it has them."""
+
+    destination: Name
+    interface: Optional[Name]
+    gateway: Optional[Name]
+
+
+class NeighbourEntry(Message):
+    """``permanent``: somebody set it."""
+
+    address: Optional[Name]
+    mac: Optional[Name]
+    interface: Optional[Name]
+    permanent: bool
+
+
 class NetworkState(Message):
     """What is set now. The tables are there if they were asked for."""
 
     sysctls: Annotated[Dict[str, Sentence], Most(MAX_SETTINGS)]
-    routes: Optional[Annotated[List[Dict[str, Any]], Rule(_TABLE)]] = None
-    neighbours: Optional[Annotated[List[Dict[str, Any]], Rule(_TABLE)]] = None
+    routes: Optional[Annotated[List[RouteEntry], Most(MAX_ROUTES)]] = None
+    neighbours: Optional[Annotated[List[NeighbourEntry], Most(MAX_ROUTES)]] = None
 
 
 class ReadNetwork(Request[NetworkState], op="net.read"):

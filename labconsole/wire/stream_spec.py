@@ -29,17 +29,17 @@ class StreamSpec(Message):
     interface: Word
     generator: Word
     destination_mac: Word
-    source_mac: Optional[Word]
+    source_mac: Optional[Word] = None
     source_ip: Word
     sink_ip: Word
     udp_source_port: Whole
     udp_sink_port: Whole
     pkt_size_bytes: Whole
     delay_ns: Whole
-    count: Optional[Whole]
-    duration_s: Optional[Finite]
+    count: Optional[Whole] = None
+    duration_s: Optional[Finite] = None
     max_count: Whole
-    cpus: Optional[Annotated[List[Count], Most(MAX_CPUS)]]
+    cpus: Optional[Annotated[List[Count], Most(MAX_CPUS)]] = None
 
     def planned_packets(self) -> Tuple[int, str]:
         """How many frames at most, and what it means to have sent them all: "count" or "duration"."""

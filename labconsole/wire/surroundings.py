@@ -6,7 +6,7 @@ from typing import Annotated, Dict, List, Optional
 
 from labconsole.wire.facts import MAX_LOGINS, LoadAverages, Login
 from labconsole.wire.message import Message, Request
-from labconsole.wire.rules import Amount, Count, Index, Most, Name, Word
+from labconsole.wire.rules import Amount, Count, Index, Most, Name, Word, Words
 
 MAX_OWNERS = 20
 MAX_PROCESSES = 1000
@@ -84,8 +84,12 @@ class ProcessPlace(Message):
 
 
 class ReadSurroundings(Request[NodeSurroundings], op="surroundings"):
-    """Ask what goes on; ``own``: a guest's processes that others started and that are ours."""
+    """Ask what goes on; ``own``: a guest's processes that others started and that are ours.
+
+    ``guests``: patterns of the whole names of processes that are a guest.
+    """
 
     begin: bool
+    guests: Optional[Words] = None
     own: Optional[Annotated[List[Index], Most(MAX_PROCESSES)]] = None
     console: Optional[ProcessPlace] = None

@@ -115,10 +115,11 @@ class Survey(Message):
 
 
 class TakeSurvey(Request[Survey], op="survey"):
-    """Ask what else a check must know; starts no program."""
+    """Ask what else a check must know; starts no program. ``guests``: as in a request for the surroundings."""
 
     tools: Words
     capture_directory: Optional[Word] = None
+    guests: Optional[Words] = None
 
 
 class Removed(Message):

@@ -19,7 +19,7 @@ LONGER: dict[str, int] = {
     "agent/sending/pktgen.py": 446,
     "agent/server.py": 449,
     "engine/session.py": 450,
-    "engine/trial/trial.py": 424,
+    "engine/trial/trial.py": 423,
     "lab/commands.py": 425,
     "measure/groups.py": 423,
     "tui/screens/runs/screen.py": 415,
@@ -30,7 +30,7 @@ MODULES_AT_THE_ROOT = 5
 NAMING_THE_FCS = 8
 """Modules that spell ``frame_size_includes_fcs``: a frame size is one thing."""
 
-UNTYPED = {"contracts": 4, "engine": 75, "nodes": 10, "platforms": 52, "verdict": 54}
+UNTYPED = {"contracts": 2, "engine": 28, "nodes": 6, "platforms": 52, "verdict": 49}
 """``dict[str, Any]`` in these rooms: what crosses them should be checked at the door, and an object from there on."""
 
 CIRCLES = 0

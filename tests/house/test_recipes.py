@@ -21,6 +21,8 @@ from labconsole.engine.check.result import CheckFinding, failed
 from labconsole.model.plan.estimate import estimate
 from labconsole.model.plan.loader import load_plan
 from labconsole.platforms.loading import driver_for, guest_processes
+from labconsole.wire.survey import Survey, TakeSurvey
+from support.asking import partly
 from support.driver_table import table
 from support.fake_session import make_inventory
 from support.plugged_in import plugged_in
@@ -91,22 +93,22 @@ def test_a_driver_is_one_new_file(tmp_path: Path, capsys: pytest.CaptureFixture[
         inventory = make_inventory(platforms=PLATFORMS)
         session = a_session(inventory)
         plan = load_plan(tmp_path / "plan.yaml", inventory, also=session.check_background)
-        sent: list[dict[str, Any]] = []
+        sent: list[TakeSurvey] = []
 
-        async def request(op: str, args: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-            sent.append(args)
-            return {"tools": {"stress": "/usr/bin/stress"}}
+        async def ask(request: TakeSurvey, *, timeout_s: float) -> Survey:
+            sent.append(request)
+            return partly(Survey, {"tools": {"stress": "/usr/bin/stress"}})
 
         async def check() -> Any:
             bench = CheckContext(session, plan, fix=False)
-            session._fleet.links["uut"] = SimpleNamespace(request=request)
+            session._fleet.links["uut"] = SimpleNamespace(ask=ask)
             return await tools.platform(bench, "uut")
 
         # The check asks for its program, and for the load's, and sends what its guests' processes are called.
         found = asyncio.run(check())
         assert (found.status, found.evidence) == ("fail", "no abacusctl (for wood)")
-        assert sent[0]["tools"] == ["nft", "abacusctl", "stress"]
-        assert {"abacus-.*", "qemu-.*"} <= set(sent[0]["guests"])
+        assert sent[0].tools == ["nft", "abacusctl", "stress"]
+        assert {"abacus-.*", "qemu-.*"} <= set(sent[0].guests or ())
         # The plan's estimate reckons with its boot: one guest without a background, two with one.
         with_it = estimate(plan, inventory, session.boots_s)
         assert with_it.total_s - estimate(plan, inventory, {}).total_s == pytest.approx(

@@ -12,6 +12,7 @@ import pytest_asyncio
 from labconsole.nodes.link import connect
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.message import AgentEvent
+from support.asking import asked
 from support.ssh_servers import HOST, SERVERS, Server, World
 
 pytestmark = pytest.mark.asyncio
@@ -46,8 +47,8 @@ async def test_the_agent_is_shipped_started_and_asked(world: World, server: Serv
     async with asyncio.timeout(30):
         node = await connect("uut", inventory, lambda name, event: told.append(event))
         try:
-            assert "lo" in [link["name"] for link in (await node.request("links"))["links"]]
-            await node.request("counters.start", {"interval_s": 0.01})
+            assert "lo" in [link["name"] for link in (await asked(node, "links"))["links"]]
+            await asked(node, "counters.start", {"interval_s": 0.01})
             while len([event for event in told if isinstance(event, CountersSampled)]) < 5:
                 await asyncio.sleep(0.01)
         finally:
@@ -61,8 +62,8 @@ async def test_a_cut_link_ends_the_agent_and_what_it_started(world: World, serve
         node = await connect("uut", inventory, lambda name, event: None)
         try:
             script = "trap '' TERM HUP; sleep 1000"
-            running = asyncio.create_task(node.request("exec", {"argv": ["sh", "-c", script], "timeout_s": 1000}))
-            await node.request("ping")
+            running = asyncio.create_task(asked(node, "exec", {"argv": ["sh", "-c", script], "timeout_s": 1000}))
+            await asked(node, "ping")
             server.cut()
             await asyncio.wait([running])
             assert running.exception() is not None

@@ -21,6 +21,7 @@ from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.store.open import open_store
+from support.asking import asked
 from support.live_lab import lab_state, labconsole, processes, wait_until
 
 Results = dict[tuple[str, str | None], CheckResult]
@@ -310,7 +311,7 @@ def test_a_lease_of_somebody_elses_is_respected_and_told(testbed, inventory, all
             other, session = open_session(inventory, runs), open_session(inventory, runs)
             try:
                 await other.connect()
-                await other.links["uut"].request("lease.take", {"owner": "ann@desk", "purpose": "her thesis"})
+                await asked(other.links["uut"], "lease.take", {"owner": "ann@desk", "purpose": "her thesis"})
                 return await session.check(fix=True)
             finally:
                 await session.close()

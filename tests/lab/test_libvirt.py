@@ -17,6 +17,7 @@ from labconsole.contracts.driver import Prepared, StreamWiring
 from labconsole.errors import AgentError, CapabilityMissing, NodeError
 from labconsole.platforms.drivers.libvirt import LibvirtDriver
 from labconsole.wire.codec import WireError
+from support.asking import Asking
 from support.requirements import require
 
 GUESTS = """
@@ -49,7 +50,7 @@ WIRING = StreamWiring(
 )  # fmt: skip
 
 
-class ThisMachine:
+class ThisMachine(Asking):
     """An AgentLink without SSH: `exec` is the agent's."""
 
     name = "uut"
@@ -60,7 +61,7 @@ class ThisMachine:
         assert op == "exec"
         assert args is not None
         try:
-            return await Executor().run(args["argv"], args["timeout_s"], args["stdin"], ())
+            return await Executor().run(args["argv"], args["timeout_s"], args.get("stdin"), ())
         except WireError as exc:
             raise AgentError(self.name, exc.message, code=exc.code) from exc
 

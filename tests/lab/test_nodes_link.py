@@ -15,6 +15,7 @@ from labconsole.errors import AgentError, NodeLost
 from labconsole.nodes.link import NodeLink, connect
 from labconsole.wire.codec import MAX_LINE_BYTES
 from labconsole.wire.message import AgentEvent
+from support.asking import asked
 from support.ssh_servers import HOST, SERVERS, Server, World, relay, start_with
 
 pytestmark = pytest.mark.asyncio
@@ -56,7 +57,7 @@ async def linked(world: World, server: Server, on_event: Any = ignore, **node: A
 async def test_a_node_answers_and_its_clock_is_known(world: World, server: Server) -> None:
     async with linked(world, server) as node:
         assert node.hello.protocol == 1
-        assert (await node.request("echo", {"said": "grüß"}))["said"] == "grüß"
+        assert (await asked(node, "echo", {"said": "grüß"}))["said"] == "grüß"
         assert 0 < node.round_trip_s < 5
         assert abs(node.monotonic_offset_ns) <= node.clock_error_ns  # the same machine: the true offset is 0
     await world.agents_gone()
@@ -65,19 +66,19 @@ async def test_a_node_answers_and_its_clock_is_known(world: World, server: Serve
 async def test_many_requests_at_once_each_get_their_own_answer(world: World, server: Server) -> None:
     async with linked(world, server) as node:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(node.request("late", {"n": n, "after_s": 0.001 * (n % 7)})) for n in range(200)]
+            tasks = [group.create_task(asked(node, "late", {"n": n, "after_s": 0.001 * (n % 7)})) for n in range(200)]
         assert [task.result()["n"] for task in tasks] == list(range(200))
 
 
 async def test_a_line_of_eight_megabytes_arrives(world: World, server: Server) -> None:
     async with linked(world, server) as node:
-        assert len((await node.request("big", {"bytes": 8_000_000}))["text"]) == 8_000_000
+        assert len((await asked(node, "big", {"bytes": 8_000_000}))["text"]) == 8_000_000
 
 
 async def test_a_line_beyond_the_limit_loses_the_node(world: World, server: Server) -> None:
     async with linked(world, server) as node:
         with pytest.raises(NodeLost, match="not of the protocol"):
-            await node.request("big", {"bytes": MAX_LINE_BYTES + 1})
+            await asked(node, "big", {"bytes": MAX_LINE_BYTES + 1})
         assert "not of the protocol" in await node.wait_lost()
     await world.agents_gone()
 
@@ -98,7 +99,7 @@ async def test_a_line_beyond_the_limit_loses_the_node(world: World, server: Serv
 async def test_what_is_not_of_the_protocol_loses_the_node(world: World, server: Server, text: str) -> None:
     async with linked(world, server) as node:
         with pytest.raises(NodeLost, match="uut: sent something that is not of the protocol"):
-            await node.request("raw", {"text": text})
+            await asked(node, "raw", {"text": text})
     await world.agents_gone()
 
 
@@ -106,8 +107,8 @@ async def test_answers_to_nothing_are_counted_and_ignored(world: World, server: 
     async with linked(world, server) as node:
         for text in ('{"id":999,"ok":{}}\n', '{"id":"1","ok":{}}\n', '{"id":true,"ok":{}}\n', '{"event":"news"}\n'):
             with pytest.raises(NodeLost, match="no answer to raw within 0.05 s"):
-                await node.request("raw", {"text": text}, timeout_s=0.05)
-        assert await node.request("echo", {"n": 1}) == {"n": 1}
+                await asked(node, "raw", {"text": text}, timeout_s=0.05)
+        assert await asked(node, "echo", {"n": 1}) == {"n": 1}
         assert (node.unknown_replies, node.unknown_events) == (3, 1)
 
 
@@ -115,15 +116,15 @@ async def test_a_refusal_is_an_agent_error_without_control_characters(world: Wor
     async with linked(world, server) as node:
         with pytest.raises(AgentError, match="^uut: held by red$") as caught:
             error = {"code": "lease_held", "message": "held by \x1b[31mred\x1b[0m\r\n", "detail": {"a": 1}}
-            await node.request("refuse", error)
+            await asked(node, "refuse", error)
         assert (caught.value.code, caught.value.detail) == ("lease_held", {"a": 1})
 
 
 async def test_an_answer_that_comes_too_late_does_no_harm(world: World, server: Server) -> None:
     async with linked(world, server) as node:
         with pytest.raises(NodeLost, match="no answer to late within"):
-            await node.request("late", {"after_s": 0.3}, timeout_s=0.05)
-        await node.request("late", {"after_s": 0.4})
+            await asked(node, "late", {"after_s": 0.3}, timeout_s=0.05)
+        await asked(node, "late", {"after_s": 0.4})
         assert node.unknown_replies == 1
 
 
@@ -136,23 +137,23 @@ async def test_a_listener_that_fails_does_not_end_the_link(world: World, server:
 
     async with linked(world, server, listen) as node:
         for _ in range(2):
-            await node.request("event", {"event": "notice", "code": "x", "message": "\x1b]0;title\x07hm"})
+            await asked(node, "event", {"event": "notice", "code": "x", "message": "\x1b]0;title\x07hm"})
         assert seen == [("uut", "notice")] * 2
 
 
 async def test_an_agent_that_dies_is_told_with_its_last_words(world: World, server: Server) -> None:
     async with linked(world, server) as node:
         with pytest.raises(NodeLost, match="the agent ended with exit status 3: dying as asked"):
-            await node.request("die", {"status": 3})
+            await asked(node, "die", {"status": 3})
         assert "exit status 3" in await node.wait_lost()
         with pytest.raises(NodeLost, match="exit status 3"):
-            await node.request("echo", {})
+            await asked(node, "echo", {})
 
 
 async def test_a_cut_connection_loses_the_node_and_ends_its_agent(world: World, server: Server) -> None:
     async with linked(world, server) as node:
-        waiting = asyncio.ensure_future(node.request("late", {"after_s": 60}, timeout_s=60))
-        await node.request("echo", {})
+        waiting = asyncio.ensure_future(asked(node, "late", {"after_s": 60}, timeout_s=60))
+        await asked(node, "echo", {})
         server.cut()
         async with asyncio.timeout(5):
             with pytest.raises(NodeLost, match="connection was lost"):
@@ -194,5 +195,5 @@ async def test_closing_twice_and_asking_afterwards(world: World, server: Server)
         await node.close()
         await node.close()
         with pytest.raises(NodeLost, match="closed"):
-            await node.request("echo", {})
+            await asked(node, "echo", {})
     await world.agents_gone()

@@ -17,6 +17,7 @@ from labconsole.errors import CapabilityMissing, NodeUnreachable
 from labconsole.nodes import dial, link
 from labconsole.nodes.link import connect
 from labconsole.nodes.route import shell_argv
+from support.asking import asked
 from support.requirements import old_python
 from support.ssh_servers import HOST, SERVERS, USER, Server, World, free_port, require, ssh_agent, start_with
 
@@ -45,7 +46,7 @@ async def server(request: pytest.FixtureRequest, world: World) -> AsyncIterator[
 async def log_in(world: World, nodes: dict[str, dict[str, Any]], name: str = "uut", **defaults: Any) -> None:
     async with asyncio.timeout(30):
         node = await connect(name, world.inventory(nodes, **defaults), lambda *_: None)
-        await node.request("echo", {})
+        await asked(node, "echo", {})
         await node.close()
 
 
@@ -303,7 +304,7 @@ async def test_a_jump_is_logged_in_to_once_for_all_its_targets(
         opened = await asyncio.gather(*(connect(f"n{n}", inventory, lambda *_: None) for n in range(6)))
         assert (gateway.logins(), server.logins()) == (1, 6)
         await opened[0].close()
-        assert await opened[1].request("echo", {"n": 1}) == {"n": 1}
+        assert await asked(opened[1], "echo", {"n": 1}) == {"n": 1}
         await asyncio.gather(*(node.close() for node in opened))
         await world.agents_gone()
         again = await connect("n0", inventory, lambda *_: None)

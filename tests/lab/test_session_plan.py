@@ -20,6 +20,7 @@ from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.writer import done_in, plan_from_requests, plan_text, write_plan
 from labconsole.model.record.run import RunRecord
+from support.asking import asked
 from support.live_lab import labconsole, records
 from support.live_session import connected
 
@@ -88,13 +89,13 @@ def test_a_plan_is_paused_on_a_real_testbed_keeps_it_and_goes_on(testbed, tmp_pa
                 await asyncio.sleep(0.01)
             assert campaign.grid.count(TrialState.PENDING) == 3
             link = session.links["uut"]
-            assert (await link.request("lease.read"))["holder"]["own"]
+            assert (await asked(link, "lease.read"))["holder"]["own"]
             looked = await session.inspect("uut")
             assert looked.settings is not None
             assert any(command.op == "settings" for command in session.telemetry.nodes["uut"].history.commands)
             campaign.resume()
             assert (await running).taken == 4
             assert campaign.grid.count(TrialState.PENDING, TrialState.RUNNING) == 0
-            assert (await link.request("lease.read"))["holder"] is None
+            assert (await asked(link, "lease.read"))["holder"] is None
 
     asyncio.run(asyncio.wait_for(operator(), 60))

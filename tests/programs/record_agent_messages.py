@@ -36,6 +36,7 @@ from labconsole.nodes import channel as sessions
 from labconsole.nodes import link as links
 from labconsole.nodes.inbound import read_event, read_hello, read_reply
 from labconsole.store.open import open_store
+from support.asking import asked
 from support.kept_messages import kept_event, kept_hello, kept_reply
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -272,11 +273,11 @@ async def ask_one(inventory: Inventory) -> None:
     try:
         for op, args in REFUSED:
             try:
-                await link.request(op, args)
+                await asked(link, op, args)
             except AgentError as exc:
                 print(f"  {op}: {exc.code}")
         link._write(b"not a request\n", "")
-        await link.request("ping")
+        await asked(link, "ping")
     finally:
         await link.close()
 

@@ -22,6 +22,10 @@ from labconsole.errors import LabError, LeaseHeld, MeasurementError, NodeUnreach
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Fixed, PlanRef, RunRecord, SetUp
+from labconsole.wire.counters import StartCounters
+from labconsole.wire.execution import Execute
+from labconsole.wire.links import ReadLinks
+from labconsole.wire.message import Request
 from support.fake_session import FakeSession, FakeStore, make_record
 
 
@@ -102,12 +106,13 @@ class LabSession(FakeSession):
         for name, live in self.telemetry.nodes.items():
             live.clock_error_ns = 150_000
             live.history.tried_to_connect(self.inventory.nodes[name].address, "ok", 0.212)
-            for op, args, outcome in (
-                ("links", {}, "ok"),
-                ("counters.start", {"interval_s": 0.1}, "ok"),
-                ("exec", {"argv": ["ethtool", "-a", "eth1"]}, "exit status 75"),
-            ):
-                live.history.end(live.history.begin(op, args), outcome, 0.0042)
+            asked: tuple[tuple[Request[Any], str], ...] = (
+                (ReadLinks(), "ok"),
+                (StartCounters(interval_s=0.1), "ok"),
+                (Execute(argv=["ethtool", "-a", "eth1"], timeout_s=5), "exit status 75"),
+            )
+            for request, outcome in asked:
+                live.history.end(live.history.begin(request), outcome, 0.0042)
             for command in live.history.commands:
                 command.at_wall_s = 1_772_442_880.0
 

@@ -46,6 +46,7 @@ from labconsole.model.record.run import (
 from labconsole.model.record.summary import Page, RunSummary
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
+from labconsole.wire.links import NodeLinkState
 
 INVENTORY: dict[str, Any] = {
     "testbed": "wuerzburg",
@@ -81,12 +82,12 @@ def make_inventory(**changes: Any) -> Inventory:
     return Inventory.model_validate({**INVENTORY, **changes})
 
 
-def link(name: str, index: int, *, namespace: str = "", carrier: bool = True) -> dict[str, Any]:
+def link(name: str, index: int, *, namespace: str = "", carrier: bool = True) -> NodeLinkState:
     """One entry of an agent's list of links."""
-    return {
-        "namespace": namespace, "index": index, "name": name, "mac": "02:00:00:00:00:01", "mtu": 1500, "kind": "veth",
-        "driver": "veth", "up": True, "carrier": carrier, "speed_bps": 10**9, "pause": None,
-    }  # fmt: skip
+    return NodeLinkState(
+        namespace=namespace, index=index, name=name, mac="02:00:00:00:00:01", mtu=1500, kind="veth", driver="veth",
+        up=True, carrier=carrier, speed_bps=10**9, pause=None, master=None,
+    )  # fmt: skip
 
 
 def make_record(request: DesignPoint, run_id: str, *, loss: float = 0.0, status: str = "valid") -> RunRecord:
@@ -300,7 +301,7 @@ class FakeSession:
                 values[direction + 2] += packets * 64
             if self.loss and key == ("uut", "", "eth5"):
                 values[STAT_NAMES.index("tx_dropped")] += round(packets * self.loss)
-            rows = {"": [[live.link["index"], list(values)]]}
+            rows = {"": [[live.link.index, list(values)]]}
             sample = CountersSampled(
                 monotonic_ns=self._clock_ns, wall_ns=self._clock_ns, namespaces=rows, missed=0, late=False
             )

@@ -13,6 +13,9 @@ from labconsole.model.record.run import Reason, RunRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.observed import NodeReading, StreamObservations, TrialObservations
 from labconsole.verdict.record import build_record
+from labconsole.wire.capture import AnalyzedCapture, CapturedStream, CaptureResult, CountedSequence
+from labconsole.wire.generator import SentStream
+from labconsole.wire.message import M
 
 SENT = 14205  # round(1 s / 7040 ns * 0.1), of 64-byte frames at 10 Mbit/s: delay 70400 ns
 PATH = StreamPath(
@@ -43,26 +46,21 @@ def observe(
     captured = arrived if captured is None else captured
     seen = TrialObservations(run_id="20261121T000000Z-000000", started_at="2026-11-21T00:00:00.000Z")
     stream = StreamObservations(inventory.streams[0], PATH)
-    stream.generated = {
-        "stream": "s1", "generator": "afpacket", "version": "1", "sent_packets": sent, "errors": 0, "error_text": None,
-        "elapsed_ns": 1_000_000_000, "burst_packets": 1, "started_monotonic_ns": 0, **generated,
-    }  # fmt: skip
-    stream.capture = {
-        "captured_packets": captured, "dropped_kernel_packets": dropped, "dropped_interface_packets": 0,
-        "analysis": {
-            "packets": captured, "truncated": False,
-            "streams": [
-                {
-                    "packets": captured,
-                    "first_at_ns": 10**18,
-                    "last_at_ns": 10**18 + 999_000_000,
-                    "late_packets": 0,
-                    "queued_packets": 0,
-                    "sequence": {"lost_runs": {}, "reordered_packets": 0, "duplicate_packets": 0},
-                }
-            ],
-        },
-    }  # fmt: skip
+    stream.generated = SentStream.parse({
+        "stream": "s1", "generator": "afpacket", "version": "1", "interface": "eth1", "sent_packets": sent, "errors": 0,
+        "error_text": None, "started_monotonic_ns": 0, "stopped_monotonic_ns": 1_000_000_000, "started_wall_ns": 0,
+        "elapsed_ns": 1_000_000_000, "idle_ns": None, "delay_ns": 70_400, "burst_packets": 1, "requested_count": None,
+        "stopped_by": "count", "raw": None, **generated,
+    })  # fmt: skip
+    stream.capture = CaptureResult(
+        captured_packets=captured, received_by_filter_packets=None, dropped_kernel_packets=dropped,
+        dropped_interface_packets=0, file_bytes=0, sha256=None, kept_path=None,
+        analysis=AnalyzedCapture(
+            format="pcap", link_type=None, packets=captured, bytes=0, first_at_ns=None, last_at_ns=None,
+            duration_ns=None, truncated=False, corrupt_at_byte=None, corrupt_reason=None, read_bytes=0, other_packets=0,
+            unlisted_stream_packets=0, untimed_packets=0, pps=None, frame_bps=None, streams=[counted(captured)],
+        ),
+    )  # fmt: skip
     seen.streams = [stream]
     seen.before = {
         "src1": {("", "eth1"): counters(rx=5, tx=7)},
@@ -77,6 +75,31 @@ def observe(
     seen.drained = True
     seen.start_skew_s = 0.0
     return seen
+
+
+def counted(packets: int) -> CapturedStream:
+    """A stream in a capture of a second."""
+    return CapturedStream(
+        source_ip="198.18.1.1", sink_ip="198.19.1.1", udp_source_port=9, udp_sink_port=9, packets=packets, bytes=0,
+        first_at_ns=10**18, last_at_ns=10**18 + 999_000_000, late_packets=0, queued_packets=0, sequence_error=None,
+        sequence=CountedSequence(
+            first=0, last=0, expected_packets=packets, lost_packets=0, lost_runs={}, reordered_packets=0,
+            duplicate_packets=0,
+        ),
+        gap_ns=None, gaps_exact=False, backward_steps=0, delay=None, delay_error=None, pps=None, frame_bps=None,
+    )  # fmt: skip
+
+
+def bent(message: M, **changes: Any) -> M:
+    """The message with other values."""
+    return type(message)(**{**vars(message), **changes})
+
+
+def recounted(seen: TrialObservations, *streams: CapturedStream) -> None:
+    """Let the first stream's capture hold these."""
+    capture = seen.streams[0].capture
+    assert capture is not None
+    seen.streams[0].capture = bent(capture, analysis=bent(capture.analysis, streams=list(streams)))
 
 
 def record(

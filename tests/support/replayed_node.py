@@ -18,6 +18,8 @@ import pytest
 from labconsole.contracts.driver import StreamWiring
 from labconsole.errors import AgentError, NodeLost
 from labconsole.platforms.base.managed import ManagedDriver
+from support.agent_events import LINK
+from support.asking import Asking
 
 RECORDINGS = Path(__file__).parent.parent / "recordings" / "platforms"
 
@@ -53,7 +55,7 @@ def recorded(name: str) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 @dataclass
-class ReplayedNode:
+class ReplayedNode(Asking):
     """``moves``: command to the phase after it, or to (phase, looks): only after that many further commands."""
 
     recording: str
@@ -82,15 +84,15 @@ class ReplayedNode:
             return self._run(args["argv"])
         if op == "links":
             masters = {name: f"br-{name}" if self.bridged else None for name in self.interfaces}
-            return {"links": [{"name": name, "namespace": "", "master": masters[name]} for name in masters]}
+            return {"links": [{**LINK, "name": name, "master": masters[name]} for name in masters]}
         if op == "net.read":
             return {"sysctls": dict.fromkeys((args or {})["sysctls"], "1")}
         if op in ("guest.start", "guest.stop"):
             self.shells.append((op, (args or {}).get("argv")))
-            return {"pid": 7}
+            return {"pid": 7, "console": ""} if op == "guest.start" else {}
         assert op in ("net.apply", "net.undo"), op
         self.changes.append((op, args))
-        return {"failed": []}
+        return {"failed": []} if op == "net.undo" else {}
 
     def _run(self, argv: list[str]) -> dict[str, Any]:
         if argv[0] in self.missing:

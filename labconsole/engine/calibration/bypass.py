@@ -15,6 +15,8 @@ from labconsole.measure.rates import counter_difference
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.envelope import BypassProof
 from labconsole.verdict.observed import Snapshot, parse_snapshot
+from labconsole.wire.capture import StartCapture, StopCapture
+from labconsole.wire.counters import ReadCounters
 
 PROOF_FRAMES = 50
 ARRIVED_RATIO = 0.9
@@ -50,23 +52,21 @@ async def prove_bypass(
     counted: dict[str, int] = {}
 
     async def listen(stream: Stream) -> None:
-        await links[stream.sink.node].request(
-            "capture.start",
-            {
-                "capture": f"proof-{stream.name}",
-                "interface": stream.sink.interface,
-                "filter": stream_filter(stream, inventory.streams.index(stream)),
-                "snap_bytes": SNAP_BYTES,
-                "buffer_kib": buffer_kib,
-                "directory": inventory.nodes[stream.sink.node].capture_dir,
-                "expected_packets": PROOF_FRAMES,
-                "keep_path": None,
-            },
+        await links[stream.sink.node].ask(
+            StartCapture(
+                capture=f"proof-{stream.name}",
+                interface=stream.sink.interface,
+                filter=stream_filter(stream, inventory.streams.index(stream)),
+                snap_bytes=SNAP_BYTES,
+                buffer_kib=buffer_kib,
+                directory=inventory.nodes[stream.sink.node].capture_dir,
+                expected_packets=PROOF_FRAMES,
+            )
         )
 
     async def count(stream: Stream) -> None:
-        result = await links[stream.sink.node].request("capture.stop", {"capture": f"proof-{stream.name}"})
-        counted[stream.name] = result["analysis"]["packets"]
+        result = await links[stream.sink.node].ask(StopCapture(capture=f"proof-{stream.name}"))
+        counted[stream.name] = result.analysis.packets
 
     await together(listen(stream) for stream in streams)
     try:
@@ -84,7 +84,7 @@ async def prove_bypass(
 
 
 async def _uut(inventory: Inventory, links: Mapping[str, AgentLink]) -> Snapshot:
-    return parse_snapshot(await links[inventory.uut].request("counters.read", timeout_s=10))
+    return parse_snapshot(await links[inventory.uut].ask(ReadCounters(), timeout_s=10))
 
 
 def _proof(uut: str, stream: Stream, captured: int, before: Snapshot, after: Snapshot) -> BypassProof:

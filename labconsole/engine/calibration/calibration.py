@@ -175,9 +175,9 @@ class _Calibration:
         macs = {}
         for stream in self._streams:
             live = session.telemetry.interfaces.get((stream.sink.node, "", stream.sink.interface))
-            if live is None or not live.link.get("mac"):
+            if live is None or not live.link.mac:
                 raise MeasurementError(f"{stream.sink} is not an Ethernet interface that could be seen")
-            macs[stream.name] = str(live.link["mac"])
+            macs[stream.name] = live.link.mac
         return await prove_bypass(
             session.inventory,
             session.links,

@@ -50,19 +50,19 @@ async def rights(bench: CheckContext, node: str) -> CheckFinding:
     """The agent may do what the node's role needs, without anybody typing a password."""
     facts, become = await bench.facts(node), bench.inventory.nodes[node].become
     way = "through sudo -n" if become else "by login"
-    if facts.get("euid") == 0 and facts.get("capabilities") is None:
+    if facts.euid == 0 and facts.capabilities is None:
         return passed(f"root {way}")
-    have = facts.get("capabilities")
+    have = facts.capabilities
     if have is None:
         return skipped("the node does not say which capabilities the agent has")
     needed = dict.fromkeys(word for role in bench.roles(node) for word in NEEDED[role])
     missing = [word for word in needed if word not in have]
     if missing:
         return failed(
-            f"user id {facts.get('euid')} {way}, without the capabilities {', '.join(missing)}",
+            f"user id {facts.euid} {way}, without the capabilities {', '.join(missing)}",
             "log in as root, or give the node `become: sudo` in hosts.yaml and allow sudo without a password",
         )
-    return passed(f"user id {facts.get('euid')} {way}, with {', '.join(needed)}")
+    return passed(f"user id {facts.euid} {way}, with {', '.join(needed)}")
 
 
 @check("ssh.latency", "round trip", wave=Wave.FIRST)
@@ -85,29 +85,29 @@ async def latency(bench: CheckContext, node: str) -> CheckFinding:
 @check("ssh.keep_alive", "keep-alive", wave=Wave.FIRST)
 async def keep_alive(bench: CheckContext, node: str) -> CheckFinding:
     """If the console falls silent, the agent ends by itself and undoes everything."""
-    watchdog = (await bench.survey(node))["watchdog"]
-    if not watchdog["armed"]:
+    watchdog = (await bench.survey(node)).watchdog
+    if not watchdog.armed:
         return failed(
             "the agent does not watch whether the console is still there",
             "connect anew: without this, a pulled cable leaves traffic and changes on the node for hours",
         )
-    return passed(f"watched; last heard of us {watchdog['heard_before_s']:.1f} s ago", **watchdog)
+    return passed(f"watched; last heard of us {watchdog.heard_before_s:.1f} s ago", **watchdog.to_wire())
 
 
 @check("ssh.management", "management path", wave=Wave.FIRST)
 async def management(bench: CheckContext, node: str) -> CheckFinding:
     """SSH must not come in by a data port: its packets would be measured, and a run could cut the link."""
-    ports, way = bench.ports(node), (await bench.survey(node))["management"]
-    interface, addresses = way["interface"], way["addresses"]
+    ports, way = bench.ports(node), (await bench.survey(node)).management
+    interface, addresses = way.interface, way.addresses
     if interface in ports:
         return failed(
-            f"SSH comes in by {interface} ({way['address']}), which carries test frames",
+            f"SSH comes in by {interface} ({way.address}), which carries test frames",
             "give the node another interface for management, and its address in hosts.yaml",
             interface=interface,
         )
     own = {port: addresses[port] for port in ports if addresses.get(port)}
     if interface is not None:
-        return passed(f"SSH comes in by {interface} ({way['address']})", interface=interface)
+        return passed(f"SSH comes in by {interface} ({way.address})", interface=interface)
     if not own:
         return passed("no data port has an address by which SSH could come in")
     listed = ", ".join(f"{port} has {', '.join(found)}" for port, found in own.items())

@@ -15,6 +15,9 @@ from labconsole.engine.check.result import CheckFinding, failed, passed, skipped
 from labconsole.engine.trial.setup import UDP_SOURCE_PORT
 from labconsole.errors import AgentError, LabError, NodeError
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
+from labconsole.wire.generator import CloseGenerator, PrepareGenerator, StartGenerator, WaitForGenerator
+from labconsole.wire.stream_spec import StreamSpec
+from labconsole.wire.survey import ReadListening, StartListening, StopListening
 
 MARKED_FRAMES = 5
 MARKED_DELAY_NS = 2_000_000
@@ -106,7 +109,7 @@ def _not_ready(bench: CheckContext, cable: Cable) -> CheckFinding | None:
         if live is None:
             return skipped(f"{cable.stream}: {node} has no {interface}")
     live = bench.session.telemetry.interfaces[(cable.near[0], "", cable.near[1])]
-    if not live.link.get("up") or not live.link.get("carrier"):
+    if not live.link.up or not live.link.carrier:
         return failed(
             f"{cable.stream}: {_text(cable.near)} has no carrier, so nothing can be sent to {_text(cable.far)}",
             f"set the port up and see whether the cable to {_text(cable.far)} is plugged in",
@@ -116,50 +119,48 @@ def _not_ready(bench: CheckContext, cable: Cable) -> CheckFinding | None:
 
 async def _listen(bench: CheckContext, node: str) -> None:
     there = [name for name in bench.ports(node) if (node, "", name) in bench.session.telemetry.interfaces]
-    await bench.link(node).request("listen.start", {"interfaces": there}, timeout_s=8)
+    await bench.link(node).ask(StartListening(interfaces=there), timeout_s=8)
 
 
 async def _stop(bench: CheckContext, node: str) -> None:
     if node in bench.links:
         try:
-            await bench.link(node).request("listen.stop", timeout_s=8)
+            await bench.link(node).ask(StopListening(), timeout_s=8)
         except NodeError:
             return  # its agent stops listening when it ends
 
 
 async def _send(bench: CheckContext, node: str, ready: list[Cable]) -> str | None:
     """Send one node's marked frames; returns why it could not."""
-    specs: list[dict[str, Any]] = []
+    specs: list[StreamSpec] = []
     for cable in ready:
         if cable.near[0] != node:
             continue
         far = bench.session.telemetry.interfaces[(cable.far[0], "", cable.far[1])]
         specs.append(
-            {
-                "stream": f"{cable.stream}.{cable.side}",
-                "interface": cable.near[1],
+            StreamSpec(
+                stream=f"{cable.stream}.{cable.side}",
+                interface=cable.near[1],
                 # pktgen starts whatever anybody has configured; a few frames need no pktgen.
-                "generator": "afpacket",
-                "destination_mac": str(far.link["mac"]),
-                "source_mac": None,
-                "source_ip": cable.source_ip,
-                "sink_ip": cable.sink_ip,
-                "udp_source_port": UDP_SOURCE_PORT,
-                "udp_sink_port": cable.port,
-                "pkt_size_bytes": MIN_PKT_SIZE_BYTES,
-                "delay_ns": MARKED_DELAY_NS,
-                "count": MARKED_FRAMES,
-                "duration_s": 2.0,
-                "max_count": MARKED_FRAMES,
-                "cpus": None,
-            }
+                generator="afpacket",
+                destination_mac=str(far.link.mac),
+                source_ip=cable.source_ip,
+                sink_ip=cable.sink_ip,
+                udp_source_port=UDP_SOURCE_PORT,
+                udp_sink_port=cable.port,
+                pkt_size_bytes=MIN_PKT_SIZE_BYTES,
+                delay_ns=MARKED_DELAY_NS,
+                count=MARKED_FRAMES,
+                duration_s=2.0,
+                max_count=MARKED_FRAMES,
+            )
         )
     link = bench.link(node)
     try:
         try:
-            await link.request("generator.prepare", {"streams": specs}, timeout_s=10)
-            await link.request("generator.start", {"at_monotonic_ns": None, "progress_interval_s": 1.0})
-            await link.request("generator.wait", {}, timeout_s=10)
+            await link.ask(PrepareGenerator(streams=specs), timeout_s=10)
+            await link.ask(StartGenerator(progress_interval_s=1.0))
+            await link.ask(WaitForGenerator(), timeout_s=10)
         finally:
             await close_generator(link)
     except LabError as exc:
@@ -170,7 +171,7 @@ async def _send(bench: CheckContext, node: str, ready: list[Cable]) -> str | Non
 async def close_generator(link: AgentLink) -> None:
     """Leave no generator armed, whether it was prepared or not."""
     try:
-        await link.request("generator.close", {})
+        await link.ask(CloseGenerator())
     except AgentError as exc:
         if exc.code != "not_prepared":
             raise
@@ -185,13 +186,13 @@ async def _hear(bench: CheckContext, nodes: list[str], ready: list[Cable]) -> He
     loop = asyncio.get_running_loop()
     deadline = loop.time() + ARRIVAL_S
     while True:
-        replies = await asyncio.gather(*(bench.link(node).request("listen.read", timeout_s=8) for node in nodes))
+        replies = await asyncio.gather(*(bench.link(node).ask(ReadListening(), timeout_s=8) for node in nodes))
         heard: Heard = {}
         for node, reply in zip(nodes, replies, strict=True):
-            for row in reply["heard"]:
-                places = heard.setdefault(row["udp_sink_port"], {})
-                place = (node, row["interface"])
-                places[place] = places.get(place, 0) + row["packets"]
+            for row in reply.heard:
+                places = heard.setdefault(row.udp_sink_port, {})
+                place = (node, row.interface)
+                places[place] = places.get(place, 0) + row.packets
         complete = all(heard.get(cable.port, {}).get(cable.far, 0) >= MARKED_FRAMES for cable in ready)
         if complete or loop.time() > deadline:
             return heard

@@ -11,10 +11,13 @@ from typing import Any
 from labconsole.engine.check.cabling import close_generator
 from labconsole.engine.check.context import CheckContext, check
 from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
-from labconsole.engine.trial.setup import SNAP_BYTES, Flow, capture_args, generator_spec, most_packets
+from labconsole.engine.trial.setup import SNAP_BYTES, Flow, capture_request, most_packets, stream_spec
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES, DesignPoint, FrameSize
 from labconsole.model.inventory import Stream
 from labconsole.units import format_count
+from labconsole.wire.capture import CaptureResult, StopCapture
+from labconsole.wire.generator import PrepareGenerator, SentStream, StartGenerator, WaitForGenerator
+from labconsole.wire.stream_spec import StreamSpec
 
 CAPTURE_RECORD_BYTES = SNAP_BYTES + 16
 SPACE_MARGIN_RATIO = 1.1
@@ -48,22 +51,18 @@ def _packets(request: DesignPoint, stream: Stream) -> int:
 @check("capacity.disk", "room for captures", roles=("sink",))
 async def disk(bench: CheckContext, node: str) -> CheckFinding:
     """Room for a trial's captures. They are deleted once counted, so one trial's are all there is."""
-    found = (await bench.survey(node))["disk"]
+    found = (await bench.survey(node)).disk
     needed = capture_bytes(bench, node)
     key = f"nodes.{node}.capture_dir in hosts.yaml"
-    if found["error"] is not None or found["free_bytes"] is None:
-        return failed(
-            f"{found['directory']}: {found['error'] or 'its room is not told'}", f"give another directory as {key}"
-        )
+    if found.error is not None or found.free_bytes is None:
+        return failed(f"{found.directory}: {found.error or 'its room is not told'}", f"give another directory as {key}")
     what = "the plan's largest trial" if bench.plan is not None else f"{USUAL_RUN_S:g} s at line rate"
-    evidence = (
-        f"{found['free_bytes'] / 1e6:.0f} MB free in {found['directory']}; {what} needs up to {needed / 1e6:.0f} MB"
-    )
-    values: dict[str, Any] = {"free_bytes": found["free_bytes"], "needed_bytes": needed}
+    evidence = f"{found.free_bytes / 1e6:.0f} MB free in {found.directory}; {what} needs up to {needed / 1e6:.0f} MB"
+    values: dict[str, Any] = {"free_bytes": found.free_bytes, "needed_bytes": needed}
     hint = f"free some, or give a directory on a larger disk as {key}"
-    if found["free_bytes"] < SPACE_RESERVE_BYTES or (bench.plan is not None and found["free_bytes"] < needed):
+    if found.free_bytes < SPACE_RESERVE_BYTES or (bench.plan is not None and found.free_bytes < needed):
         return failed(evidence, hint, **values)
-    if found["free_bytes"] < needed:
+    if found.free_bytes < needed:
         return warned(evidence, hint, **values)
     return passed(evidence, **values)
 
@@ -149,59 +148,61 @@ async def _self_test(
         for _, _, s in flat
     }
     started: list[tuple[str, Stream]] = []
-    captured: dict[str, dict[str, Any]] = {}
+    captured: dict[str, CaptureResult] = {}
     try:
         for node, index, stream in flat:
-            args = capture_args(
+            start = capture_request(
                 Flow(stream, request, index),
+                capture=f"check.{stream.name}",
                 generator="afpacket",
                 buffer_kib=bench.inventory.defaults.capture_buffer_kib,
                 directory=bench.inventory.nodes[node].capture_dir,
                 run_id="check",
             )
-            await bench.link(node).request("capture.start", {**args, "capture": f"check.{stream.name}"})
+            await bench.link(node).ask(start)
             started.append((node, stream))
         try:
-            await uut.request("generator.prepare", {"streams": specs}, timeout_s=10)
-            await uut.request("generator.start", {"at_monotonic_ns": None, "progress_interval_s": 1.0})
-            results = (await uut.request("generator.wait", {}, timeout_s=20))["streams"]
+            await uut.ask(PrepareGenerator(streams=specs), timeout_s=10)
+            await uut.ask(StartGenerator(progress_interval_s=1.0))
+            results = (await uut.ask(WaitForGenerator(), timeout_s=20)).streams
         finally:
             await close_generator(uut)
     finally:
         replies = await asyncio.gather(
             *(
-                bench.link(node).request("capture.stop", {"capture": f"check.{stream.name}"}, timeout_s=30)
+                bench.link(node).ask(StopCapture(capture=f"check.{stream.name}"), timeout_s=30)
                 for node, stream in started
             ),
             return_exceptions=True,
         )
         for (_, stream), reply in zip(started, replies, strict=True):
-            if isinstance(reply, dict):
+            if isinstance(reply, CaptureResult):
                 captured[stream.name] = reply
-    sent = {result["stream"]: result for result in results}
+    sent = {result.stream: result for result in results}
     return {
         node: _judge([(s.name, asked_pps[s.name], sent.get(s.name), captured.get(s.name)) for _, s in streams])
         for node, streams in ready.items()
     }
 
 
-def _spec(bench: CheckContext, request: DesignPoint, stream: Stream, index: int) -> dict[str, Any]:
+def _spec(bench: CheckContext, request: DesignPoint, stream: Stream, index: int) -> StreamSpec:
     """As a source would send the stream, but from the UUT's exit."""
     sink = bench.session.telemetry.interfaces[(stream.sink.node, "", stream.sink.interface)]
-    spec = generator_spec(Flow(stream, request, index), destination_mac=str(sink.link["mac"]), cpus=None)
-    return {**spec, "interface": stream.uut_out}
+    return stream_spec(
+        Flow(stream, request, index), interface=stream.uut_out, destination_mac=str(sink.link.mac), cpus=None
+    )
 
 
-def _judge(rows: list[tuple[str, float, dict[str, Any] | None, dict[str, Any] | None]]) -> CheckFinding:
+def _judge(rows: list[tuple[str, float, SentStream | None, CaptureResult | None]]) -> CheckFinding:
     words, dropped_by, short, missing = [], [], [], []
     values: dict[str, Any] = {}
     for name, asked_pps, sent, captured in rows:
-        packets = sent["sent_packets"] if sent is not None else None
-        if not packets or captured is None or not sent or not sent["elapsed_ns"]:
+        packets = sent.sent_packets if sent is not None else None
+        if not packets or captured is None or not sent or not sent.elapsed_ns:
             missing.append(name)
             continue
-        pps, counted = packets / sent["elapsed_ns"] * 1e9, captured["analysis"]["packets"]
-        dropped = captured["dropped_kernel_packets"]
+        pps, counted = packets / sent.elapsed_ns * 1e9, captured.analysis.packets
+        dropped = captured.dropped_kernel_packets
         values[name] = {
             "asked_pps": asked_pps,
             "sent_pps": pps,

@@ -36,20 +36,20 @@ async def discipline(bench: CheckContext, node: str) -> CheckFinding:
     """Whether NTP or PTP keeps the clock right: one that nobody keeps right may be stepped in the middle of a run."""
     if bench.inventory.emulated:
         return passed("one clock for all nodes: the testbed is emulated on one machine")
-    clock = (await bench.survey(node))["clock"]
+    clock = (await bench.survey(node)).clock
     if clock is None:
         return skipped("the kernel does not say")
-    if not clock["synchronised"]:
-        return warned("no NTP or PTP keeps it", f"on {node}: apt install chrony", **clock)
+    if not clock.synchronised:
+        return warned("no NTP or PTP keeps it", f"on {node}: apt install chrony", **clock.to_wire())
     return passed(
-        f"kept by NTP or PTP, off by at most {clock['max_error_us'] / 1000:.1f} ms by its own account", **clock
+        f"kept by NTP or PTP, off by at most {clock.max_error_us / 1000:.1f} ms by its own account", **clock.to_wire()
     )
 
 
 @check("clock.source", "clock source")
 async def source(bench: CheckContext, node: str) -> CheckFinding:
     """A generator reads the clock for every frame; some clocks take microseconds for that."""
-    name = (await bench.facts(node)).get("clocksource")
+    name = (await bench.facts(node)).clocksource
     if name is None:
         return skipped("the kernel does not say")
     if name not in FAST_SOURCES:

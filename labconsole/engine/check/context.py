@@ -19,6 +19,10 @@ from labconsole.errors import NodeUnreachable
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.plan.plan import Plan
+from labconsole.wire.facts import NodeFacts, ReadFacts
+from labconsole.wire.message import R, Request
+from labconsole.wire.settings import NodeSettings, ReadSettings
+from labconsole.wire.survey import Survey, TakeSurvey
 
 if TYPE_CHECKING:
     from labconsole.engine.session import Session
@@ -94,7 +98,7 @@ class CheckContext:
         self.plan = plan.resolved(self.inventory) if plan is not None else None
         self.leased: list[str] = []
         """Nodes whose lease the check holds."""
-        self._readings: dict[tuple[str, str], asyncio.Task[dict[str, Any]]] = {}
+        self._readings: dict[tuple[str, str], asyncio.Future[Any]] = {}
 
     @property
     def links(self) -> dict[str, AgentLink]:
@@ -111,9 +115,9 @@ class CheckContext:
         """Why a node is not connected, in its own words."""
         return self.session.telemetry.nodes[node].message or "is not connected"
 
-    async def facts(self, node: str) -> dict[str, Any]:
+    async def facts(self, node: str) -> NodeFacts:
         """What the node says of itself now: since it was connected, somebody may have logged in or installed a tool."""
-        return await self.read(node, "facts")
+        return await self.read(node, ReadFacts())
 
     def roles(self, node: str) -> tuple[str, ...]:
         """Source, uut, sink."""
@@ -165,7 +169,7 @@ class CheckContext:
         live = self.session.telemetry.interfaces.get((node, "", interface))
         if live is None:
             return f"{node} has no {interface}"
-        return None if live.link.get("up") and live.link.get("carrier") else f"{node}/{interface} has no carrier"
+        return None if live.link.up and live.link.carrier else f"{node}/{interface} has no carrier"
 
     def ports(self, node: str) -> dict[str, list[Stream]]:
         """The node's data interfaces, and the streams that pass them."""
@@ -185,27 +189,23 @@ class CheckContext:
             (stream.sink.node, stream.sink.interface),
         ]
 
-    async def read(self, node: str, op: str, args: dict[str, Any] | None = None) -> dict[str, Any]:
-        """A node's answer to ``op``, asked once however many checks want it."""
-        key = (node, op)
+    async def read(self, node: str, request: Request[R]) -> R:
+        """A node's answer, asked for once however many checks want it."""
+        key = (node, request.op)
         if key not in self._readings:
-            request = self.link(node).request(op, args or {}, timeout_s=READ_S)
-            self._readings[key] = asyncio.ensure_future(request)
+            self._readings[key] = asyncio.ensure_future(self.link(node).ask(request, timeout_s=READ_S))
         # A check that runs out of time must not take the reading from the others.
-        return await asyncio.shield(self._readings[key])
+        reply: R = await asyncio.shield(self._readings[key])
+        return reply
 
-    async def settings(self, node: str) -> dict[str, Any]:
-        """How the node is set (agent/reading/settings.py)."""
-        return await self.read(node, "settings")
+    async def settings(self, node: str) -> NodeSettings:
+        """How the node is set."""
+        return await self.read(node, ReadSettings())
 
-    async def survey(self, node: str) -> dict[str, Any]:
-        """What else is on the node (agent/reading/survey.py)."""
-        asked = {
-            "capture_directory": self.inventory.nodes[node].capture_dir,
-            "tools": [NFT, *self.tools()],
-            "guests": list(self.session.guest_processes()),
-        }
-        return await self.read(node, "survey", asked)
+    async def survey(self, node: str) -> Survey:
+        """What else is on the node."""
+        directory, guests = self.inventory.nodes[node].capture_dir, list(self.session.guest_processes())
+        return await self.read(node, TakeSurvey(tools=[NFT, *self.tools()], capture_directory=directory, guests=guests))
 
     def forget(self, node: str) -> None:
         """Read this node anew from now on: something was changed there."""

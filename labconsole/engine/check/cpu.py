@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from labconsole.engine.check.context import CheckContext, check
 from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
@@ -20,19 +21,20 @@ HOT_MILLIDEGREES = 90_000
 @check("cpu.governor", "frequency governor")
 async def governor(bench: CheckContext, node: str) -> CheckFinding:
     """A processor whose frequency follows its load forwards differently at every load."""
-    found = (await bench.settings(node))["governors"]
+    found = (await bench.settings(node)).governors
     if found is None:
         return passed("the kernel changes no frequencies here")
     evidence = ", ".join(f"{name} on {count} CPUs" for name, count in found.items())
+    values: dict[str, Any] = {**found}
     if set(found) != {"performance"}:
-        return warned(evidence, f"on {node}: cpupower frequency-set -g performance", **found)
-    return passed(evidence, **found)
+        return warned(evidence, f"on {node}: cpupower frequency-set -g performance", **values)
+    return passed(evidence, **values)
 
 
 @check("cpu.turbo", "turbo")
 async def turbo(bench: CheckContext, node: str) -> CheckFinding:
     """Turbo depends on heat and on how many cores work."""
-    on = (await bench.settings(node))["turbo"]
+    on = (await bench.settings(node)).turbo
     if on is None:
         return passed("the kernel shows no turbo here")
     if on:
@@ -43,17 +45,17 @@ async def turbo(bench: CheckContext, node: str) -> CheckFinding:
 @check("cpu.idle", "idle states")
 async def idle(bench: CheckContext, node: str) -> CheckFinding:
     """Deep idle states."""
-    states = (await bench.settings(node))["idle_states"]
+    states = (await bench.settings(node)).idle_states
     if not states:
         return passed("the kernel shows no idle states here")
-    usable = [s for s in states if not s["disabled"] and s["exit_latency_us"] is not None]
-    deepest = max(usable, key=lambda s: int(s["exit_latency_us"]), default=None)
+    usable = [s for s in states if not s.disabled and s.exit_latency_us is not None]
+    deepest = max(usable, key=lambda s: s.exit_latency_us or 0, default=None)
     if deepest is None:
         return passed("none may be entered")
-    evidence = f"deepest {deepest['name']}, {deepest['exit_latency_us']} µs to leave"
-    if deepest["exit_latency_us"] > DEEP_IDLE_US:
-        return warned(evidence, f"on {node}: cpupower idle-set -D {DEEP_IDLE_US}", **deepest)
-    return passed(evidence, **deepest)
+    evidence = f"deepest {deepest.name}, {deepest.exit_latency_us} µs to leave"
+    if (deepest.exit_latency_us or 0) > DEEP_IDLE_US:
+        return warned(evidence, f"on {node}: cpupower idle-set -D {DEEP_IDLE_US}", **deepest.to_wire())
+    return passed(evidence, **deepest.to_wire())
 
 
 @check("cpu.interrupts", "interrupts")
@@ -62,13 +64,13 @@ async def interrupts(bench: CheckContext, node: str) -> CheckFinding:
     settings = await bench.settings(node)
     words = []
     for name in bench.ports(node):
-        found = settings["interfaces"].get(name, {}).get("irqs") or {}
+        found = settings.interfaces[name].irqs if name in settings.interfaces else {}
         if found:
             words.append(f"{name}: {len(found)} on CPUs {', '.join(sorted(set(map(str, found.values()))))}")
     evidence = "; ".join(words) or "its data ports have no interrupts of their own"
-    if settings["isolated_cpus"]:
-        evidence += f"; CPUs {settings['isolated_cpus']} are isolated"
-    if settings["irqbalance"]:
+    if settings.isolated_cpus:
+        evidence += f"; CPUs {settings.isolated_cpus} are isolated"
+    if settings.irqbalance:
         return warned(
             f"{evidence}; irqbalance runs",
             f"on {node}: systemctl stop irqbalance (it moves interrupts in the middle of a run)",
@@ -79,8 +81,8 @@ async def interrupts(bench: CheckContext, node: str) -> CheckFinding:
 @check("cpu.load", "load")
 async def load(bench: CheckContext, node: str) -> CheckFinding:
     """Work that is there already."""
-    found, cpus = (await bench.survey(node))["load"], (await bench.facts(node)).get("cpus")
-    if not found or not isinstance(cpus, int) or cpus < 1:
+    found, cpus = (await bench.survey(node)).load, (await bench.facts(node)).cpus
+    if not found or cpus < 1:
         return skipped("the kernel does not say")
     evidence = f"{found[0]:.2f} on {cpus} CPUs over the last minute"
     if found[0] / cpus > BUSY_RATIO:
@@ -91,45 +93,50 @@ async def load(bench: CheckContext, node: str) -> CheckFinding:
 @check("cpu.memory", "memory")
 async def memory(bench: CheckContext, node: str) -> CheckFinding:
     """Room for capture buffers and guests."""
-    found = (await bench.survey(node))["memory"]
-    total, free = found["total_bytes"], found["available_bytes"]
+    found = (await bench.survey(node)).memory
+    total, free = found.total_bytes, found.available_bytes
     if total is None or free is None:
         return skipped("the kernel does not say")
     evidence = f"{free / 1e6:.0f} MB of {total / 1e6:.0f} MB available"
+    values = found.to_wire()
     buffer_bytes = bench.inventory.defaults.capture_buffer_kib * 1024
     needed = LOW_MEMORY_BYTES
     if "sink" in bench.roles(node):
         needed += buffer_bytes * len(bench.ports(node))
     if free < needed:
-        return failed(evidence, f"{needed / 1e6:.0f} MB are needed: end programs, or lower capture_buffer_kib", **found)
+        return failed(
+            evidence, f"{needed / 1e6:.0f} MB are needed: end programs, or lower capture_buffer_kib", **found.to_wire()
+        )
     if free < LOW_MEMORY_RATIO * total:
-        return warned(evidence, f"see what holds the memory of {node} (top): it may begin to swap", **found)
-    return passed(evidence, **found)
+        return warned(evidence, f"see what holds the memory of {node} (top): it may begin to swap", **values)
+    return passed(evidence, **values)
 
 
 @check("cpu.heat", "heat")
 async def heat(bench: CheckContext, node: str) -> CheckFinding:
     """Throttling for heat."""
-    found = (await bench.survey(node))["heat"]
-    throttled, hottest = found["throttled"], found["hottest_millidegrees"]
-    words = []
+    found = (await bench.survey(node)).heat
+    throttled, hottest = found.throttled, found.hottest_millidegrees
+    words, values = [], found.to_wire()
     if hottest is not None:
         words.append(f"{hottest / 1000:.0f} °C at the hottest place")
     if throttled is not None:
         words.append(f"slowed down {throttled} times since boot")
     evidence = ", ".join(words) or "the kernel shows no sensors here"
     if (throttled or 0) > 0 or (hottest or 0) > HOT_MILLIDEGREES:
-        return warned(evidence, "see fans and air flow: a processor that is slowed down forwards less", **found)
-    return passed(evidence, **found)
+        return warned(
+            evidence, "see fans and air flow: a processor that is slowed down forwards less", **found.to_wire()
+        )
+    return passed(evidence, **values)
 
 
 @check("cpu.generator", "generator's processors", roles=("source",))
 async def generator_cpus(bench: CheckContext, node: str) -> CheckFinding:
     """The processors that hosts.yaml gives a generator are there."""
-    wanted, cpus = bench.inventory.nodes[node].generator_cpus, (await bench.facts(node)).get("cpus")
+    wanted, cpus = bench.inventory.nodes[node].generator_cpus, (await bench.facts(node)).cpus
     if not wanted:
         return passed("not pinned (generator_cpus in hosts.yaml)")
-    online = cpu_list((await bench.settings(node))["online_cpus"])
+    online = cpu_list((await bench.settings(node)).online_cpus)
     if online is None:
         return skipped("the kernel does not say which processors are there")
     missing = [cpu for cpu in wanted if cpu not in online]

@@ -45,12 +45,12 @@ async def calibration(bench: CheckContext) -> CheckFinding:
         return skipped("this testbed was never calibrated (labconsole calibrate)")
     nodes = {}
     for node in bench.links:
-        links = {
-            key[2]: live.link
+        drivers = {
+            key[2]: live.link.driver
             for key, live in bench.session.telemetry.interfaces.items()
             if key[0] == node and not key[1]
         }
-        nodes[node] = node_versions(await bench.facts(node), links)
+        nodes[node] = node_versions(await bench.facts(node), drivers)
     reason = envelope.void_reason(bench.inventory.fingerprint(), nodes, bench.inventory.defaults.capture_buffer_kib)
     if reason is not None:
         return failed(f"{envelope.calibration_id}: {reason}", "calibrate anew: labconsole calibrate")

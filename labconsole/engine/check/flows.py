@@ -10,6 +10,7 @@ from labconsole.engine.check.result import CheckFinding, failed, passed, skipped
 from labconsole.errors import LabError
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import RunRecord, StreamRecord
+from labconsole.wire.survey import TakeSurvey
 
 LOAD_RATIO = 0.01
 """Of the slowest link: what loses frames at this loses them for another reason than load."""
@@ -41,9 +42,7 @@ async def flow(bench: CheckContext, platform: str) -> CheckFinding:
 
 async def _refusals(bench: CheckContext) -> int | None:
     """ICMP errors that the UUT has sent so far."""
-    args: dict[str, Any] = {"capture_directory": None, "tools": []}
-    icmp = (await bench.link(bench.inventory.uut).request("survey", args, timeout_s=8))["icmp"]
-    return None if icmp["sent_unreachable"] is None else int(icmp["sent_unreachable"])
+    return (await bench.link(bench.inventory.uut).ask(TakeSurvey(tools=[]), timeout_s=8)).icmp.sent_unreachable
 
 
 def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out: list[str]) -> CheckFinding:

@@ -10,7 +10,11 @@ from labconsole.engine.check.context import ETHERNET_HEADER_BYTES, FIX_TOKEN, Ch
 from labconsole.engine.check.result import CheckFinding, failed, mended, passed, skipped, warned
 from labconsole.units import format_rate_bps
 from labconsole.verdict.observed import parse_snapshot
+from labconsole.wire.changes import ApplyChanges
 from labconsole.wire.codec import STAT_NAMES
+from labconsole.wire.counters import ReadCounters
+from labconsole.wire.links import NodeLinkState, ReadLinks
+from labconsole.wire.settings import InterfaceSettings
 
 CARRIER_S = 5.0
 """A gigabit NIC negotiates for up to four seconds."""
@@ -22,18 +26,18 @@ LINE_ERRORS = ("rx_crc_errors", "rx_frame_errors", "rx_length_errors", "tx_carri
 _GENERATION = re.compile(r"([\d.]+) GT/s")
 
 
-async def _links(bench: CheckContext, node: str) -> dict[str, dict[str, Any]]:
+async def _links(bench: CheckContext, node: str) -> dict[str, NodeLinkState]:
     """The node's data ports that exist, by name."""
-    reply = await bench.link(node).request("links", timeout_s=8)
+    reply = await bench.link(node).ask(ReadLinks(), timeout_s=8)
     # What the node tells by itself comes a moment later, and later checks go by it.
-    bench.session.telemetry.set_links(node, reply["links"])
-    found = {link["name"]: link for link in reply["links"] if link["namespace"] == ""}
+    bench.session.telemetry.set_links(node, reply.links)
+    found = {link.name: link for link in reply.links if link.namespace == ""}
     return {name: found[name] for name in bench.ports(node) if name in found}
 
 
-async def _settings(bench: CheckContext, node: str) -> dict[str, dict[str, Any]]:
+async def _settings(bench: CheckContext, node: str) -> dict[str, InterfaceSettings]:
     """The settings of the node's data ports that exist, by name."""
-    found = (await bench.settings(node))["interfaces"]
+    found = (await bench.settings(node)).interfaces
     return {name: found[name] for name in bench.ports(node) if name in found}
 
 
@@ -46,35 +50,35 @@ async def present(bench: CheckContext, node: str) -> CheckFinding:
     links = await _links(bench, node)
     missing = [name for name in ports if name not in links]
     if missing:
-        reply = await bench.link(node).request("links", timeout_s=8)
-        others = sorted(link["name"] for link in reply["links"] if link["namespace"] == "" and link["name"] != "lo")
+        reply = await bench.link(node).ask(ReadLinks(), timeout_s=8)
+        others = sorted(link.name for link in reply.links if link.namespace == "" and link.name != "lo")
         streams = ", ".join(dict.fromkeys(stream.name for name in missing for stream in ports[name]))
         return failed(
             f"no interface {', '.join(missing)}; there are {', '.join(others) or 'none'}",
             f"correct stream {streams} in hosts.yaml",
             missing=missing,
         )
-    return passed(", ".join(f"{name} {link['mac']}" for name, link in sorted(links.items())))
+    return passed(", ".join(f"{name} {link.mac}" for name, link in sorted(links.items())))
 
 
 @check("nic.up", "links up", wave=Wave.FIXES)
 async def up(bench: CheckContext, node: str) -> CheckFinding:
     """Every data port is up and has a carrier."""
     links = await _links(bench, node)
-    down = [name for name, link in links.items() if not link["up"]]
-    if bench.fix and node in bench.leased and not all(link["carrier"] for link in links.values()):
+    down = [name for name, link in links.items() if not link.up]
+    if bench.fix and node in bench.leased and not all(link.carrier for link in links.values()):
         if down:
             changes = [{"do": "link_up", "interface": name, "namespace": ""} for name in down]
-            await bench.link(node).request("net.apply", {"token": FIX_TOKEN, "changes": changes})
+            await bench.link(node).ask(ApplyChanges(token=FIX_TOKEN, changes=changes))
         links = await _wait_carrier(bench, node)  # the port at the other end may have been set up just now, too
-        if down and all(link["carrier"] for link in links.values()):
+        if down and all(link.carrier for link in links.values()):
             return mended(
                 f"{', '.join(down)} was down and has been set up: until this session ends, then it is down again; "
                 f"for good: ip link set {down[0]} up on {node}",
                 set_up=down,
             )
-        down = [name for name, link in links.items() if not link["up"]]
-    dark = [name for name, link in links.items() if link["up"] and not link["carrier"]]
+        down = [name for name, link in links.items() if not link.up]
+    dark = [name for name, link in links.items() if link.up and not link.carrier]
     words = alike({name: "down" if name in down else "no carrier" if name in dark else "up" for name in links})
     if down:
         return failed(words, f"on {node}: ip link set {down[0]} up; or let --fix do it", fixable=True, down=down)
@@ -97,13 +101,13 @@ def _far_end(bench: CheckContext, node: str, interface: str) -> str:
     return "the other end"
 
 
-async def _wait_carrier(bench: CheckContext, node: str) -> dict[str, dict[str, Any]]:
+async def _wait_carrier(bench: CheckContext, node: str) -> dict[str, NodeLinkState]:
     """The links once all of them have a carrier, or after a bound. Both ends may have been down."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + CARRIER_S
     while True:
         links = await _links(bench, node)
-        if all(link["carrier"] for link in links.values()) or loop.time() > deadline:
+        if all(link.carrier for link in links.values()) or loop.time() > deadline:
             return links
         await asyncio.sleep(CARRIER_STEP_S)
 
@@ -116,17 +120,17 @@ async def speed(bench: CheckContext, node: str) -> CheckFinding:
     values: dict[str, Any] = {}
     for name, setting in (await _settings(bench, node)).items():
         wanted_bps = max(stream.link_speed_bps for stream in bench.ports(node)[name])
-        if setting["bus"] is None or setting["bus"]["kind"] not in ("pci", "usb", "platform"):
+        if setting.bus is None or setting.bus.kind not in ("pci", "usb", "platform"):
             words[name] = f"virtual, {format_rate_bps(wanted_bps)} by hosts.yaml"
             continue
-        mbps = setting["speed_mbps"]
+        mbps = setting.speed_mbps
         if mbps is None:
             unknown.append(name)
             words[name] = "speed not told"
             continue
-        values[name] = {"speed_mbps": mbps, "duplex": setting["duplex"]}
-        words[name] = f"{format_rate_bps(mbps * 10**6)} {setting['duplex'] or 'unknown'} duplex"
-        if mbps * 10**6 < wanted_bps or setting["duplex"] == "half":
+        values[name] = {"speed_mbps": mbps, "duplex": setting.duplex}
+        words[name] = f"{format_rate_bps(mbps * 10**6)} {setting.duplex or 'unknown'} duplex"
+        if mbps * 10**6 < wanted_bps or setting.duplex == "half":
             worse.append(f"{name} should run at {format_rate_bps(wanted_bps)}, full duplex")
         elif mbps * 10**6 > wanted_bps:
             better.append(name)
@@ -154,9 +158,9 @@ async def mtu(bench: CheckContext, node: str) -> CheckFinding:
     settings = await _settings(bench, node)
     if not settings:
         return skipped("none of its data ports is there")
-    evidence = alike({name: f"{setting['mtu']} B" for name, setting in settings.items()})
+    evidence = alike({name: f"{setting.mtu} B" for name, setting in settings.items()})
     evidence += f"; {'the plan' if bench.plan else 'a full frame'} needs {needed} B"
-    short = [name for name, setting in settings.items() if setting["mtu"] is not None and setting["mtu"] < needed]
+    short = [name for name, setting in settings.items() if setting.mtu is not None and setting.mtu < needed]
     if short:
         return failed(evidence, f"on {node}: ip link set {short[0]} mtu {needed}", needed_bytes=needed, short=short)
     return passed(evidence, needed_bytes=needed)
@@ -169,8 +173,8 @@ async def mac(bench: CheckContext, node: str) -> CheckFinding:
     for stream in bench.inventory.streams:
         for place in bench.hops(stream):
             live = bench.session.telemetry.interfaces.get((place[0], "", place[1]))
-            if live is not None and live.link.get("mac"):
-                owners.setdefault(live.link["mac"], []).append("/".join(place))
+            if live is not None and live.link.mac:
+                owners.setdefault(live.link.mac, []).append("/".join(place))
     mine = {key: names for key, names in owners.items() if any(n.startswith(f"{node}/") for n in names)}
     double = {key: names for key, names in mine.items() if len(names) > 1}
     if double:
@@ -188,14 +192,14 @@ async def driver(bench: CheckContext, node: str) -> CheckFinding:
     narrow = []
     words: dict[str, str] = {}
     for name, setting in (await _settings(bench, node)).items():
-        rings, bus = setting["rings"], setting["bus"]
-        text = f"{setting['driver'] or 'driver not told'}"
+        rings, bus = setting.rings, setting.bus
+        text = f"{setting.driver or 'driver not told'}"
         if rings is not None:
-            text += f", rx ring {rings['rx']} of {rings['rx_max']}"
-        if bus is not None and bus["link_width"]:
-            carries_bps = slot_bps(bus["link_speed"], bus["link_width"])
-            text += f", PCIe x{bus['link_width']} at {bus['link_speed']}"
-            if carries_bps is not None and setting["speed_mbps"] and carries_bps < setting["speed_mbps"] * 10**6:
+            text += f", rx ring {rings.rx} of {rings.rx_max}"
+        if bus is not None and bus.link_width:
+            carries_bps = slot_bps(bus.link_speed, bus.link_width)
+            text += f", PCIe x{bus.link_width} at {bus.link_speed}"
+            if carries_bps is not None and setting.speed_mbps and carries_bps < setting.speed_mbps * 10**6:
                 narrow.append(f"{name}'s slot carries {format_rate_bps(carries_bps)}, less than its link")
         words[name] = text
     if narrow:
@@ -218,12 +222,12 @@ async def pause(bench: CheckContext, node: str) -> CheckFinding:
     some = False
     words: dict[str, str] = {}
     for name, setting in (await _settings(bench, node)).items():
-        found = setting["pause"]
+        found = setting.pause
         some = some or found is not None
         if found is None:
             words[name] = "none"
         else:
-            words[name] = f"rx {'on' if found['rx'] else 'off'} tx {'on' if found['tx'] else 'off'}"
+            words[name] = f"rx {'on' if found.rx else 'off'} tx {'on' if found.tx else 'off'}"
     if not words:
         return skipped("none of its data ports is there")
     return passed(alike(words) + ("; left as found, and watched" if some else ""))
@@ -236,10 +240,10 @@ async def offloads(bench: CheckContext, node: str) -> CheckFinding:
     words: dict[str, str] = {}
     values: dict[str, Any] = {}
     for name, setting in (await _settings(bench, node)).items():
-        on = [key for key, value in setting["offloads"].items() if value and key in ("gro", "gso", "tso", "lro")]
-        values[name] = setting["offloads"]
+        on = [key for key, value in setting.offloads.items() if value and key in ("gro", "gso", "tso", "lro")]
+        values[name] = setting.offloads
         words[name] = ", ".join(on) or "none"
-        if setting["offloads"].get("lro"):
+        if setting.offloads.get("lro"):
             merging.append(name)
     evidence = alike(words)
     if merging:
@@ -253,7 +257,7 @@ async def offloads(bench: CheckContext, node: str) -> CheckFinding:
 @check("nic.errors", "damaged frames")
 async def errors(bench: CheckContext, node: str) -> CheckFinding:
     """Damaged frames since the node was started point at a cable or a duplex mismatch."""
-    snapshot = parse_snapshot(await bench.read(node, "counters.read"))
+    snapshot = parse_snapshot(await bench.read(node, ReadCounters()))
     found: dict[str, Any] = {}
     for name in bench.ports(node):
         sample = snapshot.get(("", name))

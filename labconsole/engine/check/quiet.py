@@ -8,6 +8,8 @@ from labconsole.engine.check.context import CheckContext, Wave, alike, check
 from labconsole.engine.check.result import CheckFinding, failed, mended, passed, skipped, warned
 from labconsole.verdict.observed import parse_snapshot
 from labconsole.wire.codec import STAT_NAMES
+from labconsole.wire.counters import ReadCounters
+from labconsole.wire.survey import RemoveLeftovers
 
 WINDOW_S = 1.0
 QUIET_PPS = 1.0
@@ -22,11 +24,11 @@ MAX_NAMED = 5
 async def ports(bench: CheckContext, node: str) -> CheckFinding:
     """Frames on the data ports while nobody measures."""
     link = bench.link(node)
-    first = await link.request("counters.read", timeout_s=8)
+    first = await link.ask(ReadCounters(), timeout_s=8)
     await asyncio.sleep(WINDOW_S)
-    last = await link.request("counters.read", timeout_s=8)
+    last = await link.ask(ReadCounters(), timeout_s=8)
     before, after = parse_snapshot(first), parse_snapshot(last)
-    window_s = (last["monotonic_ns"] - first["monotonic_ns"]) / 1e9
+    window_s = (last.monotonic_ns - first.monotonic_ns) / 1e9
     counted: dict[str, int] = {}
     for name in bench.ports(node):
         old, new = before.get(("", name)), after.get(("", name))
@@ -48,15 +50,15 @@ async def ports(bench: CheckContext, node: str) -> CheckFinding:
 @check("quiet.programs", "captures and generators")
 async def programs(bench: CheckContext, node: str) -> CheckFinding:
     """Captures and generators of somebody else's."""
-    found = [p for p in (await bench.survey(node))["processes"] if p["kind"] in ("sniffer", "sender")]
-    near = [p for p in found if p["same_network"] is not False]
-    words = [f"{p['name']} (process {p['pid']}): {p['command']}" for p in (near or found)[:MAX_NAMED]]
+    found = [p for p in (await bench.survey(node)).processes if p.kind in ("sniffer", "sender")]
+    near = [p for p in found if p.same_network is not False]
+    words = [f"{p.name} (process {p.pid}): {p.command}" for p in (near or found)[:MAX_NAMED]]
     evidence = "; ".join(words)
     if near:
         return failed(
             evidence,
-            f"ask its owner, or end it: on {node}: kill {near[0]['pid']}",
-            pids=[p["pid"] for p in near],
+            f"ask its owner, or end it: on {node}: kill {near[0].pid}",
+            pids=[p.pid for p in near],
         )
     if found:
         return warned(f"in another network namespace: {evidence}", "it takes processor time: ask its owner to end it")
@@ -67,8 +69,8 @@ async def programs(bench: CheckContext, node: str) -> CheckFinding:
 async def pktgen(bench: CheckContext, node: str) -> CheckFinding:
     """Devices in pktgen: its start would start all of them."""
     survey = await bench.survey(node)
-    ours = {entry["name"] for entry in survey["leftovers"] if entry["kind"] == "pktgen"}
-    foreign = [device for device in survey["pktgen_devices"] if device not in ours]
+    ours = {entry.name for entry in survey.leftovers if entry.kind == "pktgen"}
+    foreign = [device for device in survey.pktgen_devices if device not in ours]
     if foreign:
         return failed(
             f"configured: {', '.join(foreign[:MAX_NAMED])}",
@@ -81,14 +83,13 @@ async def pktgen(bench: CheckContext, node: str) -> CheckFinding:
 @check("quiet.logins", "logins")
 async def logins(bench: CheckContext, node: str) -> CheckFinding:
     """People who are logged in may do anything at any time."""
-    found = (await bench.facts(node)).get("logins")
-    if not isinstance(found, list):
+    found = (await bench.facts(node)).logins
+    if found is None:
         return passed("the node keeps no list of logins")
     words = []
     for entry in found:
-        login = entry if isinstance(entry, dict) else {}
-        host = f" from {login['host']}" if login.get("host") else ""
-        words.append(f"{login.get('user')} on {login.get('line')}{host}")
+        host = f" from {entry.host}" if entry.host else ""
+        words.append(f"{entry.user} on {entry.line}{host}")
     if words:
         return warned(", ".join(words[:MAX_NAMED]), "tell them that you measure", logins=len(words))
     return passed("nobody else is logged in")
@@ -97,18 +98,18 @@ async def logins(bench: CheckContext, node: str) -> CheckFinding:
 @check("quiet.leftovers", "left by earlier runs", wave=Wave.FIXES)
 async def leftovers(bench: CheckContext, node: str) -> CheckFinding:
     """What a session that ended badly has left behind."""
-    found = (await bench.survey(node))["leftovers"]
+    found = (await bench.survey(node)).leftovers
     if node not in bench.leased:
-        found = [entry for entry in found if entry["kind"] != "link"]  # a bridge may be in use by whoever has the lease
+        found = [entry for entry in found if entry.kind != "link"]  # a bridge may be in use by whoever has the lease
     if not found:
         return passed("nothing")
-    evidence = ", ".join(f"{entry['kind']} {entry['name']}" for entry in found[:MAX_NAMED])
+    evidence = ", ".join(f"{entry.kind} {entry.name}" for entry in found[:MAX_NAMED])
     if len(found) > MAX_NAMED:
         evidence += f" and {len(found) - MAX_NAMED} more"
     if bench.fix and node in bench.leased:
-        removed = (await bench.link(node).request("clean", timeout_s=20))["removed"]
+        removed = (await bench.link(node).ask(RemoveLeftovers(), timeout_s=20)).removed
         bench.forget(node)
-        if not (await bench.survey(node))["leftovers"]:
+        if not (await bench.survey(node)).leftovers:
             return mended("for good: " + "; ".join(removed[:MAX_NAMED]), removed=removed)
     return failed(
         evidence, f"remove it on {node}, or let --fix do it: it is labconsole's own, and held by nobody", fixable=True

@@ -9,7 +9,7 @@ from labconsole.engine.check.result import CheckFinding, failed, passed, warned
 @check("tools.capture", "tcpdump", roles=("sink",))
 async def capture(bench: CheckContext, node: str) -> CheckFinding:
     """A sink captures with tcpdump."""
-    version = (await bench.facts(node)).get("tcpdump")
+    version = (await bench.facts(node)).tcpdump
     if version is None:
         return failed("no tcpdump", f"install it on {node}: apt install tcpdump")
     return passed(f"version {version}", tcpdump=version)
@@ -20,13 +20,13 @@ async def generator(bench: CheckContext, node: str) -> CheckFinding:
     """Which generator a source will send with."""
     facts = await bench.facts(node)
     wanted = (bench.plan.generator if bench.plan is not None else None) or bench.inventory.defaults.generator
-    version, loadable = facts.get("pktgen"), facts.get("pktgen_loadable")
+    version, loadable = facts.pktgen, facts.pktgen_loadable
     if version is not None or loadable:
         text = f"pktgen {version}" if version is not None else "pktgen can be loaded"
         return passed(f"{text}; asked for: {wanted}", generator="afpacket" if wanted == "afpacket" else "pktgen")
     if wanted == "pktgen":
         return failed(
-            f"the kernel {facts.get('kernel')} has no pktgen, and generator: pktgen is asked for",
+            f"the kernel {facts.kernel} has no pktgen, and generator: pktgen is asked for",
             "boot a kernel with CONFIG_NET_PKTGEN, or let `generator: auto` fall back to afpacket",
         )
     if wanted == "afpacket" or bench.inventory.emulated:
@@ -44,7 +44,7 @@ async def platform(bench: CheckContext, node: str) -> CheckFinding:
     needed = bench.tools()
     if not needed:
         return passed(f"{', '.join(bench.platforms())}: nothing but the kernel")
-    found = (await bench.survey(node))["tools"]
+    found = (await bench.survey(node)).tools
     missing = [tool for tool in needed if found.get(tool) is None]
     if missing:
         words = ", ".join(f"no {tool} (for {needed[tool]})" for tool in missing)

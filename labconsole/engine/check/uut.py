@@ -5,12 +5,13 @@ from __future__ import annotations
 import ipaddress
 import json
 from dataclasses import dataclass, field
-from typing import Any
 
 from labconsole.engine.check.context import FIX_TOKEN, NFT, CheckContext, alike, check
 from labconsole.engine.check.result import CheckFinding, failed, mended, passed, skipped, warned
 from labconsole.errors import AgentError
 from labconsole.model.inventory import BENCHMARK_NETWORK
+from labconsole.wire.changes import ApplyChanges, ReadNetwork
+from labconsole.wire.execution import Execute
 
 PATH_HOOKS = {"prerouting", "forward", "postrouting", "ingress", "egress"}
 """Netfilter hooks that a forwarded frame passes."""
@@ -26,11 +27,11 @@ async def forwarding(bench: CheckContext, node: str) -> CheckFinding:
     """Whether it forwards already. Platforms switch forwarding on where they need it, and back afterwards."""
     settings = await bench.settings(node)
     ports = {
-        name: "on" if found["sysctls"].get("forwarding") == "1" else "off"
-        for name, found in settings["interfaces"].items()
+        name: "on" if found.sysctls.get("forwarding") == "1" else "off"
+        for name, found in settings.interfaces.items()
         if name in bench.ports(node)
     }
-    machine = settings["sysctls"].get("net/ipv4/ip_forward")
+    machine = settings.sysctls.get("net/ipv4/ip_forward")
     return passed(
         f"ip_forward {machine or 'not told'}; {alike(ports) or 'no data port there'}; "
         "platforms switch it on for their ports while they stand"
@@ -41,12 +42,12 @@ async def forwarding(bench: CheckContext, node: str) -> CheckFinding:
 async def reverse_path(bench: CheckContext, node: str) -> CheckFinding:
     """Strict reverse-path filtering drops frames whose source is not routed back by the port they came in."""
     settings = await bench.settings(node)
-    machine = settings["sysctls"].get("net/ipv4/conf/all/rp_filter")
+    machine = settings.sysctls.get("net/ipv4/conf/all/rp_filter")
     words: dict[str, str] = {}
-    for name, found in settings["interfaces"].items():
+    for name, found in settings.interfaces.items():
         if name in bench.ports(node):
             # The kernel uses the stricter of both.
-            numbers = [int(v) for v in (machine, found["sysctls"].get("rp_filter")) if v is not None and v.isdigit()]
+            numbers = [int(v) for v in (machine, found.sysctls.get("rp_filter")) if v is not None and v.isdigit()]
             words[name] = str(max(numbers)) if numbers else "not told"
     if not words:
         return skipped("none of its data ports is there")
@@ -96,21 +97,22 @@ def read_rules(text: str) -> Rules | None:
 async def firewall(bench: CheckContext, node: str) -> CheckFinding:
     """Rules that a forwarded frame meets cost time, and some stop it."""
     survey = await bench.survey(node)
-    if survey["tools"].get(NFT) is None:
-        if survey["iptables"]:
+    if survey.tools.get(NFT) is None:
+        if survey.iptables:
             return warned(
-                f"iptables tables in use: {', '.join(survey['iptables'])}; no nft there to read them with",
+                f"iptables tables in use: {', '.join(survey.iptables)}; no nft there to read them with",
                 "see `iptables-save` on the UUT: empty the tables, or count with what their rules cost",
             )
         return skipped("no nft there, so its rules cannot be read")
-    args = {"argv": [NFT, "-j", "list", "ruleset"], "timeout_s": NFT_S, "stdin": None, "namespace": ""}
     try:
-        done = await bench.link(node).request("exec", args, timeout_s=NFT_S + 2)
+        done = await bench.link(node).ask(
+            Execute(argv=[NFT, "-j", "list", "ruleset"], timeout_s=NFT_S), timeout_s=NFT_S + 2
+        )
     except AgentError as exc:
         return skipped(f"its rules cannot be read: {exc.message}")
-    rules = read_rules(done["stdout"]) if done["exit_status"] == 0 else None
+    rules = read_rules(done.stdout) if done.exit_status == 0 else None
     if rules is None:
-        said = done["stderr"].strip().splitlines()[-1:] or ["no rules in what it says"]
+        said = done.stderr.strip().splitlines()[-1:] or ["no rules in what it says"]
         return skipped(f"its rules cannot be read: nft: {said[0]}")
     if rules.stopping:
         more = f" and {len(rules.stopping) - MAX_NAMED} more" if len(rules.stopping) > MAX_NAMED else ""
@@ -120,8 +122,8 @@ async def firewall(bench: CheckContext, node: str) -> CheckFinding:
             rules=rules.count,
             stopping=len(rules.stopping),
         )
-    if rules.count or survey["iptables"]:
-        tables = sorted(rules.tables) + [f"iptables {name}" for name in survey["iptables"]]
+    if rules.count or survey.iptables:
+        tables = sorted(rules.tables) + [f"iptables {name}" for name in survey.iptables]
         return warned(
             f"{rules.count} rules in {', '.join(tables)}; none drops or rejects",
             "every forwarded frame is held against them: remove them if the platform is to be measured without",
@@ -133,23 +135,23 @@ async def firewall(bench: CheckContext, node: str) -> CheckFinding:
 @check("uut.conntrack", "connection tracking", roles=("uut",))
 async def conntrack(bench: CheckContext, node: str) -> CheckFinding:
     """Connection tracking costs time per frame, and a full table drops."""
-    found = (await bench.survey(node))["conntrack"]
-    if found["entries"] is None:
+    found = (await bench.survey(node)).conntrack
+    if found.entries is None:
         return passed("not loaded")
-    evidence = f"{found['entries']} of {found['limit']} entries"
-    if found["entries"]:
+    evidence = f"{found.entries} of {found.limit} entries"
+    if found.entries:
         return warned(
             evidence,
             "something on the UUT has connections tracked (a firewall, Docker): it costs time for every frame",
-            **found,
+            **found.to_wire(),
         )
-    return passed(f"{evidence}: loaded, tracks nothing", **found)
+    return passed(f"{evidence}: loaded, tracks nothing", **found.to_wire())
 
 
 @check("uut.bridge_calls", "rules for bridged frames", roles=("uut",))
 async def bridge_calls(bench: CheckContext, node: str) -> CheckFinding:
     """Whether bridged frames are sent through the IP rules as well."""
-    value = (await bench.settings(node))["sysctls"].get(BRIDGE_CALLS)
+    value = (await bench.settings(node)).sysctls.get(BRIDGE_CALLS)
     if value != "1":
         return passed("bridged frames pass no IP rules")
     rules = await firewall(bench, node)
@@ -157,7 +159,7 @@ async def bridge_calls(bench: CheckContext, node: str) -> CheckFinding:
         return passed("bridged frames would pass IP rules, and there are none", bridge_nf_call_iptables=1)
     if bench.fix and node in bench.leased:
         change = {"do": "sysctl", "name": BRIDGE_CALLS, "value": "0", "namespace": ""}
-        await bench.link(node).request("net.apply", {"token": FIX_TOKEN, "changes": [change]})
+        await bench.link(node).ask(ApplyChanges(token=FIX_TOKEN, changes=[change]))
         return mended(
             "bridged frames passed the IP rules, and do not any more until this session ends; "
             f"for good: sysctl -w {BRIDGE_CALLS.replace('/', '.')}=0"
@@ -172,40 +174,40 @@ async def bridge_calls(bench: CheckContext, node: str) -> CheckFinding:
 @check("uut.routes", "routes and neighbours", roles=("uut",))
 async def routes(bench: CheckContext, node: str) -> CheckFinding:
     """Routes and neighbours of somebody else's in the benchmark network lead test frames astray."""
-    args: dict[str, Any] = {"sysctls": [], "routes": True, "neighbours": True}
-    found = await bench.read(node, "net.read", args)
+    found = await bench.read(node, ReadNetwork(routes=True, neighbours=True))
+    neighbours = found.neighbours or []
     mine = {(stream.source_ip, stream.uut_in) for stream in bench.inventory.streams}
     mine |= {(stream.sink_ip, stream.uut_out) for stream in bench.inventory.streams}
     astray = []
-    for route in found["routes"]:
-        destination = _network(route.get("destination"))
+    for route in found.routes or ():
+        destination = _network(route.destination)
         if destination is None or not destination.overlaps(BENCHMARK_NETWORK) or destination.prefixlen == 0:
             continue
-        if (str(destination.network_address), route.get("interface")) not in mine or destination.prefixlen != 32:
-            astray.append(f"{destination} by {route.get('interface')}")
+        if (str(destination.network_address), route.interface) not in mine or destination.prefixlen != 32:
+            astray.append(f"{destination} by {route.interface}")
     wrong = []
     for stream in bench.inventory.streams:
         live = bench.session.telemetry.interfaces.get((stream.sink.node, "", stream.sink.interface))
-        true_mac = live.link.get("mac") if live is not None else None
-        for entry in found["neighbours"]:
-            place = (entry.get("address"), entry.get("interface"))
+        true_mac = live.link.mac if live is not None else None
+        for entry in neighbours:
+            place = (entry.address, entry.interface)
             if (
                 place == (stream.sink_ip, stream.uut_out)
-                and entry.get("permanent")
+                and entry.permanent
                 and true_mac
                 not in (
                     None,
-                    entry.get("mac"),
+                    entry.mac,
                 )
             ):
-                wrong.append(f"{stream.sink_ip} is {entry.get('mac')}, and {stream.sink} has {true_mac}")
+                wrong.append(f"{stream.sink_ip} is {entry.mac}, and {stream.sink} has {true_mac}")
     if astray or wrong:
         words = [f"route {text}" for text in astray] + [f"permanent neighbour {text}" for text in wrong]
         return warned(
             "; ".join(words[:MAX_NAMED]),
             "remove what is not labconsole's (ip route del, ip neigh del): platforms set their own and put these back",
         )
-    return passed(f"{len(found['routes'])} routes, none of them somebody else's in {BENCHMARK_NETWORK}")
+    return passed(f"{len(found.routes or ())} routes, none of them somebody else's in {BENCHMARK_NETWORK}")
 
 
 def _network(text: object) -> ipaddress.IPv4Network | None:
@@ -219,13 +221,13 @@ def _network(text: object) -> ipaddress.IPv4Network | None:
 async def guests(bench: CheckContext, node: str) -> CheckFinding:
     """Guests that run before any platform was set up are nobody's plan, and take processor time from one that is."""
     survey = await bench.survey(node)
-    running = [entry for entry in survey["processes"] if entry["kind"] == "guest"]
-    words = [f"{entry['name']} (process {entry['pid']})" for entry in running]
+    running = [entry for entry in survey.processes if entry.kind == "guest"]
+    words = [f"{entry.name} (process {entry.pid})" for entry in running]
     if words:
         return warned(
             f"running: {', '.join(words[:MAX_NAMED])}",
             "shut down guests that the plan does not name: they take processor time from the one that is measured",
             guests=len(running),
         )
-    spaces = survey["namespaces"]
+    spaces = survey.namespaces
     return passed("none runs" + (f"; named network namespaces: {', '.join(spaces[:MAX_NAMED])}" if spaces else ""))

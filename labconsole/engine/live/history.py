@@ -10,15 +10,14 @@ import json
 import shlex
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import LabError
+from labconsole.wire.capture import CaptureStarted
+from labconsole.wire.execution import Execute, Executed
 from labconsole.wire.message import R, Request
-
-T = TypeVar("T")
 
 KEPT = 500
 """Commands kept per node."""
@@ -55,9 +54,11 @@ class CommandHistory:
         self.total = 0
         self.revision = 0
 
-    def begin(self, op: str, args: dict[str, Any]) -> LoggedRequest:
+    def begin(self, request: Request[Any]) -> LoggedRequest:
         """Something is asked for."""
-        words, argv = in_short(op, args)
+        return self._begin(request.op, *in_short(request))
+
+    def _begin(self, op: str, words: str, argv: bool = False) -> LoggedRequest:
         self.total += 1
         self.revision += 1
         command = LoggedRequest(self.total, time.time(), op, words, argv)
@@ -73,18 +74,17 @@ class CommandHistory:
         """An attempt to reach the node. The same failure again replaces the one before: a node may be off for days."""
         last = self.commands[-1] if self.commands else None
         if last is None or (last.op, last.outcome) != ("connect", outcome):
-            last = self.begin("connect", {"address": address})
+            last = self._begin("connect", f"address={address}"[:WORDS])
         last.at_wall_s = time.time() - took_s
         self.end(last, outcome, took_s)
 
 
-def in_short(op: str, args: dict[str, Any]) -> tuple[str, bool]:
-    """The arguments of a command in one line, and whether they are a program's command line."""
-    argv = args.get("argv")
-    if op == "exec" and isinstance(argv, list):
-        return shlex.join(str(word) for word in argv)[:WORDS], True
+def in_short(request: Request[Any]) -> tuple[str, bool]:
+    """What is asked in one line, and whether that is a program's command line."""
+    if isinstance(request, Execute):
+        return shlex.join(request.argv)[:WORDS], True
     parts = []
-    for key, value in args.items():
+    for key, value in request.arguments().items():
         text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), default=str)
         parts.append(f"{key}={text}")
     return " ".join(parts)[:WORDS], False
@@ -116,21 +116,11 @@ class RecordedLink:
 
     async def ask(self, request: Request[R], *, timeout_s: float = 30.0) -> R:
         """Ask the agent; see AgentLink."""
-        answer = self._link.ask(request, timeout_s=timeout_s)
-        return await self._recorded(request.op, request.arguments(), answer, vars)
-
-    async def request(self, op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
-        """Ask the agent; see AgentLink."""
-        return await self._recorded(op, args or {}, self._link.request(op, args, timeout_s=timeout_s), dict)
-
-    async def _recorded(
-        self, op: str, args: dict[str, Any], answering: Awaitable[T], said: Callable[[T], dict[str, Any]]
-    ) -> T:
-        command = self._history.begin(op, args)
+        command = self._history.begin(request)
         began = time.monotonic()
         outcome = "ended by an internal error"
         try:
-            answer = await answering
+            answer: R = await self._link.ask(request, timeout_s=timeout_s)
             outcome = "ok"
         except LabError as exc:
             outcome = str(getattr(exc, "message", exc))
@@ -140,12 +130,10 @@ class RecordedLink:
             raise
         finally:
             self._history.end(command, outcome, time.monotonic() - began)
-        words = said(answer)
-        argv = words.get("argv")
-        if op != "exec" and isinstance(argv, list):  # what the agent ran to do it
-            command.words, command.argv = shlex.join(str(word) for word in argv)[:WORDS], True
-        elif op == "exec" and words.get("exit_status"):
-            command.outcome = f"exit status {words['exit_status']}"
+        if isinstance(answer, CaptureStarted):  # what the agent ran to do it
+            command.words, command.argv = shlex.join(answer.argv)[:WORDS], True
+        elif isinstance(answer, Executed) and answer.exit_status:
+            command.outcome = f"exit status {answer.exit_status}"
         return answer
 
     async def measure_clock(self) -> None:

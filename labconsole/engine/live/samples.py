@@ -6,7 +6,6 @@ Estimates until the record is there: the sender's progress and the sink's counte
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from labconsole.contracts.ports import Series
 from labconsole.engine.live.telemetry import StreamLive, Telemetry
@@ -15,7 +14,7 @@ from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import RunRecord
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
-from labconsole.wire.generator import GeneratorProgress
+from labconsole.wire.generator import GeneratorProgress, SentStream
 
 MAX_SERIES_ROWS = 500_000
 """Rows of interface samples kept per run (about 100 MB in memory); what is beyond is counted, not kept."""
@@ -80,11 +79,10 @@ class LiveStreams:
             live.offered_packets = sent_packets
         self._telemetry.revision += 1
 
-    def offered_final(self, name: str, result: dict[str, Any]) -> None:
+    def offered_final(self, result: SentStream) -> None:
         """A source has finished: its own report replaces the estimate."""
-        live = self._telemetry.streams[name]
-        live.offered_packets = result["sent_packets"]
-        self._sent_rate[name] = 0.0
+        self._telemetry.streams[result.stream].offered_packets = result.sent_packets
+        self._sent_rate[result.stream] = 0.0
 
     def add_counters(self, node: str, event: CountersSampled) -> None:
         """A node's counters: kept for the series; those of a sink's NIC also move the live stream."""

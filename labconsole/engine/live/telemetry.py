@@ -7,8 +7,8 @@ and 10 Hz that alone would take a third of a core; an append here costs well und
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.history import CommandHistory
@@ -16,6 +16,8 @@ from labconsole.errors import CounterInconsistency
 from labconsole.measure.rates import CounterSample, decreases, interval_rate, interval_rates
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
+from labconsole.wire.facts import NodeFacts
+from labconsole.wire.links import NodeLinkState
 
 HISTORY = 600
 """Samples kept per stream: a minute at 10 Hz. Bounded, so that memory stays flat over hours."""
@@ -37,7 +39,7 @@ class InterfaceLive:
     node: str
     namespace: str
     name: str
-    link: dict[str, Any] = field(default_factory=dict)
+    link: NodeLinkState
     last: CounterSample | None = None
     before: CounterSample | None = None
     """The sample that ``last`` makes an interval with, or None while there is no such interval."""
@@ -118,7 +120,7 @@ class NodeLive:
     quiet: bool = False
     """True while the node samples into its own memory and sends nothing (docs/decisions/0009-quiet-uut.md)."""
 
-    facts: dict[str, Any] | None = None
+    facts: NodeFacts | None = None
     """What the agent said of the node when it was connected."""
 
     history: CommandHistory = field(default_factory=CommandHistory)
@@ -138,16 +140,16 @@ class Telemetry:
         self.streams: dict[str, StreamLive] = {}
         self._indexed: dict[str, dict[str, dict[int, InterfaceLive]]] = {}
 
-    def set_links(self, node: str, links: list[dict[str, Any]]) -> None:
+    def set_links(self, node: str, links: Iterable[NodeLinkState]) -> None:
         """Take a node's list of links: new ones appear, vanished ones go."""
         present = set()
         indexed = self._indexed[node] = {}
         for link in links:
-            key = (node, link["namespace"], link["name"])
+            key = (node, link.namespace, link.name)
             present.add(key)
-            live = self.interfaces.setdefault(key, InterfaceLive(*key))
+            live = self.interfaces.setdefault(key, InterfaceLive(*key, link))
             live.link = link
-            indexed.setdefault(link["namespace"], {})[link["index"]] = live
+            indexed.setdefault(link.namespace, {})[link.index] = live
         for key in [k for k in self.interfaces if k[0] == node and k not in present]:
             del self.interfaces[key]
         self.revision += 1

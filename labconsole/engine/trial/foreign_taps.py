@@ -8,13 +8,14 @@ beyond the stream then has no name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
 from labconsole.engine.trial.setup import Flow, sink_port
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
 from labconsole.verdict.observed import Tapped, TrialObservations
+from labconsole.wire.foreign import OwnStream, StartTaps, StopTaps, TappedPort
+from labconsole.wire.message import R, Request
 
 EVERY_BELOW_PPS = 50_000
 """Up to this rate on a port, every frame may be looked at: at 0.3 microseconds each, 1.5 % of one processor."""
@@ -40,36 +41,37 @@ class ForeignTaps:
 
     async def _start(self, node: str) -> None:
         self._watching.append(node)
-        if await self._ask(node, "foreign.start", {"ports": self._ports[node]}) is None:
+        if await self._ask(node, StartTaps(ports=self._ports[node])) is None:
             self._watching.remove(node)
 
     async def _stop(self, node: str) -> None:
-        reply = await self._ask(node, "foreign.stop", {})
-        for port in reply["ports"] if reply is not None else ():
-            self._seen.foreign[node, port["interface"]] = Tapped(port["every"], port["received"], port["sent"])
+        reply = await self._ask(node, StopTaps())
+        for port in reply.ports if reply is not None else ():
+            self._seen.foreign[node, port.interface] = Tapped(port.every, port.received, port.sent)
 
-    async def _ask(self, node: str, op: str, args: dict[str, Any]) -> dict[str, Any] | None:
+    async def _ask(self, node: str, request: Request[R]) -> R | None:
         try:
-            return await self._links[node].request(op, args, timeout_s=TIMEOUT_S)
+            return await self._links[node].ask(request, timeout_s=TIMEOUT_S)
         except (NodeLost, NodeUnreachable):
             return None  # the trial hears of that by itself
         except NodeError as exc:
-            self._seen.notes.append({"node": node, "kind": "foreign_unnamed", "detail": f"{op}: {exc.message}"})
+            self._seen.notes.append({"node": node, "kind": "foreign_unnamed", "detail": f"{request.op}: {exc.message}"})
             return None
 
 
-def ports_to_watch(flows: Sequence[Flow]) -> dict[str, list[dict[str, Any]]]:
-    """Per node, what ``foreign.start`` is told: each end of a stream once, with all streams that use it."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+def ports_to_watch(flows: Sequence[Flow]) -> dict[str, list[TappedPort]]:
+    """Per node, each end of a stream once, with all streams that use it."""
+    found: dict[tuple[str, str], list[OwnStream]] = {}
     rates_pps: dict[tuple[str, str], float] = {}
     for flow in flows:
         stream, asked_pps = flow.stream, flow.request.intended_pps
-        own = {"source_ip": stream.source_ip, "sink_ip": stream.sink_ip, "udp_sink_port": sink_port(flow.index)}
+        own = OwnStream(source_ip=stream.source_ip, sink_ip=stream.sink_ip, udp_sink_port=sink_port(flow.index))
         for end in (stream.source, stream.sink):
-            new = {"interface": end.interface, "streams": []}
-            found.setdefault(end.node, {}).setdefault(end.interface, new)["streams"].append(own)
             key = (end.node, end.interface)
+            found.setdefault(key, []).append(own)
             rates_pps[key] = rates_pps.get(key, 0.0) + (float("inf") if asked_pps is None else asked_pps)
-    for (node, interface), rate_pps in rates_pps.items():
-        found[node][interface]["every"] = rate_pps <= EVERY_BELOW_PPS
-    return {node: list(ports.values()) for node, ports in found.items()}
+    ports: dict[str, list[TappedPort]] = {}
+    for (node, interface), streams in found.items():
+        every = rates_pps[node, interface] <= EVERY_BELOW_PPS
+        ports.setdefault(node, []).append(TappedPort(interface=interface, streams=streams, every=every))
+    return ports

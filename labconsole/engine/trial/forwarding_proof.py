@@ -17,6 +17,9 @@ from labconsole.errors import Aborted, NodeError
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.verdict.observed import parse_snapshot
+from labconsole.wire.counters import ReadCounters
+from labconsole.wire.generator import CloseGenerator, PrepareGenerator, StartGenerator, WaitForGenerator
+from labconsole.wire.stream_spec import StreamSpec
 
 LEARNING_FRAMES = 10
 LEARNING_DELAY_NS = 1_000_000
@@ -94,7 +97,7 @@ async def _received(links: dict[str, AgentLink], streams: Sequence[Stream]) -> d
     """Packets each stream's sink NIC has received."""
     counts: dict[str, int] = {}
     for node in dict.fromkeys(stream.sink.node for stream in streams):
-        snapshot = parse_snapshot(await links[node].request("counters.read", timeout_s=10))
+        snapshot = parse_snapshot(await links[node].ask(ReadCounters(), timeout_s=10))
         for stream in streams:
             if stream.sink.node != node:
                 continue
@@ -115,30 +118,28 @@ async def send_few(
     frames: int = LEARNING_FRAMES,
 ) -> int:
     """Send a few frames of each of these streams, all of one source; returns how many were sent."""
-    specs: list[dict[str, Any]] = [
-        {
-            "stream": stream.name,
-            "interface": stream.source.interface,
-            "generator": generator,
-            "destination_mac": prepared.paths[stream.name].destination_mac,
-            "source_mac": None,
-            "source_ip": stream.source_ip,
-            "sink_ip": stream.sink_ip,
-            "udp_source_port": UDP_SOURCE_PORT,
-            "udp_sink_port": sink_port(inventory.streams.index(stream)),
-            "pkt_size_bytes": MIN_PKT_SIZE_BYTES,
-            "delay_ns": LEARNING_DELAY_NS,
-            "count": frames,
-            "duration_s": 2.0,
-            "max_count": frames,
-            "cpus": None,
-        }
+    specs = [
+        StreamSpec(
+            stream=stream.name,
+            interface=stream.source.interface,
+            generator=generator,
+            destination_mac=prepared.paths[stream.name].destination_mac,
+            source_ip=stream.source_ip,
+            sink_ip=stream.sink_ip,
+            udp_source_port=UDP_SOURCE_PORT,
+            udp_sink_port=sink_port(inventory.streams.index(stream)),
+            pkt_size_bytes=MIN_PKT_SIZE_BYTES,
+            delay_ns=LEARNING_DELAY_NS,
+            count=frames,
+            duration_s=2.0,
+            max_count=frames,
+        )
         for stream in streams
     ]
-    await link.request("generator.prepare", {"streams": specs})
+    await link.ask(PrepareGenerator(streams=specs))
     try:
-        await link.request("generator.start", {"at_monotonic_ns": None, "progress_interval_s": 1.0})
-        results = (await link.request("generator.wait", {}, timeout_s=10))["streams"]
+        await link.ask(StartGenerator(progress_interval_s=1.0))
+        results = (await link.ask(WaitForGenerator(), timeout_s=10)).streams
     finally:
-        await link.request("generator.close", {})
-    return sum(result["sent_packets"] or 0 for result in results)
+        await link.ask(CloseGenerator())
+    return sum(result.sent_packets or 0 for result in results)

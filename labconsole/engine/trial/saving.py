@@ -12,16 +12,17 @@ from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.trial.forwarding_proof import Learning
 from labconsole.errors import StoreError
 from labconsole.model.record.run import RunRecord
+from labconsole.wire.facts import NodeFacts
 
 
 def environment(
-    links: dict[str, AgentLink], facts: dict[str, dict[str, Any]], learning: Learning | None, live: LiveStreams
+    links: dict[str, AgentLink], facts: dict[str, NodeFacts], learning: Learning | None, live: LiveStreams
 ) -> dict[str, Any]:
     """Facts and clock of each node of the trial, how the platform learned, what the series hold."""
     return {
         "nodes": {
             name: {
-                "facts": facts.get(name, {}),
+                "facts": facts[name].to_wire() if name in facts else {},
                 "round_trip_s": link.round_trip_s,
                 "clock_offset_ns": link.clock_offset_ns,
                 "clock_error_ns": link.clock_error_ns,

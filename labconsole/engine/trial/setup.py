@@ -1,14 +1,15 @@
-"""What generators and captures are told about a stream. Pure: requests in, arguments of agent operations out."""
+"""What generators and captures are told about a stream. Pure: design points in, requests to agents out."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Stream
+from labconsole.wire.capture import StartCapture
+from labconsole.wire.stream_spec import StreamSpec
 
 UDP_SOURCE_PORT = 9
 FIRST_UDP_SINK_PORT = 9
@@ -54,28 +55,27 @@ def longest_s(request: DesignPoint) -> float:
     return request.duration_s * (1 + COUNT_SLACK_RATIO) + COUNT_SLACK_S
 
 
-def generator_spec(flow: Flow, *, destination_mac: str, cpus: Sequence[int] | None) -> dict[str, Any]:
-    """One stream of ``generator.prepare``."""
+def stream_spec(flow: Flow, *, interface: str, destination_mac: str, cpus: Sequence[int] | None) -> StreamSpec:
+    """What the flow's stream sends from this interface."""
     request, stream = flow.request, flow.stream
     line_packets = int(request.frame.rate_pps(stream.link_speed_bps) * request.duration_s) + 1
-    return {
-        "stream": stream.name,
-        "interface": stream.source.interface,
-        "generator": request.generator,
-        "destination_mac": destination_mac,
-        "source_mac": None,
-        "source_ip": stream.source_ip,
-        "sink_ip": stream.sink_ip,
-        "udp_source_port": UDP_SOURCE_PORT,
-        "udp_sink_port": sink_port(flow.index),
-        "pkt_size_bytes": request.frame.pkt_size_bytes,
-        "delay_ns": request.delay_ns,
-        "count": request.intended_packets,
-        "duration_s": longest_s(request),
+    return StreamSpec(
+        stream=stream.name,
+        interface=interface,
+        generator=request.generator,
+        destination_mac=destination_mac,
+        source_ip=stream.source_ip,
+        sink_ip=stream.sink_ip,
+        udp_source_port=UDP_SOURCE_PORT,
+        udp_sink_port=sink_port(flow.index),
+        pkt_size_bytes=request.frame.pkt_size_bytes,
+        delay_ns=request.delay_ns,
+        count=request.intended_packets,
+        duration_s=longest_s(request),
         # Never endless: if every stop fails, traffic ends by itself at twice what the link can carry.
-        "max_count": min(2 * max(line_packets, request.intended_packets or 0), MAX_COUNT),
-        "cpus": list(cpus) if cpus else None,
-    }
+        max_count=min(2 * max(line_packets, request.intended_packets or 0), MAX_COUNT),
+        cpus=list(cpus) if cpus else None,
+    )
 
 
 def most_packets(request: DesignPoint, stream: Stream, generator: str) -> int:
@@ -84,29 +84,29 @@ def most_packets(request: DesignPoint, stream: Stream, generator: str) -> int:
     return int(min(request.frame.rate_pps(stream.link_speed_bps), ceiling_pps) * request.duration_s) + 1
 
 
-def capture_args(
+def capture_request(
     flow: Flow,
     *,
+    capture: str,
     generator: str,
     buffer_kib: int,
     directory: str | None,
     run_id: str,
     spacing: bool = False,
-) -> dict[str, Any]:
-    """The arguments of ``capture.start``. ``spacing``: look at how evenly frames arrive, too.
+) -> StartCapture:
+    """Capture the flow's stream at its sink. ``spacing``: look at how evenly frames arrive, too.
 
     Whose delays are sampled is drawn anew for every run and stream, and known from their names.
     """
     request, stream = flow.request, flow.stream
-    return {
-        "capture": stream.name,
-        "interface": stream.sink.interface,
-        "filter": stream_filter(stream, flow.index),
-        "snap_bytes": SNAP_BYTES,
-        "buffer_kib": buffer_kib,
-        "directory": directory,
-        "expected_packets": request.intended_packets or most_packets(request, stream, generator),
-        "keep_path": None,
-        "spacing_gap_ns": request.delay_ns if spacing else None,
-        "sampling_seed": zlib.crc32(f"{run_id} {stream.name}".encode()),
-    }
+    return StartCapture(
+        capture=capture,
+        interface=stream.sink.interface,
+        filter=stream_filter(stream, flow.index),
+        snap_bytes=SNAP_BYTES,
+        buffer_kib=buffer_kib,
+        directory=directory,
+        expected_packets=request.intended_packets or most_packets(request, stream, generator),
+        spacing_gap_ns=request.delay_ns if spacing else None,
+        sampling_seed=zlib.crc32(f"{run_id} {stream.name}".encode()),
+    )

@@ -12,6 +12,7 @@ from labconsole.engine.gather import together
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.errors import NodeLost
 from labconsole.verdict.observed import StreamObservations
+from labconsole.wire.generator import SentStream, StartGenerator
 
 START_LEAD_S = 0.05
 """Senders are told to start this much later, so that the word reaches all of them before."""
@@ -26,9 +27,9 @@ class Sources:
     def __init__(self, streams: Sequence[StreamObservations], links: dict[str, AgentLink], live: LiveStreams) -> None:
         self.nodes = list(dict.fromkeys(seen.stream.source.node for seen in streams))
         self._streams, self._links, self._live = streams, links, live
-        self._done: dict[str, asyncio.Future[list[dict[str, Any]]]] = {}
+        self._done: dict[str, asyncio.Future[list[SentStream]]] = {}
 
-    def finished(self, node: str, results: list[dict[str, Any]]) -> None:
+    def finished(self, node: str, results: list[SentStream]) -> None:
         """A node says that its streams have ended."""
         if node in self._done and not self._done[node].done():
             self._done[node].set_result(results)
@@ -49,8 +50,8 @@ class Sources:
 
         async def begin(node: str) -> None:
             link = self._links[node]
-            word = {"at_monotonic_ns": at_ns + link.monotonic_offset_ns, "progress_interval_s": progress_interval_s}
-            await link.request("generator.start", word)
+            at_its_ns = at_ns + link.monotonic_offset_ns
+            await link.ask(StartGenerator(at_monotonic_ns=at_its_ns, progress_interval_s=progress_interval_s))
 
         await together(begin(node) for node in self.nodes)
         return lead_s
@@ -84,9 +85,9 @@ class Sources:
             for result in future.result():
                 for seen in self._streams:
                     # A node speaks for its own streams only.
-                    if seen.stream.name == result["stream"] and seen.stream.source.node == node:
+                    if seen.stream.name == result.stream and seen.stream.source.node == node:
                         seen.generated = result
-                        self._live.offered_final(result["stream"], result)
-                if result["started_monotonic_ns"] is not None:
-                    starts.append(result["started_monotonic_ns"] - self._links[node].monotonic_offset_ns)
+                        self._live.offered_final(result)
+                if result.started_monotonic_ns is not None:
+                    starts.append(result.started_monotonic_ns - self._links[node].monotonic_offset_ns)
         return (max(starts) - min(starts)) / 1e9 if len(starts) > 1 else None

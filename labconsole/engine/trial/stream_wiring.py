@@ -22,9 +22,9 @@ def wiring_of(stream: Stream, inventory: Inventory, telemetry: Telemetry) -> Str
             there = ", ".join(sorted(k[2] for k in telemetry.interfaces if k[0] == node and not k[1]))
             location = ("streams", place, key)
             raise inventory.complaint(location, f"{node} has no such interface", interface, there)
-        if not live.link.get("mac"):
+        if not live.link.mac:
             raise NodeError(node, f"interface {interface} has no MAC address: it is not an Ethernet interface")
-        return str(live.link["mac"])
+        return live.link.mac
 
     mac("source", stream.source.node, stream.source.interface)
     return StreamWiring(
@@ -50,7 +50,7 @@ def check_mtu(request: DesignPoint, inventory: Inventory, telemetry: Telemetry) 
         ]
         for node, interface in ends:
             live = telemetry.interfaces.get((node, "", interface))
-            mtu = live.link.get("mtu") if live is not None else None
+            mtu = live.link.mtu if live is not None else None
             if mtu is not None and request.frame.pkt_size_bytes - ETHERNET_HEADER_BYTES > mtu:
                 fcs = request.frame.bytes - request.frame.pkt_size_bytes
                 raise ConfigError(

@@ -22,7 +22,7 @@ from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.trial.background import BackgroundLoad
 from labconsole.engine.trial.foreign_taps import ForeignTaps
 from labconsole.engine.trial.second_guest import SecondGuestSetup
-from labconsole.engine.trial.setup import Flow, capture_args, generator_spec, longest_s
+from labconsole.engine.trial.setup import Flow, capture_request, longest_s, stream_spec
 from labconsole.engine.trial.sources import Sources
 from labconsole.engine.trial.window import Readings, ports_by_node
 from labconsole.errors import Aborted, LabError, LeaseTaken, MeasurementError, NodeError, NodeLost
@@ -33,13 +33,13 @@ from labconsole.model.stamps import utc_now
 from labconsole.verdict.hops import data_ports
 from labconsole.verdict.observed import Snapshot, StreamObservations, TrialObservations, parse_snapshot
 from labconsole.wire import capture, counters, generator, message
+from labconsole.wire.stream_spec import StreamSpec
 
 DRAIN_CAP_S = 10.0
 """The longest wait, beyond drain_s, for counters to stand still (slow NICs update theirs every 1-2 s)."""
 
 STILL_S = 0.1
 """Counters that do not move for this long stand still; the shortest drain_s that an inventory may ask for."""
-
 
 OVERDUE_S = 5.0
 """How long beyond its time a generator is waited for."""
@@ -138,7 +138,7 @@ class Trial:
     def on_agent_event(self, node: str, event: message.AgentEvent) -> None:
         """Take one checked event of an agent that matters to the trial."""
         if isinstance(event, generator.GeneratorDone):
-            self._sources.finished(node, event.to_wire()["streams"])
+            self._sources.finished(node, event.streams)
         elif isinstance(event, generator.GeneratorProgress):
             self._live.add_progress(node, event)
         elif isinstance(event, counters.CountersSampled):
@@ -270,25 +270,13 @@ class Trial:
             names += [flow.stream.source.node, flow.stream.sink.node]
         return list(dict.fromkeys(names))
 
-    async def _on_each(
-        self, nodes: Sequence[str], op: str, args: Callable[[str], dict[str, Any] | None], *, timeout_s: float = 30.0
-    ) -> dict[str, dict[str, Any]]:
-        """Ask several nodes at once."""
-        results: dict[str, dict[str, Any]] = {}
-
-        async def ask(node: str) -> None:
-            results[node] = await self._links[node].request(op, args(node), timeout_s=timeout_s)
-
-        await together(ask(node) for node in nodes)
-        return results
-
     async def _read_counters(self, *, surviving: bool = False) -> dict[str, Snapshot]:
         """Counters of every node of the trial now; with ``surviving``, of those that still answer."""
         snapshots: dict[str, Snapshot] = {}
 
         async def read(node: str) -> None:
             try:
-                snapshots[node] = parse_snapshot(await self._links[node].request("counters.read", timeout_s=10))
+                snapshots[node] = parse_snapshot(await self._links[node].ask(counters.ReadCounters(), timeout_s=10))
             except NodeError as exc:
                 if not surviving:
                     raise
@@ -297,46 +285,51 @@ class Trial:
         await together(read(node) for node in self._nodes())
         return snapshots
 
-    def _generator_args(self, node: str) -> dict[str, Any]:
-        cpus = self._inventory.nodes[node].generator_cpus
-        return {
-            "streams": [
-                generator_spec(flow, destination_mac=self._prepared.paths[flow.stream.name].destination_mac, cpus=cpus)
-                for flow in self._flows
-                if flow.stream.source.node == node
-            ]
-        }
+    def _specs(self, node: str) -> list[StreamSpec]:
+        cpus, paths = self._inventory.nodes[node].generator_cpus, self._prepared.paths
+        mine = [(flow, flow.stream.source, paths[flow.stream.name].destination_mac) for flow in self._flows]
+        return [
+            stream_spec(flow, interface=source.interface, destination_mac=mac, cpus=cpus)
+            for flow, source, mac in mine
+            if source.node == node
+        ]
 
     async def _prepare_generators(self, stack: AsyncExitStack) -> None:
+        by_name: dict[str, generator.PreparedStream] = {}
+
+        async def prepare(node: str) -> None:
+            reply = await self._links[node].ask(generator.PrepareGenerator(streams=self._specs(node)))
+            by_name.update((entry.stream, entry) for entry in reply.streams)
+
         for node in self._sources.nodes:
-            stack.push_async_callback(self._let_go, node, "generator.close", {})
-        replies = await self._on_each(self._sources.nodes, "generator.prepare", self._generator_args)
-        by_name = {entry["stream"]: entry for reply in replies.values() for entry in reply["streams"]}
+            stack.push_async_callback(self._let_go, node, generator.CloseGenerator())
+        await together(prepare(node) for node in self._sources.nodes)
         for seen, flow in zip(self.seen.flows, self._flows, strict=True):
             seen.prepared = by_name.get(seen.stream.name)
-            sender = (seen.prepared or {}).get("generator", "")
+            sender = seen.prepared.generator if seen.prepared is not None else ""
             self._live.begin(seen.stream, flow.request, sender, beside=flow.request is not self._request)
 
     async def _start_captures(self, stack: AsyncExitStack) -> None:
         async def start(flow: Flow, seen: StreamObservations) -> None:
             stream, node = seen.stream, seen.stream.sink.node
-            stack.push_async_callback(self._let_go, node, "capture.stop", {"capture": stream.name})
-            args = capture_args(
+            stack.push_async_callback(self._let_go, node, capture.StopCapture(capture=stream.name))
+            wish = capture_request(
                 flow,
-                generator=(seen.prepared or {}).get("generator", ""),
+                capture=stream.name,
+                generator=seen.prepared.generator if seen.prepared is not None else "",
                 buffer_kib=self._settings.capture_buffer_kib,
                 directory=self._settings.capture_directories.get(node),
                 run_id=self.seen.run_id,
                 spacing=self._settings.spacing,
             )
-            await self._links[node].request("capture.start", args)
+            await self._links[node].ask(wish)
 
         await together(start(flow, seen) for flow, seen in zip(self._flows, self.seen.flows, strict=True))
 
     async def _quiet(self, stack: AsyncExitStack) -> None:
         """The UUT samples into its own memory while traffic runs: watching it can cause the loss one measures."""
-        await self._links[self._uut].request("counters.quiet", {"on": True})
-        stack.push_async_callback(self._let_go, self._uut, "counters.quiet", {"on": False})
+        await self._links[self._uut].ask(counters.KeepQuiet(on=True))
+        stack.push_async_callback(self._let_go, self._uut, counters.KeepQuiet(on=False))
 
     async def _send(self) -> None:
         if self._load is not None:
@@ -350,7 +343,7 @@ class Trial:
             await self._load.end()
         if self._interrupt.done():
             self._operation = "generator.stop"
-        self.seen.start_skew_s = await self._sources.collect(lambda node: self._let_go(node, "generator.stop", {}))
+        self.seen.start_skew_s = await self._sources.collect(lambda node: self._let_go(node, generator.StopGenerator()))
         if self._load is not None:
             await self._end_load()  # now: counting its packets is none of the guest's work
 
@@ -361,7 +354,10 @@ class Trial:
         """
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        drains = [self._let_go(s.stream.sink.node, "capture.drain", _capture_sent(s)) for s in self.seen.flows]
+        drains = [
+            self._let_go(s.stream.sink.node, capture.DrainCapture(capture=s.stream.name, sending_ns=_sending_ns(s)))
+            for s in self.seen.flows
+        ]
         await together([*drains, asyncio.sleep(self._settings.drain_s - STILL_S)])
         previous = await self._still_counts()
         while True:
@@ -388,28 +384,27 @@ class Trial:
 
     async def _close_captures(self) -> None:
         async def stop(seen: StreamObservations) -> None:
+            wish = capture.StopCapture(capture=seen.stream.name, sending_ns=_sending_ns(seen))
             try:
-                seen.capture = await self._links[seen.stream.sink.node].request(
-                    "capture.stop", _capture_sent(seen), timeout_s=120
-                )
+                seen.capture = await self._links[seen.stream.sink.node].ask(wish, timeout_s=120)
             except NodeError as exc:
                 # The sink's counters still stand; the verdict says that the capture is missing.
                 self.seen.notes.append({"node": exc.node, "kind": "capture_failed", "detail": exc.message})
 
         await together(stop(seen) for seen in self.seen.flows)
 
-    async def _let_go(self, node: str, op: str, args: dict[str, Any]) -> None:
+    async def _let_go(self, node: str, request: message.Request[Any]) -> None:
         """Ask a node to end something. A node that cannot answer ends it by itself when its link ends."""
         try:
-            await self._links[node].request(op, args, timeout_s=20)
+            await self._links[node].ask(request, timeout_s=20)
         except NodeError as exc:
             if getattr(exc, "code", None) not in ("no_such_capture", "not_prepared"):
-                self.seen.notes.append({"node": node, "kind": "cleanup", "detail": f"{op}: {exc.message}"})
+                self.seen.notes.append({"node": node, "kind": "cleanup", "detail": f"{request.op}: {exc.message}"})
 
 
-def _capture_sent(seen: StreamObservations) -> dict[str, Any]:
-    """A capture by name, and how long its stream was sent: what came later after the first packet was queued."""
-    return {"capture": seen.stream.name, "sending_ns": (seen.generated or {}).get("elapsed_ns")}
+def _sending_ns(seen: StreamObservations) -> int | None:
+    """How long the stream was sent: what came later after the first packet was queued."""
+    return seen.generated.elapsed_ns if seen.generated is not None else None
 
 
 class _Stopwatch:

@@ -17,6 +17,10 @@ from labconsole.engine.gather import together
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
 from labconsole.verdict.observed import NodeReading, TrialObservations
 from labconsole.wire import place
+from labconsole.wire.drops import ReadDrops
+from labconsole.wire.message import Message, Request
+from labconsole.wire.settings import ReadSettings
+from labconsole.wire.surroundings import ProcessPlace, ReadSurroundings
 
 TIMEOUT_S = 10.0
 
@@ -25,11 +29,7 @@ class ConsoleUse:
     """This process, which may run on a machine that is measured: where it is, and what it uses of the processors."""
 
     def __init__(self) -> None:
-        self.place: dict[str, Any] = {
-            "boot_id": place.boot_id(),
-            "pid_namespace": place.pid_namespace(),
-            "pid": os.getpid(),
-        }
+        self.place = ProcessPlace(boot_id=place.boot_id(), pid_namespace=place.pid_namespace(), pid=os.getpid())
         self._begun_s = time.process_time()
 
     def begin(self) -> None:
@@ -74,7 +74,7 @@ class Readings:
         if self._console_ns is not None:
             self._seen.console_clock_moved_ns = time.time_ns() - time.monotonic_ns() - self._console_ns
             self._seen.console_cpu_s = self._console.used_s()
-            self._seen.console_boot_id = self._console.place["boot_id"]
+            self._seen.console_boot_id = self._console.place.boot_id
         await self._read(self._ending(), begin=False)
 
     async def drops(self, *, begin: bool) -> None:
@@ -82,7 +82,7 @@ class Readings:
         side = self._seen.begin if begin else self._ending()
 
         async def read(node: str) -> None:
-            side[node].drops = await self._ask(node, "drops.read", {"interfaces": self._interfaces[node]})
+            side[node].drops = await self._ask(node, ReadDrops(interfaces=self._interfaces[node]))
 
         await together(read(node) for node in self._nodes)
 
@@ -93,25 +93,28 @@ class Readings:
 
     async def _read(self, side: dict[str, NodeReading], *, begin: bool) -> None:
         async def settings(node: str) -> None:
-            side[node].settings = await self._ask(node, "settings", {})
+            side[node].settings = await self._ask(node, ReadSettings())
 
         async def others(node: str) -> None:
-            asked: dict[str, Any] = {"begin": begin, "guests": self._guests, "console": self._console.place}
-            if self._own.get(node):
-                asked["own"] = self._own[node]
-            side[node].surroundings = await self._ask(node, "surroundings", asked)
+            asked = ReadSurroundings(
+                begin=begin, guests=self._guests, own=self._own.get(node) or None, console=self._console.place
+            )
+            side[node].surroundings = await self._ask(node, asked)
 
         await together([*(settings(node) for node in self._nodes), *(others(node) for node in self._nodes)])
 
-    async def _ask(self, node: str, op: str, args: dict[str, Any]) -> dict[str, Any] | None:
+    async def _ask(self, node: str, request: Request[Any]) -> dict[str, Any] | None:
         try:
-            return await self._links[node].request(op, args, timeout_s=TIMEOUT_S)
+            reply: Message = await self._links[node].ask(request, timeout_s=TIMEOUT_S)
+            return reply.to_wire()
         except (NodeLost, NodeUnreachable):
             return None  # the trial hears of that by itself
         except NodeError as exc:
-            if (node, op) not in self._silent:
-                self._silent.add((node, op))
-                self._seen.notes.append({"node": node, "kind": "not_observed", "detail": f"{op}: {exc.message}"})
+            if (node, request.op) not in self._silent:
+                self._silent.add((node, request.op))
+                self._seen.notes.append(
+                    {"node": node, "kind": "not_observed", "detail": f"{request.op}: {exc.message}"}
+                )
             return None
 
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from labconsole.errors import StoreError
 from labconsole.model.design_point import FrameSize
 from labconsole.model.strict import StrictModel
+from labconsole.wire.facts import NodeFacts
 
 FORMAT = 1
 """Incremented when an older reader would misread a newer envelope."""
@@ -230,18 +231,12 @@ def parse_envelope(data: Mapping[str, Any]) -> Envelope:
         raise StoreError(f"the calibration cannot be read: {where}: {first['msg']}") from None
 
 
-def node_versions(facts: Mapping[str, Any], links: Mapping[str, Mapping[str, Any]]) -> NodeVersions:
-    """What of a node's facts and of its interfaces' link attributes a calibration depends on."""
-
-    def text(key: str) -> str | None:
-        value = facts.get(key)
-        return str(value) if value is not None else None
-
-    cpus = facts.get("cpus")
+def node_versions(facts: NodeFacts | None, drivers: Mapping[str, str | None]) -> NodeVersions:
+    """What of a node's facts and of its interfaces' drivers a calibration depends on."""
     return NodeVersions(
-        kernel=text("kernel"),
-        os=text("os"),
-        tcpdump=text("tcpdump"),
-        cpus=cpus if isinstance(cpus, int) else None,
-        drivers={name: (str(link["driver"]) if link.get("driver") else None) for name, link in links.items()},
+        kernel=facts.kernel if facts is not None else None,
+        os=facts.os if facts is not None else None,
+        tcpdump=facts.tcpdump if facts is not None else None,
+        cpus=facts.cpus if facts is not None else None,
+        drivers={name: driver or None for name, driver in drivers.items()},
     )

@@ -14,6 +14,7 @@ from typing import Any
 from labconsole.contracts.driver import Driver, Prepared, StreamWiring
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import ConfigError, NodeError
+from labconsole.wire.execution import Execute
 
 OPTION = "boot"
 BOOTS = ("linux", "xen")
@@ -67,9 +68,9 @@ class BootedDriver:
 
     async def _machine(self, uut: AgentLink) -> dict[str, Any]:
         """What the machine says of itself. Raises NodeError when it is not what the platform needs."""
-        read = await uut.request("exec", {"argv": ["cat", DESCRIPTION], "timeout_s": _READ_S})
+        read = await uut.ask(Execute(argv=["cat", DESCRIPTION], timeout_s=_READ_S))
         try:
-            said = json.loads(read["stdout"])
+            said = json.loads(read.stdout)
         except (ValueError, RecursionError):
             said = None
         if not isinstance(said, dict) or said.get("boot") not in BOOTS:

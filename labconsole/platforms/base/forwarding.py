@@ -8,6 +8,8 @@ from typing import Any
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError, NodeLost
+from labconsole.wire.changes import ApplyChanges, ReadNetwork, UndoChanges
+from labconsole.wire.links import ReadLinks
 
 
 def route_changes(
@@ -47,14 +49,14 @@ async def read_state(
     state: dict[str, dict[str, Any]] = {}
     for namespace, interfaces in routing.items():
         names = {f"net/ipv4/conf/{interface}/forwarding": interface for interface in interfaces}
-        reply = await uut.request("net.read", {"sysctls": list(names), "namespace": namespace})
+        reply = await uut.ask(ReadNetwork(sysctls=list(names), namespace=namespace))
         for name, interface in names.items():
             label = f"{namespace}/{interface}" if namespace else interface
-            state[label] = {"forwarding": reply["sysctls"].get(name)}
+            state[label] = {"forwarding": reply.sysctls.get(name)}
     if ports:
-        links = {link["name"]: link for link in (await uut.request("links"))["links"] if not link["namespace"]}
+        masters = {link.name: link.master for link in (await uut.ask(ReadLinks())).links if not link.namespace}
         for port in ports:
-            state[port] = {"master": links.get(port, {}).get("master")}
+            state[port] = {"master": masters.get(port)}
     return state
 
 
@@ -64,19 +66,19 @@ async def apply(uut: AgentLink, token: str, changes: Sequence[dict[str, Any]]) -
     """
     wanted = {port for change in changes if change["do"] == "bridge" for port in change["ports"]}
     wanted |= {change["interface"] for change in changes if change["do"] == "route" and not change.get("namespace")}
-    for link in (await uut.request("links"))["links"]:
-        if link["name"] in wanted and not link["namespace"] and link["master"]:
+    for link in (await uut.ask(ReadLinks())).links:
+        if link.name in wanted and not link.namespace and link.master:
             raise NodeError(
                 uut.name,
-                f"{link['name']} is a port of {link['master']}, which something else has set up; to free it, type "
-                f"there: ip link set {link['name']} nomaster",
+                f"{link.name} is a port of {link.master}, which something else has set up; to free it, type "
+                f"there: ip link set {link.name} nomaster",
             )
-    await uut.request("net.apply", {"token": token, "changes": list(changes)})
+    await uut.ask(ApplyChanges(token=token, changes=list(changes)))
 
 
 async def undo(uut: AgentLink, token: str) -> None:
     """Undo what was applied under ``token``. Raises NodeError naming what could not be undone."""
-    failed = (await uut.request("net.undo", {"token": token}))["failed"]
+    failed = (await uut.ask(UndoChanges(token=token))).failed
     if failed:
         raise NodeError(uut.name, f"not undone: {'; '.join(failed)}", operation="net.undo")
 

@@ -15,6 +15,7 @@ from labconsole.platforms.base.guest import GuestNic, Wires, listed
 from labconsole.platforms.base.hypervisor import Hypervisor
 from labconsole.platforms.base.options import mac_address
 from labconsole.platforms.base.shell import Shell
+from labconsole.wire.links import ReadLinks
 
 Streams = Mapping[str, Sequence[StreamWiring]]
 """Guest to the streams that pass it."""
@@ -99,8 +100,7 @@ class GuestStreams(Hypervisor):
         wires = await self.wires(shell, streams)
         there: set[str] = set()
         if self.about.capabilities.statistics and shell.ssh is None:
-            links = (await shell.uut.request("links"))["links"]
-            there = {link["name"] for link in links if not link["namespace"]}
+            there = {link.name for link in (await shell.uut.ask(ReadLinks())).links if not link.namespace}
         paths = {}
         for wiring in wirings_of(streams):
             inbound, outbound = wires[wiring.name]

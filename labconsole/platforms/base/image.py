@@ -16,6 +16,8 @@ from labconsole.contracts.driver import PathPoint, StreamPath, StreamWiring
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
 from labconsole.platforms.base.inside import DONE, READY, close_shell
+from labconsole.wire.execution import Execute
+from labconsole.wire.guests import AskGuest, GuestStatus, StartGuest
 
 ASK_S = 10.0
 FIRST, SECOND = "first", "second"
@@ -101,8 +103,8 @@ def kernel_words(wirings: Sequence[StreamWiring], after: int = 0) -> str:
 
 async def look_inside(uut: AgentLink, guest: str) -> tuple[str, int] | None:
     """The guest's own word for its kernel and for how many processors it has; None when it does not say."""
-    ask = {"guest": guest, "line": f"echo {READY} $(uname -r) $(nproc)", "until": DONE, "timeout_s": ASK_S}
-    found = _SEEN.findall((await uut.request("guest.ask", ask))["printed"])
+    ask = AskGuest(guest=guest, line=f"echo {READY} $(uname -r) $(nproc)", until=DONE, timeout_s=ASK_S)
+    found = _SEEN.findall((await uut.ask(ask)).printed)
     return (found[-1][0], int(found[-1][1])) if found else None
 
 
@@ -110,8 +112,8 @@ async def boot(uut: AgentLink, argvs: Mapping[str, Sequence[str]], *, timeout_s:
     """Start the guests side by side; returns each one's process once all say that they forward. Raises NodeError."""
 
     async def start(name: str, argv: Sequence[str]) -> int:
-        told = {"guest": name, "argv": list(argv), "ready": READY, "timeout_s": timeout_s}
-        return int((await uut.request("guest.start", told, timeout_s=timeout_s + 10))["pid"])
+        wish = StartGuest(guest=name, argv=list(argv), ready=READY, timeout_s=timeout_s)
+        return (await uut.ask(wish, timeout_s=timeout_s + 10)).pid
 
     # All are waited for: one that is still being started could not be ended.
     outcomes = await asyncio.gather(*(start(name, argv) for name, argv in argvs.items()), return_exceptions=True)
@@ -128,12 +130,12 @@ async def look_at_guest(uut: AgentLink, platform: str, name: str, pid: int) -> d
 
     Raises NodeError when it is another process, or none.
     """
-    status = await uut.request("guest.status", {"guest": name})
-    if not status["running"] or status["pid"] != pid:
+    status = await uut.ask(GuestStatus(guest=name))
+    if not status.running or status.pid != pid:
         raise NodeError(uut.name, f"the {name} guest of platform {platform} is not the one that was started")
     seen = await look_inside(uut, name)
-    read = await uut.request("exec", {"argv": ["cat", f"/proc/{pid}/status"], "timeout_s": 5})
-    allowed = _ALLOWED_CPUS.search(read["stdout"])
+    read = await uut.ask(Execute(argv=["cat", f"/proc/{pid}/status"], timeout_s=5))
+    allowed = _ALLOWED_CPUS.search(read.stdout)
     return {
         "guest_kernel": seen[0] if seen else None,
         "vcpus": seen[1] if seen else None,

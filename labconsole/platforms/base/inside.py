@@ -16,6 +16,7 @@ from labconsole.contracts.driver import Ask, SecondGuest
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
 from labconsole.platforms.base.options import cpu_set
+from labconsole.wire.guests import AskGuest, GuestStatus, StartGuest, StopGuest
 
 READY = "LABCONSOLE-GUEST-READY"
 """What a guest prints when it is up, and takes lines."""
@@ -41,10 +42,10 @@ async def open_shell(uut: AgentLink, name: str, argv: Sequence[str], *, namespac
     ``namespace``: one that the agent made, which it runs in. It ends with the agent, or by ``close_shell``. Raises
     NodeError.
     """
-    start = {"guest": name, "argv": [*argv, "sh", "-c", LOOP], "ready": READY, "timeout_s": OPEN_S}
-    if namespace:
-        start["namespace"] = namespace
-    await uut.request("guest.start", start, timeout_s=OPEN_S + 10)
+    start = StartGuest(
+        guest=name, argv=[*argv, "sh", "-c", LOOP], ready=READY, timeout_s=OPEN_S, namespace=namespace or None
+    )
+    await uut.ask(start, timeout_s=OPEN_S + 10)
     return ask_on_console(name)
 
 
@@ -57,8 +58,8 @@ def ask_on_console(name: str) -> Ask:
         told = f"echo '<'{mark}; sh -c {shlex.quote(line)} </dev/null 2>&1; s=$?; echo; echo '>'{mark} $s"
         if "\n" in line or len(told.encode()) > MAX_LINE_BYTES:
             raise NodeError(uut.name, f"a line for guest {name} is too long or several", operation="guest.ask")
-        request = {"guest": name, "line": told, "until": DONE, "timeout_s": ASK_S}
-        printed = (await uut.request("guest.ask", request, timeout_s=ASK_S + 10))["printed"].replace("\r\n", "\n")
+        request = AskGuest(guest=name, line=told, until=DONE, timeout_s=ASK_S)
+        printed = (await uut.ask(request, timeout_s=ASK_S + 10)).printed.replace("\r\n", "\n")
         said = re.search(rf"<{mark}\n(.*)\n>{mark} (\d{{1,3}})\s", printed, re.DOTALL)
         if said is None:
             end = " ".join(printed[-_MAX_TOLD:].split())
@@ -75,7 +76,7 @@ def ask_on_console(name: str) -> Ask:
 async def close_shell(uut: AgentLink, name: str) -> None:
     """End it; nothing happens when it has ended before."""
     try:
-        await uut.request("guest.stop", {"guest": name})
+        await uut.ask(StopGuest(guest=name))
     except NodeError as exc:
         if getattr(exc, "code", "") != "no_such_guest":
             raise
@@ -84,7 +85,7 @@ async def close_shell(uut: AgentLink, name: str) -> None:
 async def shell_as_guest(uut: AgentLink, name: str, cpus: str | None, *, namespace: str = "") -> SecondGuest:
     """A second guest that is nothing but processes of the UUT's own kernel, pinned to ``cpus`` where these are told."""
     ask = await open_shell(uut, name, [] if cpus is None else ["taskset", "-c", cpus], namespace=namespace)
-    pid = (await uut.request("guest.status", {"guest": name}))["pid"]
+    pid = (await uut.ask(GuestStatus(guest=name))).pid
     allowed = await allowed_cpus(uut, ask)
     if cpus is not None and cpu_set(allowed or "") != cpu_set(cpus):
         raise NodeError(uut.name, f"the second guest, {name}, may run on CPUs {allowed} and should on {cpus}")

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import AgentError, CapabilityMissing, NodeError
+from labconsole.wire.execution import Execute
 
 LIMIT_S = 30.0
 SHOWN_CHARACTERS = 200
@@ -92,9 +93,8 @@ class Shell:
     async def run(self, argv: Sequence[str], *, limit_s: float = LIMIT_S) -> Answer:
         """Run it. Raises CapabilityMissing when there is no such program or it may not be run, else returns."""
         sent = self.sent(argv)
-        args = {"argv": sent, "timeout_s": limit_s, "stdin": None, "namespace": ""}
         try:
-            reply = await self.uut.request("exec", args, timeout_s=limit_s + 10)
+            reply = await self.uut.ask(Execute(argv=sent, timeout_s=limit_s), timeout_s=limit_s + 10)
         except AgentError as exc:
             if exc.code == "command_missing":
                 raise self.missing(f"there is no program {sent[0]} on this node") from exc
@@ -103,10 +103,10 @@ class Shell:
             if exc.code in NEVER_ENDED:
                 return Answer(tuple(argv), None, "", exc.message)
             raise
-        if reply["truncated"]:
+        if reply.truncated:
             raise self.error(f"`{shlex.join(argv)}` printed more than can be read")
-        said = (collapsed(reply["stdout"]), collapsed(reply["stderr"]))
-        answer = Answer(tuple(argv), reply["exit_status"], *said)
+        said = (collapsed(reply.stdout), collapsed(reply.stderr))
+        answer = Answer(tuple(argv), reply.exit_status, *said)
         if self.ssh is not None and answer.exit_status == SSH_FAILED:
             raise self.error(f"cannot reach {self.ssh} by ssh from this node: {answer.said}")
         if self.ssh is not None and answer.exit_status == NOT_FOUND:

@@ -32,6 +32,7 @@ from labconsole.platforms.base.image import (
 )
 from labconsole.platforms.base.inside import ask_on_console
 from labconsole.platforms.base.options import Cpus, Word, read_options
+from labconsole.wire.execution import Execute
 
 TOKEN = "platform"
 BOOT_S = 60.0
@@ -149,7 +150,7 @@ class UmlDriver:
         """A kernel without its image ends in a stack trace, and a library that is not there is left out silently."""
         files = [told for told in (self.options.initrd, self.options.preload) if told is not None]
         argv = ["sh", "-c", 'for file; do test -r "$file" || echo "$file"; done', "sh", *files]
-        absent = (await uut.request("exec", {"argv": argv, "timeout_s": 5}))["stdout"].splitlines()
+        absent = (await uut.ask(Execute(argv=argv, timeout_s=5))).stdout.splitlines()
         if absent:
             raise NodeError(uut.name, f"platform {self.name}: cannot read {', '.join(absent)} there")
 
@@ -157,11 +158,11 @@ class UmlDriver:
         """Better said than seen: the guest's first process dies of it, with a kernel's stack as its last words."""
         if self.options.preload is not None:
             return
-        looked = await uut.request("exec", {"argv": ["grep", "-c", "-w", "amx_tile", "/proc/cpuinfo"], "timeout_s": 5})
-        if looked["stdout"].strip() in ("", "0"):
+        looked = await uut.ask(Execute(argv=["grep", "-c", "-w", "amx_tile", "/proc/cpuinfo"], timeout_s=5))
+        if looked.stdout.strip() in ("", "0"):
             return
-        asked = await uut.request("exec", {"argv": [self.options.kernel, "--version"], "timeout_s": 5})
-        version = _VERSION.search(asked["stdout"])
+        asked = await uut.ask(Execute(argv=[self.options.kernel, "--version"], timeout_s=5))
+        version = _VERSION.search(asked.stdout)
         if version is None or (int(version[1]), int(version[2])) < ALL_REGISTERS_SINCE:
             raise NodeError(
                 uut.name,
@@ -186,8 +187,8 @@ class UmlDriver:
         seen = await look_at_guest(uut, self.name, name, pid)
         # The words end in zero bytes, which no reply of an agent carries.
         argv = ["sh", "-c", 'tr "\\0" " " <"$0"', f"/proc/{pid}/cmdline"]
-        read = await uut.request("exec", {"argv": argv, "timeout_s": 5})
-        return {**seen, "command_line": read["stdout"].strip()[:_COMMAND_LINE_CHARACTERS] or None}
+        read = await uut.ask(Execute(argv=argv, timeout_s=5))
+        return {**seen, "command_line": read.stdout.strip()[:_COMMAND_LINE_CHARACTERS] or None}
 
     async def restore(self, uut: AgentLink) -> None:
         """End the guests, take their taps and bridges away."""

@@ -11,6 +11,8 @@ import pytest
 from labconsole.engine.check import tools
 from labconsole.engine.check.context import CheckContext
 from labconsole.platforms.loading import driver_for
+from labconsole.wire.survey import Survey, TakeSurvey
+from support.asking import partly
 from support.fake_session import make_inventory
 
 COMMAND = {
@@ -25,13 +27,13 @@ def findings(platform: dict[str, Any], there: tuple[str, ...] = ()) -> Any:
     """The finding on a UUT with these programs, and the programs that it was asked for."""
     asked: list[str] = []
 
-    async def request(op: str, args: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-        assert args["guests"] == ["xl"]
-        asked.extend(args["tools"])
-        return {"tools": {name: f"/usr/sbin/{name}" if name in there else None for name in args["tools"]}}
+    async def ask(request: TakeSurvey, *, timeout_s: float) -> Survey:
+        assert request.guests == ["xl"]
+        asked.extend(request.tools)
+        return partly(Survey, {"tools": {name: f"/usr/sbin/{name}" if name in there else None for name in asked}})
 
     async def check() -> Any:
-        link = SimpleNamespace(request=request)
+        link = SimpleNamespace(ask=ask)
         inventory = make_inventory(platforms={"p": platform})
         session = SimpleNamespace(
             inventory=inventory, links={"uut": link}, driver_for=driver_for, guest_processes=lambda: ("xl",)

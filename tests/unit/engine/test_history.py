@@ -8,6 +8,12 @@ import pytest
 
 from labconsole.engine.live.history import KEPT, WORDS, CommandHistory, RecordedLink
 from labconsole.errors import AgentError, NodeLost
+from labconsole.wire.capture import CaptureStarted, StartCapture
+from labconsole.wire.changes import ApplyChanges
+from labconsole.wire.execution import Execute, Executed
+from labconsole.wire.facts import ReadFacts
+from labconsole.wire.lease import TakeLease
+from labconsole.wire.message import Done
 
 
 class Scripted:
@@ -19,24 +25,28 @@ class Scripted:
     def __init__(self, *answers) -> None:
         self.answers = list(answers)
 
-    async def request(self, op, args=None, *, timeout_s=30.0):
+    async def ask(self, request, *, timeout_s=30.0):
         answer = self.answers.pop(0)
         if isinstance(answer, BaseException):
             raise answer
         return answer
 
 
-def ask(history: CommandHistory, link: Scripted, op: str, args=None):
-    return asyncio.run(RecordedLink(link, history).request(op, args))
+def ask(history: CommandHistory, link: Scripted, request):
+    return asyncio.run(RecordedLink(link, history).ask(request))
+
+
+def executed(exit_status: int) -> Executed:
+    return Executed(exit_status=exit_status, stdout="", stderr="", truncated=False)
 
 
 def test_a_request_is_kept_with_its_arguments_its_time_and_its_end():
     history = CommandHistory()
-    ask(history, Scripted({}), "lease.take", {"owner": "op@host", "left_s": 2.5})
+    ask(history, Scripted(Done()), TakeLease(owner="op@host", purpose="", left_s=2.5))
     (command,) = history.commands
     assert (command.op, command.words, command.outcome, command.argv) == (
         "lease.take",
-        "owner=op@host left_s=2.5",
+        "owner=op@host purpose= left_s=2.5",
         "ok",
         False,
     )
@@ -46,9 +56,11 @@ def test_a_request_is_kept_with_its_arguments_its_time_and_its_end():
 
 def test_a_program_is_kept_as_its_command_line():
     history = CommandHistory()
-    ask(history, Scripted({"exit_status": 0}), "exec", {"argv": ["ip", "link", "show", "a b"], "timeout_s": 5})
-    ask(history, Scripted({"exit_status": 1}), "exec", {"argv": ["false"]})
-    ask(history, Scripted({"path": "/x", "argv": ["tcpdump", "-i", "eth1"]}), "capture.start", {"capture": "c"})
+    ask(history, Scripted(executed(0)), Execute(argv=["ip", "link", "show", "a b"], timeout_s=5))
+    ask(history, Scripted(executed(1)), Execute(argv=["false"], timeout_s=5))
+    started = CaptureStarted(path="/x", argv=["tcpdump", "-i", "eth1"], tcpdump=None)
+    wish = StartCapture(capture="c", interface="eth1", filter="", snap_bytes=64, buffer_kib=64)
+    ask(history, Scripted(started), wish)
     assert [(c.words, c.argv, c.outcome) for c in history.commands] == [
         ("ip link show 'a b'", True, "ok"),
         ("false", True, "exit status 1"),
@@ -69,7 +81,7 @@ def test_what_went_wrong_is_kept_and_raised_on(error, outcome):
 
     async def body():
         with pytest.raises(type(error)):
-            await RecordedLink(Scripted(error), history).request("facts")
+            await RecordedLink(Scripted(error), history).ask(ReadFacts())
 
     asyncio.run(body())
     assert history.commands[-1].outcome == outcome
@@ -78,9 +90,9 @@ def test_what_went_wrong_is_kept_and_raised_on(error, outcome):
 
 def test_the_history_is_bounded_in_length_and_width():
     history = CommandHistory()
-    link = Scripted(*[{}] * (KEPT + 5))
+    link = Scripted(*[Done()] * (KEPT + 5))
     for _ in range(KEPT + 5):
-        ask(history, link, "net.apply", {"changes": [{"kind": "sysctl", "value": "x" * 10_000}]})
+        ask(history, link, ApplyChanges(token="t", changes=[{"do": "sysctl", "value": "x" * 10_000}]))
     assert (len(history.commands), history.total) == (KEPT, KEPT + 5)
     assert history.commands[0].number == 6
     assert len(history.commands[-1].words) == WORDS

@@ -25,6 +25,10 @@ from labconsole.engine.check.runner import FLOW, catalogue
 from labconsole.engine.check.uut import read_rules
 from labconsole.model.inventory import Defaults
 from labconsole.wire.codec import WireError
+from labconsole.wire.facts import NodeFacts
+from labconsole.wire.settings import NodeSettings
+from labconsole.wire.survey import Survey
+from support.asking import partly
 from support.envelopes import FLAT_OUT, REQUEST, envelope, reasons, stream
 from support.envelopes import point as envelope_point
 from support.kept_messages import kept_reply
@@ -183,14 +187,14 @@ class Bench:
     def roles(self, node: str) -> tuple[str, ...]:
         return (self.role,)
 
-    async def settings(self, node: str) -> dict[str, Any]:
-        return {**SETTINGS, **self.said}
+    async def settings(self, node: str) -> NodeSettings:
+        return partly(NodeSettings, {**SETTINGS, **self.said})
 
-    async def survey(self, node: str) -> dict[str, Any]:
-        return {**SURVEY, **self.said}
+    async def survey(self, node: str) -> Survey:
+        return partly(Survey, {**SURVEY, **self.said})
 
-    async def facts(self, node: str) -> dict[str, Any]:
-        return self.said
+    async def facts(self, node: str) -> NodeFacts:
+        return partly(NodeFacts, self.said)
 
 
 def ports_with(**changes: Any) -> dict[str, Any]:
@@ -246,7 +250,6 @@ ALIEN = {"pid": 7, "kind": "sniffer", "name": "tcpdump", "command": "tcpdump -i 
             "warn",
             "ann on pts/0 from desk",
         ),
-        (quiet.logins, "uut", {"logins": [7]}, "warn", "None on None"),
         (tools.generator, "source", {"pktgen": None, "pktgen_loadable": False}, "warn", "afpacket will send"),
         (tools.generator, "source", {"pktgen": "2.75", "pktgen_loadable": True}, "pass", "pktgen 2.75"),
         (tools.capture, "sink", {"tcpdump": None}, "fail", "no tcpdump"),

@@ -22,6 +22,7 @@ from labconsole.lab.machines import uut as uut_machine
 from labconsole.lab.machines import uut_init
 from labconsole.lab.spec import DEFAULT_MACHINE_PLATFORMS, LabSpec, shaper_burst_bytes
 from labconsole.platforms.base.boot import BootedDriver, take_boot
+from support.asking import Asking
 
 KERNEL = DebianKernel(Path("/cache/vmlinuz"), Path("/cache/6.1.0-56-amd64"))
 
@@ -163,7 +164,7 @@ def test_what_a_package_has_in_lib_does_not_hide_the_link_of_that_name(tmp_path:
     assert not (tmp_path / "lib").exists()
 
 
-class FakeLink:
+class FakeLink(Asking):
     """A UUT that says what it booted."""
 
     name = "uut"
@@ -173,7 +174,7 @@ class FakeLink:
 
     async def request(self, op: str, args: dict[str, Any] | None = None, **_: Any) -> dict[str, Any]:
         assert op == "exec"
-        return {"stdout": self.said, "stderr": "", "exit_status": 0}
+        return {"stdout": self.said, "stderr": "", "exit_status": 0, "truncated": False}
 
 
 class FakeDriver:

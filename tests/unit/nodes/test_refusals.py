@@ -11,6 +11,7 @@ import pytest
 from labconsole.errors import AgentError, NodeLost
 from labconsole.nodes.channel import AgentSession
 from labconsole.nodes.link import NodeLink
+from support.asking import asked
 
 pytestmark = pytest.mark.asyncio
 
@@ -66,13 +67,13 @@ def link(*answers: dict[str, Any]) -> tuple[NodeLink, Dialled]:
 async def test_an_answer_that_is_not_of_the_protocol_ends_the_link(op: str, answer: dict[str, Any], what: str) -> None:
     node, dialled = link(answer)
     with pytest.raises(NodeLost) as caught:
-        await node.request(op)
+        await asked(node, op)
     assert f"uut: sent something that is not of the protocol ({what}" in str(caught.value)
     assert caught.value.operation == op
     assert what in await node.wait_lost()
     assert dialled.aborted
     with pytest.raises(NodeLost):
-        await node.request("ping")
+        await asked(node, "ping")
 
 
 async def test_a_clock_that_is_none_is_a_lost_node() -> None:
@@ -85,9 +86,9 @@ async def test_a_refusal_arrives_with_its_detail_and_leaves_the_link_alone() -> 
     error = {"code": "lease_held", "message": "ann has this node", "detail": {"owner": "a\x1b[2Jnn"}}
     node, _ = link({"error": error}, {"ok": {"packets": 3}})
     with pytest.raises(AgentError) as caught:
-        await node.request("lease.take")
+        await asked(node, "lease.take")
     assert (caught.value.code, caught.value.detail) == ("lease_held", {"owner": "ann"})
-    assert await node.request("capture.drain") == {"packets": 3}
+    assert await asked(node, "capture.drain") == {"packets": 3}
 
 
 @pytest.mark.parametrize("failed", [["cannot remove lcb1"], 5, None])

@@ -13,9 +13,11 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.errors import AgentError, NodeError
 from labconsole.platforms.base.inside import DONE, READY, ask_on_console, close_shell, open_shell
 from labconsole.wire.codec import WireError
+from labconsole.wire.guests import StartGuest
+from support.asking import Asking
 
 
-class _Link:
+class _Link(Asking):
     """An agent's guests without an agent around them."""
 
     name = "uut"
@@ -89,7 +91,7 @@ def test_what_a_console_shows_besides_does_not_become_part_of_an_answer() -> Non
             f"echo {READY}; while read -r line; do echo \"$line\"; echo '[1.0] kernel words'; "
             f'sh -c "$line" | sed "s/$/\\r/"; echo "{DONE} $?"; echo late words; done'
         )
-        await link.request("guest.start", {"guest": "g", "argv": ["sh", "-c", loop], "ready": READY, "timeout_s": 5.0})
+        await link.ask(StartGuest(guest="g", argv=["sh", "-c", loop], ready=READY, timeout_s=5.0))
         ask = ask_on_console("g")
         assert await ask(link, "echo one; echo two") == "one\ntwo"
         assert await ask(link, "echo three") == "three"
@@ -100,7 +102,7 @@ def test_what_a_console_shows_besides_does_not_become_part_of_an_answer() -> Non
 def test_a_guest_that_says_it_is_done_without_an_answer_is_told_by_its_words() -> None:
     async def work(link: AgentLink) -> None:
         loop = f"echo {READY}; while read -r line; do echo 'Kernel panic'; echo '{DONE} 0'; done"
-        await link.request("guest.start", {"guest": "g", "argv": ["sh", "-c", loop], "ready": READY, "timeout_s": 5.0})
+        await link.ask(StartGuest(guest="g", argv=["sh", "-c", loop], ready=READY, timeout_s=5.0))
         with pytest.raises(NodeError, match="guest g gave no whole answer; it ends: .*Kernel panic"):
             await ask_on_console("g")(link, "echo hello")
 

@@ -21,6 +21,7 @@ from labconsole.platforms.base.inside import DONE, LOOP, READY
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.loading import PACKAGE
 from labconsole.plugins import load
+from support.asking import Asking
 from support.replayed_node import ReplayedNode, hurried, wiring
 
 QEMU, LXC, ESXI = "virsh -c qemu:///system ", " -P /srv/lxc -n fw", "env PATH=/bin:/sbin:/usr/bin:/usr/lib/vmware/bin "
@@ -673,7 +674,7 @@ def test_commands_for_a_hypervisor_elsewhere_go_through_ssh_quoted_for_its_shell
     node = case.node("running")
     seen: list[list[str]] = []
 
-    class Elsewhere:
+    class Elsewhere(Asking):
         name = "uut"
 
         async def request(self, op: str, args: dict[str, Any], *, timeout_s: float = 30.0) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from labconsole.errors import ConfigError, NodeError
 from labconsole.lab.guests import uml as in_lab
 from labconsole.platforms.base.image import booted_guests
 from labconsole.platforms.drivers.uml import UmlDriver
+from support.asking import Asking
 
 WIRING = StreamWiring(
     name="s1", uut_in="eth1", uut_in_mac="02:00:00:00:00:01", uut_out="eth5", uut_out_mac="02:00:00:00:00:05",
@@ -83,7 +84,7 @@ def test_an_option_that_cannot_be_is_refused_with_what_can(options: dict[str, An
     assert allowed in str(raised.value)
 
 
-class Uut:
+class Uut(Asking):
     """Answers programs as a UUT would that has the files, this processor and this kernel. Changes are an error."""
 
     name = "uut"
@@ -95,7 +96,7 @@ class Uut:
         if op != "exec":
             raise NodeError(self.name, f"went on to {op}")
         assert args is not None
-        return {"stdout": self.said[args["argv"][0]], "stderr": "", "exit_status": 0}
+        return {"stdout": self.said[args["argv"][0]], "stderr": "", "exit_status": 0, "truncated": False}
 
 
 @pytest.mark.parametrize(

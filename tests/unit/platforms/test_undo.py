@@ -14,6 +14,8 @@ from labconsole.platforms.base.image import guest_nics
 from labconsole.platforms.drivers.container import ContainerDriver
 from labconsole.platforms.drivers.qemu import QemuDriver
 from labconsole.platforms.drivers.raw import RawDriver
+from support.agent_events import LINK
+from support.asking import Asking
 
 WIRING = StreamWiring(
     name="s1", uut_in="eth1", uut_in_mac="02:00:00:00:00:01", uut_out="eth5", uut_out_mac="02:00:00:00:00:05",
@@ -27,7 +29,7 @@ DRIVERS = [
 ]
 
 
-class Uut:
+class Uut(Asking):
     """A unit under test on which the first change is answered by ``fails``; ``left`` is what cannot be undone."""
 
     name = "uut"
@@ -40,7 +42,7 @@ class Uut:
     async def request(self, op: str, args: Any = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
         self.asked.append(op)
         if op == "links":
-            return {"links": [{"name": name, "namespace": "", "master": self.master} for name in ("eth1", "eth5")]}
+            return {"links": [{**LINK, "name": name, "master": self.master} for name in ("eth1", "eth5")]}
         if op == "net.apply":
             raise self.fails
         if self.lost:

@@ -13,6 +13,7 @@ from labconsole.verdict.observed import NodeReading, TrialObservations
 from labconsole.verdict.reasons import reason
 from support.observed_trials import (
     SENT,
+    bent,
     bump,
     codes,
     counters,
@@ -152,7 +153,7 @@ def test_a_frozen_sink_leaves_the_capture_alone_and_nothing_where_that_is_not_co
     seen.after["snk1"][("", "eth1")] = seen.before["snk1"][("", "eth1")]
     run = record(inventory, seen)
     assert (run.streams[0].measured_from, codes(run)) == ("capture", {"counter_froze"})
-    seen.streams[0].capture["dropped_kernel_packets"] = 3
+    seen.streams[0].capture = bent(seen.streams[0].capture, dropped_kernel_packets=3)
     run = record(inventory, seen)
     assert run.streams[0].measured_packets is None
     assert {"counter_froze", "not_measured"} <= codes(run)

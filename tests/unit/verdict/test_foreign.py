@@ -185,14 +185,14 @@ def flow(inventory, target_bps) -> Flow:
 
 def test_the_ends_are_watched_and_never_the_unit_under_test(inventory):
     watched = ports_to_watch([flow(inventory, 10**7)])
-    assert {node: [port["interface"] for port in ports] for node, ports in watched.items()} == {
+    assert {node: [port.interface for port in ports] for node, ports in watched.items()} == {
         "src1": ["eth1"], "snk1": ["eth1"]
     }  # fmt: skip
-    assert all(port["every"] for ports in watched.values() for port in ports)
+    assert all(port.every for ports in watched.values() for port in ports)
 
 
 @pytest.mark.parametrize("target", ["max", 10**8])
 def test_a_fast_stream_is_not_looked_at_frame_by_frame(inventory, target):
     fast = flow(inventory, target)
     assert target == "max" or fast.request.intended_pps > EVERY_BELOW_PPS
-    assert not any(port["every"] for ports in ports_to_watch([fast]).values() for port in ports)
+    assert not any(port.every for ports in ports_to_watch([fast]).values() for port in ports)

@@ -10,7 +10,7 @@ import pytest
 from labconsole.cli.text.runs import run_lines
 from labconsole.model.record.run import LostTogether
 from labconsole.tui.screens.runs.run_pages import verdict_page
-from support.observed_trials import SENT, observe, record
+from support.observed_trials import SENT, bent, counted, observe, record, recounted
 
 PERIOD_NS = 70_400
 
@@ -22,9 +22,8 @@ def plainly(lines: Iterable[str]) -> str:
 
 def arrived(seen, packets: int, window_s: float, **late: int) -> None:
     """Bend what the capture says of its stream."""
-    seen.streams[0].capture["analysis"]["streams"][0].update(
-        packets=packets, first_at_ns=10**18, last_at_ns=10**18 + round(window_s * 1e9), **late
-    )
+    last_at_ns = 10**18 + round(window_s * 1e9)
+    recounted(seen, bent(counted(packets), first_at_ns=10**18, last_at_ns=last_at_ns, **late))
 
 
 def test_what_the_source_loses_is_neither_offered_nor_the_unit_s(inventory):
@@ -87,7 +86,7 @@ def test_where_the_capture_is_incomplete_samples_of_the_sink_s_counter_give_the_
 
 def test_nothing_that_arrived_is_a_known_nothing(inventory):
     seen = observe(inventory, uut_out=0, arrived=0)
-    seen.streams[0].capture["analysis"]["streams"] = []
+    recounted(seen)
     total = record(inventory, seen).total
     assert (total.uut_lost_packets, total.late_packets, total.forwarding_pps) == (SENT, 0, 0.0)
 

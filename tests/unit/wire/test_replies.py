@@ -20,7 +20,8 @@ from labconsole.verdict.observed import parse_snapshot
 from labconsole.wire import capture, execution
 from labconsole.wire.catalogue import REQUESTS
 from labconsole.wire.codec import WireError, encode
-from labconsole.wire.counters import CountersSampled
+from labconsole.wire.counters import CountersSampled, InterfaceCounters
+from labconsole.wire.links import LinksChanged, NodeLinks
 from support.agent_events import GOOD, JSON, LINK, NUMBERS, RESULT
 from support.kept_messages import kept_event, kept_reply
 
@@ -284,9 +285,9 @@ def test_every_operation_of_the_agent_has_a_description() -> None:
 def readers(op: str, ok: dict[str, Any]) -> None:
     """Do with a checked answer what its readers do; they rely on every type."""
     if op == "counters.read":
-        parse_snapshot(ok)
+        parse_snapshot(InterfaceCounters.parse(ok))
     elif op == "links":
-        Telemetry().set_links("uut", ok["links"])
+        Telemetry().set_links("uut", NodeLinks.parse(ok).links)
     elif op == "capture.stop":
         for stream in ok["analysis"]["streams"]:
             if stream["sequence"] is not None:
@@ -376,7 +377,7 @@ def test_whatever_an_event_holds_it_is_refused_as_a_wire_error_or_harmless(
     if kept.pop("event") == "counters":
         Telemetry().add_counters("uut", CountersSampled.parse(kept))
     elif event["event"] == "links":
-        Telemetry().set_links("uut", kept["links"])
+        Telemetry().set_links("uut", LinksChanged.parse(kept).links)
 
 
 @settings(deadline=None)

@@ -118,10 +118,8 @@ class InterfacesTable(LineTable):
 
     def _wanted(self, key: Key) -> bool:
         live = self._live(key)
-        link = live.link if live is not None else {}
-        text = (
-            f"{key[0]}/{live.label if live else key[2]} {link.get('driver')} {self.cell_state(key, 20)[0]}".casefold()
-        )
+        driver = live.link.driver if live is not None else None
+        text = f"{key[0]}/{live.label if live else key[2]} {driver} {self.cell_state(key, 20)[0]}".casefold()
         return all(word in text for word in self._words)
 
     def set_filter(self, text: str) -> None:
@@ -216,14 +214,14 @@ class InterfacesTable(LineTable):
             return UNKNOWN, "muted"
         if live.void:
             return "! void", "warn"
-        if not live.link.get("up"):
+        if not live.link.up:
             return "○ down", "muted"
-        return ("● up", "good") if live.link.get("carrier") else ("✗ no link", "warn")
+        return ("● up", "good") if live.link.carrier else ("✗ no link", "warn")
 
     def cell_speed(self, key: Key, width: int) -> Span:
         live = self._live(key)
-        speed = live.link.get("speed_bps") if live else None
-        return (count(speed / 1e6), "muted") if isinstance(speed, int | float) else (UNKNOWN, "muted")
+        speed = live.link.speed_bps if live else None
+        return (count(speed / 1e6), "muted") if speed is not None else (UNKNOWN, "muted")
 
     def _rate(self, key: Key, name: str) -> float | None:
         live = self._live(key)
@@ -278,10 +276,9 @@ class InterfacesTable(LineTable):
 
     def cell_kind(self, key: Key, width: int) -> Span:
         live = self._live(key)
-        link = live.link if live else {}
-        return safe(str(link.get("driver") or link.get("kind") or UNKNOWN), width), "muted"
+        kind = (live.link.driver or live.link.kind) if live else None
+        return safe(kind or UNKNOWN, width), "muted"
 
     def cell_mtu(self, key: Key, width: int) -> Span:
         live = self._live(key)
-        mtu = live.link.get("mtu") if live else None
-        return count(mtu if isinstance(mtu, int) else None), "muted"
+        return count(live.link.mtu if live else None), "muted"

@@ -73,7 +73,8 @@ class NodeDetails(Lines):
             )
         if look is not None and look.holder is not None:
             rows += self._holder(look.holder, width)
-        rows += self._machine((look.facts if look is not None else None) or live.facts, width)
+        told = live.facts.to_wire() if live.facts is not None else None
+        rows += self._machine((look.facts if look is not None else None) or told, width)
         if look is not None and look.surroundings is not None:
             rows += self._surroundings(look.surroundings, width)
         # Last: there may be many, and who else is on the node must not need scrolling.
