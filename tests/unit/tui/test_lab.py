@@ -111,7 +111,6 @@ def state(app: ConsoleApp) -> CampaignStatus | None:
 # Plans
 
 
-@pytest.mark.parametrize("size", SIZES)
 async def rescanned(app) -> None:
     """The plan files, read anew; the console's own timer may cancel a reading by beginning another."""
     while True:
@@ -121,6 +120,7 @@ async def rescanned(app) -> None:
             continue
 
 
+@pytest.mark.parametrize("size", SIZES)
 async def test_a_plan_is_previewed_run_to_its_end_and_its_failures_found(size):
     async with console(lambda: LabSession(hold=True), size, "4") as (app, session, pilot):
         await shown(app, pilot, "pair.yaml", "ready", "[·] ·  ·")
