@@ -22,7 +22,6 @@ LONGER: dict[str, int] = {
     "engine/trial/trial.py": 423,
     "lab/commands.py": 425,
     "measure/groups.py": 423,
-    "tui/screens/runs/screen.py": 415,
 }
 """Modules above the limit and their lines today."""
 

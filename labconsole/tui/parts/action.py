@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 from textual.binding import Binding
-from textual.keys import key_to_character
+from textual.keys import format_key
 
 _KEY_WORDS = {
     "escape": "esc",
@@ -18,6 +18,8 @@ _KEY_WORDS = {
     "left": "←",
     "right": "→",
     "space": "space",
+    "enter": "enter",
+    "tab": "tab",
 }
 
 
@@ -73,7 +75,7 @@ def key_word(key: str) -> str:
     elif base[:1] == "f" and base[1:].isdigit():
         word = base.upper()
     else:
-        word = key_to_character(base) or base
+        word = format_key(base)
     return "".join("^" if each == "ctrl" else f"{each}+" for each in modifiers) + word
 
 

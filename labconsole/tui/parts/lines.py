@@ -19,7 +19,10 @@ from labconsole.text.cells import safe
 
 Span = tuple[str, str]
 LABEL_CELLS = 10
-"""Width of the labels of ``field``."""
+"""Width of the labels of ``field``, after a blank."""
+
+CHARACTERS = 4000
+"""Of one text: nodes and records from elsewhere may say anything."""
 
 TONES: set[str] = {
     f"lc--{tone}"
@@ -27,13 +30,25 @@ TONES: set[str] = {
 }
 
 
-def field(label: str, text: str, width: int, tone: str = "", rows: int = 4) -> list[list[Span]]:
-    """A label and a text that goes on beneath itself."""
-    room = max(8, width - LABEL_CELLS - 1)
-    wrapped = textwrap.wrap(safe(text, 2000), room) or [""]
+def field(
+    label: str,
+    text: str,
+    width: int,
+    tone: str = "",
+    rows: int = 4,
+    *,
+    label_cells: int = LABEL_CELLS,
+    margin: str = " ",
+) -> list[list[Span]]:
+    """A label and a text that goes on beneath itself; what is more than ``rows`` is cut and shown to be."""
+    room = max(8, width - label_cells - len(margin))
+    parts = text[:CHARACTERS].splitlines() or [""]
+    wrapped = [row for part in parts for row in textwrap.wrap(safe(part, CHARACTERS), room) or [""]]
     if len(wrapped) > rows:
         wrapped = [*wrapped[: rows - 1], safe(wrapped[rows - 1] + " " + "…" * room, room)]
-    return [[(f" {label if i == 0 else '':<{LABEL_CELLS}}", "head"), (row, tone)] for i, row in enumerate(wrapped)]
+    return [
+        [(f"{margin}{label if i == 0 else '':<{label_cells}}", "head"), (row, tone)] for i, row in enumerate(wrapped)
+    ]
 
 
 class Tones(Widget):

@@ -9,6 +9,7 @@ from textual.binding import Binding
 from textual.widgets import Input
 
 from labconsole.tui.app import ConsoleApp
+from labconsole.tui.parts.action import key_word
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.fields import Choice, Field
 from labconsole.tui.parts.help import Help
@@ -74,3 +75,36 @@ def test_every_key_has_an_id_for_keymaps_and_words_for_help() -> None:
         for action in owner.declared_actions():
             assert action.id or not action.keys, action
             assert action.sentence, action
+
+
+@pytest.mark.parametrize(
+    ("key", "word"),
+    [("equals_sign", "="), ("question_mark", "?"), ("slash", "/"), ("ctrl+q", "^q"), ("f10", "F10"), ("f", "f"),
+     ("escape", "esc"), ("space", "space"), ("pageup", "PgUp"), ("T", "T"), ("shift+up", "shift+↑")],
+)  # fmt: skip
+def test_a_key_is_named_as_it_is_on_the_keyboard(key: str, word: str) -> None:
+    assert key_word(key) == word
+
+
+@pytest.mark.asyncio
+async def test_help_and_palette_name_only_keys_that_work_here() -> None:
+    async with console(LabSession) as (app, _, pilot):
+        for entry in SCREENS:
+            await pilot.press(entry.function_key)
+            await settle(app, pilot)
+            screen = app.screen
+            assert isinstance(screen, ConsoleScreen)
+            nodes = (screen, *screen.query("*"), app)
+            keys = {key for node in nodes for key in node._bindings.key_to_bindings}
+            bound = {key_word(key[6:].upper() if key.startswith("upper_") else key) for key in keys}
+            offered = list(app.get_system_commands(screen))
+            named = [
+                (c.title, key)
+                for c in offered
+                for words in re.findall(r"\(([^()]*)\)$", c.help)
+                for key in words.split(", ")
+            ]
+            assert named and not [(title, key) for title, key in named if key not in bound]
+            assert len({c.title for c in offered}) == len(offered)
+            rows = [row for _, rows in app.help_sections(screen)[:2] for row in rows]
+            assert not [keys for keys, _ in rows if "_" in keys]

@@ -111,7 +111,6 @@ def state(app: ConsoleApp) -> CampaignStatus | None:
 # Plans
 
 
-@pytest.mark.parametrize("size", SIZES)
 async def rescanned(app) -> None:
     """The plan files, read anew; the console's own timer may cancel a reading by beginning another."""
     while True:

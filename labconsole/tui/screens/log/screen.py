@@ -62,7 +62,7 @@ class LogScreen(ConsoleScreen):
                id="log-follow", title="Follow the log"),
         Action("c", "copy_all", "Copy all", "Copy all entries shown to the clipboard; y copies one.",
                id="log-copy", title="Copy the log"),
-        Action("escape", "back", "Bench", "Clear the filter, then go back to the bench.", id="log-back", shown=False),
+        Action("escape", "back", "Back", "Clear the filter, then go back to the bench.", id="log-back", shown=False),
         PAUSE,
     )  # fmt: skip
     AUTO_FOCUS = "#journal"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from rich.cells import cell_len
@@ -18,23 +19,16 @@ from labconsole.model.record.run import RunRecord, StreamRecord, Total
 from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths
 from labconsole.text.cells import UNKNOWN, count, decimal, mbit, percent, safe
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
+from labconsole.tui.parts import lines
 from labconsole.units import format_rate_bps, format_target
 
-Span = tuple[str, str]
-Row = list[Span]
+Row = list[lines.Span]
 
 LABEL_CELLS = 12
 MOST_ROWS = 40
 """Lines of one text: a record from elsewhere may hold anything."""
 
-
-def field(label: str, text: str, width: int, tone: str = "") -> list[Row]:
-    """A label and a text that is wrapped beside it."""
-    room = max(10, width - LABEL_CELLS)
-    rows = [part for line in text.splitlines() or [""] for part in textwrap.wrap(safe(line, 4000), room) or [""]]
-    return [
-        [((label if i == 0 else "").ljust(LABEL_CELLS), "head"), (row, tone)] for i, row in enumerate(rows[:MOST_ROWS])
-    ]
+field = partial(lines.field, rows=MOST_ROWS, label_cells=LABEL_CELLS, margin="")
 
 
 def verdict_page(record: RunRecord, note: RunNote | None, width: int) -> list[Row]:

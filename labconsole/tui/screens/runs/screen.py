@@ -15,13 +15,11 @@ from typing import IO
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.containers import Container, Vertical
+from textual.containers import Container
 
 from labconsole.errors import LabError
-from labconsole.measure.comparison import compare
 from labconsole.model.query import Query
-from labconsole.model.record.note import RunNote, exported
-from labconsole.model.record.run import RunRecord
+from labconsole.model.record.note import exported
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock
@@ -35,7 +33,8 @@ from labconsole.tui.parts.screen import PAUSE
 from labconsole.tui.parts.status import EventLines, PhaseBar
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.runs import run_files
-from labconsole.tui.screens.runs.details import DetailsScroll, PageName, PageTabs, RunComparison, RunDetails, RunView
+from labconsole.tui.screens.runs.details import DetailsScroll, RunView
+from labconsole.tui.screens.runs.details_pane import DetailsPane
 
 NOTHING_SAVED = "no runs saved yet: 1 leads to the bench, r runs"
 NOTHING_FOUND = "no run is meant by this filter; esc clears it"
@@ -91,11 +90,7 @@ class RunsScreen(FollowingScreen):
         yield FilterLine()
         with Container(id="runs-area"):
             yield SavedRunsTable(id="runs")
-            with Vertical(id="details-box") as box:
-                box.border_title = "Run"
-                yield PageTabs()
-                with DetailsScroll(id="details-scroll"):
-                    yield RunDetails(id="details")
+            yield DetailsPane(self.session.store, self.console_app.tell)
         yield EventLines(self.state)
         yield KeyBar()
 
@@ -106,6 +101,10 @@ class RunsScreen(FollowingScreen):
     @property
     def table(self) -> SavedRunsTable:
         return self.query_one(SavedRunsTable)
+
+    @property
+    def details(self) -> DetailsPane:
+        return self.query_one(DetailsPane)
 
     # -- the list -----------------------------------------------------------------------------------------------------
 
@@ -129,7 +128,7 @@ class RunsScreen(FollowingScreen):
         self.query_one(FilterLine).set_trouble(saved.problem if saved.runs else "")
         self._show_found()
         if not order:
-            self._show_view(RunView(problem=table.empty))
+            self.details.show(RunView(problem=table.empty))
         self._go_to_wanted()
 
     def on_screen_resume(self) -> None:
@@ -214,70 +213,12 @@ class RunsScreen(FollowingScreen):
 
     @on(LineTable.Chosen, "#runs")
     def chosen(self, event: LineTable.Chosen) -> None:
-        if self.query_one(PageTabs).page == "compare":
-            self._turn_to("verdict")
-        self.load_details(event.key)
-
-    @work(exclusive=True, group="details")
-    async def load_details(self, run_id: str) -> None:
-        """Fetch one record and show it; a newer choice cancels this one."""
-        comparison = self.query_one(RunDetails).view.comparison
-        try:
-            record, note = await asyncio.to_thread(self._read, run_id)
-        except LabError as exc:
-            self._show_view(RunView(problem=str(exc), comparison=comparison))
-            return
-        gone = "" if record is not None else f"{run_id} is not in the store any more"
-        self._show_view(RunView(record, note, problem=gone, comparison=comparison))
-        await self._load_series()
-
-    def _read(self, run_id: str) -> tuple[RunRecord | None, RunNote | None]:
-        store = self.session.store
-        record = store.get(run_id)
-        return record, store.note(run_id) if record is not None else None
-
-    async def _load_series(self) -> None:
-        """The time series, once their page is looked at."""
-        view = self.query_one(RunDetails).view
-        if self.query_one(PageTabs).page != "chart" or view.record is None or view.series is not None:
-            return
-        words = "no time series was kept of this run"
-        series = None
-        try:
-            series = await asyncio.to_thread(self.session.store.series, view.record.run_id)
-        except LabError as exc:
-            words = str(exc)
-        self._show_view(RunView(view.record, view.note, series, words, view.problem, view.comparison), scroll=False)
-
-    @work(exclusive=True, group="series")
-    async def load_series(self) -> None:
-        await self._load_series()
-
-    def _show_view(self, view: RunView, *, scroll: bool = True) -> None:
-        tabs = self.query_one(PageTabs)
-        tabs.comparing = view.comparison is not None
-        tabs.paint()
-        self.query_one(RunDetails).show(view, tabs.page)
-        box = self.query_one("#details-box", Vertical)
-        box.border_title = f"Run {safe(view.record.run_id, 60)}" if view.record is not None else "Run"
-        if scroll:
-            self.query_one(DetailsScroll).scroll_home(animate=False)
-
-    def _turn_to(self, page: PageName) -> None:
-        self.query_one(PageTabs).page = page
-        self._show_view(self.query_one(RunDetails).view)
-        if page == "chart":
-            self.load_series()
+        self.details.choose(event.key)
 
     def action_part(self, by: int) -> None:
-        tabs = self.query_one(PageTabs)
-        offered = tabs.offered
-        self._turn_to(offered[(offered.index(tabs.page) + by) % len(offered)])
+        self.details.turn(by)
 
-    @on(PageTabs.Clicked)
-    def page_clicked(self, event: PageTabs.Clicked) -> None:
-        self._turn_to(event.page)
-
+    @on(DetailsPane.Compared)
     def action_open(self) -> None:
         """Go to the details; on a small terminal they take the place of the list."""
         self._show_details(True)
@@ -294,31 +235,7 @@ class RunsScreen(FollowingScreen):
             many = f"{len(chosen)} are marked; u takes all marks away" if len(chosen) > 2 else "m marks the first"
             self.console_app.tell(f"Comparing takes two runs: {many}.", "warning")
             return
-        self.load_comparison(*chosen)
-
-    @work(exclusive=True, group="details")
-    async def load_comparison(self, first: str, second: str) -> None:
-        """Read both and show them side by side."""
-        view = self.query_one(RunDetails).view
-
-        def read() -> RunComparison:
-            left, right = self.session.store.get(first), self.session.store.get(second)
-            if left is None or right is None:
-                raise LabError(f"{first if left is None else second} is not in the store any more")
-            return RunComparison(left, right, compare(left, right))
-
-        try:
-            comparison = await asyncio.to_thread(read)
-        except LabError as exc:
-            self.console_app.tell(str(exc), "error")
-            return
-        self.query_one(RunDetails).view = RunView(
-            view.record, view.note, view.series, view.series_words, view.problem, comparison
-        )
-        self.query_one(PageTabs).comparing = True
-        self._turn_to("compare")
-        self.query_one(RunDetails).refresh(layout=True)
-        self.action_open()
+        self.details.compare(*chosen)
 
     # -- what one does with runs --------------------------------------------------------------------------------------
 
@@ -342,7 +259,7 @@ class RunsScreen(FollowingScreen):
             return str(exc)
         self.saved.note_written(run_id, text.strip() or None)
         self.look_again()
-        self.load_details(run_id)
+        self.details.load(run_id)
         self.console_app.tell(f"{'noted on' if text.strip() else 'note removed from'} {run_id}")
         return ""
 
@@ -392,7 +309,7 @@ class RunsScreen(FollowingScreen):
 
     def action_copy_record(self) -> None:
         """The record, as ``runs show --json`` prints it."""
-        view = self.query_one(RunDetails).view
+        view = self.details.view
         if view.record is None:
             self.console_app.tell("No record to copy.", "warning")
             return
