@@ -52,7 +52,7 @@ class GridTable(LineTable):
     cursor.
     """
 
-    EMPTY = "no plan that could be shown"
+    EMPTY = "no grid to show"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "repetition(-1)", "Repetition back", show=False),
         Binding("right", "repetition(1)", "Next repetition", show=False),
