@@ -207,7 +207,7 @@ class PlanExecution(InBlocks):
         if self.status in ENDED:
             return
         steps = self.outcome.steps
-        stands = self.outcome.taken or self.outcome.skipped or steps.made or steps.skipped
+        stands = self.outcome.taken or self.outcome.skipped or self.steps.trials or steps.made or steps.skipped
         if problem is None and not stands:
             problem = self._first_refusal
         detail = str(problem) if isinstance(problem, LabError) else self.outcome.ended_by
