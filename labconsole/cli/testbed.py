@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from labconsole.contracts.ports import AgentLink, Connect, OnAgentEvent
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import StoreError
+from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.model.record.envelope import Envelope, parse_envelope
 from labconsole.platforms.loading import driver_for, guest_processes
@@ -44,8 +45,12 @@ def shell_argv(name: str, inventory: Inventory) -> list[str]:
     return route.shell_argv(name, inventory)
 
 
-def open_session(inventory: Inventory, store: RunStore, *, read_only: bool = False) -> Testbed[RunStore]:
-    """A session on this inventory; nothing is connected yet. ``read_only``: it watches and takes no run."""
+def open_session(
+    inventory: Inventory, store: RunStore, *, read_only: bool = False, salt: str = ""
+) -> Testbed[RunStore]:
+    """A session on this inventory; nothing is connected yet. ``read_only``: it watches and takes no run; ``salt``: its
+    searches are new ones, which nothing resumes.
+    """
     for platform in inventory.platforms:
         driver_for(platform, inventory)  # an unknown driver or option is said now, not in the middle of a plan
     session = Testbed(
@@ -57,6 +62,7 @@ def open_session(inventory: Inventory, store: RunStore, *, read_only: bool = Fal
         shell_argv=shell_argv,
         read_only=read_only,
     )
+    session.experiments = (LoadSearches(store, salt),)
     session.envelope = latest_envelope(inventory, store)
     return session
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from labconsole.contracts.experiment import Experiment
 from labconsole.engine.check.result import CheckResult, OnResult
 from labconsole.engine.check.runner import preflight
 from labconsole.engine.execution.execution import PlanExecution
@@ -15,6 +18,9 @@ from labconsole.model.plan.plan import Plan
 
 class Testbed(Session[StoreT]):
     """A session that can also look at a node, check the testbed and execute a plan on it."""
+
+    experiments: Sequence[Experiment] = ()
+    """The kinds that plans may ask for beside their grids, which whoever opens the session sets."""
 
     async def inspect(self, node: str) -> Inspection:
         """Look at a node. Raises MeasurementError while a trial is under way, NodeUnreachable, NodeLost."""

@@ -13,17 +13,22 @@ import shutil
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from labconsole.cli.main import main
+from labconsole.engine.execution.execution import PlanExecution
+from labconsole.engine.execution.runner import PlanRunner
 from labconsole.errors import Aborted
-from labconsole.experiments.search.execution import SearchOutcome, make_searches, remaining_searches
+from labconsole.experiments.search.procedure import LoadSearch
+from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.inventory import load_inventory
+from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.model.plan.loader import load_plan
+from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import PlanRef, RunRecord
 from labconsole.store.open import open_store
 from labconsole.store.records import record_text
@@ -80,13 +85,30 @@ class Stopped:
     async def settle(self, seconds: float) -> None:
         return
 
+    async def wait_stopping(self) -> None:
+        return
+
     @asynccontextmanager
     async def batch(self, request: DesignPoint, **_: Any) -> AsyncIterator[Callable[..., Awaitable[RunRecord]]]:
         yield self.take
 
-    async def take(self, request: DesignPoint, place: PlanRef, *_: Any) -> RunRecord:
+    async def take(self, request: DesignPoint, place: PlanRef, *_: Any, **__: Any) -> RunRecord:
         self.asked = {"trial": place.repetition, "target_bps": request.target, "duration_s": request.duration_s}
         raise Aborted("enough")
+
+
+@dataclass
+class Only:
+    """A kind of experiment of which a plan asks for one step."""
+
+    kind: LoadSearches
+    step: LoadSearch
+
+    def steps(self, plan: Plan, only: frozenset[int] | None = None) -> list[LoadSearch]:
+        return [self.step]
+
+    def refuse(self, plan: Plan, inventory: Inventory) -> None:
+        self.kind.refuse(plan, inventory)
 
 
 def left_of(name: str, directory: Path, told: list[dict[str, Any]]) -> dict[str, Any]:
@@ -103,10 +125,13 @@ def left_of(name: str, directory: Path, told: list[dict[str, Any]]) -> dict[str,
         with open_store(str(directory / "runs.sqlite")) as store:
             session: Any = Stopped(directory, store)
             plan = load_plan(directory / "plans" / name, session.inventory)
-            for wanted in remaining_searches(plan, session, None):
-                outcome = SearchOutcome()
-                asyncio.run(make_searches([wanted], session, outcome, purpose="", on_trial=lambda record: None))
-                left["next_trial"].append({"search": wanted.hash, **session.asked})
+            kind = LoadSearches(store)
+            for wanted in kind.steps(plan):
+                if wanted.stored(session.inventory.fingerprint()) is None:
+                    session.experiments = (Only(kind, wanted),)
+                    with pytest.raises(Aborted, match="enough"):
+                        asyncio.run(PlanRunner([PlanExecution(replace(plan, grid=False), session)], session).run())
+                    left["next_trial"].append({"search": wanted.hash, **session.asked})
     return left
 
 

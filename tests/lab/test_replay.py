@@ -183,3 +183,38 @@ def test_progress_for_people_names_each_run_and_the_time_left(testbed, plan: Pat
     assert "small: done; 8 taken" in done.stdout
     listing = labconsole("runs", store=tmp_path / "s.sqlite")
     assert len(listing.stdout.splitlines()) == 9
+
+
+GRID_AND_SEARCH = """\
+plan: both
+platforms: [raw]
+frame_sizes: [1500]
+targets: [5Mbit]
+duration_s: 0.3
+settle_s: 0
+drain_s: 0.2
+warm_up: {duration_s: 0.1}
+search: {goals: [pdr-50%], trial_s: 0.2, duration_sum_s: 0.2, width_ratio: 0.5, max_trials: 8}
+"""
+
+
+def test_a_grid_and_a_search_share_one_lease_their_commands_and_their_warm_up(testbed, tmp_path: Path):
+    path, store, log = tmp_path / "both.yaml", tmp_path / "s.sqlite", tmp_path / "log"
+    note = f"echo $LABCONSOLE_PLAN $LABCONSOLE_TRIALS $LABCONSOLE_ENDING >> {log}"
+    path.write_text(GRID_AND_SEARCH + "".join(f"{key}: [[sh, -c, '{note}']]\n" for key in ("pre", "post")))
+    done = labconsole("replay", str(path), "--json", hosts=testbed.hosts_file, store=store)
+    assert done.returncode in (0, 1), done.stderr
+    lines = records(done)
+    told = [line["event"] for line in lines]
+    begun = told.index("search_started")
+    assert told[:begun] == ["plan_started", "trial_started", "trial_started", "trial_finished"]
+    assert told[-3:] == ["search_finished", "plan_finished", "searches_finished"]
+    assert set(told[begun + 1 : -3]) == {"search_trial"}
+    assert log.read_text().splitlines() == ["both 1", "both 1 done"]
+    runs = [line["run"] for line in lines if line["event"] in ("trial_finished", "search_trial")]
+    assert {run["plan"]["warm_ups"] for run in runs} == {1}
+    assert sum(line["event"] == "trial_started" and line["warm_up"] for line in lines) == 1
+    assert lines[-2]["warm_ups"] >= 1
+    again = labconsole("replay", str(path), "--json", hosts=testbed.hosts_file, store=store)
+    assert [line["event"] for line in records(again)] == ["plan_started", "plan_finished", "searches_finished"]
+    assert len(log.read_text().splitlines()) == 2, "nothing was left to take"

@@ -42,6 +42,7 @@ class Script:
     def __init__(self, answer: Callable[[tuple[int, ...], DesignPoint], str | Exception] | None = None) -> None:
         self.inventory = make_inventory()
         self.boots_s: dict[str, float] = {}
+        self.operator, self.experiments = "o@h", ()
         self.store = self
         self.held: list[StoredTrial] = []
         self.asked: list[tuple[int, ...]] = []

@@ -19,9 +19,11 @@ from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.inspection import Inspection
 from labconsole.engine.live.events import Phase, PhaseChanged, TrialFinished, TrialStarted
 from labconsole.errors import LabError, LeaseHeld, MeasurementError, NodeUnreachable
+from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Fixed, PlanRef, RunRecord, SetUp
+from labconsole.model.record.search import SearchRecord
 from labconsole.wire.counters import StartCounters
 from labconsole.wire.execution import Execute
 from labconsole.wire.links import ReadLinks
@@ -30,7 +32,11 @@ from support.fake_session import FakeSession, FakeStore, make_record
 
 
 class LabStore(FakeStore):
-    """Knows which trials of a plan it holds."""
+    """Knows which trials of a plan it holds, and searches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.searches: list[SearchRecord] = []
 
     def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> list[StoredTrial]:
         self._check_readable()
@@ -57,6 +63,13 @@ class LabStore(FakeStore):
         runs = {run_id: self.get(run_id) for run_id in run_ids}
         plans = {run_id: run.plan for run_id, run in runs.items() if run is not None}
         return {run_id: plan.fixed for run_id, plan in plans.items() if plan is not None and plan.fixed is not None}
+
+    def save_search(self, record: SearchRecord) -> None:
+        self.searches.append(record)
+
+    def finished_search(self, search_hash: str, testbed_fingerprint: str) -> SearchRecord | None:
+        self._check_readable()
+        return next((each for each in self.searches if each.plan.hash == search_hash and each.status == "done"), None)
 
     def maximum(self, **_: Any) -> None:
         """What a forwarding load is a share of: nothing of that is stored."""
@@ -99,6 +112,8 @@ class LabSession(FakeSession):
         self.shell_refusal: LabError | None = None
         self.held: LeaseHeld | None = None
         self.set_ups = 0
+        store: Any = self.store
+        self.experiments = (LoadSearches(store),)
         self._stop = asyncio.Event()
 
     async def connect(self) -> None:

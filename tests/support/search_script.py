@@ -8,26 +8,31 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from labconsole.contracts.ports import StoredTrial
-from labconsole.errors import NodeLost, StoreError
-from labconsole.experiments.search.execution import SearchOutcome, make_searches
-from labconsole.experiments.search.procedure import Wanted
+from labconsole.contracts.ports import Series, StoredTrial
+from labconsole.engine.execution.execution import PlanExecution
+from labconsole.engine.execution.progress import Outcome, StepProgress
+from labconsole.engine.execution.runner import PlanRunner
+from labconsole.errors import MeasurementError, NodeLost, StoreError
+from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.design_point import DesignPoint, FrameSize
-from labconsole.model.plan.search import Configuration, Search, search_hash
-from labconsole.model.record.run import RunRecord
+from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.search import Search
+from labconsole.model.plan.writer import plan_from_requests
+from labconsole.model.record.run import Fixed, PlanRef, RunRecord
 from labconsole.model.record.search import SearchRecord
 from support.fake_session import make_inventory, make_record
 
 REQUEST = DesignPoint(platform="raw", frame=FrameSize(1000), sources=1, target="max", duration_s=1.0)
-QUICK = Search(goals=("ndr",), trial_s=1.0, duration_sum_s=1.0, width_ratio=0.05)
+QUICK = Search(goals=("ndr",), trial_s=10.0, duration_sum_s=10.0, width_ratio=0.05)
 CAPACITY_PPS = 30_000
 
 
-def wanted(search: Search = QUICK, *, index: int = 0, **more: Any) -> Wanted:
-    configuration = Configuration(index, 1, replace(REQUEST, frame=FrameSize(1000 + index)))
-    return Wanted(
-        search=search, configuration=configuration, hash=search_hash(search, configuration), plan_name="t", **more
-    )
+def searching(search: Search = QUICK, *, searches: int = 1, **more: Any) -> Plan:
+    """A plan that searches at so many frame sizes, and has no grid unless it is given one."""
+    listed = [(replace(REQUEST, frame=FrameSize(1000 + index)), 1) for index in range(searches)]
+    plan = plan_from_requests("t", listed, make_inventory())
+    usual: dict[str, Any] = {"grid": False, "settle_s": 0.0, "drain_s": 0.0, "order": "as-listed"}
+    return replace(plan, search=search, **{**usual, **more})
 
 
 class Store:
@@ -50,6 +55,12 @@ class Store:
                 return run
         raise StoreError(f"there is no run {run_id}")
 
+    def save(self, record: RunRecord, series: Series | None) -> None:
+        self.runs.append(record)
+
+    def fixed(self, run_ids: Iterable[str]) -> dict[str, Fixed]:
+        return {}
+
     def save_search(self, record: SearchRecord) -> None:
         self.searches.append(record)
 
@@ -64,18 +75,32 @@ class Script:
 
     def __init__(self, store: Store | None = None, *, endless: bool = False) -> None:
         self.inventory, self.stopping = make_inventory(), False
+        self.aborted = asyncio.Event()
         self.boots_s = dict.fromkeys(self.inventory.platforms, 0.0)
-        self.endless, self.told, self.store = endless, [], store or Store()  # type: ignore[var-annotated]
+        self.endless, self.store = endless, store or Store()
+        self.told: list[str] = []
+        self.experiments = (LoadSearches(self.store),)
+        self.warmed: list[DesignPoint] = []
+        self.asked: list[DesignPoint] = []
+        self.settled: list[float] = []
+        self.purposes: list[str] = []
         self.begun = asyncio.Event()
         self.before: Callable[[int], str | None] = lambda number: None
-        """Given how many trials were taken, what happens instead: invalid, lost, stop."""
+        """Given how many trials were taken, what happens instead: invalid, lost, refused, stop."""
         self.taken = 0
 
     def settings(self, *, drain_s: float | None = None) -> None:
         return None
 
     async def settle(self, seconds: float) -> None:
-        return
+        self.settled.append(seconds)
+
+    async def wait_stopping(self) -> None:
+        await self.aborted.wait()
+
+    async def abort(self) -> None:
+        self.stopping = True
+        self.aborted.set()
 
     async def renew_lease(self, left_s: float | None) -> None:
         return
@@ -87,13 +112,18 @@ class Script:
         self.told.append("connected again")
 
     @asynccontextmanager
-    async def batch(self, request: DesignPoint, **_: Any) -> AsyncIterator[Any]:
+    async def batch(self, request: DesignPoint, *, purpose: str, **_: Any) -> AsyncIterator[Any]:
+        self.purposes.append(purpose)
         try:
             yield self.take
         finally:
             self.told.append("given back")
 
-    async def take(self, request: DesignPoint, place: Any, *_: Any) -> RunRecord:
+    async def take(self, request: DesignPoint, place: PlanRef, *_: Any, keep: bool = True, **__: Any) -> RunRecord:
+        if not keep:
+            self.warmed.append(request)
+            return make_record(request, "warm-up")
+        self.asked.append(request)
         try:
             self.begun.set()
             if self.endless:
@@ -102,7 +132,9 @@ class Script:
             what = self.before(self.taken)
             if what == "lost":
                 raise NodeLost("uut", "gone")
-            self.stopping = what == "stop"
+            if what == "refused":
+                raise MeasurementError("the guest does not boot")
+            self.stopping = self.stopping or what == "stop"
             sent = request.intended_packets or 0
             passed = min(sent, round(CAPACITY_PPS * request.duration_s))
             record = make_record(
@@ -121,19 +153,24 @@ class Script:
             self.told.append("trial ended")
 
 
-def make(session: Script, *todo: Wanted) -> SearchOutcome:
-    async def work() -> SearchOutcome:
-        bench: Any = session
-        return await make_searches(
-            todo or (wanted(),), bench, SearchOutcome(), purpose="test", on_trial=lambda record: None
-        )
+async def carry_out(
+    session: Script, plan: Plan, on_step: Callable[[StepProgress], None] = lambda progress: None
+) -> Outcome:
+    bench: Any = session
+    return (await PlanRunner([PlanExecution(plan, bench, on_step=on_step)], bench).run())[0]
 
-    return asyncio.run(work())
+
+def make(session: Script, plan: Plan | None = None) -> Outcome:
+    return asyncio.run(asyncio.wait_for(carry_out(session, plan or searching()), 30))
+
+
+def made(session: Script, plan: Plan | None = None) -> list[SearchRecord]:
+    return [record for record in make(session, plan).steps.made if isinstance(record, SearchRecord)]
 
 
 EVERYTHING = Search.model_validate(
     {
-        "goals": ("ndr", "frame-loss", "back-to-back", "latency"), "trial_s": 1.0, "duration_sum_s": 1.0,
+        "goals": ("ndr", "frame-loss", "back-to-back", "latency"), "trial_s": 10.0, "duration_sum_s": 10.0,
         "width_ratio": 0.05, "frame_loss": {"trial_s": 0.5}, "back_to_back": {"trial_s": 1.0, "repetitions": 2},
         "latency": {"trial_s": 0.5, "repetitions": 1},
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from labconsole.cli.commands import About
@@ -14,7 +15,6 @@ from labconsole.errors import Aborted, ConfigError
 if TYPE_CHECKING:
     from labconsole.engine.testbed import Testbed
     from labconsole.model.plan.search import Search
-    from labconsole.model.record.run import RunRecord
     from labconsole.store.writing import RunStore
 
 PLAN_NAME = "search"
@@ -84,9 +84,12 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.cli.testbed import load_testbed, open_session
     from labconsole.cli.text.runs import run_row
     from labconsole.cli.text.searches import search_lines
-    from labconsole.experiments.search.execution import SearchOutcome, make_searches
-    from labconsole.experiments.search.procedure import Wanted, check_search
-    from labconsole.model.plan.search import Configuration, search_hash
+    from labconsole.engine.execution.execution import PlanExecution
+    from labconsole.engine.execution.progress import StepProgress
+    from labconsole.engine.execution.runner import PlanRunner
+    from labconsole.experiments.search.procedure import check_search
+    from labconsole.model.plan.writer import plan_from_requests
+    from labconsole.model.record.search import SearchRecord
     from labconsole.model.stamps import utc_now
 
     asked = _asked(args)
@@ -96,29 +99,24 @@ def run(args: argparse.Namespace) -> int:
         check_search(asked, request, inventory)
     except ConfigError as exc:
         raise exc if exc.key not in _OPTIONS else _of_option(exc) from None
-    configuration = Configuration(0, 1, request)
+    plan = replace(plan_from_requests(PLAN_NAME, [(request, 1)], inventory), seed=0, search=asked, grid=False)
     # A new search at every call, which nothing resumes: what is to be resumed stands in a plan.
-    wanted = Wanted(
-        search=asked,
-        configuration=configuration,
-        hash=search_hash(asked, configuration, salt=utc_now()),
-        plan_name=PLAN_NAME,
-    )
-    session = open_session(inventory, store)
+    session = open_session(inventory, store, salt=utc_now())
 
-    def on_trial(record: RunRecord) -> None:
-        sys.stderr.write(run_row(record) + "\n")
-        if args.json:
-            json_line(record.to_json())
+    def on_step(progress: StepProgress) -> None:
+        if progress.last is not None:
+            sys.stderr.write(run_row(progress.last) + "\n")
+            if args.json:
+                json_line(progress.last.to_json())
 
     async def work(session: Testbed[RunStore]) -> int:
-        outcome = await make_searches(
-            [wanted], session, SearchOutcome(), purpose=f"search: {configuration.describe()}", on_trial=on_trial,
-            take_over=args.take_over,
-        )  # fmt: skip
+        purpose = f"search: {request.loadless_words()}"
+        execution = PlanExecution(plan, session, on_step=on_step)
+        (outcome,) = await PlanRunner([execution], session, take_over=args.take_over, purpose=purpose).run()
         if outcome.stopped:
             return Aborted.exit_code
-        (record,) = outcome.made
+        (record,) = outcome.steps.made
+        assert isinstance(record, SearchRecord)
         answer({"search": record.to_json()}, search_lines(record), as_json=args.json)
         return 1 if record.status == "failed" or any(found.lower_bound_pps is None for found in record.goals) else 0
 

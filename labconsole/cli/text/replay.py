@@ -24,6 +24,7 @@ class ReplayScreen:
         self._campaigns: Sequence[PlanExecution] = ()
         self._begun: list[Plan] = []
         self._above: object = None
+        self._shown = False
         if not as_json:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -45,13 +46,21 @@ class ReplayScreen:
     def over(self, campaigns: Sequence[PlanExecution]) -> Iterator[None]:
         """The bar, while these run."""
         self._campaigns = campaigns
-        if self._as_json:
-            yield
-            return
-        self._bar.start()
+        self._show()
         try:
             yield
         finally:
+            self.pause()
+
+    def _show(self) -> None:
+        if not self._as_json and not self._shown:
+            self._shown = True
+            self._bar.start()
+
+    def pause(self) -> None:
+        """Take the bar away, until the next trial of a grid: what follows is no part of it."""
+        if self._shown:
+            self._shown = False
             self._bar.stop()
 
     def update(self, progress: Progress) -> None:
@@ -59,6 +68,7 @@ class ReplayScreen:
         if self._as_json:
             self._lines(progress)
             return
+        self._show()
         name = progress.plan.name if len(self._plans) == 1 else f"{progress.plan.name} ({self._place(progress.plan)})"
         running = [campaign.outcome for campaign in self._campaigns]
         taken = sum(each.taken for each in running)
@@ -174,8 +184,8 @@ class ReplayScreen:
                 "invalid_before": outcome.invalid_before,
                 "to_retake": outcome.to_retake,
                 "refused": [{"why": why, "trials": trials} for why, trials in outcome.refused],
-                "stopped": outcome.stopped,
-                "ended_by": outcome.ended_by or None,
+                "stopped": outcome.stopped and not outcome.steps.cut,
+                "ended_by": None if outcome.steps.cut else outcome.ended_by or None,
                 "exit_status": exit_status,
             }
         )

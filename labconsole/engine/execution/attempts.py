@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
+from labconsole.contracts.ports import StoredMaximum
 from labconsole.engine.execution.grid import Grid
 from labconsole.engine.execution.pending import CampaignSession, Take
 from labconsole.engine.execution.pilot import Pilot
@@ -24,7 +25,8 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.blocks import PILOT
 from labconsole.model.plan.order import Standing, Trial, forwards, standing
 from labconsole.model.plan.plan import Plan
-from labconsole.model.record.run import RunRecord
+from labconsole.model.record.run import PlanRef, Role, RunRecord
+from labconsole.model.tolerances import Tolerances
 
 ENDS_ALL = (NodeLost, NodeUnreachable, LeaseHeld, LeaseTaken, StoreError, Aborted)
 """What no other trial would fare better with. Anything else keeps one platform, or one point, from being measured."""
@@ -36,20 +38,117 @@ class Running(Protocol):
     @property
     def plan(self) -> Plan: ...
     @property
-    def grid(self) -> Grid: ...
-    @property
     def outcome(self) -> Outcome: ...
     @property
     def left_s(self) -> float | None: ...
     @property
     def stopping(self) -> bool: ...
+
+    async def hold(self) -> None: ...
+
+
+class Asked(Protocol):
+    """A trial to take, its place, and who is told how it goes. ``in_set_up``: in one of a block, which may break."""
+
+    request: DesignPoint
+    numbers: tuple[int, int]
+    """Repetition, of how many."""
+    tolerances: Tolerances
+    role: Role
+    in_set_up: bool
+
+    @property
+    def reference(self) -> StoredMaximum | None: ...
+
+    def place(self, *, warm_ups: int, attempt: int, without_run: int) -> PlanRef:
+        """What its record says about it."""
+        ...
+
+    def warms_up(self) -> None:
+        """A trial that is thrown away begins."""
+        ...
+
+    def begins(self) -> None:
+        """An attempt begins."""
+        ...
+
+    def saw(self, record: RunRecord) -> None:
+        """A run, also of a warm-up, was taken. Raises SetUpBroke when that was in another setting-up."""
+        ...
+
+    def ended(self, record: RunRecord) -> None:
+        """An attempt gave a run."""
+        ...
+
+    def gave_none(self, why: str) -> None:
+        """An attempt gave no run."""
+        ...
+
+    def again(self) -> None:
+        """Another attempt follows."""
+        ...
+
+
+class GridRunning(Running, Protocol):
+    """What is needed besides for a trial of the grid."""
+
+    @property
+    def grid(self) -> Grid: ...
     @property
     def course(self) -> SetUpCourse: ...
     @property
     def pilot(self) -> Pilot: ...
 
-    async def hold(self) -> None: ...
-    def tell(self, trial: Trial, last: RunRecord | None, *, warm_up: bool = False, attempt: int = 1) -> None: ...
+    def tell(self, trial: Trial, last: RunRecord | None, *, warm_up: bool = False) -> None: ...
+
+
+class GridTrial:
+    """A trial of a plan's grid."""
+
+    def __init__(self, campaign: GridRunning, trial: Trial) -> None:
+        plan, (point, number) = campaign.plan, trial
+        self._campaign, self._trial = campaign, trial
+        self.request = plan.every_point[point].request
+        self.numbers = (number or 1, plan.numbers_of(point) if number else 1)
+        self.tolerances = plan.tolerances_of(point)
+        self.role: Role = "pilot" if plan.set_ups is not None and number == PILOT else "measured"
+        self.in_set_up = campaign.course.key is not None
+
+    @property
+    def reference(self) -> StoredMaximum | None:
+        blocks = self._campaign.plan.set_ups is not None
+        return self._campaign.pilot.reference(self._trial[0]) if blocks and forwards(self.request.background) else None
+
+    def place(self, *, warm_ups: int, attempt: int, without_run: int) -> PlanRef:
+        campaign, (point, number) = self._campaign, self._trial
+        return campaign.plan.ref(
+            point,
+            number,
+            warm_ups=warm_ups,
+            attempt=attempt,
+            set_up_trials=campaign.course.size(campaign.pilot),
+            without_run=without_run,
+            fixed=campaign.pilot.fixed(point, over=number != PILOT),
+        )
+
+    def warms_up(self) -> None:
+        self._campaign.tell(self._trial, None, warm_up=True)
+
+    def begins(self) -> None:
+        self._campaign.grid.begin(self._trial)
+
+    def saw(self, record: RunRecord) -> None:
+        self._campaign.course.saw(record)
+
+    def ended(self, record: RunRecord) -> None:
+        self._campaign.grid.finish(self._trial, record)
+
+    def gave_none(self, why: str) -> None:
+        self._campaign.grid.give_up(self._trial, why)
+
+    def again(self) -> None:
+        self._campaign.outcome.redone += 1
+        self._campaign.grid.redo(self._trial)
 
 
 class Attempts:
@@ -73,14 +172,13 @@ class Attempts:
         self.cold()
         self._anew = True
 
-    async def take(self, take: Take, trial: Trial) -> RunRecord | None:
+    async def take(self, take: Take, asked: Asked) -> RunRecord | None:
         """The last attempt's record, None when stopped before it.
 
         Raises LabError when it cannot be taken, SetUpBroke when its set-up has to be taken again whole.
         """
         campaign, session = self._campaign, self._session
         plan = campaign.plan
-        in_block = campaign.course.key is not None
         attempt = self._without_run = 0
         self.attempt = 1
         while True:
@@ -90,28 +188,28 @@ class Attempts:
             problem: LabError | None = None
             record: RunRecord | None = None
             try:
-                await self._warm_up(take, trial)
+                await self._warm_up(take, asked)
                 if campaign.stopping:
                     return None
-                campaign.grid.begin(trial)
+                asked.begins()
                 await session.renew_lease(campaign.left_s)
-                record = await self._ask(take, trial, plan.every_point[trial[0]].request)
+                record = await self._ask(take, asked, asked.request)
             except (*ENDS_ALL, ConfigError, SetUpBroke):
                 raise
             except LabError as exc:
-                if in_block:
+                if asked.in_set_up:
                     raise SetUpBroke(str(exc), exc) from exc
                 problem = exc
                 self.cold()
-                campaign.grid.give_up(trial, str(exc))
+                asked.gave_none(str(exc))
             last = campaign.stopping or attempt == plan.max_redo
             if record is not None:
-                campaign.grid.finish(trial, record)
-                if record.verdict.status == "invalid" and (not in_block or breaks(record)):
+                asked.ended(record)
+                if record.verdict.status == "invalid" and (not asked.in_set_up or breaks(record)):
                     self.cold()  # the session sets the platform up anew
                 if last or not self._retries(record):
                     return record
-                if in_block and breaks(record):
+                if asked.in_set_up and breaks(record):
                     raise SetUpBroke("; ".join(reason.detail for reason in record.verdict.reasons))
                 self.attempt += 1
             elif problem is not None:
@@ -119,39 +217,26 @@ class Attempts:
                     raise problem
                 self._without_run += 1
             attempt += 1
-            campaign.outcome.redone += 1
-            campaign.grid.redo(trial)
+            asked.again()
             await session.settle(max(plan.settle_s or 0, plan.retry.pause_s))
 
-    async def _ask(self, take: Take, trial: Trial, request: DesignPoint, **more: Any) -> RunRecord:
-        plan, (index, number), campaign = self._campaign.plan, trial, self._campaign
-        place = plan.ref(
-            index,
-            number,
-            warm_ups=self._warm_ups,
-            attempt=self.attempt,
-            set_up_trials=campaign.course.size(campaign.pilot),
-            without_run=self._without_run,
-            fixed=campaign.pilot.fixed(index, over=number != PILOT),
-        )
-        if plan.set_ups is not None:
-            more |= {
-                "role": "pilot" if place.block == PILOT else "measured",
-                "reference": campaign.pilot.reference(index) if forwards(request.background) else None,
-                "anew": self._anew,
-            }
-        self._anew = False
+    async def _ask(self, take: Take, asked: Asked, request: DesignPoint, *, keep: bool = True) -> RunRecord:
+        plan, session = self._campaign.plan, self._session
+        place = asked.place(warm_ups=self._warm_ups, attempt=self.attempt, without_run=self._without_run)
+        anew, self._anew = self._anew, False
         record = await take(
             request,
             place,
-            number or 1,
-            plan.numbers_of(index) if number else 1,
-            self._session.settings(drain_s=plan.drain_s),
-            plan.tolerances_of(index),
+            *asked.numbers,
+            session.settings(drain_s=plan.drain_s),
+            asked.tolerances,
             settle_s=plan.settle_s,
-            **more,
+            role=asked.role,
+            reference=asked.reference,
+            anew=anew,
+            keep=keep,
         )
-        campaign.course.saw(record)
+        asked.saw(record)
         return record
 
     def _retries(self, record: RunRecord) -> bool:
@@ -160,23 +245,23 @@ class Attempts:
             codes is None or any(reason.code in codes for reason in record.verdict.reasons)
         )
 
-    async def _warm_up(self, take: Take, trial: Trial) -> None:
+    async def _warm_up(self, take: Take, asked: Asked) -> None:
         """A trial that is thrown away, when the platform or a second guest was just set up."""
         campaign = self._campaign
-        request, how = campaign.plan.every_point[trial[0]].request, campaign.plan.warm_up
+        request, how = asked.request, campaign.plan.warm_up
         stands = standing(request, self._session.inventory)
         if how is None or self._warm == stands:
             return
         self._warm_ups = 0
-        campaign.tell(trial, None, warm_up=True)
+        asked.warms_up()
         warmed = replace(
             request,
             target="max" if how.target == "max" else request.target,
             duration_s=how.duration_s or request.duration_s,
         )
         await self._session.renew_lease(campaign.left_s)
-        record = await self._ask(take, trial, warmed, keep=False)
-        if campaign.course.key is not None and breaks(record):
+        record = await self._ask(take, asked, warmed, keep=False)
+        if asked.in_set_up and breaks(record):
             raise SetUpBroke("the warm-up: " + "; ".join(reason.detail for reason in record.verdict.reasons))
         campaign.outcome.warm_ups += 1
         self._warm_ups = 1

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
-from labconsole.engine.execution.attempts import ENDS_ALL, Attempts
+from labconsole.engine.execution.attempts import ENDS_ALL, Attempts, GridTrial
+from labconsole.engine.execution.conditions import StopConditions
 from labconsole.engine.execution.grid import Grid, TrialState
-from labconsole.engine.execution.hooks import run_command
+from labconsole.engine.execution.hooks import Hooks
 from labconsole.engine.execution.pending import (
     CampaignSession,
     Dependency,
@@ -27,14 +27,15 @@ from labconsole.engine.execution.pending import (
     look_up,
 )
 from labconsole.engine.execution.pilot import Pilot, stored_trial
-from labconsole.engine.execution.progress import ENDED, CampaignStatus, Outcome, Progress
+from labconsole.engine.execution.progress import ENDED, CampaignStatus, Outcome, Progress, StepProgress
 from labconsole.engine.execution.set_up_blocks import InBlocks
 from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse, breaks
+from labconsole.engine.execution.steps import Steps
 from labconsole.engine.execution.stop_rules import TargetLimits
 from labconsole.engine.execution.stopwatch import Stopwatch
 from labconsole.engine.execution.time_limit import room_refusal
 from labconsole.engine.execution.todo import Todo
-from labconsole.errors import ConfigError, LabError, MeasurementError
+from labconsole.errors import ConfigError, LabError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.blocks import PILOT
 from labconsole.model.plan.estimate import Estimate, estimate
@@ -60,6 +61,7 @@ class PlanExecution(InBlocks):
         session: CampaignSession,
         on_progress: Callable[[Progress], None] = lambda progress: None,
         *,
+        on_step: Callable[[StepProgress], None] = lambda progress: None,
         only: frozenset[int] | None = None,
     ) -> None:
         self.plan = plan
@@ -79,12 +81,12 @@ class PlanExecution(InBlocks):
         self._total = plan.trials
         self._limits = TargetLimits(plan)
         self._attempts = Attempts(self, session)
-        self._in_a_row = 0
         self._first_refusal: LabError | None = None
-        self._prepared = False
-        self._deadline: datetime | None = None
+        self._hooks = Hooks(plan, session.inventory.testbed)
         self._begun = False
         self._watch = Stopwatch()
+        self.conditions = StopConditions(plan.stop, self._watch)
+        self.steps = Steps(self, session, self._attempts, on_step)
         self._aborted = self._finishing = False
         self._resumed = asyncio.Event()
         self._resumed.set()
@@ -106,17 +108,21 @@ class PlanExecution(InBlocks):
 
     @property
     def left_s(self) -> float | None:
-        """Time left without pauses: by the trials taken so far, before the first by the plan's estimate."""
-        if self.status in ENDED:
+        """Time left without pauses: of the grid by its trials taken so far, before the first by the plan's estimate; of
+        the steps by theirs."""
+        if self.status in ENDED or self.estimate is None:
             return None
+        if self._todo.exhausted:
+            return self.steps.left_s
         if not self.outcome.taken:
-            return max(0.0, self.estimate.total_s - self.spent_s) if self.estimate is not None else None
-        return self.spent_s / self.outcome.taken * len(self._todo.rest)
+            return max(0.0, self.estimate.total_s - self.spent_s) + self.steps.left_s
+        return self.spent_s / self.outcome.taken * len(self._todo.rest) + self.steps.left_s
 
     @property
     def trials_per_s(self) -> float | None:
         """How fast trials are taken, over all so far; None before the first has ended."""
-        return self.outcome.taken / self.spent_s if self.outcome.taken and self.spent_s > 0 else None
+        taken = self.outcome.taken + self.steps.trials
+        return taken / self.spent_s if taken and self.spent_s > 0 else None
 
     @property
     def total(self) -> int:
@@ -125,13 +131,13 @@ class PlanExecution(InBlocks):
 
     @property
     def place(self) -> int:
-        """How many of the trials that were left to take are dealt with."""
-        return self._todo.done
+        """How many trials that were left to take are dealt with, in the grid and in steps."""
+        return self._todo.done + self.steps.trials
 
     @property
     def open_requests(self) -> list[DesignPoint]:
         """What is still to be asked."""
-        return [self.plan.every_point[index].request for index, _ in self._todo.rest]
+        return [self.plan.every_point[index].request for index, _ in self._todo.rest] + self.steps.requests
 
     def pause(self) -> None:
         """Begin no further trial; the running one ends. The testbed stays held and set up."""
@@ -163,6 +169,11 @@ class PlanExecution(InBlocks):
     async def look(self) -> None:
         """Learn from the store what is measured already; begin() asks for it. Raises StoreError."""
         state, self.dependencies = await asyncio.to_thread(self._look)
+        try:
+            self.steps.start_from(*await asyncio.to_thread(self.steps.look))
+            refusal = None
+        except ConfigError as exc:
+            refusal = exc
         self.grid.stored(state.done)
         for trial in state.done:
             self._limits.note(trial.point, trial.repetition, trial.lost_ratio)
@@ -174,7 +185,7 @@ class PlanExecution(InBlocks):
         self.outcome.left_out = self._total - len(chosen) - len(state.left)
         inventory, boots_s = self._session.inventory, self._session.boots_s
         self.estimate = estimate(self.plan, inventory, boots_s, state.left)
-        self.refusal = state.refusal or room_refusal(self.plan, state.left, inventory, boots_s)
+        self.refusal = refusal or state.refusal or room_refusal(self.plan, state.left, inventory, boots_s)
 
     def _look(self) -> tuple[PlanState, list[Dependency]]:
         state = look_up(self.plan, self._session, self.only)
@@ -185,7 +196,7 @@ class PlanExecution(InBlocks):
     async def begin(self) -> None:
         """From now on it runs, or waits for those before it. Raises StoreError, ConfigError where it must not begin."""
         self._begun = True
-        self._deadline = self.plan.stop.deadline(datetime.now().astimezone())
+        self.conditions.begin()
         self.say(CampaignStatus.RUNNING)
         await self.look()
         if self.refusal is not None:
@@ -195,7 +206,9 @@ class PlanExecution(InBlocks):
         """It has ended: with this problem, by the operator, or done. Raises LabError when nothing could be measured."""
         if self.status in ENDED:
             return
-        if problem is None and self._first_refusal is not None and not (self.outcome.taken or self.outcome.skipped):
+        steps = self.outcome.steps
+        stands = self.outcome.taken or self.outcome.skipped or self.steps.trials or steps.made or steps.skipped
+        if problem is None and not stands:
             problem = self._first_refusal
         detail = str(problem) if isinstance(problem, LabError) else self.outcome.ended_by
         status = CampaignStatus.STOPPED if self.outcome.stopped or self.outcome.ended_by else CampaignStatus.DONE
@@ -203,24 +216,34 @@ class PlanExecution(InBlocks):
             status = CampaignStatus.FAILED if isinstance(problem, LabError) else CampaignStatus.STOPPED
         if self.current is not None and self.grid[self.current].state is TrialState.RUNNING:
             self.grid.give_up(self.current, detail or "stopped before it had ended")
+        self.steps.interrupted(detail)
         self.current, self.outcome.to_retake = None, self._to_retake()
         self._watch.stop()
         self.say(status, detail)
         if problem is self._first_refusal and isinstance(problem, LabError):
             raise problem
 
+    def moved(self) -> None:
+        """Something that is shown of it changed."""
+        self.grid.revision += 1
+
+    def refused(self, problem: LabError) -> None:
+        """Something of it cannot be measured at all."""
+        self._first_refusal = self._first_refusal or problem
+
     def say(self, status: CampaignStatus, detail: str = "") -> None:
         """Where it stands now."""
         self.status, self.detail = status, detail
-        self.grid.revision += 1
+        self.moved()
 
     def say_again(self) -> None:
         """It goes on after a lost node came back."""
         self.say(CampaignStatus.RUNNING if self._resumed.is_set() else CampaignStatus.PAUSING)
 
     def lost(self, reason: str) -> None:
-        """A node went away: the current trial is taken again once it is back."""
-        self.outcome.redone += 1
+        """A node went away: the current trial, or step, is taken again once it is back."""
+        if not self.steps.interrupted(reason):
+            self.outcome.redone += 1
         if self.current is not None:
             self.grid.redo(self.current)
             self.grid.give_up(self.current, reason)
@@ -242,72 +265,50 @@ class PlanExecution(InBlocks):
     @property
     def exhausted(self) -> bool:
         """Whether there is no further trial to take, for whatever reason."""
-        return self._todo.exhausted or self.outcome.stopped or bool(self.outcome.ended_by)
+        return self._over or (self._todo.exhausted and not self.steps.rest)
+
+    @property
+    def _over(self) -> bool:
+        return self.outcome.stopped or bool(self.outcome.ended_by)
 
     async def take_all(self, take: Take) -> None:
         """Take trial after trial while the testbed is held. Raises what a trial, or the pre command, cannot do."""
         self._attempts.cold()
         self.course.leave()
         self._watch.start()
-        if not self._prepared:  # not again after a lost node
-            self._prepared = True
-            for command in self.plan.pre:
-                await run_command(command, self._environment(""), "pre")
-        while not self.exhausted:
+        await self._hooks.before(len(self._todo.trials))
+        while not (self._over or self._todo.exhausted):
             trial = self.current = self._todo.next
             if (reason := self._left_out(trial)) is not None:
                 self.grid.leave_out(trial, reason)
                 self.outcome.left_out += 1
                 self._todo.leave_out()
                 continue
-            if (condition := self._over()) is not None:
-                self.outcome.ended_by = condition
-                return
-            if self._begins(trial):
+            self.outcome.ended_by = self.conditions.met
+            if not self.outcome.ended_by and self._begins(trial):
                 await self._take_next(take, trial)
+        if not self._over:
+            self.current = None
+            self.course.leave()
+            await self.steps.take_all(take)
 
     def _left_out(self, trial: Trial) -> str | None:
         """Why this trial is not worth taking: in blocks by what the pilot lost, else by all that is known."""
         return self.pilot.left_out(trial) if self.plan.set_ups is not None else self._limits.left_out(*trial)
 
     async def clean_up(self) -> None:
-        """Run the plan's post commands if its pre commands were begun, every one. What fails is told in the outcome."""
-        if not self._prepared:
-            return
-        self._prepared = False
-        for command in self.plan.post:
-            try:
-                stopped = self.outcome.stopped or self.outcome.ended_by
-                ending = "stopped" if stopped else "done" if self.exhausted else "failed"
-                await run_command(command, self._environment(ending), "post")
-            except MeasurementError as exc:
-                self.outcome.refused.append((str(exc), 0))
-
-    def _environment(self, ending: str) -> dict[str, str]:
-        return {
-            "LABCONSOLE_PLAN": self.plan.name,
-            "LABCONSOLE_PLAN_HASH": self.plan.hash(),
-            "LABCONSOLE_TESTBED": self._session.inventory.testbed,
-            "LABCONSOLE_TRIALS": str(len(self._todo.trials)),
-            "LABCONSOLE_ENDING": ending,
-        }
-
-    def _over(self) -> str | None:
-        """Which of the plan's conditions says to begin no further trial."""
-        stop = self.plan.stop
-        if stop.invalid_in_a_row is not None and self._in_a_row >= stop.invalid_in_a_row:
-            return f"{self._in_a_row} trials in a row came out invalid"
-        if stop.after_s is not None and self.spent_s >= stop.after_s:
-            return f"{stop.after_s:g} s of measuring are over"
-        if self._deadline is not None and datetime.now().astimezone() >= self._deadline:
-            return f"it is {self._deadline:%Y-%m-%d %H:%M}"
-        return None
+        """Run the plan's post commands if its pre commands were begun. What fails is told in the outcome."""
+        problems = await self._hooks.after("stopped" if self._over else "done" if self.exhausted else "failed")
+        if self.plan.grid:
+            self.outcome.refused += [(problem, 0) for problem in problems]
+        else:
+            self.outcome.steps.refused += problems
 
     async def _take_next(self, take: Take, trial: Trial) -> None:
         session, outcome = self._session, self.outcome
         self.tell(trial, None)
         try:
-            record = await self._attempts.take(take, trial)
+            record = await self._attempts.take(take, GridTrial(self, trial))
         except ENDS_ALL:
             raise
         except SetUpBroke as exc:
@@ -325,11 +326,10 @@ class PlanExecution(InBlocks):
         outcome.taken += 1
         self.course.counts(record)
         outcome.verdicts[record.verdict.status] += 1
+        self.conditions.saw(record.verdict.status)
         if record.verdict.status == "invalid":
             outcome.invalid.append(record)
-            self._in_a_row += 1
         else:
-            self._in_a_row = 0
             self._limits.note(*trial, stored_trial(record).lost_ratio)
         if trial[1] == PILOT:
             self.pilot.note(stored_trial(record))

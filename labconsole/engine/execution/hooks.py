@@ -14,11 +14,50 @@ from contextlib import suppress
 
 from labconsole.errors import MeasurementError
 from labconsole.model.plan.conduct import HookCommand
+from labconsole.model.plan.plan import Plan
 
 log = logging.getLogger("labconsole.plan")
 
 KILL_AFTER_S = 5.0
 QUOTED_CHARACTERS = 300
+
+
+class Hooks:
+    """The commands of one execution of a plan, once each: not again after a lost node."""
+
+    def __init__(self, plan: Plan, testbed: str) -> None:
+        self._plan, self._testbed = plan, testbed
+        self._trials = ""
+        self._begun = self._ended = False
+
+    async def before(self, trials: int) -> None:
+        """Before the first of so many trials of the grid. Raises MeasurementError when one fails."""
+        if not self._begun:
+            self._begun = True
+            self._trials = str(trials) if self._plan.grid else ""  # how many a search takes, nobody knows
+            for command in self._plan.pre:
+                await run_command(command, self._environment(""), "pre")
+
+    async def after(self, ending: str) -> list[str]:
+        """If those before it were begun: every one, whatever fails; returns what did."""
+        problems: list[str] = []
+        if self._begun and not self._ended:
+            self._ended = True
+            for command in self._plan.post:
+                try:
+                    await run_command(command, self._environment(ending), "post")
+                except MeasurementError as exc:
+                    problems.append(str(exc))
+        return problems
+
+    def _environment(self, ending: str) -> dict[str, str]:
+        return {
+            "LABCONSOLE_PLAN": self._plan.name,
+            "LABCONSOLE_PLAN_HASH": self._plan.hash(),
+            "LABCONSOLE_TESTBED": self._testbed,
+            "LABCONSOLE_TRIALS": self._trials,
+            "LABCONSOLE_ENDING": ending,
+        }
 
 
 async def run_command(command: HookCommand, environment: Mapping[str, str], key: str) -> None:

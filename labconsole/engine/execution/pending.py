@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from labconsole.contracts.experiment import Experiment
 from labconsole.contracts.ports import RunSink, StoredMaximum, StoredTrial
 from labconsole.engine.execution.blocks import stored_blocks, telling_runs
 from labconsole.engine.execution.pilot import Pilot
@@ -40,6 +41,10 @@ class CampaignSession(Protocol):
     def inventory(self) -> Inventory: ...
     @property
     def store(self) -> RunSink: ...
+    @property
+    def experiments(self) -> Sequence[Experiment]: ...
+    @property
+    def operator(self) -> str: ...
     @property
     def boots_s(self) -> Mapping[str, float]: ...
     @property

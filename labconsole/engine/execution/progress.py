@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from labconsole.contracts.experiment import Step, StepRecord
 from labconsole.model.plan.plan import Plan, PlannedPoint
 from labconsole.model.record.run import RunRecord
 
@@ -52,6 +53,40 @@ class Progress:
     broke: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepProgress:
+    """A step of a plan begins (neither ``last`` nor ``record``), an attempt of one of its trials has ended (``last``),
+    or it has ended itself (``record``). ``number`` from 1 of the ``total`` that were left.
+    """
+
+    plan: Plan
+    number: int
+    total: int
+    step: Step
+    last: RunRecord | None = None
+    record: StepRecord | None = None
+    warm_up: bool = False
+
+
+@dataclass(slots=True)
+class StepsOutcome:
+    """How a plan's steps ended. ``skipped`` were finished before; ``refused``: what could not be carried out at all, in
+    a sentence each; ``trials``: attempts that gave a run. ``cut``: the plan was ended among them, and not in its grid.
+    """
+
+    made: list[StepRecord] = field(default_factory=list)
+    skipped: int = 0
+    trials: int = 0
+    redone: int = 0
+    refused: list[str] = field(default_factory=list)
+    cut: bool = False
+
+    @property
+    def failed(self) -> list[StepRecord]:
+        """Those that did not come to their end."""
+        return [record for record in self.made if record.status == "failed"]
+
+
 @dataclass(slots=True)
 class Outcome:
     """How a campaign ended. ``invalid`` counts trials that stayed invalid after all their redos.
@@ -74,8 +109,20 @@ class Outcome:
     ended_by: str = ""
     invalid_before: int = 0
     to_retake: int = 0
+    steps: StepsOutcome = field(default_factory=StepsOutcome)
 
     @property
     def complete(self) -> bool:
-        """Whether every trial that was asked for is there, or was needless."""
-        return not (self.stopped or self.ended_by or self.refused or self.invalid or self.invalid_before)
+        """Whether all that was asked for is there, or was needless."""
+        return self.grid_complete and self.steps_complete
+
+    @property
+    def grid_complete(self) -> bool:
+        """Whether every trial of the grid is there, or was needless."""
+        over = (self.stopped or self.ended_by) and not self.steps.cut
+        return not (over or self.refused or self.invalid or self.invalid_before)
+
+    @property
+    def steps_complete(self) -> bool:
+        """Whether every step that was asked for is there."""
+        return not (self.stopped or self.ended_by or self.steps.refused or self.steps.failed)

@@ -19,14 +19,15 @@ BACK_WITHIN_S = 120.0
 
 
 class PlanRunner:
-    """Campaigns on one session. ``run`` once only."""
+    """Campaigns on one session. ``run`` once only. ``purpose``: what others are told, None: which plans."""
 
     def __init__(
-        self, campaigns: Sequence[PlanExecution], session: CampaignSession, *, take_over: bool = False
-    ) -> None:
+        self, campaigns: Sequence[PlanExecution], session: CampaignSession, *, take_over: bool = False,
+        purpose: str | None = None,
+    ) -> None:  # fmt: skip
         self.campaigns = list(campaigns)
         self.current: PlanExecution | None = None
-        self._session, self._take_over = session, take_over
+        self._session, self._take_over, self._purpose = session, take_over, purpose
 
     def finish(self) -> None:
         """Let the running trial end and begin no other, of any plan."""
@@ -85,7 +86,7 @@ class PlanRunner:
             widest = max(requests, key=lambda request: len(session.nodes_of(request)))
             nodes = list(dict.fromkeys(node for request in requests for node in session.nodes_of(request)))
             names = ", ".join(campaign.plan.name for campaign in open_plans)
-            purpose = f"plan {names}" if len(open_plans) == 1 else f"plans {names}"
+            purpose = self._purpose or (f"plan {names}" if len(open_plans) == 1 else f"plans {names}")
             self.current = open_plans[0]
             try:
                 async with session.batch(

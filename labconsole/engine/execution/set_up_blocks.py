@@ -31,10 +31,12 @@ class InBlocks:
     _session: CampaignSession
     _attempts: Attempts
     _todo: Todo
-    _first_refusal: LabError | None
 
     @property
     def stopping(self) -> bool:
+        raise NotImplementedError
+
+    def refused(self, problem: LabError) -> None:
         raise NotImplementedError
 
     def tell(
@@ -86,7 +88,8 @@ class InBlocks:
             self.grid.give_up(trial, why)
         words = f"{set_up_words(key)}: {problem}"
         if not again:
-            self._first_refusal = self._first_refusal or problem.cause
+            if problem.cause is not None:
+                self.refused(problem.cause)
             gone = same if course.gave_runs else lambda each: self._needs(each) == key[1]
             self._drop(gone, f"{words}; it broke off {course.again[key]} times", str(problem))
         course.leave()
@@ -102,7 +105,7 @@ class InBlocks:
         A set-up of a block that lacked a point would never be whole.
         """
         needs = self._needs(trial)
-        self._first_refusal = self._first_refusal or problem
+        self.refused(problem)
         if isinstance(problem, ConfigError) and self.plan.set_ups is None:
             self._drop(lambda each: each[0] == trial[0], f"point {trial[0]}: {problem}", str(problem))
         else:

@@ -18,14 +18,6 @@ def rate(target: Target) -> float:
     return math.inf if target == "max" else float(target)
 
 
-def _setting(request: DesignPoint) -> tuple[object, ...]:
-    """All factors but the target."""
-    return (
-        request.platform, request.background, request.sources, request.frame.bytes,
-        request.frame.includes_fcs, request.duration_s,
-    )  # fmt: skip
-
-
 class TargetLimits:
     """``note`` what a trial lost, ask ``left_out`` before one is begun. ``passes``: how often each point is taken at
     most, as by a pilot; None: as often as the plan repeats it.
@@ -34,11 +26,11 @@ class TargetLimits:
     def __init__(self, plan: Plan, passes: int | None = None) -> None:
         self._plan, self._passes = plan, passes
         self._losses: dict[tuple[int, int], float] = {}
-        self._settings: dict[tuple[object, ...], list[int]] = {}
+        self._settings: dict[DesignPoint, list[int]] = {}
         self._active = plan.stop.raising is not None or plan.stop.lowering is not None
         if self._active:
             for point in plan.points:
-                self._settings.setdefault(_setting(point.request), []).append(point.index)
+                self._settings.setdefault(point.request.setting(), []).append(point.index)
             for indexes in self._settings.values():
                 indexes.sort(key=lambda index: rate(plan.points[index].request.target))
 
@@ -56,7 +48,7 @@ class TargetLimits:
         """Why this trial is not worth taking, None while it is."""
         if not self._active:
             return None
-        ladder = self._settings[_setting(self._plan.points[point].request)]
+        ladder = self._settings[self._plan.points[point].request.setting()]
         place = ladder.index(point)
         return self._too_much(ladder[:place]) or self._nothing_more(ladder[place + 1 :], repetition)
 

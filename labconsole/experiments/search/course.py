@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Protocol
 
 from labconsole.experiments.search.goals import Ended, GoalResult, LoadTrial, goal_result, goals_of, search
@@ -172,7 +173,8 @@ class _Rehearsal:
         )  # fmt: skip
 
 
-def rehearse(asked: Search, line_pps: float) -> list[float]:
+@cache
+def rehearse(asked: Search, line_pps: float) -> Sequence[float]:
     """The durations of the trials that one search takes, on a unit that behaves: the real one may need more."""
     findings = SearchFindings()
     carry_out(asked, _Rehearsal(line_pps, asked.back_to_back.trial_s), findings, line_pps=line_pps, sources=1)

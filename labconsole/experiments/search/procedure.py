@@ -9,17 +9,18 @@ goes on where it was.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from labconsole import __version__
+from labconsole.contracts.experiment import Bench
 from labconsole.contracts.ports import StoredTrial
 from labconsole.errors import Aborted, ConfigError, MeasurementError
-from labconsole.experiments.search.course import SearchFindings, carry_out
-from labconsole.experiments.search.goals import Ended, GoalResult, LoadTrial
+from labconsole.experiments.search.course import LOAD, SearchFindings, carry_out, rehearse
+from labconsole.experiments.search.goals import Ended, GoalResult, LoadTrial, goals_of
+from labconsole.experiments.search.load_class import relevant_bounds
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id
 from labconsole.model.inventory import Inventory
@@ -35,7 +36,6 @@ from labconsole.model.record.search import (
     StreamLatency,
 )
 from labconsole.model.stamps import utc_now
-from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.reasons import each_place
 from labconsole.verdict.verdict import lost_at_sink
 
@@ -49,41 +49,60 @@ class SearchStore(Protocol):
     def finished_search(self, search_hash: str, testbed_fingerprint: str) -> SearchRecord | None: ...
 
 
-class SearchSession(Protocol):
-    """What a search needs of the session while it holds the testbed."""
-
-    @property
-    def inventory(self) -> Inventory: ...
-    @property
-    def operator(self) -> str: ...
-    @property
-    def store(self) -> SearchStore: ...
-    @property
-    def stopping(self) -> bool: ...
-
-    def settings(self, *, drain_s: float | None = None) -> Any: ...
-    async def renew_lease(self, left_s: float | None) -> None: ...
-    async def settle(self, seconds: float) -> None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """One search to make and how its trials are taken. What is None is left to the testbed."""
+class LoadSearch:
+    """One search to make, and where it is kept: a step of a plan."""
 
     search: Search
     configuration: Configuration
     hash: str
     plan_name: str
+    store: SearchStore
     seed: int = 0
-    drain_s: float | None = None
-    settle_s: float | None = None
-    tolerances: Tolerances | None = None
-    max_redo: int = 2
 
     @property
     def request(self) -> DesignPoint:
         """The configuration, at no particular load."""
         return self.configuration.request
+
+    def describe(self) -> str:
+        """One line for people."""
+        return self.configuration.describe()
+
+    def stored(self, testbed_fingerprint: str) -> SearchRecord | None:
+        """Its record, where one that came to its end is stored. Blocking: reads the store."""
+        return self.store.finished_search(self.hash, testbed_fingerprint)
+
+    def durations_s(self, inventory: Inventory) -> Sequence[float]:
+        """The traffic of its trials on a unit that drops what exceeds its capacity."""
+        return rehearse(self.search, line_rate_pps(self.request, inventory))
+
+    async def take(self, bench: Bench) -> SearchRecord:
+        """Make it; returns its record, which is stored.
+
+        Raises Aborted when the bench begins no further trial, and what a trial raises that cannot be taken (NodeLost):
+        then nothing is stored but the trials, and the same search goes on from them. What else goes wrong is in the
+        record.
+        """
+        started_at = utc_now()
+        trials = await _Trials.of(self, bench)
+        findings = SearchFindings()
+        line_pps = line_rate_pps(self.request, bench.inventory)
+        failure = None
+        try:
+            await asyncio.to_thread(
+                carry_out, self.search, trials, findings, line_pps=line_pps, sources=self.request.sources
+            )
+            failure = findings.ended_early
+        except MeasurementError as exc:
+            if trials.unfit is not exc:
+                raise
+            failure = str(exc)
+        finally:
+            await trials.close()
+        record = _record(bench, self, findings, started_at=started_at, line_pps=line_pps, failure=failure)
+        await asyncio.to_thread(self.store.save_search, record)
+        return record
 
 
 def line_rate_pps(request: DesignPoint, inventory: Inventory) -> float:
@@ -116,51 +135,15 @@ def check_search(search: Search, request: DesignPoint, inventory: Inventory) -> 
         check_request(at_load(request, lowest_pps, search.trial_s or 1.0), inventory)
 
 
-async def search_load(
-    session: SearchSession, take: Callable[..., Awaitable[RunRecord]], wanted: Wanted, *,
-    on_trial: Callable[[RunRecord], None], left_s: Callable[[], float | None] = lambda: None,
-    halted: Callable[[], bool] = lambda: False,
-) -> SearchRecord:  # fmt: skip
-    """Make one search with ``take`` of Session.batch; returns its record, which is stored.
-
-    Raises what a trial raises that cannot begin (NodeLost), and Aborted when the session is stopped, or ``halted`` says
-    to begin no further trial: then nothing is stored but the trials, and the same search goes on from them. What else
-    goes wrong is in the record.
-    """
-    started_at = utc_now()
-    trials = await _Trials.of(session, take, wanted, on_trial, left_s, halted)
-    findings = SearchFindings()
-    line_pps = line_rate_pps(wanted.request, session.inventory)
-    failure = None
-    try:
-        await asyncio.to_thread(
-            carry_out, wanted.search, trials, findings, line_pps=line_pps, sources=wanted.request.sources
-        )
-        failure = findings.ended_early
-    except MeasurementError as exc:
-        if trials.unfit is not exc:
-            raise
-        failure = str(exc)
-    finally:
-        await trials.close()
-    record = _record(session, wanted, findings, started_at=started_at, line_pps=line_pps, failure=failure)
-    await asyncio.to_thread(session.store.save_search, record)
-    return record
-
-
 class _Trials:
     """The bench of the procedure: its methods are called in the procedure's thread, and wait for the event loop."""
 
-    def __init__(
-        self, session: SearchSession, take: Callable[..., Awaitable[RunRecord]], wanted: Wanted,
-        on_trial: Callable[[RunRecord], None], left_s: Callable[[], float | None], halted: Callable[[], bool],
-        stored: dict[int, str],
-    ) -> None:  # fmt: skip
-        self._session, self._take, self._wanted = session, take, wanted
-        self._on_trial, self._left_s, self._halted, self._stored = on_trial, left_s, halted, stored
+    def __init__(self, wanted: LoadSearch, bench: Bench, stored: dict[int, str]) -> None:
+        self._wanted, self._bench, self._stored = wanted, bench, stored
         self._loop = asyncio.get_running_loop()
-        self._deadline = time.monotonic() + wanted.search.within_s
+        self._ends_at_s = bench.spent_s + wanted.search.within_s
         self._number = 0
+        self._loads: list[LoadTrial] = []
         self._delays: dict[str, tuple[StreamLatency, ...]] = {}
         self._task: asyncio.Task[Any] | None = None
         self._over = False
@@ -168,23 +151,21 @@ class _Trials:
         """Why the search cannot go on, when that is a trial that stays invalid."""
 
     @classmethod
-    async def of(
-        cls, session: SearchSession, take: Callable[..., Awaitable[RunRecord]], wanted: Wanted,
-        on_trial: Callable[[RunRecord], None], left_s: Callable[[], float | None], halted: Callable[[], bool],
-    ) -> _Trials:  # fmt: skip
+    async def of(cls, wanted: LoadSearch, bench: Bench) -> _Trials:
         """With the trials that an interrupted search left in the store, by their number."""
-        fingerprint = session.inventory.fingerprint()
-        there = await asyncio.to_thread(session.store.plan_runs, wanted.hash, fingerprint)
+        there = await asyncio.to_thread(wanted.store.plan_runs, wanted.hash, bench.inventory.fingerprint())
         stored: dict[int, str] = {}
         for trial in there:
             stored[trial.repetition] = max(stored.get(trial.repetition, ""), trial.run_id)
-        return cls(session, take, wanted, on_trial, left_s, halted, stored)
+        return cls(wanted, bench, stored)
 
     def trial(self, test: str, duration_s: float, load_pps: float) -> LoadTrial:
-        return self._wait(at_load(self._wanted.request, load_pps, duration_s), load_pps)
+        trial = self._wait(at_load(self._wanted.request, load_pps, duration_s), load_pps)
+        self._loads += [trial] if test == LOAD else []
+        return trial
 
     def burst(self, packets: int) -> LoadTrial:
-        line_pps = line_rate_pps(self._wanted.request, self._session.inventory)
+        line_pps = line_rate_pps(self._wanted.request, self._bench.inventory)
         request = at_load(self._wanted.request, line_pps, 1.0)
         return self._wait(replace(request, duration_s=packets * request.delay_ns / 1e9), line_pps, burst=True)
 
@@ -205,24 +186,21 @@ class _Trials:
         self._task = asyncio.current_task()
         if self._over:  # cancelled while the procedure was reckoning: the testbed is not ours any more
             raise Aborted("the search was stopped")
+        self._bench.found(self._number, bounds_words(self._wanted.search, self._loads))
         self._number += 1
         record = await self._from_store(request)
         if record is None:
-            if time.monotonic() > self._deadline:
+            if self._bench.spent_s > self._ends_at_s:
                 raise Ended(f"ended after {self._wanted.search.within_s:g} s, as long as it may take")
-            record = await self._taken(request)
+            record = await self._measured(request)
         self._delays = {record.run_id: latencies(record)}
-        return counted(record, request, load_pps)
-
-    def _refuse_when_stopped(self) -> None:
-        if self._session.stopping or self._halted():
-            raise Aborted("the search was stopped")
+        return counted(record, request, load_pps, burst=burst)
 
     async def _from_store(self, request: DesignPoint) -> RunRecord | None:
         run_id = self._stored.pop(self._number, None)
         if run_id is None:
             return None
-        record = await asyncio.to_thread(self._session.store.get, run_id)
+        record = await asyncio.to_thread(self._wanted.store.get, run_id)
         asked = record.requested
         same = (asked.target_bps, asked.duration_s) == (request.target, request.duration_s)
         if record.method != METHOD or not same:
@@ -230,31 +208,32 @@ class _Trials:
             return None
         return record
 
-    async def _taken(self, request: DesignPoint) -> RunRecord:
-        session, wanted = self._session, self._wanted
-        settings = session.settings(drain_s=wanted.drain_s)
-        settle_s = session.inventory.defaults.settle_s if wanted.settle_s is None else wanted.settle_s
-        configuration = wanted.configuration
-        place = PlanRef(
-            name=wanted.plan_name, hash=wanted.hash, point=configuration.index, repetition=self._number,
-            seed=wanted.seed,
-        )  # fmt: skip
-        for attempt in range(wanted.max_redo + 1):
-            self._refuse_when_stopped()
-            await session.renew_lease(self._left_s())
-            record = await self._take(request, place, 1, 1, settings, wanted.tolerances)
-            self._on_trial(record)
-            self._refuse_when_stopped()
-            await session.settle(settle_s)
-            if record.verdict.status != "invalid":
-                return record
-            if attempt == wanted.max_redo:
-                break
+    async def _measured(self, request: DesignPoint) -> RunRecord:
+        record = await self._bench.trial(request, self._place)
+        if record.verdict.status != "invalid":
+            return record
         reasons = "; ".join(reason.detail for reason in record.verdict.reasons)
-        self.unfit = MeasurementError(
-            f"{wanted.max_redo + 1} trials in a row are invalid, the last {record.run_id}: {reasons}"
-        )
+        attempts = 1 if record.plan is None else record.plan.attempt
+        told = f"{attempts} trials in a row are invalid, the last" if attempts > 1 else "a trial is invalid,"
+        self.unfit = MeasurementError(f"{told} {record.run_id}: {reasons}")
         raise self.unfit
+
+    def _place(self, *, warm_ups: int, attempt: int, attempts: int) -> PlanRef:
+        wanted = self._wanted
+        return PlanRef(
+            name=wanted.plan_name, hash=wanted.hash, point=wanted.configuration.index, repetition=self._number,
+            seed=wanted.seed, warm_ups=warm_ups, attempt=attempt, attempts=attempts,
+        )  # fmt: skip
+
+
+def bounds_words(asked: Search, trials: Sequence[LoadTrial]) -> list[str]:
+    """What these trials say of every load goal, a line each."""
+    words = []
+    for goal in goals_of(asked):
+        low, high = relevant_bounds(goal, trials)
+        lower, upper = ("?" if each is None else f"{each:.0f}" for each in (low, high))
+        words.append(f"{goal.name}: {lower} to {upper} packets/s")
+    return words
 
 
 def counted(record: RunRecord, request: DesignPoint, load_pps: float, *, burst: bool = False) -> LoadTrial:
@@ -304,15 +283,15 @@ def latencies(record: RunRecord) -> tuple[StreamLatency, ...]:
 
 
 def _record(
-    session: SearchSession,
-    wanted: Wanted,
+    bench: Bench,
+    wanted: LoadSearch,
     findings: SearchFindings,
     *,
     started_at: str,
     line_pps: float,
     failure: str | None,
 ) -> SearchRecord:
-    inventory, configuration, asked = session.inventory, wanted.configuration, wanted.request
+    inventory, configuration, asked = bench.inventory, wanted.configuration, wanted.request
     return SearchRecord(
         search_id=new_run_id(datetime.now(UTC)),
         started_at=started_at,
@@ -320,7 +299,7 @@ def _record(
         testbed=inventory.testbed,
         testbed_fingerprint=inventory.fingerprint(),
         emulated=inventory.emulated,
-        operator=session.operator,
+        operator=bench.operator,
         labconsole_version=__version__,
         plan=SearchRef(
             name=wanted.plan_name,

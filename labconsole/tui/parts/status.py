@@ -122,8 +122,11 @@ class PhaseBar(Lines):
         campaign = self._state.campaign
         if campaign is None or not campaign.running:
             return []
-        done = campaign.outcome.taken + campaign.outcome.skipped
-        right: list[Span] = [(f"plan {safe(campaign.plan.name, 20)}, {done} of {campaign.plan.trials} ", "")]
+        done, steps = campaign.outcome.taken + campaign.outcome.skipped, campaign.steps
+        far = f"{done} of {campaign.plan.trials}"
+        if steps.current is not None:
+            far = f"search {steps.number_of(steps.current)} of {steps.asked}"
+        right: list[Span] = [(f"plan {safe(campaign.plan.name, 20)}, {far} ", "")]
         if campaign.current is not None and campaign.plan.set_ups is not None and width >= 100:
             block, _ = campaign.plan.place_of(campaign.current)
             right.append((f"· {block_words(block or 0, campaign.plan.set_ups)} ", "muted"))

@@ -152,6 +152,26 @@ def test_targets_above_one_that_loses_too_much_are_left_out(tmp_path):
     run(body)
 
 
+def test_a_loss_rules_out_no_load_of_another_generator_or_observation(tmp_path):
+    async def body():
+        script = Script(valid)
+        script.losses = {(0, 1): 0.5}
+        rows = "".join(
+            f"  - {{platform: raw, frame_size: 64, target: {target}{more}}}\n"
+            for target, more in (
+                ("10Mbit", ", generator: afpacket"), ("20Mbit", ", generator: afpacket"), ("20Mbit", ""),
+                ("20Mbit", ", generator: afpacket, observe: live"),
+            )
+        )  # fmt: skip
+        text = f"plan: x\nduration_s: 1\norder: as-listed\nsettle_s: 0\npoints:\n{rows}"
+        plan = plan_of(text + "stop: {raising: {loss_ratio: 0.1}}\n", tmp_path)
+        outcome = await execute(PlanExecution(plan, script), script)
+        assert script.asked == [(0, 1), (2, 1), (3, 1)]
+        assert outcome.left_out == 1
+
+    run(body)
+
+
 def test_commands_run_once_around_a_plan_also_when_a_node_is_lost_on_the_way(tmp_path):
     async def body():
         log = tmp_path / "log"

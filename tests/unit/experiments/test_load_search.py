@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
+from labconsole.engine.execution.steps import estimate_steps
 from labconsole.errors import ConfigError, NodeLost
-from labconsole.experiments.search.execution import SearchOutcome, estimate_searches, make_searches
 from labconsole.experiments.search.goals import LoadTrial, goals_of
 from labconsole.experiments.search.load_class import relevant_bounds
 from labconsole.experiments.search.procedure import at_load, check_search, counted
+from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.plan.search import Search
 from labconsole.model.record.run import LedgerHop, Reason, RunRecord, StreamRecord
 from labconsole.model.record.search import SearchRecord
 from support.fake_session import make_inventory, make_record
-from support.search_script import CAPACITY_PPS, QUICK, REQUEST, Script, Store, make, wanted
+from support.search_script import CAPACITY_PPS, QUICK, REQUEST, Script, Store, carry_out, made, make, searching
 
 
 def loads(record: SearchRecord) -> list[tuple[str, float, float]]:
@@ -25,7 +26,7 @@ def loads(record: SearchRecord) -> list[tuple[str, float, float]]:
 
 def test_a_search_ends_with_bounds_and_gives_the_testbed_back_after_its_last_trial() -> None:
     session = Script()
-    (record,) = make(session).made
+    (record,) = made(session)
     (found,) = record.goals
     assert found.lower_bound_pps is not None
     assert found.upper_bound_pps is not None
@@ -38,7 +39,7 @@ def test_a_search_ends_with_bounds_and_gives_the_testbed_back_after_its_last_tri
 
 def test_every_trial_is_a_run_in_the_store_with_its_place_and_the_bounds_follow_from_them_alone() -> None:
     session = Script()
-    (record,) = make(session).made
+    (record,) = made(session)
     assert [run.run_id for run in session.store.runs] == [trial.run_id for trial in record.trials]
     places = [run.plan for run in session.store.runs if run.plan is not None]
     assert [place.repetition for place in places] == list(range(1, len(record.trials) + 1))
@@ -51,12 +52,12 @@ def test_every_trial_is_a_run_in_the_store_with_its_place_and_the_bounds_follow_
 def test_rfc_2544_in_one_search() -> None:
     everything = Search.model_validate(
         {
-            "goals": ("ndr", "frame-loss", "back-to-back", "latency"), "trial_s": 1.0, "duration_sum_s": 1.0,
+            "goals": ("ndr", "frame-loss", "back-to-back", "latency"), "trial_s": 10.0, "duration_sum_s": 10.0,
             "width_ratio": 0.05, "frame_loss": {"trial_s": 0.5}, "back_to_back": {"trial_s": 1.0, "repetitions": 3},
             "latency": {"trial_s": 0.5, "repetitions": 2},
         }
     )  # fmt: skip
-    (record,) = make(Script(), wanted(everything)).made
+    (record,) = made(Script(), searching(everything))
     assert record.status == "done"
     assert record.frame_loss is not None
     assert [point.loss_ratio for point in record.frame_loss][-2:] == [0.0, 0.0]
@@ -70,16 +71,16 @@ def test_rfc_2544_in_one_search() -> None:
 
 @pytest.mark.parametrize("stops", [1, 2, 4])
 def test_an_interrupted_search_goes_on_from_its_trials_and_ends_as_an_unbroken_one(stops: int) -> None:
-    (unbroken,) = make(Script()).made
+    (unbroken,) = made(Script())
     store = Store()
     first = Script(store)
     first.before = lambda number: "stop" if number == stops else None
     outcome = make(first)
     assert outcome.stopped
-    assert not outcome.made
+    assert not outcome.steps.made
     assert not store.searches
     second = Script(store)
-    (record,) = make(second).made
+    (record,) = made(second)
     assert second.taken == len(unbroken.trials) - stops
     assert loads(record) == loads(unbroken)
     assert record.goals[0].lower_bound_pps == unbroken.goals[0].lower_bound_pps
@@ -88,18 +89,19 @@ def test_an_interrupted_search_goes_on_from_its_trials_and_ends_as_an_unbroken_o
 def test_stored_trials_that_answer_another_question_are_not_believed() -> None:
     store = Store()
     make(Script(store))
+    store.searches.clear()
     store.runs = [
         run.model_copy(update={"requested": run.requested.model_copy(update={"duration_s": 9.0})}) for run in store.runs
     ]
     session = Script(store)
-    (record,) = make(session).made
+    (record,) = made(session)
     assert session.taken == len(record.trials)
 
 
 def test_an_invalid_trial_is_taken_again_and_enters_nothing() -> None:
     session = Script()
     session.before = lambda number: "invalid" if number in (1, 2) else None
-    (record,) = make(session).made
+    (record,) = made(session)
     assert record.status == "done"
     assert len(session.store.runs) == len(record.trials) + 2
 
@@ -107,9 +109,8 @@ def test_an_invalid_trial_is_taken_again_and_enters_nothing() -> None:
 def test_a_trial_that_stays_invalid_fails_its_search_and_the_next_one_begins() -> None:
     session = Script()
     session.before = lambda number: "invalid" if 3 <= number <= 5 else None
-    outcome = make(session, wanted(), wanted(index=1))
-    assert [record.status for record in outcome.made] == ["failed", "done"]
-    failed = outcome.failed[0]
+    failed, done = made(session, searching(searches=2))
+    assert (failed.status, done.status) == ("failed", "done")
     assert failed.failure is not None
     assert "3 trials in a row are invalid" in failed.failure
     assert len(failed.trials) == 2
@@ -117,13 +118,13 @@ def test_a_trial_that_stays_invalid_fails_its_search_and_the_next_one_begins() -
 
 
 def test_as_many_trials_as_a_search_may_take_end_it_with_what_it_knows() -> None:
-    (record,) = make(Script(), wanted(QUICK.model_copy(update={"max_trials": 3}))).made
+    (record,) = made(Script(), searching(QUICK.model_copy(update={"max_trials": 3})))
     assert (record.status, record.failure) == ("failed", "ended after 3 trials, as many as it may take")
     assert len(record.trials) == 3
 
 
 def test_a_search_whose_time_is_over_takes_no_further_trial() -> None:
-    (record,) = make(Script(), wanted(QUICK.model_copy(update={"within_s": 1e-9}))).made
+    (record,) = made(Script(), searching(QUICK.model_copy(update={"within_s": 1e-9})))
     assert record.failure is not None
     assert "as long as it may take" in record.failure
     assert record.goals[0].limited_by == "undecided"
@@ -133,7 +134,7 @@ def test_a_search_whose_time_is_over_takes_no_further_trial() -> None:
 def test_a_lost_node_is_waited_for_and_no_trial_is_taken_twice() -> None:
     session = Script()
     session.before = lambda number: "lost" if number == 3 else None
-    (record,) = make(session).made
+    (record,) = made(session)
     assert record.status == "done"
     assert "connected again" in session.told
     assert len(session.store.runs) == len(record.trials)
@@ -194,9 +195,7 @@ def test_sources_that_took_too_long_did_not_offer_the_load() -> None:
 def test_a_cancelled_search_ends_its_trial_before_it_gives_the_testbed_back() -> None:
     async def work() -> list[str]:
         session: Any = Script(endless=True)
-        search = asyncio.create_task(
-            make_searches([wanted()], session, SearchOutcome(), purpose="t", on_trial=lambda record: None)
-        )
+        search = asyncio.create_task(carry_out(session, searching()))
         await session.begun.wait()
         search.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -224,7 +223,9 @@ def test_a_trial_in_which_the_queue_that_passes_would_hide_the_loss_is_refused(g
 
 
 def test_an_estimate_counts_the_trials_of_a_unit_that_behaves() -> None:
-    made = estimate_searches([wanted(), wanted(index=1)], make_inventory(), {"raw": 0.0})
-    assert made.searches == 2
-    assert made.trials > 6
-    assert made.total_s > made.trials
+    plan = searching(searches=2)
+    steps = LoadSearches(Store()).steps(plan)
+    reckoned = estimate_steps(plan, steps, make_inventory(), {"raw": 0.0})
+    assert len(reckoned.each_s) == 2
+    assert reckoned.trials > 6
+    assert reckoned.total_s > reckoned.trials

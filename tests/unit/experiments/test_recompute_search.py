@@ -8,13 +8,13 @@ import pytest
 
 from labconsole.experiments.search.verify import Counts, counts_of, recompute_search
 from labconsole.model.record.search import SearchRecord
-from support.search_script import EVERYTHING, Script, make, wanted
+from support.search_script import EVERYTHING, Script, make, searching
 
 
 @pytest.fixture(scope="module")
 def session() -> Script:
     script = Script()
-    make(script, wanted(EVERYTHING))
+    make(script, searching(EVERYTHING))
     return script
 
 

@@ -22,13 +22,13 @@ from labconsole.report.sample import sample
 from labconsole.report.tables import to_csv, to_json, to_latex, to_markdown
 from labconsole.store.open import open_store
 from support.fake_session import make_record
-from support.search_script import EVERYTHING, REQUEST, Script, make, wanted
+from support.search_script import EVERYTHING, REQUEST, Script, make, searching
 
 
 @pytest.fixture(scope="module")
 def session() -> Script:
     script = Script()
-    make(script, wanted(EVERYTHING))
+    make(script, searching(EVERYTHING))
     return script
 
 

@@ -14,13 +14,14 @@ from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunFilter
 from labconsole.store.open import open_store
 from labconsole.store.searches import parse_search
-from support.search_script import Script, make, wanted
+from support.search_script import Script
+from support.search_script import made as searched
 from support.store_places import Place
 
 
 @pytest.fixture(scope="module")
 def record() -> SearchRecord:
-    (made,) = make(Script(), wanted()).made
+    (made,) = searched(Script())
     return made
 
 

@@ -268,21 +268,76 @@ async def test_a_plan_for_platforms_that_are_not_here_is_for_another_testbed_and
         assert "broken" not in text(app) and not session.running
 
 
-async def test_a_plan_that_only_searches_is_shown_as_that_and_says_what_makes_it(plans):
-    (plans / "pair.yaml").write_text(
-        "plan: bounds\nplatforms: [raw]\nframe_sizes: [64, 1500]\nsearch: {goals: [ndr, back-to-back]}\n"
-    )
-    async with console(screen="4") as (app, session, pilot):
-        await shown(app, pilot, "○ search", "ndr, back-to-back at 2", "trials or more")
+SEARCHES = """\
+plan: bounds
+platforms: [raw]
+frame_sizes: [64, 1500]
+search: {goals: [ndr], width_ratio: 0.2}
+settle_s: 0
+"""
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_searches_of_a_plan_are_previewed_run_paused_and_end_with_their_bounds(plans, size):
+    (plans / "pair.yaml").write_text(SEARCHES)
+    async with console(lambda: LabSession(hold=True), size, "4") as (app, session, pilot):
+        await shown(app, pilot, "ready", "ndr at 2", "12 trials or", "no grid to show")
         await pilot.press("r")
-        await shown(app, pilot, "This plan only searches")
-        assert not session.running
+        await shown(app, pilot, "▶ running", "1 of 2: raw, 64 B", "plan bounds, search 1 of 2")
+        await pilot.press("p")
+        await shown(app, pilot, "pausing")
+        session.release.set()
+        await shown(app, pilot, "‖ paused", "1 trial so far")
+        taken = len(session.store.records)
+        await rescanned(app)
+        assert len(session.store.records) == taken
+        await pilot.press("p")
+        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        await shown(app, pilot, "✓ done", "2 of 2")
+        if size != SIZES[0]:  # there one has to scroll
+            await shown(app, pilot, " packets/s, 2 trials")
+        assert [record.status for record in session.store.searches] == ["done", "done"]
+        assert any("2 searches made, 0 stored before" in note.text for note in app.state.notes)
+        await pilot.press("l")
+        await shown(app, pilot, "✓ stored", "2 stored, which are")
+
+
+async def test_a_search_is_aborted_and_goes_on_where_it_was(plans):
+    (plans / "pair.yaml").write_text(SEARCHES.replace("[64, 1500]", "[64]") + "targets: [10Mbit]\nduration_s: 1\n")
+    async with console(lambda: LabSession(hold=True), screen="4") as (app, session, pilot):
+        await shown(app, pilot, "ready", "[·]")
+        session.release.set()
+        original = session.traffic
+
+        async def traffic(request):
+            if len(session.store.records) == 2 and not session.aborted:
+                session.release.clear()
+            await original(request)
+
+        session.traffic = traffic
+        await pilot.press("r")
+        await until(pilot, lambda: len(session.store.records) == 2 and not session.release.is_set())
+        await shown(app, pilot, "1 of 1: raw, 64 B", "1 trial so far")
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: state(app) is CampaignStatus.STOPPED)
+        assert len(session.store.records) == 3
+        session.release.set()
+        session.traffic = original
+        await pilot.press("l")
+        await shown(app, pilot, "◐ begun")
+        await pilot.press("r")
+        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        (record,) = session.store.searches
+        kept = [each for each in session.store.records if each.verdict.status != "invalid"]
+        assert len(kept) == len(record.trials) + 1
 
 
 async def test_without_plans_the_screen_says_what_to_do(plans):
     (plans / "pair.yaml").unlink()
     async with console(screen="4") as (app, _, pilot):
-        await shown(app, pilot, "no plan files in plans/", "no plan that could be shown")
+        await shown(app, pilot, "no plan files in plans/", "no grid to show")
         await pilot.press("r", "f", "enter", "p")
         await shown(app, pilot, "There is no plan to run.", "No plan is running.")
 

@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 
 from labconsole.cli.commands.replay.choice import chosen_points, first_blocks, refuse_twice
 from labconsole.cli.commands.replay.dry_run import trials_dry_run
-from labconsole.cli.commands.replay.searches import ReplaySearches, searches_dry_run
+from labconsole.cli.commands.replay.searches import searches_dry_run, tell_search, tell_searches
 from labconsole.cli.drive import drive, narrator
 from labconsole.cli.options import hosts_path
 from labconsole.cli.output import plain_lines
 from labconsole.cli.testbed import load_testbed, open_session
 from labconsole.cli.text.replay import ReplayScreen
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.progress import Outcome
+from labconsole.engine.execution.progress import Outcome, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import Aborted, ConfigError, StoreHeld
@@ -74,40 +74,45 @@ def _replay(
         for point in plan.points:
             if only is None or point.index in only:
                 needed += session.nodes_of(point.request)
+    for plan in plans:
+        for experiment in session.experiments:
+            experiment.refuse(plan, inventory)
     screen = ReplayScreen(plans, as_json=args.json)
-    campaigns = [
-        PlanExecution(plan, session, screen.update, only=only) for plan, only in zip(plans, chosen, strict=True)
-    ]
-    tour = PlanRunner(campaigns, session, take_over=args.take_over)
-    searches = ReplaySearches(plans, chosen, session, as_json=args.json)
 
-    def finish() -> None:
-        tour.finish()
-        searches.finish()
+    def tell_step(progress: StepProgress) -> None:
+        screen.pause()
+        tell_search(progress, as_json=args.json)
+
+    campaigns = [
+        PlanExecution(plan, session, screen.update, on_step=tell_step, only=only)
+        for plan, only in zip(plans, chosen, strict=True)
+    ]
+    runner = PlanRunner(campaigns, session, take_over=args.take_over)
 
     async def work(session: Testbed[RunStore]) -> int:
         with screen.over(campaigns):
-            outcomes = await tour.run()
+            outcomes = await runner.run()
         status = 0
         for campaign, outcome in zip(campaigns, outcomes, strict=True):
             if campaign.plan.grid:
                 status = max(status, _tell(screen, campaign, outcome, as_json=args.json))
-        if any(outcome.stopped for outcome in outcomes):
-            return status
-        return max(status, await searches.run(take_over=args.take_over))
+            if campaign.plan.search is not None and (outcome.steps.cut or not outcome.stopped):
+                status = max(status, tell_searches(campaign.plan, outcome, as_json=args.json))
+        return max(status, Aborted.exit_code) if any(outcome.stopped for outcome in outcomes) else status
 
     nodes = list(dict.fromkeys(needed)) or [inventory.uut]
-    return drive(session, nodes, work, [narrator(args, quiet=True)], finish=finish)
+    return drive(session, nodes, work, [narrator(args, quiet=True)], finish=runner.finish)
 
 
 def _tell(screen: ReplayScreen, campaign: PlanExecution, outcome: Outcome, *, as_json: bool) -> int:
     """How one plan ended, and the exit status that goes with it."""
-    status = Aborted.exit_code if outcome.stopped else 0 if outcome.complete else 1
+    stopped, ended_by = (False, "") if outcome.steps.cut else (outcome.stopped, outcome.ended_by)
+    status = Aborted.exit_code if stopped else 0 if outcome.grid_complete else 1
     if as_json:
         screen.finished(campaign, status)
         return status
     counts = ", ".join(f"{count} {word}" for word, count in sorted(outcome.verdicts.items())) or "nothing to do"
-    word = "stopped" if outcome.stopped else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"
+    word = "stopped" if stopped else f"ended because {ended_by}" if ended_by else "done"
     more = f", {outcome.left_out} left out" if outcome.left_out else ""
     more += f", {outcome.warm_ups} warm-ups thrown away" if outcome.warm_ups else ""
     plain_lines(

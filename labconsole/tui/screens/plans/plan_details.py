@@ -19,8 +19,8 @@ from labconsole.text.cells import count, safe, span
 from labconsole.tui.parts.lines import LABEL_CELLS, Lines, Span, field
 from labconsole.tui.parts.plan_files import PlanEntry
 from labconsole.tui.screens.plans.grid import LOOKS, look
-from labconsole.tui.screens.plans.plan_searches import Words, search_words
-from labconsole.tui.screens.plans.plans_table import STANDING, STATUS_LOOKS
+from labconsole.tui.screens.plans.plan_searches import running_words, search_words
+from labconsole.tui.screens.plans.plans_table import STATUS_LOOKS, asked_for, standing
 from labconsole.units import format_target
 
 FAILING_SHOWN = 8
@@ -41,7 +41,6 @@ class PlanDetails(Lines):
         self._campaign: PlanExecution | None = None
         self._trial: tuple[int, int] | None = None
         self._capture_bytes: tuple[PlanEntry, int] | None = None
-        self._search_words: tuple[PlanEntry, list[Words]] | None = None
 
     def show(self, entry: PlanEntry | None, campaign: PlanExecution | None, trial: tuple[int, int] | None) -> None:
         """Show these."""
@@ -100,7 +99,7 @@ class PlanDetails(Lines):
                 f"{count(len(plan.points))} points ({kind}), {times}: {count(plan.trials)} trials of {longest}",
                 width,
             )
-        for label, text, tone in self._searches(entry):
+        for label, text, tone in search_words(plan, campaign):
             rows += field(label, text, width, tone)
         rows += field("platforms", ", ".join(plan.platforms), width)
         rows += field(
@@ -152,13 +151,6 @@ class PlanDetails(Lines):
                 rows += field(key, f"{shlex.join(command.run)} (at most {command.timeout_s:g} s)", width, "warn")
         return rows
 
-    def _searches(self, entry: PlanEntry) -> list[Words]:
-        """Reckoned once per file: a rehearsal takes milliseconds, but the details are painted often."""
-        assert entry.plan is not None
-        if self._search_words is None or self._search_words[0] is not entry:
-            self._search_words = (entry, search_words(entry.plan, entry.path, self._inventory, self._boots_s))
-        return self._search_words[1]
-
     def _progress(self, campaign: PlanExecution, width: int) -> list[list[Span]]:
         glyph, tone = STATUS_LOOKS[campaign.status]
         text = f"{glyph} {campaign.status.value}"
@@ -171,10 +163,11 @@ class PlanDetails(Lines):
             rows += field("", campaign.detail, width, "bad" if campaign.status is CampaignStatus.FAILED else "warn")
         if campaign.current is not None:
             rows += self._where(campaign.plan, campaign.current, width)
-        grid, total = campaign.grid, campaign.plan.trials
-        done = grid.count(*STANDING)
+        for label, text, told in running_words(campaign):
+            rows += field(label, text, width, told)
+        grid, total, done = campaign.grid, asked_for(campaign), standing(campaign)
         cells = max(4, min(30, width - LABEL_CELLS - 20))
-        filled = cells * done // total
+        filled = cells * done // max(1, total)
         rows.append(
             [
                 (f" {'done':<{LABEL_CELLS}}", "head"),
@@ -189,7 +182,7 @@ class PlanDetails(Lines):
                 spans += [(LOOKS[state][0], LOOKS[state][1]), (f" {count(grid.count(state))}  ", "")]
         if campaign.outcome.redone:
             spans.append((f"redone {campaign.outcome.redone}", "warn"))
-        rows.append(spans)
+        rows += [spans] if campaign.plan.grid else []
         rate = campaign.trials_per_s
         if rate is not None:
             rows += field("rate", f"{rate * 60:.1f} trials a minute", width)

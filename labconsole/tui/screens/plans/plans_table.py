@@ -9,6 +9,7 @@ from typing import ClassVar
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import TrialState
 from labconsole.engine.execution.progress import CampaignStatus
+from labconsole.engine.execution.steps import StepState
 from labconsole.text.cells import UNKNOWN, count, safe, span
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.plan_files import PlanEntry
@@ -29,8 +30,18 @@ STATUS_LOOKS = {
 }
 
 
+def standing(campaign: PlanExecution) -> int:
+    """How many trials of the grid, and searches, are there."""
+    return campaign.grid.count(*STANDING) + campaign.steps.count(StepState.STORED, StepState.DONE)
+
+
+def asked_for(campaign: PlanExecution) -> int:
+    """How many trials, and searches, the plan asks for."""
+    return campaign.plan.trials + len(campaign.plan.searches)
+
+
 class PlansTable(LineTable):
-    """One row per file; the cursor stays on its file."""
+    """One row per file; the cursor stays on its file. A search counts as one trial."""
 
     EMPTY = "no plan files in plans/ : s makes one of what was done"
     COLUMNS: ClassVar[tuple[Column, ...]] = (
@@ -72,31 +83,24 @@ class PlansTable(LineTable):
         if campaign is None:
             return "…", "muted"
         glyph, tone = STATUS_LOOKS[campaign.status]
-        if not campaign.plan.grid:
-            return "○ search", "muted"
-        if campaign.status is CampaignStatus.READY:
-            standing = campaign.grid.count(*STANDING)
-            if standing:
-                return ("✓ stored", "good") if standing == campaign.plan.trials else ("◐ begun", "")
+        if campaign.status is CampaignStatus.READY and (there := standing(campaign)):
+            return ("✓ stored", "good") if there == asked_for(campaign) else ("◐ begun", "")
         word = "waiting" if campaign.status is CampaignStatus.WAITING else campaign.status.value
         return f"{glyph} {word}"[:width], tone
 
     def cell_trials(self, key: Path, width: int) -> Span:
         plan = self._entries[key].plan
-        return (count(plan.trials), "") if plan is not None else ("", "")
+        return (count(plan.trials + len(plan.searches)), "") if plan is not None else ("", "")
 
     def cell_done(self, key: Path, width: int) -> Span:
         campaign = self._campaigns.get(key)
         if self._entries[key].plan is None:
             return "", ""
-        return (count(campaign.grid.count(*STANDING)), "") if campaign is not None else (UNKNOWN, "muted")
+        return (count(standing(campaign)), "") if campaign is not None else (UNKNOWN, "muted")
 
     def cell_left(self, key: Path, width: int) -> Span:
         campaign = self._campaigns.get(key)
         if campaign is None or self._entries[key].plan is None:
             return "", ""
-        if campaign.status is CampaignStatus.READY:
-            left_s = campaign.estimate.total_s if campaign.estimate is not None else None
-        else:
-            left_s = campaign.left_s
+        left_s = campaign.left_s
         return (safe(span(left_s), width), "muted") if left_s else ("", "")

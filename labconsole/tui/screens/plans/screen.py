@@ -19,6 +19,7 @@ from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import CampaignStatus, Outcome
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import ConfigError, LabError, LeaseHeld
+from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.writer import plan_from_requests, plan_text, write_plan
 from labconsole.model.record.summary import RunSummary
 from labconsole.tui.console import clock
@@ -202,9 +203,6 @@ class PlansScreen(ConsoleScreen):
         if entry is None or entry.plan is None:
             self.console_app.tell("Choose a plan that can be used." if entry else "There is no plan to run.", "warning")
             return
-        if not entry.plan.grid:
-            self.console_app.tell(f"This plan only searches: `labconsole replay {entry.path}` makes its searches.")
-            return
         if self.state.asked or self.session.running:
             self.console_app.tell("A trial is running; one thing at a time.", "warning")
             return
@@ -223,7 +221,7 @@ class PlansScreen(ConsoleScreen):
 
     async def _run(self, path: Path, campaign: PlanExecution, *, take_over: bool) -> None:
         name, held = campaign.plan.name, ""
-        self.state.note(clock.wall_s(), f"plan {name} begins: {campaign.plan.trials} trials")
+        self.state.note(clock.wall_s(), f"plan {name} begins: {extent(campaign.plan)}")
         try:
             outcome = await self.session.execute(campaign, take_over=take_over)
         except LeaseHeld as exc:
@@ -231,7 +229,8 @@ class PlansScreen(ConsoleScreen):
         except LabError as exc:
             self.console_app.tell(f"plan {name}: {exc}", "error")
         else:
-            words, severity = f"plan {name}: {ending(outcome)}", "warning" if outcome.invalid else "information"
+            words = f"plan {name}: {ending(campaign.plan, outcome)}"
+            severity = "warning" if outcome.invalid or outcome.steps.failed else "information"
             if self.in_sight:  # where it is seen anyway: a toast would cover it
                 self.state.note(clock.wall_s(), words, severity)
             else:
@@ -332,9 +331,22 @@ def utc() -> str:
     return f"{datetime.fromtimestamp(clock.wall_s(), UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def ending(outcome: Outcome) -> str:
+def extent(plan: Plan) -> str:
+    """How much a plan asks for."""
+    searches = len(plan.searches)
+    words = [f"{plan.trials} trials"] if plan.grid else []
+    return " and ".join(words + ([f"{searches} search{'es' if searches > 1 else ''}"] if searches else []))
+
+
+def ending(plan: Plan, outcome: Outcome) -> str:
     """How a plan ended, in a sentence."""
     counts = ", ".join(f"{number} {word}" for word, number in sorted(outcome.verdicts.items())) or "nothing to do"
     word = "stopped" if outcome.stopped else "done"
     redone = f", {outcome.redone} redone" if outcome.redone else ""
-    return f"{word}; {outcome.taken} taken ({counts}), {outcome.skipped} stored before{redone}"
+    words = [f"{outcome.taken} taken ({counts}), {outcome.skipped} stored before{redone}"] if plan.grid else []
+    steps = outcome.steps
+    if plan.search is not None:
+        failed = f", {len(steps.failed)} of them not to their end" if steps.failed else ""
+        refused = f", {len(steps.refused)} not searched" if steps.refused else ""
+        words.append(f"{len(steps.made)} searches made{failed}{refused}, {steps.skipped} stored before")
+    return f"{word}; " + "; ".join(words)

@@ -1,0 +1,324 @@
+"""What a plan asks for beside its grid: steps, each an experiment of several trials, carried out one after the other.
+
+A step's trials are taken as the grid's are, with the same pause, stop conditions, warm-ups and retries. A step that
+cannot come to its end is stored as failed, and the next begins. One that is interrupted, by the operator or by a lost
+node, is taken again, and goes on from its stored trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from labconsole.contracts.experiment import Step, StepRecord, TrialPlace
+from labconsole.contracts.ports import StoredMaximum
+from labconsole.engine.execution.attempts import ENDS_ALL, Attempts, Running
+from labconsole.engine.execution.conditions import StopConditions
+from labconsole.engine.execution.pending import CampaignSession, Take
+from labconsole.engine.execution.progress import StepProgress
+from labconsole.errors import Aborted, ConfigError, LabError
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan.estimate import PLATFORM_SWITCH_S, TRIAL_OVERHEAD_S, boot_s
+from labconsole.model.plan.order import configuration, standing
+from labconsole.model.plan.plan import Plan
+from labconsole.model.record.run import PlanRef, Role, RunRecord
+
+
+class StepState(StrEnum):
+    """Where a step stands. STORED: carried out before, so not again. FAILED: not to its end, or not at all."""
+
+    PENDING = "to do"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    STORED = "stored before"
+
+
+@dataclass(slots=True)
+class StepSeen:
+    """A step as it is seen. ``trials``, ``found``: what it says that it has, and knows by them; ``why``: what went
+    wrong; ``estimate_s``: what it takes on a unit that behaves.
+    """
+
+    step: Step
+    state: StepState = StepState.PENDING
+    record: StepRecord | None = None
+    trials: int = 0
+    found: tuple[str, ...] = ()
+    why: str = ""
+    estimate_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsEstimate:
+    """What steps take on units that behave: noisy ones need more. ``each_s``: of every step."""
+
+    trials: int
+    each_s: tuple[float, ...]
+
+    @property
+    def total_s(self) -> float:
+        """All of them."""
+        return sum(self.each_s)
+
+
+def estimate_steps(
+    plan: Plan, steps: Sequence[Step], inventory: Inventory, boots_s: Mapping[str, float]
+) -> StepsEstimate:
+    """Traffic, waits, platforms set up and warm-ups of these steps of a plan that is resolved for its testbed."""
+    around_s = (plan.drain_s or 0.0) + (plan.settle_s or 0.0) + TRIAL_OVERHEAD_S
+    trials, each_s, stands = 0, [], None
+    for step in steps:
+        durations_s = step.durations_s(inventory)
+        trials += len(durations_s)
+        took_s = sum(durations_s) + len(durations_s) * around_s
+        if stands != (stands := standing(step.request, inventory)):
+            took_s += PLATFORM_SWITCH_S + boot_s(step.request, boots_s)
+            if plan.warm_up is not None and durations_s:
+                took_s += around_s + (plan.warm_up.duration_s or durations_s[0])
+        each_s.append(took_s)
+    return StepsEstimate(trials=trials, each_s=tuple(each_s))
+
+
+class HasExperiments(Running, Protocol):
+    """What is needed of the campaign that the steps belong to."""
+
+    @property
+    def only(self) -> frozenset[int] | None: ...
+    @property
+    def conditions(self) -> StopConditions: ...
+    @property
+    def spent_s(self) -> float: ...
+
+    def moved(self) -> None: ...
+    def refused(self, problem: LabError) -> None: ...
+
+
+class Steps:
+    """The steps of one execution of a plan, in their order."""
+
+    def __init__(
+        self, campaign: HasExperiments, session: CampaignSession, attempts: Attempts,
+        on_step: Callable[[StepProgress], None],
+    ) -> None:  # fmt: skip
+        self.campaign, self.session, self.attempts = campaign, session, attempts
+        self.seen: list[StepSeen] = []
+        self.reckoned_trials = 0
+        self.trials = 0
+        """How many trials came to their last attempt in this execution."""
+        self._on_step = on_step
+        self._asked: list[StepSeen] = []
+        self._begun_s = 0.0
+
+    # What is left
+
+    def look(self) -> tuple[list[StepSeen], int]:
+        """What the store holds of them, and how many trials the others take on units that behave. Blocking.
+
+        Raises ConfigError for what this testbed cannot be asked.
+        """
+        plan, session = self.campaign.plan, self.session
+        seen: list[StepSeen] = []
+        fingerprint = session.inventory.fingerprint()
+        for experiment in session.experiments:
+            experiment.refuse(plan, session.inventory)
+            for step in experiment.steps(plan, self.campaign.only):
+                record = step.stored(fingerprint)
+                state = StepState.PENDING if record is None else StepState.STORED
+                seen.append(StepSeen(step, state, record))
+        left = [each for each in seen if each.state is StepState.PENDING]
+        reckoned = estimate_steps(plan, [each.step for each in left], session.inventory, session.boots_s)
+        for each, took_s in zip(left, reckoned.each_s, strict=True):
+            each.estimate_s = took_s
+        return seen, reckoned.trials
+
+    def start_from(self, seen: list[StepSeen], reckoned_trials: int) -> None:
+        """Take what was looked up."""
+        self.seen, self.reckoned_trials = seen, reckoned_trials
+        self._asked = [each for each in seen if each.state is StepState.PENDING]
+        self.campaign.outcome.steps.skipped = len(seen) - len(self._asked)
+
+    @property
+    def rest(self) -> list[StepSeen]:
+        """Those that are not dealt with, the one under way among them."""
+        return [each for each in self._asked if each.state in (StepState.PENDING, StepState.RUNNING)]
+
+    @property
+    def asked(self) -> int:
+        """How many there were to carry out."""
+        return len(self._asked)
+
+    def number_of(self, seen: StepSeen) -> int:
+        """The place of one of these, from 1."""
+        return next(number for number, each in enumerate(self._asked, 1) if each is seen)
+
+    def count(self, *states: StepState) -> int:
+        """How many of all are in one of these states."""
+        return sum(each.state in states for each in self.seen)
+
+    @property
+    def current(self) -> StepSeen | None:
+        """The one under way."""
+        return next((each for each in self._asked if each.state is StepState.RUNNING), None)
+
+    @property
+    def left_s(self) -> float:
+        """By the estimate."""
+        spent_s = self.campaign.spent_s - self._begun_s
+        return sum(
+            each.estimate_s if each.state is StepState.PENDING else max(0.0, each.estimate_s - spent_s)
+            for each in self.rest
+        )
+
+    @property
+    def requests(self) -> list[DesignPoint]:
+        """What has to stand for those that are left."""
+        return [each.step.request for each in self.rest]
+
+    # Carrying them out
+
+    async def take_all(self, take: Take) -> None:
+        """Step after step, while the testbed is held. Raises what no other step would fare better with."""
+        campaign, outcome = self.campaign, self.campaign.outcome
+        while (seen := next(iter(self.rest), None)) is not None and not (outcome.stopped or outcome.ended_by):
+            try:
+                self.refuse_when_over()
+                self._begun_s = campaign.spent_s
+                self._say(seen, StepState.RUNNING)
+                self.tell(seen)
+                record = await seen.step.take(StepBench(self, seen, take))
+            except LabError as exc:
+                if isinstance(exc, ENDS_ALL) and not (isinstance(exc, Aborted) and self._over):
+                    raise
+                if not self._over:
+                    self._refuse(seen, exc)
+                    continue
+                outcome.stopped, outcome.steps.cut = not outcome.ended_by, True
+                self._say(seen, StepState.PENDING)
+            else:
+                outcome.steps.made.append(record)
+                seen.record, seen.why = record, record.failure or ""
+                self._say(seen, StepState.DONE if record.status == "done" else StepState.FAILED)
+                self.tell(seen, record=record)
+
+    @property
+    def _over(self) -> bool:
+        return self.campaign.stopping or bool(self.campaign.outcome.ended_by)
+
+    def refuse_when_over(self) -> None:
+        """Raises Aborted when no further trial is to be begun."""
+        if not self.campaign.stopping:
+            self.campaign.outcome.ended_by = self.campaign.conditions.met
+        if self._over:
+            raise Aborted("the plan was ended")
+
+    def interrupted(self, reason: str) -> bool:
+        """The step under way, where there is one, is to be taken again: a node was lost, or the plan ends here."""
+        seen = self.current
+        if seen is not None:
+            seen.why = reason
+            self._say(seen, StepState.PENDING)
+        return seen is not None
+
+    def tell(
+        self, seen: StepSeen, *, last: RunRecord | None = None, record: StepRecord | None = None, warm_up: bool = False
+    ) -> None:
+        """Tell whoever listens."""
+        self._on_step(
+            StepProgress(
+                plan=self.campaign.plan, number=self.number_of(seen), total=self.asked, step=seen.step, last=last,
+                record=record, warm_up=warm_up,
+            )
+        )  # fmt: skip
+
+    def _say(self, seen: StepSeen, state: StepState) -> None:
+        seen.state = state
+        self.campaign.moved()
+
+    def _refuse(self, seen: StepSeen, problem: LabError) -> None:
+        """Leave out what cannot be measured: this step, or with a platform that cannot be set up all that need it."""
+        self.campaign.refused(problem)
+        needs = configuration(seen.step.request)
+        alone = isinstance(problem, ConfigError)
+        for each in [seen] if alone else self.rest:
+            if configuration(each.step.request) == needs:
+                each.why = str(problem)
+                self.campaign.outcome.steps.refused.append(f"{each.step.describe()}: {problem}")
+                self._say(each, StepState.FAILED)
+
+
+class StepTrial:
+    """A trial that a step asks for."""
+
+    reference: StoredMaximum | None = None
+    role: Role = "measured"
+    numbers = (1, 1)
+    in_set_up = False
+
+    def __init__(self, steps: Steps, seen: StepSeen, request: DesignPoint, place: TrialPlace) -> None:
+        plan = steps.campaign.plan
+        self.request = request
+        self.tolerances = dict(plan.platform_tolerances).get(request.platform, plan.tolerances)
+        self._steps, self._seen, self._place = steps, seen, place
+
+    def place(self, *, warm_ups: int, attempt: int, without_run: int) -> PlanRef:
+        granted = self._steps.campaign.plan.max_redo + 1 - without_run
+        return self._place(warm_ups=warm_ups, attempt=attempt, attempts=granted)
+
+    def warms_up(self) -> None:
+        self._steps.tell(self._seen, warm_up=True)
+
+    def begins(self) -> None:
+        """A step is told at its own beginning."""
+
+    def saw(self, record: RunRecord) -> None:
+        """Outside blocks every setting-up will do."""
+
+    def ended(self, record: RunRecord) -> None:
+        self._steps.campaign.outcome.steps.trials += 1
+        self._steps.tell(self._seen, last=record)
+
+    def gave_none(self, why: str) -> None:
+        self._seen.why = why
+
+    def again(self) -> None:
+        self._steps.campaign.outcome.steps.redone += 1
+
+
+class StepBench:
+    """The testbed in the hands of one step: contracts.experiment.Bench."""
+
+    def __init__(self, steps: Steps, seen: StepSeen, take: Take) -> None:
+        self._steps, self._seen, self._take = steps, seen, take
+
+    @property
+    def inventory(self) -> Inventory:
+        return self._steps.session.inventory
+
+    @property
+    def operator(self) -> str:
+        return self._steps.session.operator
+
+    @property
+    def spent_s(self) -> float:
+        return self._steps.campaign.spent_s
+
+    async def trial(self, request: DesignPoint, place: TrialPlace) -> RunRecord:
+        steps, campaign = self._steps, self._steps.campaign
+        steps.refuse_when_over()
+        record = await steps.attempts.take(self._take, StepTrial(steps, self._seen, request, place))
+        if record is None or (campaign.stopping and record.verdict.status == "invalid"):
+            raise Aborted("the plan was ended")
+        steps.trials += 1
+        self._seen.why = ""
+        campaign.conditions.saw(record.verdict.status)
+        if not campaign.stopping:
+            await steps.session.settle(campaign.plan.settle_s or 0)
+        return record
+
+    def found(self, trials: int, words: Sequence[str]) -> None:
+        self._seen.trials, self._seen.found = trials, tuple(words)
+        self._steps.campaign.moved()

@@ -1,0 +1,40 @@
+"""Load searches as steps of a plan: one at each configuration, as often as the plan repeats them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labconsole.experiments.search.procedure import LoadSearch, SearchStore, check_search
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.search import search_hash
+
+
+class LoadSearches:
+    """The kind of experiment that a plan's key ``search`` asks for. ``salt`` makes searches that nothing resumes."""
+
+    def __init__(self, store: SearchStore, salt: str = "") -> None:
+        self._store, self._salt = store, salt
+
+    def steps(self, plan: Plan, only: frozenset[int] | None = None) -> Sequence[LoadSearch]:
+        """Every search of a plan that is resolved for its testbed; ``only`` where these points of it are."""
+        if plan.search is None:
+            return []
+        places = None if only is None else {plan.points[index].request.loadless() for index in only}
+        return [
+            LoadSearch(
+                search=plan.search,
+                configuration=configuration,
+                hash=search_hash(plan.search, configuration, self._salt),
+                plan_name=plan.name,
+                seed=plan.seed,
+                store=self._store,
+            )
+            for configuration in plan.searches
+            if places is None or configuration.request.loadless() in places
+        ]
+
+    def refuse(self, plan: Plan, inventory: Inventory) -> None:
+        """Refuse before anything is touched what cannot be searched on this testbed. Raises ConfigError."""
+        for wanted in self.steps(plan):
+            check_search(wanted.search, wanted.request, inventory)
