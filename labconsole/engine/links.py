@@ -28,7 +28,7 @@ RECONNECT_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between attempts to reach a node again; the last one repeats."""
 
 
-class TestbedLinks:
+class LinkPool:
     """One task per node keeps its link. ``links`` holds those that stand, ``facts`` what each node said of itself.
 
     ``on_event`` gets every checked event of an agent after telemetry has it, ``on_lost`` a node's name and the reason.

@@ -20,7 +20,7 @@ from labconsole.contracts.driver import DriverFor
 from labconsole.contracts.ports import AgentLink, Connect, RunSink, StoredMaximum
 from labconsole.engine.execution.set_up_course import breaks
 from labconsole.engine.leases import LeaseHolder, Leases
-from labconsole.engine.links import TestbedLinks
+from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import (
     Event,
     Listener,
@@ -87,7 +87,7 @@ class Session(Generic[StoreT]):
         for name, node in inventory.nodes.items():
             self.telemetry.nodes[name] = NodeLive(name, node.roles)
         self._shell_argv = shell_argv
-        self._fleet = TestbedLinks(
+        self._fleet = LinkPool(
             inventory,
             self.telemetry,
             connect=connect,

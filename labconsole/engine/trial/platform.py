@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from labconsole.contracts.driver import Driver, DriverFor, Prepared
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.links import TestbedLinks
+from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.engine.trial.forwarding_proof import Learning, wait_forwarding
@@ -46,7 +46,7 @@ class StandingPlatform:
         self,
         inventory: Inventory,
         telemetry: Telemetry,
-        fleet: TestbedLinks,
+        fleet: LinkPool,
         *,
         driver_for: DriverFor,
         emit: Callable[[Event], None],

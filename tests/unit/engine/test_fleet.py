@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.links import TestbedLinks
+from labconsole.engine.links import LinkPool
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
 from labconsole.errors import NodeLost
 from labconsole.wire.session import Hello
@@ -30,12 +30,12 @@ class DriftingLink:
         self.monotonic_offset_ns += 180_000_000
 
 
-def fleet_of(*names: str) -> tuple[TestbedLinks, Telemetry]:
+def fleet_of(*names: str) -> tuple[LinkPool, Telemetry]:
     telemetry = Telemetry()
     telemetry.nodes = {name: NodeLive(name, ("source",)) for name in names}
     unused: Any = None
     return (
-        TestbedLinks(SimpleNamespace(), telemetry, connect=unused, emit=unused, on_event=unused, on_lost=unused),  # type: ignore[arg-type]
+        LinkPool(SimpleNamespace(), telemetry, connect=unused, emit=unused, on_event=unused, on_lost=unused),  # type: ignore[arg-type]
         telemetry,
     )
 

@@ -66,7 +66,7 @@ def test_another_meaning_is_another_search(tmp_path: Path, other: str) -> None:
     [
         ("{goals: []}", "search.goals"),
         ("{goals: [best]}", r"search.goals\[0\]: is not a goal, got 'best'; allowed: ndr"),
-        ("{goals: [ndr, ndr]}", "one goal twice"),
+        ("{goals: [ndr, ndr]}", "a goal twice"),
         ("{goals: [latency]}", "latency is measured at the load that a goal finds"),
         ("{goals: [ndr], trial_s: 30.0}", "duration_sum_s of ndr is shorter than one trial"),
         ("{goals: [ndr], latency: {foo: 1}}", "search.latency.foo: unknown key; allowed: trial_s, repetitions"),

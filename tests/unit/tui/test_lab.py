@@ -264,7 +264,7 @@ async def test_a_plan_for_platforms_that_are_not_here_is_for_another_testbed_and
     async with console(screen="4") as (app, session, pilot):
         await shown(app, pilot, "◌ other", "for another testbed: needs xen")
         await pilot.press("r")
-        await shown(app, pilot, "else.yaml is for another testbed: it needs xen.")
+        await shown(app, pilot, "else.yaml is for another testbed: needs xen.")
         assert "broken" not in text(app) and not session.running
 
 
@@ -395,7 +395,7 @@ async def test_a_held_testbed_is_taken_over_for_a_plan_only_after_a_question():
 async def test_what_was_done_in_a_session_becomes_a_plan_of_exactly_that(plans):
     async with console() as (app, session, pilot):
         await pilot.press("4", "s")
-        await shown(app, pilot, "nothing was measured yet")
+        await shown(app, pilot, "nothing has been measured yet")
         await pilot.press("1", "r")
         await until(pilot, lambda: len(session.store.records) == 1 and not app.state.asked)
         await pilot.press("4")
