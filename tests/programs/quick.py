@@ -1,4 +1,4 @@
-"""``make quick``: lint, types and the unit tests of the rooms that have changed since the last commit on main.
+"""``make quick``: lint, types, import contracts and the unit tests of the rooms that have changed since the last commit on main.
 
 A minute for most changes. It says which rooms it tested; ``make test`` tests the rest, and the lab.
 """
@@ -67,11 +67,11 @@ def main() -> int:
         ["ruff", "check", "--quiet", "labconsole", "tests"],
         ["ruff", "format", "--check", "--quiet", "labconsole", "tests"],
         ["mypy"],
+        ["lint-imports"],
         ["pytest", "-q", "--numprocesses", "auto", *tests],
     ]
-    failed = [
-        step[0] for step in steps if subprocess.run([sys.executable, "-m", *step], cwd=ROOT, check=False).returncode
-    ]
+    beside = Path(sys.executable).parent  # the programs of the same environment
+    failed = [name for name, *args in steps if subprocess.run([beside / name, *args], cwd=ROOT, check=False).returncode]
     if failed:
         print(f"failed: {', '.join(failed)}")
     return 1 if failed else 0
