@@ -13,14 +13,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 import signal
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.processes import children, linux
-from labconsole.agent.spool import CaptureSpool, default_directory
-from labconsole.wire.codec import WireError, field
+from labconsole.agent.spool import CaptureSpool
+from labconsole.wire.capture import StartCapture
+from labconsole.wire.codec import WireError
 
 LISTEN_TIMEOUT_S = 5.0
 SETTLE_TIMEOUT_S = 1.5
@@ -246,105 +245,16 @@ class RunningCapture:
             await asyncio.sleep(SETTLE_STEP_S)
 
 
-class Captures:
-    """The captures of a session, by the names the console gave them."""
-
-    def __init__(self, journal: UndoJournal, on_death: Callable[[str, str], None]) -> None:
-        self._journal, self._on_death = journal, on_death
-        self._running: Dict[str, RunningCapture] = {}
-
-    async def start(
-        self, args: Dict[str, Any], namespaces: Sequence[Any], version: Callable[[], Any]
-    ) -> Dict[str, Any]:
-        name = field(args, "capture", str)
-        if name in self._running:
-            raise WireError("exists", "the capture %s is running already" % name)
-        snap_bytes = field(args, "snap_bytes", int)
-        directory = field(args, "directory", str, optional=True) or default_directory()
-        keep_path = field(args, "keep_path", str, optional=True)
-        if keep_path is not None and not os.path.isabs(keep_path):
-            raise WireError("bad_request", "keep_path must be absolute, got %r" % keep_path)
-        program = shutil.which("tcpdump", path=children.SEARCH_PATH)
-        if program is None:
-            raise WireError("tcpdump_missing", "there is no tcpdump on this node; install the package tcpdump")
-        require_space(directory, field(args, "expected_packets", int, optional=True) or 0, snap_bytes)
-        argv = _argv(program, args, snap_bytes)
-        spool = CaptureSpool(directory, keep_path, self._journal)
-        capture = RunningCapture(
-            name,
-            spool,
-            self._on_death,
-            field(args, "spacing_gap_ns", int, optional=True),
-            field(args, "sampling_seed", int, optional=True) or 0,
-        )
-        self._running[name] = capture
-        try:
-            await capture.start(argv, namespaces)
-            spool.unname()
-        except BaseException:
-            self._running.pop(name, None)
-            await capture.close()
-            spool.close(keep=False)
-            raise
-        return {"path": spool.path, "argv": argv, "tcpdump": await version()}
-
-    async def drain(self, args: Dict[str, Any]) -> Dict[str, Any]:
-        return {"packets": await self._told(args).count()}
-
-    async def stop(self, args: Dict[str, Any]) -> Dict[str, Any]:
-        capture = self._told(args)
-        try:
-            result = await capture.stop()
-        except BaseException:
-            await self._drop(capture, keep=False)
-            raise
-        result["kept_path"] = await self._drop(capture, keep=True)
-        return result
-
-    async def close(self) -> None:
-        """Kill all captures and let their files go."""
-        for capture in list(self._running.values()):
-            await self._drop(capture, keep=False)
-
-    def kill_all(self) -> None:
-        for capture in self._running.values():
-            capture.kill()
-
-    async def _drop(self, capture: RunningCapture, *, keep: bool) -> Optional[str]:
-        self._running.pop(capture.name, None)
-        await capture.close()
-        return capture.spool.close(keep=keep)
-
-    def _told(self, args: Dict[str, Any]) -> RunningCapture:
-        """The capture that is named, which may learn here how long was sent."""
-        sending_ns = field(args, "sending_ns", int, optional=True)
-        if sending_ns is not None and not 0 <= sending_ns < 1 << 62:
-            raise WireError("bad_request", "sending_ns must be from 0, got %d" % sending_ns)
-        capture = self._named(field(args, "capture", str))
-        if sending_ns is not None:
-            capture.sending_ns = sending_ns
-        return capture
-
-    def _named(self, name: str) -> RunningCapture:
-        try:
-            return self._running[name]
-        except KeyError:
-            raise WireError("no_such_capture", "there is no capture %s running" % name) from None
-
-
-def _argv(program: str, args: Dict[str, Any], snap_bytes: int) -> List[str]:
-    interface, expression = field(args, "interface", str), field(args, "filter", str)
-    buffer_kib = field(args, "buffer_kib", int)
+def tcpdump_argv(program: str, request: StartCapture) -> List[str]:
+    """The command line that takes a capture. Raises WireError for what would be more than that."""
+    interface, expression = request.interface, request.filter
     if not 1 <= len(interface) <= 15 or interface.startswith("-") or "/" in interface:
         raise WireError("bad_request", "interface: %r is not an interface's name" % interface)
     if len(expression) > MAX_FILTER_CHARACTERS or not _FILTER.match(expression) or expression.startswith("-"):
         raise WireError("bad_request", "filter is not a filter expression of printable ASCII")
-    if not 16 <= snap_bytes <= 262144:
-        raise WireError("bad_request", "snap_bytes must be from 16 to 262144, got %d" % snap_bytes)
-    if not 64 <= buffer_kib <= 1048576:
-        raise WireError("bad_request", "buffer_kib must be from 64 to 1048576, got %d" % buffer_kib)
-    argv = [program, "-nn", "-i", interface, "-B", str(buffer_kib), "-s", str(snap_bytes), "-Q", "in"]
-    if field(args, "immediate", bool, optional=True):
+    argv = [program, "-nn", "-i", interface]
+    argv += ["-B", str(request.buffer_kib), "-s", str(request.snap_bytes), "-Q", "in"]
+    if request.immediate:
         argv.append("--immediate-mode")
     argv += ["--time-stamp-precision=nano", "-w", "-"]
     if os.geteuid() == 0:

@@ -13,36 +13,35 @@ import signal
 import sys
 import time
 import traceback
-from typing import Any, Awaitable, Callable, Dict, List, Optional, Set
+from typing import Any, Dict, List, Optional, Set
 
 import labconsole
-from labconsole.agent import spool, undo
-from labconsole.agent.capture import Captures
+from labconsole.agent import spool
 from labconsole.agent.keeper import UndoJournal
+from labconsole.agent.operations.answering import answers, operations_of
+from labconsole.agent.operations.capturing import Captures
 from labconsole.agent.operations.checking import Checking
+from labconsole.agent.operations.counting import Counting
 from labconsole.agent.operations.execute import Executor
 from labconsole.agent.operations.generating import Generating
 from labconsole.agent.operations.guests import Guests
 from labconsole.agent.operations.leasing import Leasing
 from labconsole.agent.operations.network import NetworkChanges
+from labconsole.agent.operations.reading import Reading
 from labconsole.agent.pipes import Inlet, Outlet
-from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
-from labconsole.agent.reading import facts
 from labconsole.agent.reading.counters import Counters
-from labconsole.agent.reading.foreign import PortTaps
 from labconsole.agent.reading.links import Links
-from labconsole.network import sysctl
 from labconsole.wire import codec
-from labconsole.wire.codec import WireError, field, names
+from labconsole.wire.codec import WireError
+from labconsole.wire.generator import StopGenerator
+from labconsole.wire.message import Done
+from labconsole.wire.session import Clocks, Close, Ping, Undone, Watchdog
+from labconsole.wire.survey import WatchdogState
 
 ALARM_S = 1.1
 """After this a hanging shutdown is killed; the keeper then has the rest of the two seconds."""
 FLUSH_S = 0.2
-MAX_TIMEOUT_S = 86400.0
-
-Args = Dict[str, Any]
-Operation = Callable[[Args], Awaitable[Dict[str, Any]]]
 
 
 def hello() -> Dict[str, Any]:
@@ -74,27 +73,24 @@ class Agent:
         self._outlet = Outlet(1, self._end)
         self._outlet.send(hello())
         self._namespaces = Namespaces(self._namespace_died)
-        self._tuner = NetworkChanges(journal, self._namespaces, self._namespaces_changed)
+        enter = self._namespaces.to_enter
+        self._changes = NetworkChanges(journal, self._namespaces, self._namespaces_changed)
         self._counters = Counters(self._namespaces, self._outlet, self.notice)
-        self._links = Links(self._namespaces, self._links_changed)
-        self._captures = Captures(journal, self._capture_died)
-        self._foreign = PortTaps()
-        self._executor = Executor()
-        self._guests = Guests(self._outlet.send)
-        self._checking = Checking(lambda work: self._in_namespace({}, work), self._watch_state)
+        self._counting = Counting(self._counters, self._outlet.send, lambda quiet: self._leasing.mark_quiet(quiet))
+        self._links = Links(self._namespaces, self._counting.links_changed)
+        self._reading = Reading(self._namespaces, self._links)
+        self._captures = Captures(journal, self._outlet.send, enter)
+        self._executor = Executor(enter)
+        self._guests = Guests(self._outlet.send, enter)
+        self._checking = Checking(self._reading, self._watch_state)
         self._generating = Generating(journal, self._outlet.send, self._outlet.offer, time.monotonic_ns)
         self._leasing = Leasing(
             self._outlet.send,
             stop_traffic=self._stop_traffic,
             undo=self._undo_for_another,
-            keep_still=self._keep_still,
+            keep_still=self._counting.keep_still,
         )
-        self._others_window = False
         self._tasks: Set["asyncio.Task[None]"] = set()
-        self._tcpdump: Optional["asyncio.Task[Optional[str]]"] = None
-        self._surroundings: Any = None
-        self._quiet = False
-        self._held_links: Optional[List[Dict[str, Any]]] = None
         self._last_line_s = self._loop.time()
         self._silence: Optional[asyncio.TimerHandle] = None
         self._failed: List[str] = []
@@ -102,43 +98,10 @@ class Agent:
             self._loop.add_signal_handler(number, self._end)
         self._loop.set_exception_handler(self._unhandled)
         self._inlet = Inlet(0, self._line, self._line_too_long, self._end)
-        self._operations: Dict[str, Operation] = {
-            "ping": self._ping,
-            "facts": self._facts,
-            "links": self._read_links,
-            "settings": self._settings,
-            **self._checking.operations(),
-            "lease.take": self._leasing.take,
-            "lease.read": self._leasing.read,
-            "lease.watch": self._leasing.watch,
-            "lease.release": self._leasing.release,
-            "counters.read": self._counters_read,
-            "counters.start": self._counters_start,
-            "counters.stop": self._counters_stop,
-            "counters.quiet": self._counters_quiet,
-            "drops.read": self._drops_read,
-            "surroundings": self._read_surroundings,
-            "generator.prepare": self._generating.prepare,
-            "generator.start": self._generating.start,
-            "generator.wait": lambda args: self._generating.wait(),
-            "generator.stop": lambda args: self._generating.stop(),
-            "generator.close": lambda args: self._generating.close(),
-            "capture.start": self._capture_start,
-            "capture.drain": self._captures.drain,
-            "capture.stop": self._captures.stop,
-            "foreign.start": self._foreign.start,
-            "foreign.stop": self._foreign.stop,
-            "net.apply": self._net_apply,
-            "net.undo": self._net_undo,
-            "net.read": self._net_read,
-            "guest.start": self._guest_start,
-            "guest.ask": self._guests.ask,
-            "guest.status": self._guests.status,
-            "guest.stop": self._guests.stop,
-            "process.usage": self._process_usage,
-            "exec": self._exec,
-            "watchdog": self._watchdog,
-        }
+        self._operations = operations_of((
+            self, self._reading, self._counting, self._checking, self._leasing, self._generating, self._captures,
+            self._changes, self._guests, self._executor,
+        ))  # fmt: skip
 
     async def run(self) -> None:
         """Serve until the end, then leave nothing behind."""
@@ -165,7 +128,7 @@ class Agent:
         if not isinstance(number, int) or isinstance(number, bool):
             self.notice("bad_line", "a request has no number: id must be an integer")
             return
-        if request.get("op") == "close":
+        if request.get("op") == Close.op:
             self._start(self._close(number))
             return
         self._start(self._answer(number, request.get("op"), request.get("args")))
@@ -215,136 +178,23 @@ class Agent:
             return  # told already, by an event
         self._bug(str(context.get("message")), exc if exc is not None else RuntimeError("unknown"))
 
-    async def _ping(self, args: Args) -> Dict[str, Any]:
-        return dict(clocks())
+    @answers(Ping)
+    async def ping(self, request: Ping) -> Clocks:
+        return Clocks(**clocks())
 
-    async def _facts(self, args: Args) -> Dict[str, Any]:
-        return await facts.read()
-
-    async def _read_links(self, args: Args) -> Dict[str, Any]:
-        return {"links": await self._links.read()}
-
-    async def _settings(self, args: Args) -> Dict[str, Any]:
-        from labconsole.agent.reading import settings
-
-        return await self._in_namespace(args, settings.read)
-
-    def _watch_state(self) -> Dict[str, Any]:
-        heard_s = None if self._silence is None else round(self._loop.time() - self._last_line_s, 3)
-        return {"armed": self._silence is not None, "heard_before_s": heard_s}
-
-    async def _in_namespace(self, args: Args, work: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
-        """``work()`` beside the event loop, inside the namespace that the request names (the node's own)."""
-        namespace = self._namespaces.require(field(args, "namespace", str, optional=True) or "")
-        result: Dict[str, Any] = await self._loop.run_in_executor(None, linux.in_namespace, namespace, work)
-        return result
-
-    async def _counters_read(self, args: Args) -> Dict[str, Any]:
-        return self._counters.read()
-
-    async def _counters_start(self, args: Args) -> Dict[str, Any]:
-        self._counters.start(field(args, "interval_s", float))
-        return {}
-
-    async def _counters_stop(self, args: Args) -> Dict[str, Any]:
-        self._counters.stop()
-        return {}
-
-    async def _counters_quiet(self, args: Args) -> Dict[str, Any]:
-        self._quiet = field(args, "on", bool)
-        self._leasing.mark_quiet(self._quiet)
-        if self._quiet:
-            self._counters.quiet_on()
-            return {"samples": 0, "missed": 0}
-        sent = await self._counters.quiet_off()
-        self._send_held_links()
-        return dict(sent)
-
-    def _send_held_links(self) -> None:
-        if self._held_links is not None:
-            self._outlet.send({"event": "links", "links": self._held_links})
-            self._held_links = None
-
-    async def _drops_read(self, args: Args) -> Dict[str, Any]:
-        from labconsole.agent.reading import drops
-
-        interfaces = names(args, "interfaces")
-        return await drops.read(self._namespaces, interfaces)
-
-    async def _read_surroundings(self, args: Args) -> Dict[str, Any]:
-        if self._surroundings is None:
-            from labconsole.agent.reading.surroundings import Surroundings
-
-            self._surroundings = Surroundings()
-        begin, own = field(args, "begin", bool), field(args, "own", list, optional=True) or []
-        console = field(args, "console", dict, optional=True)
-        if not all(type(pid) is int for pid in (*own, *([console.get("pid")] if console else []))):
-            raise WireError("bad_request", "own must be a list of process numbers, and so must the console's be one")
-        guests = names(args, "guests", optional=True)
-        return dict(await self._loop.run_in_executor(None, self._surroundings.read, begin, guests, own, console))
-
-    async def _capture_start(self, args: Args) -> Dict[str, Any]:
-        namespaces = self._namespaces.to_enter(field(args, "namespace", str, optional=True) or "")
-        return await self._captures.start(args, namespaces, self._tcpdump_version)
-
-    async def _tcpdump_version(self) -> Optional[str]:
-        """Asked once: it does not change while we run."""
-        if self._tcpdump is None:
-            self._tcpdump = self._loop.create_task(facts.tcpdump_version())
-        return await self._tcpdump
-
-    async def _net_apply(self, args: Args) -> Dict[str, Any]:
-        await self._tuner.apply(field(args, "token", str), field(args, "changes", list))
-        return {}
-
-    async def _net_undo(self, args: Args) -> Dict[str, Any]:
-        return {"failed": await self._tuner.undo(field(args, "token", str, optional=True))}
-
-    async def _net_read(self, args: Args) -> Dict[str, Any]:
-        sysctls = names(args, "sysctls", optional=True)
-        routes, neighbours = (bool(field(args, key, bool, optional=True)) for key in ("routes", "neighbours"))
-
-        def read() -> Dict[str, Any]:
-            found: Dict[str, Any] = {"sysctls": sysctl.read_many(sysctls)}
-            if routes:
-                found["routes"] = undo.read_routes()
-            if neighbours:
-                found["neighbours"] = undo.read_neighbours()
-            return found
-
-        return await self._in_namespace(args, read)
-
-    async def _guest_start(self, args: Args) -> Dict[str, Any]:
-        namespaces = self._namespaces.to_enter(field(args, "namespace", str, optional=True) or "")
-        return await self._guests.start(args, namespaces)
-
-    async def _process_usage(self, args: Args) -> Dict[str, Any]:
-        from labconsole.agent.operations import usage
-
-        pids = field(args, "pids", list)
-        result: Dict[str, Any] = await self._loop.run_in_executor(None, usage.read, pids)
-        return result
-
-    async def _exec(self, args: Args) -> Dict[str, Any]:
-        timeout_s = field(args, "timeout_s", float)
-        if not 0 < timeout_s <= MAX_TIMEOUT_S:
-            message = "timeout_s must be above 0 and at most %d, got %g" % (MAX_TIMEOUT_S, timeout_s)
-            raise WireError("bad_request", message)
-        namespaces = self._namespaces.to_enter(field(args, "namespace", str, optional=True) or "")
-        stdin = field(args, "stdin", str, optional=True, free=True)
-        return await self._executor.run(field(args, "argv", list), timeout_s, stdin, namespaces)
-
-    async def _watchdog(self, args: Args) -> Dict[str, Any]:
-        """End as if stdin had ended when no line came for ``silence_s``: a pulled cable ends no stdin for hours."""
-        silence_s = field(args, "silence_s", float, optional=True)
-        if silence_s is not None and not 1 <= silence_s <= MAX_TIMEOUT_S:
-            raise WireError("bad_request", "silence_s must be from 1 to %d, got %g" % (MAX_TIMEOUT_S, silence_s))
+    @answers(Watchdog)
+    async def watchdog(self, request: Watchdog) -> Done:
+        """End as if stdin had ended when no line came for so long: a pulled cable ends no stdin for hours."""
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
-        if silence_s is not None:
-            self._watch_silence(silence_s)
-        return {}
+        if request.silence_s is not None:
+            self._watch_silence(request.silence_s)
+        return Done()
+
+    def _watch_state(self) -> WatchdogState:
+        heard_s = None if self._silence is None else round(self._loop.time() - self._last_line_s, 3)
+        return WatchdogState(armed=self._silence is not None, heard_before_s=heard_s)
 
     def _watch_silence(self, silence_s: float) -> None:
         left_s = self._last_line_s + silence_s - self._loop.time()
@@ -363,22 +213,9 @@ class Agent:
         self._namespaces_changed(name)
         self.notice("namespace_gone", "the guest in namespace %s is gone: its process was killed" % name)
 
-    def _links_changed(self, links: List[Dict[str, Any]]) -> None:
-        if self._quiet or self._others_window:
-            self._held_links = links
-        else:
-            self._outlet.send({"event": "links", "links": links})
-
-    def _keep_still(self, still: bool) -> None:
-        """Another session counts on this node: no sample is taken and nothing is said unasked until it has ended."""
-        self._others_window = still
-        self._counters.hold(still)
-        if not still:
-            self._send_held_links()
-
     async def _stop_traffic(self) -> None:
         try:
-            await self._generating.stop()
+            await self._generating.stop(StopGenerator())
         except WireError as exc:
             if exc.code != "not_prepared":
                 self.notice(exc.code, exc.message)
@@ -390,9 +227,6 @@ class Agent:
             except Exception as exc:  # noqa: BLE001 - whatever fails, the node is not ours any more
                 self._bug(what, exc)
 
-    def _capture_died(self, name: str, message: str) -> None:
-        self._outlet.send({"event": "capture.died", "capture": name, "message": message})
-
     # -- the end --------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
@@ -401,7 +235,7 @@ class Agent:
     async def _close(self, number: int) -> None:
         signal.setitimer(signal.ITIMER_REAL, ALARM_S + FLUSH_S)
         await self._clean_up()
-        self._outlet.send({"id": number, "ok": {"failed": self._failed}})
+        self._outlet.send({"id": number, "ok": Undone(failed=self._failed).to_wire()})
         self._end()
 
     async def _shut_down(self) -> None:
@@ -418,7 +252,7 @@ class Agent:
         """Stop what runs, then undo what was changed, each step whatever became of the others."""
         self._counters.stop()
         self._checking.close()
-        self._foreign.close()
+        self._reading.close()
         self._captures.kill_all()
         self._executor.kill_all()
         self._guests.kill_all()
@@ -440,7 +274,7 @@ class Agent:
         self._leasing.close()
 
     async def _undo(self) -> None:
-        self._failed += await self._tuner.undo(None)
+        self._failed += await self._changes.take_back(None)
 
 
 async def serve(journal: UndoJournal) -> None:

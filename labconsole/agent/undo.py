@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent.debug import complain
 from labconsole.agent.processes import linux
+from labconsole.wire.changes import NeighbourEntry, RouteEntry
 
 Entry = Dict[str, Any]
 Resolve = Callable[[str], Optional[int]]
@@ -70,31 +71,31 @@ def link_index(route: Any, name: str) -> Optional[int]:
     return int(found[0]) if found else None
 
 
-def read_routes() -> List[Dict[str, Any]]:
+def read_routes() -> List[RouteEntry]:
     """The main table's IPv4 routes in the calling thread's namespace."""
     with open_route() as route:
         names = {link["index"]: link.get("IFLA_IFNAME") for link in route.get_links()}
         return [
-            {
-                "destination": "%s/%d" % (entry.get("RTA_DST") or "0.0.0.0", entry["dst_len"]),
-                "interface": names.get(entry.get("RTA_OIF")),
-                "gateway": entry.get("RTA_GATEWAY"),
-            }
+            RouteEntry(
+                destination="%s/%d" % (entry.get("RTA_DST") or "0.0.0.0", entry["dst_len"]),
+                interface=names.get(entry.get("RTA_OIF")),
+                gateway=entry.get("RTA_GATEWAY"),
+            )
             for entry in route.get_routes(family=socket.AF_INET, table=254)
         ]
 
 
-def read_neighbours() -> List[Dict[str, Any]]:
+def read_neighbours() -> List[NeighbourEntry]:
     """The IPv4 neighbours known in the calling thread's namespace."""
     with open_route() as route:
         names = {link["index"]: link.get("IFLA_IFNAME") for link in route.get_links()}
         return [
-            {
-                "address": entry.get("NDA_DST"),
-                "mac": entry.get("NDA_LLADDR"),
-                "interface": names.get(entry["ifindex"]),
-                "permanent": bool(entry["state"] & 0x80),
-            }
+            NeighbourEntry(
+                address=entry.get("NDA_DST"),
+                mac=entry.get("NDA_LLADDR"),
+                interface=names.get(entry["ifindex"]),
+                permanent=bool(entry["state"] & 0x80),
+            )
             for entry in route.get_neighbours(family=socket.AF_INET)
         ]
 

@@ -127,14 +127,6 @@ def field(args: dict[str, Any], name: str, kind: type, *, optional: bool = False
     return value
 
 
-def names(args: dict[str, Any], name: str, *, optional: bool = False) -> list[str]:
-    """``args[name]``, a list of strings that may name something. Raises WireError("bad_request")."""
-    values = field(args, name, list, optional=optional) or []
-    if not all(isinstance(value, str) and usable(value) for value in values):
-        raise WireError("bad_request", "%s must be a list of names" % name)
-    return list(values)
-
-
 def usable(text: str) -> bool:
     """Whether the kernel would take it for a name or a path, which has no null."""
     return "\0" not in text and encodable(text)

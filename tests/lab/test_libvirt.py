@@ -17,6 +17,7 @@ from labconsole.contracts.driver import Prepared, StreamWiring
 from labconsole.errors import AgentError, CapabilityMissing, NodeError
 from labconsole.platforms.drivers.libvirt import LibvirtDriver
 from labconsole.wire.codec import WireError
+from labconsole.wire.execution import Execute
 from support.asking import Asking
 from support.requirements import require
 
@@ -61,7 +62,7 @@ class ThisMachine(Asking):
         assert op == "exec"
         assert args is not None
         try:
-            return await Executor().run(args["argv"], args["timeout_s"], args.get("stdin"), ())
+            return (await Executor(lambda name: ()).run(Execute(**args))).to_wire()
         except WireError as exc:
             raise AgentError(self.name, exc.message, code=exc.code) from exc
 

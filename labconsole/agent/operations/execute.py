@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
 
+from labconsole.agent.operations.answering import answers
 from labconsole.agent.processes import children
-from labconsole.wire.codec import WireError, encodable
+from labconsole.wire.codec import WireError
+from labconsole.wire.execution import Execute, Executed
 
 OUTPUT_BYTES = 1024 * 1024
 AFTER_EXIT_S = 0.5
@@ -38,18 +40,17 @@ async def _feed(stream: asyncio.StreamWriter, data: bytes) -> None:
 
 
 class Executor:
-    """The programs that run now."""
+    """The programs that run now. ``to_enter`` says what leads into a namespace."""
 
-    def __init__(self) -> None:
+    def __init__(self, to_enter: Callable[[str], Sequence[Any]]) -> None:
+        self._to_enter = to_enter
         self._running: Set[asyncio.subprocess.Process] = set()
 
-    async def run(
-        self, argv: Sequence[str], timeout_s: float, stdin: Optional[str], namespaces: Sequence[Any]
-    ) -> Dict[str, Any]:
-        if not argv or not all(isinstance(word, str) and "\0" not in word and encodable(word) for word in argv):
+    @answers(Execute)
+    async def run(self, request: Execute) -> Executed:
+        argv, stdin, namespaces = request.argv, request.stdin, self._to_enter(request.namespace or "")
+        if not argv:
             raise WireError("bad_request", "argv must be a list of at least one string")
-        if stdin is not None and not encodable(stdin):
-            raise WireError("bad_request", "stdin is not text")
         source = subprocess.DEVNULL if stdin is None else subprocess.PIPE
         try:
             process = await children.spawn(argv, stdin=source, namespaces=namespaces)
@@ -63,7 +64,7 @@ class Executor:
             raise WireError("exec_failed", "cannot run %s: the namespace cannot be entered" % argv[0]) from exc
         self._running.add(process)
         try:
-            return await self._wait(process, argv[0], timeout_s, stdin)
+            return await self._wait(process, argv[0], request.timeout_s, stdin)
         finally:
             children.kill_group(process)
             await process.wait()
@@ -71,7 +72,7 @@ class Executor:
 
     async def _wait(
         self, process: asyncio.subprocess.Process, name: str, timeout_s: float, stdin: Optional[str]
-    ) -> Dict[str, Any]:
+    ) -> Executed:
         assert process.stdout is not None and process.stderr is not None
         tasks: List["asyncio.Task[Any]"] = [
             asyncio.ensure_future(_collect(process.stdout)),
@@ -94,12 +95,13 @@ class Executor:
         finally:
             for task in tasks:
                 task.cancel()
-        return {
-            "exit_status": process.returncode,
-            "stdout": out.decode("utf-8", "replace"),
-            "stderr": err.decode("utf-8", "replace"),
-            "truncated": out_cut or err_cut,
-        }
+        assert process.returncode is not None
+        return Executed(
+            exit_status=process.returncode,
+            stdout=out.decode("utf-8", "replace"),
+            stderr=err.decode("utf-8", "replace"),
+            truncated=out_cut or err_cut,
+        )
 
     def kill_all(self) -> None:
         for process in list(self._running):

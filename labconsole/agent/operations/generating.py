@@ -6,12 +6,27 @@ import asyncio
 from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent.keeper import UndoJournal
-from labconsole.wire.codec import WireError, field
+from labconsole.agent.operations.answering import answers
+from labconsole.wire.codec import WireError
+from labconsole.wire.generator import (
+    CloseGenerator,
+    PreparedStream,
+    PreparedStreams,
+    PrepareGenerator,
+    Sent,
+    SentStream,
+    StartGenerator,
+    StopGenerator,
+    WaitForGenerator,
+)
+from labconsole.wire.message import Done
 
 Send = Callable[[Dict[str, Any]], Any]
 
 
 class Generating:
+    """The generator of one session. ``send`` and ``offer`` take events; what is offered may be left out."""
+
     def __init__(self, journal: UndoJournal, send: Send, offer: Send, clock_ns: Callable[[], int]) -> None:
         self._journal, self._send, self._offer, self._clock_ns = journal, send, offer, clock_ns
         self._session: Any = None
@@ -19,52 +34,51 @@ class Generating:
         self._runner: Optional["asyncio.Task[List[Dict[str, Any]]]"] = None
         self._lock = asyncio.Lock()
 
-    async def prepare(self, args: Dict[str, Any]) -> Dict[str, Any]:
-        streams = field(args, "streams", list)
+    @answers(PrepareGenerator)
+    async def prepare(self, request: PrepareGenerator) -> PreparedStreams:
+        specs = request.streams
         async with self._lock:
             if self._session is not None:
                 raise WireError("busy", "this node's generator is prepared already; close it first")
             from labconsole.agent.sending.generator import GeneratorSession, cleanup_arguments
-            from labconsole.wire.stream_spec import StreamSpec
 
-            specs = [StreamSpec.parse(stream, "a stream") for stream in streams]
             # Promised before anything is configured; taking back nothing does no harm.
             if any(spec.generator != "afpacket" for spec in specs):
                 self._promise = self._journal.promise({"kind": "pktgen", "arguments": cleanup_arguments()})
             self._session = GeneratorSession()
             try:
-                return {"streams": await self._session.prepare(specs)}
+                return PreparedStreams(streams=[PreparedStream(**each) for each in await self._session.prepare(specs)])
             except BaseException:
                 await self._close()
                 raise
 
-    async def start(self, args: Dict[str, Any]) -> Dict[str, Any]:
-        at_monotonic_ns = field(args, "at_monotonic_ns", int, optional=True)
-        interval_s = field(args, "progress_interval_s", float, optional=True)
-        if interval_s is not None and not 0.01 <= interval_s <= 3600:
-            raise WireError("bad_request", "progress_interval_s must be from 0.01 to 3600, got %g" % interval_s)
+    @answers(StartGenerator)
+    async def start(self, request: StartGenerator) -> Done:
         async with self._lock:
             session = self._prepared()
             if self._runner is not None:
                 raise WireError("busy", "the generator was started already")
-            await session.start(at_monotonic_ns)
-            self._runner = asyncio.ensure_future(self._run(session, interval_s))
-        return {}
+            await session.start(request.at_monotonic_ns)
+            self._runner = asyncio.ensure_future(self._run(session, request.progress_interval_s))
+        return Done()
 
-    async def wait(self) -> Dict[str, Any]:
+    @answers(WaitForGenerator)
+    async def wait(self, request: WaitForGenerator) -> Sent:
         """The results, when the last stream has ended."""
         self._prepared()
         if self._runner is None:
             raise WireError("not_started", "the generator was prepared but not started")
-        return {"streams": await asyncio.shield(self._runner)}
+        return _sent(await asyncio.shield(self._runner))
 
-    async def stop(self) -> Dict[str, Any]:
+    @answers(StopGenerator)
+    async def stop(self, request: StopGenerator) -> Done:
         await self._prepared().stop()
-        return {}
+        return Done()
 
-    async def close(self) -> Dict[str, Any]:
+    @answers(CloseGenerator)
+    async def close(self, request: CloseGenerator) -> Sent:
         async with self._lock:
-            return {"streams": await self._close()}
+            return _sent(await self._close())
 
     async def abandon(self) -> None:
         """The dead-man's way: nobody is interested in results."""
@@ -111,3 +125,7 @@ class Generating:
             if promise is not None:
                 self._journal.done(promise)
         return found
+
+
+def _sent(results: List[Dict[str, Any]]) -> Sent:
+    return Sent(streams=[SentStream(**result) for result in results])

@@ -13,17 +13,25 @@ import re
 import subprocess
 from typing import Any, Callable, Dict, Optional, Sequence
 
+from labconsole.agent.operations.answering import answers
 from labconsole.agent.processes import children
-from labconsole.wire.codec import WireError, field
+from labconsole.wire.codec import WireError
+from labconsole.wire.guests import (
+    AskGuest,
+    GuestAnswer,
+    GuestStarted,
+    GuestState,
+    GuestStatus,
+    StartGuest,
+    StopGuest,
+)
+from labconsole.wire.message import Done
 
 CONSOLE_BYTES = 65536
 """How much of a console is kept: the last part."""
 
 STOP_S = 0.3
-MAX_WAIT_S = 600.0
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}\Z")
-
-Args = Dict[str, Any]
 
 
 class GuestProcess:
@@ -104,19 +112,19 @@ class GuestProcess:
 
 
 class Guests:
-    """The guests that run now. ``tell`` sends an event."""
+    """The guests that run now. ``tell`` sends an event, ``to_enter`` says what leads into a namespace."""
 
-    def __init__(self, tell: Callable[[Dict[str, Any]], None]) -> None:
-        self._tell = tell
+    def __init__(self, tell: Callable[[Dict[str, Any]], None], to_enter: Callable[[str], Sequence[Any]]) -> None:
+        self._tell, self._to_enter = tell, to_enter
         self._guests: Dict[str, GuestProcess] = {}
 
-    async def start(self, args: Args, namespaces: Sequence[Any] = ()) -> Dict[str, Any]:
+    @answers(StartGuest)
+    async def start(self, request: StartGuest) -> GuestStarted:
         """Start a guest's program; ``ready`` is what its console prints when it is up."""
-        name, argv = field(args, "guest", str), field(args, "argv", list)
-        ready, timeout_s = field(args, "ready", str), _timeout(args)
+        name, argv, namespaces = request.guest, request.argv, self._to_enter(request.namespace or "")
         if not NAME.match(name):
             raise WireError("bad_request", "guest must be a plain name, got %r" % name)
-        if not argv or not all(isinstance(word, str) and "\0" not in word for word in argv):
+        if not argv:
             raise WireError("bad_request", "argv must be a list of at least one string")
         if name in self._guests:
             raise WireError("exists", "a guest %s runs already" % name)
@@ -128,20 +136,20 @@ class Guests:
             raise WireError("exec_failed", "cannot run %s: %s" % (argv[0], exc.strerror)) from exc
         guest = self._guests[name] = GuestProcess(name, process, self._guest_ended)
         try:
-            printed = await guest.wait_for(ready.encode(), 0, timeout_s)
+            printed = await guest.wait_for(request.ready.encode("utf-8", "surrogateescape"), 0, request.timeout_s)
         except BaseException:
             self._guests.pop(name, None)
             guest.kill()
             raise
-        return {"pid": process.pid, "console": _text(printed)}
+        return GuestStarted(pid=process.pid, console=_text(printed))
 
-    async def ask(self, args: Args) -> Dict[str, Any]:
+    @answers(AskGuest)
+    async def ask(self, request: AskGuest) -> GuestAnswer:
         """Write a line to a guest's console and return what it prints up to ``until``."""
-        guest = self._find(args)
-        line, until = field(args, "line", str), field(args, "until", str)
+        guest = self._find(request.guest)
+        line, until = request.line, request.until
         if "\n" in line or not until:
             raise WireError("bad_request", "line must be one line and until must not be empty")
-        timeout_s = _timeout(args)
         async with guest.asking:
             position = guest.printed_bytes
             assert guest.process.stdin is not None
@@ -150,28 +158,30 @@ class Guests:
                 await guest.process.stdin.drain()
             except (BrokenPipeError, ConnectionResetError):
                 raise WireError("guest_ended", "guest %s takes no more input" % guest.name) from None
-            return {"printed": _text(await guest.wait_for(until.encode(), position, timeout_s))}
+            marker = until.encode("utf-8", "surrogateescape")
+            return GuestAnswer(printed=_text(await guest.wait_for(marker, position, request.timeout_s)))
 
-    async def status(self, args: Args) -> Dict[str, Any]:
+    @answers(GuestStatus)
+    async def status(self, request: GuestStatus) -> GuestState:
         """Whether a guest runs, and the CPU time that its process has had."""
-        guest = self._find(args)
-        return {"running": guest.running, "pid": guest.process.pid, "cpu_s": cpu_s(guest.process.pid)}
+        guest = self._find(request.guest)
+        return GuestState(running=guest.running, pid=guest.process.pid, cpu_s=cpu_s(guest.process.pid))
 
-    async def stop(self, args: Args) -> Dict[str, Any]:
+    @answers(StopGuest)
+    async def stop(self, request: StopGuest) -> Done:
         """End a guest at once; there is nothing in it that a shutdown would save."""
-        guest = self._find(args)
+        guest = self._find(request.guest)
         guest.kill()
         await asyncio.wait([guest.reader], timeout=STOP_S)
         self._guests.pop(guest.name, None)
-        return {}
+        return Done()
 
     def kill_all(self) -> None:
         for guest in self._guests.values():
             guest.kill()
         self._guests.clear()
 
-    def _find(self, args: Args) -> GuestProcess:
-        name = field(args, "guest", str)
+    def _find(self, name: str) -> GuestProcess:
         if name not in self._guests:
             raise WireError("no_such_guest", "no guest %s was started here" % name)
         return self._guests[name]
@@ -184,13 +194,6 @@ class Guests:
         message = "guest %s ended by itself with status %s; its console ends: %s" % (
             guest.name, guest.process.returncode, guest.last_words())  # fmt: skip
         self._tell({"event": "guest.ended", "guest": guest.name, "message": message})
-
-
-def _timeout(args: Args) -> float:
-    timeout_s: float = field(args, "timeout_s", float)
-    if not 0 < timeout_s <= MAX_WAIT_S:
-        raise WireError("bad_request", "timeout_s must be above 0 and at most %d, got %g" % (MAX_WAIT_S, timeout_s))
-    return timeout_s
 
 
 def _text(data: bytes) -> str:

@@ -7,9 +7,20 @@ from typing import Any, Awaitable, Callable, Dict, Optional
 
 from labconsole.agent.lease.lock import Lease
 from labconsole.agent.lease.watch import LeaseWatch, shown
-from labconsole.wire.codec import WireError, field
+from labconsole.agent.operations.answering import answers
+from labconsole.wire.codec import WireError
+from labconsole.wire.lease import (
+    LeaseGranted,
+    LeaseState,
+    ReadLease,
+    ReleaseLease,
+    StatedHolder,
+    StatedNodeHolder,
+    TakeLease,
+    WatchLease,
+)
+from labconsole.wire.message import Done
 
-MAX_LEFT_S = 1e9
 CHANGING = ("generator.prepare", "generator.start", "net.apply", "capture.start", "guest.start", "exec")
 """What a session may not do any more once its lease was taken over."""
 
@@ -33,19 +44,17 @@ class Leasing:
         self._ending: Optional["asyncio.Task[None]"] = None
         self._lost_to: Optional[Dict[str, Any]] = None
 
-    async def take(self, args: Dict[str, Any]) -> Dict[str, Any]:
-        left_s = field(args, "left_s", float, optional=True)
-        if left_s is not None and not 0 <= left_s <= MAX_LEFT_S:
-            raise WireError("bad_request", "left_s must be from 0 to %d, got %g" % (MAX_LEFT_S, left_s))
-        wish = {
-            "owner": field(args, "owner", str),
-            "purpose": field(args, "purpose", str),
-            "observe": field(args, "observe", str, optional=True) or "",
-            "left_s": left_s,
+    @answers(TakeLease)
+    async def take(self, request: TakeLease) -> LeaseGranted:
+        wish: Dict[str, Any] = {
+            "owner": request.owner,
+            "purpose": request.purpose,
+            "observe": request.observe or "",
+            "left_s": request.left_s,
         }
         if self._ending is not None:
             raise self._lost()
-        if field(args, "take_over", bool, optional=True):
+        if request.take_over:
             from labconsole.agent.lease.takeover import take_over  # rarely needed
 
             taken = await take_over(self._lease, wish)
@@ -53,25 +62,33 @@ class Leasing:
             taken = dict(self._lease.take(**wish), taken_from=None)
         self._lost_to = None
         self._watch.look()
-        return {"since_wall_ns": taken["since_wall_ns"], "taken_from": shown(taken["taken_from"])}
+        former = shown(taken["taken_from"])
+        return LeaseGranted(
+            since_wall_ns=taken["since_wall_ns"], taken_from=None if former is None else StatedHolder(**former)
+        )
 
-    async def read(self, args: Dict[str, Any]) -> Dict[str, Any]:
+    @answers(ReadLease)
+    async def read(self, request: ReadLease) -> LeaseState:
         holder = self._lease.holder()
-        return {"holder": None if holder is None else dict(shown(holder) or {}, own=holder["own"])}
+        if holder is None:
+            return LeaseState(holder=None)
+        return LeaseState(holder=StatedNodeHolder(**(shown(holder) or {}), own=holder["own"]))
 
-    async def watch(self, args: Dict[str, Any]) -> Dict[str, Any]:
-        if field(args, "on", bool):
+    @answers(WatchLease)
+    async def watch(self, request: WatchLease) -> Done:
+        if request.on:
             self._watch.start()
         else:
             self._watch.close()
             self._keep_still(False)
-        return {}
+        return Done()
 
-    async def release(self, args: Dict[str, Any]) -> Dict[str, Any]:
+    @answers(ReleaseLease)
+    async def release(self, request: ReleaseLease) -> Done:
         self._let_go()
         self._lost_to = None
         self._watch.look()
-        return {}
+        return Done()
 
     def mark_quiet(self, quiet: bool) -> None:
         """A counted window of ours begins, or has ended: other sessions' agents shall keep still."""

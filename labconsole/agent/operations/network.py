@@ -19,10 +19,14 @@ from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent import undo
 from labconsole.agent.keeper import UndoJournal
+from labconsole.agent.operations.answering import answers
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.network import sysctl
+from labconsole.wire.changes import ApplyChanges, UndoChanges
 from labconsole.wire.codec import WireError, field
+from labconsole.wire.message import Done
+from labconsole.wire.session import Undone
 
 Change = Dict[str, Any]
 Promise = Callable[..., None]
@@ -314,22 +318,27 @@ class NetworkChanges:
         self._journal, self._namespaces, self._on_change = journal, namespaces, on_change
         self._lock = asyncio.Lock()
 
-    async def apply(self, token: str, changes: List[Any]) -> None:
-        """All of ``changes`` or, when one fails, none of them."""
+    @answers(ApplyChanges)
+    async def apply(self, request: ApplyChanges) -> Done:
+        """All of the changes or, when one fails, none of them."""
         async with self._lock:
             before = self._journal.last
             try:
-                for change in changes:
-                    if not isinstance(change, dict):
-                        raise WireError("bad_request", "a change must be an object, got %s" % type(change).__name__)
-                    await self._apply_one(token, change)
+                for change in request.changes:
+                    await self._apply_one(request.token, change)
             except BaseException:
-                await self._undo(token, before)
+                await self._undo(request.token, before)
                 raise
             finally:
                 self._on_change(None)
+        return Done()
 
-    async def undo(self, token: Optional[str]) -> List[str]:
+    @answers(UndoChanges)
+    async def undo(self, request: UndoChanges) -> Undone:
+        """Undo what its token did, without one everything."""
+        return Undone(failed=await self.take_back(request.token))
+
+    async def take_back(self, token: Optional[str]) -> List[str]:
         """Undo what ``token`` did (None: everything). Returns what could not be undone, a sentence each."""
         async with self._lock:
             try:

@@ -13,10 +13,11 @@ import asyncio
 import ctypes
 import socket
 import struct
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from labconsole.agent.reading.listen import MAGIC, MAGIC_BYTES, PACKET_OUTGOING, SO_ATTACH_FILTER, SOL_PACKET
-from labconsole.wire.codec import WireError, field
+from labconsole.wire.codec import WireError
+from labconsole.wire.foreign import MAX_TAPS, OwnStream, TapCounts, TappedPort
 
 ETH_P_ALL = 3
 CONTROL_TYPES = (0x0806, 0x86DD, 0x88CC, 0x0004)
@@ -24,9 +25,6 @@ CONTROL_TYPES = (0x0806, 0x86DD, 0x88CC, 0x0004)
 PACKET_STATISTICS = 6
 SNAP_BYTES = 96
 BUFFER_BYTES = 1 << 20
-MAX_PORTS = 64
-MAX_STREAMS = 16
-"""Of one port: a filter's jumps reach no further."""
 MAX_PROTOCOLS = 64
 MAX_FRAMES = 50_000
 """Named on one port; what comes after that is counted by the port's own counters only, and has no name."""
@@ -241,19 +239,12 @@ class Tap:
         self._sockets = []
 
 
-def _own(value: Any) -> Own:
-    if not isinstance(value, dict):
-        raise WireError("bad_request", "a stream must be an object, got %s" % type(value).__name__)
-    addresses = []
-    for key in ("source_ip", "sink_ip"):
-        try:
-            addresses.append(socket.inet_aton(field(value, key, str)))
-        except OSError:
-            raise WireError("bad_request", "%s is not an IPv4 address" % key) from None
-    port = field(value, "udp_sink_port", int)
-    if not 0 <= port <= 0xFFFF:
-        raise WireError("bad_request", "udp_sink_port must be from 0 to 65535, got %d" % port)
-    return Own(addresses[0], addresses[1], port)
+def _own(stream: OwnStream) -> Own:
+    try:
+        addresses = [socket.inet_aton(address) for address in (stream.source_ip, stream.sink_ip)]
+    except OSError:
+        raise WireError("bad_request", "a stream has an address that is not an IPv4 address") from None
+    return Own(addresses[0], addresses[1], stream.udp_sink_port)
 
 
 class PortTaps:
@@ -262,32 +253,25 @@ class PortTaps:
     def __init__(self) -> None:
         self._taps: List[Tap] = []
 
-    async def start(self, args: Dict[str, Any]) -> Dict[str, Any]:
+    def start(self, ports: Sequence[TappedPort]) -> None:
         """Begin to count on these ports. Taps that stand are replaced."""
-        ports = field(args, "ports", list)
-        if not 0 < len(ports) <= MAX_PORTS:
-            raise WireError("bad_request", "ports must be 1 to %d" % MAX_PORTS)
+        if not ports:
+            raise WireError("bad_request", "ports must be 1 to %d" % MAX_TAPS)
         self.close()
         try:
             for port in ports:
-                if not isinstance(port, dict):
-                    raise WireError("bad_request", "a port must be an object, got %s" % type(port).__name__)
-                streams = [_own(value) for value in field(port, "streams", list)]
-                if len(streams) > MAX_STREAMS:
-                    raise WireError("bad_request", "a port has at most %d streams" % MAX_STREAMS)
-                interface = field(port, "interface", str)
+                interface = port.interface
                 if not 1 <= len(interface) <= 15 or "/" in interface:
                     raise WireError("bad_request", "interface: %r is not an interface's name" % interface)
-                self._taps.append(Tap(interface, streams, field(port, "every", bool)))
+                self._taps.append(Tap(interface, [_own(stream) for stream in port.streams], port.every))
         except BaseException:
             self.close()
             raise
-        return {}
 
-    async def stop(self, args: Dict[str, Any]) -> Dict[str, Any]:
+    def stop(self) -> List[TapCounts]:
         """What was counted since then."""
         taps, self._taps = self._taps, []
-        return {"ports": [tap.stop() for tap in taps]}
+        return [TapCounts(**tap.stop()) for tap in taps]
 
     def close(self) -> None:
         for tap in self._taps:

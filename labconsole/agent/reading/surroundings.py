@@ -14,6 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Pattern, Sequence, Set
 from labconsole.agent.reading import facts
 from labconsole.agent.reading.guests import called, matching
 from labconsole.wire import place
+from labconsole.wire.surroundings import ProcessPlace
 
 MAX_PROCESSES = 20
 """Named in a reply, the busiest first."""
@@ -202,16 +203,16 @@ class Surroundings:
         begin: bool,
         guests: Sequence[str] = (),
         roots: Sequence[int] = (),
-        console: Optional[Dict[str, Any]] = None,
+        console: Optional[ProcessPlace] = None,
     ) -> Dict[str, Any]:
         """One reading; with ``begin`` it opens a window, else it closes the one that is open. Blocks for some ms.
 
-        ``console``: where our console runs: ``boot_id``, ``pid_namespace`` and ``pid``.
+        ``console``: where our console runs.
         """
         now = Snapshot()
         here = {"boot_id": place.boot_id(), "pid_namespace": place.pid_namespace()}
-        with_us = console is not None and all(value == console.get(key) for key, value in here.items())
-        pid_of_console = console["pid"] if console is not None and with_us else None
+        with_us = console is not None and (here == {"boot_id": console.boot_id, "pid_namespace": console.pid_namespace})
+        pid_of_console = console.pid if console is not None and with_us else None
         belonging = Belonging(now.processes, matching(guests), roots, pid_of_console)
         window = None
         if not begin and self._begin is not None:

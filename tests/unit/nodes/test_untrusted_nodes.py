@@ -36,7 +36,9 @@ from labconsole.nodes.inbound import read_event
 from labconsole.nodes.route import accept_command, find_route, shell_argv
 from labconsole.nodes.startup import explain, version_command
 from labconsole.wire import codec, stream_spec
+from labconsole.wire.capture import StartCapture
 from labconsole.wire.codec import MAX_LINE_BYTES, MAX_PARTS, WireError
+from labconsole.wire.execution import Execute
 from support.agent_events import LINK
 from support.fuzzing import HOSTILE, JSON, TEXT, harmful, mutated_bytes, tries
 
@@ -110,11 +112,11 @@ def test_any_stream_is_taken_or_refused(value: Any, key: str) -> None:
 @tries(200)
 @given(JSON, st.sampled_from(["interface", "filter", "buffer_kib", "immediate"]))
 def test_no_argument_of_a_capture_becomes_an_option_of_tcpdump(value: Any, key: str) -> None:
-    args = {"interface": "eth1", "filter": "udp", "buffer_kib": 64, "immediate": False, key: value}
+    args = {"capture": "c", "interface": "eth1", "filter": "udp", "snap_bytes": 96, "buffer_kib": 64, key: value}
     try:
-        argv = capture._argv("tcpdump", args, 96)
+        argv = capture.tcpdump_argv("tcpdump", StartCapture.parse(args))
     except WireError as error:
-        assert error.code == "bad_request"
+        assert error.code in ("bad_request", "bad_message")
     else:
         assert argv[3] == args["interface"] and not argv[3].startswith("-")
         assert not args["filter"].startswith("-") and args["filter"].isprintable()
@@ -123,7 +125,7 @@ def test_no_argument_of_a_capture_becomes_an_option_of_tcpdump(value: Any, key: 
 @pytest.mark.parametrize("argv", [[], [1], ["a\0b"], ["\ud800"], [None], [["x"]]])
 def test_what_cannot_be_a_command_is_refused(argv: list[Any]) -> None:
     with pytest.raises(WireError, match="argv"):
-        asyncio.run(Executor().run(argv, 1.0, None, ()))
+        asyncio.run(Executor(lambda name: ()).run(Execute.parse({"argv": argv, "timeout_s": 1})))
 
 
 # --- the two ends of the line

@@ -14,26 +14,26 @@ from labconsole.errors import AgentError, NodeError
 from labconsole.platforms.base.inside import DONE, READY, ask_on_console, close_shell, open_shell
 from labconsole.wire.codec import WireError
 from labconsole.wire.guests import StartGuest
-from support.asking import Asking
+from labconsole.wire.message import R, Request
 
 
-class _Link(Asking):
+class _Link:
     """An agent's guests without an agent around them."""
 
     name = "uut"
 
     def __init__(self) -> None:
-        self.guests = Guests(lambda event: None)
+        self.guests = Guests(lambda event: None, lambda namespace: ())
         self.started: list[GuestProcess] = []
 
-    async def request(self, op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
+    async def ask(self, request: Request[R], *, timeout_s: float = 30.0) -> R:
         try:
-            reply = await getattr(self.guests, op.removeprefix("guest."))(args or {})
-            if op == "guest.start":
-                self.started.append(self.guests._guests[(args or {})["guest"]])
-            return cast(dict[str, Any], reply)
+            reply = await getattr(self.guests, request.op.removeprefix("guest."))(request)
+            if isinstance(request, StartGuest):
+                self.started.append(self.guests._guests[request.guest])
+            return cast(R, reply)
         except WireError as exc:
-            raise AgentError(self.name, exc.message, code=exc.code, operation=op) from exc
+            raise AgentError(self.name, exc.message, code=exc.code, operation=request.op) from exc
 
 
 def _with_link(work: Callable[[AgentLink], Awaitable[None]]) -> None:

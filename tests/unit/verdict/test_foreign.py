@@ -16,6 +16,7 @@ from labconsole.model.record.run import RunRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.foreign import CONTROL, WORDS
 from labconsole.verdict.observed import Tapped, TrialObservations
+from labconsole.wire.foreign import MAX_STREAMS
 from support.observed_trials import SENT, bump, codes, found, observe, record
 
 OWN = [Own(socket.inet_aton("198.18.1.1"), socket.inet_aton("198.19.1.1"), 9 + i) for i in range(3)]
@@ -89,7 +90,7 @@ def passes(text: bytes, frame: bytes) -> int:
         at += 1
 
 
-@pytest.mark.parametrize("streams", [0, 1, 3, foreign.MAX_STREAMS])
+@pytest.mark.parametrize("streams", [0, 1, 3, MAX_STREAMS])
 def test_the_filter_drops_the_streams_own_frames_and_no_others(streams: int):
     own = [OWN[0]._replace(udp_sink_port=9 + place) for place in range(streams)]
     text = program(own)

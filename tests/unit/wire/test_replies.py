@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import inspect
 import json
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from pkgutil import iter_modules
+from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labconsole.agent import operations, server
 from labconsole.agent.operations import execute
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.model.record.run import Sequence
@@ -266,20 +271,21 @@ def test_the_limits_leave_room_for_all_that_an_agent_says() -> None:
     assert execution.MAX_OUTPUT >= execute.OUTPUT_BYTES
 
 
-def test_every_operation_of_the_agent_has_a_description() -> None:
-    from labconsole.agent import server
-    from labconsole.agent.operations import checking
-
-    ops: set[str] = set()
-    for module, begin in (
-        (server, "self._operations: Dict[str, Operation] = {"),
-        (checking, "What each operation's name stands for."),
-    ):
-        with open(str(module.__file__), encoding="utf-8") as file:
-            table = file.read().partition(begin)[2].partition("}")[0]
-        ops |= {line.split('"')[1] for line in table.splitlines() if line.strip().startswith('"') and ":" in line}
-    assert len(ops) > 20
-    assert ops | {"close"} == set(REQUESTS)
+def test_every_request_is_answered_by_one_method_of_the_agent_that_takes_it_and_returns_its_reply() -> None:
+    modules = [
+        importlib.import_module(f"{operations.__name__}.{each.name}") for each in iter_modules(operations.__path__)
+    ]
+    classes = {value for module in (server, *modules) for value in vars(module).values() if isinstance(value, type)}
+    methods = [
+        (m, m.request)
+        for each in classes
+        for m in vars(each).values()
+        if inspect.isfunction(m) and "request" in vars(m)
+    ]
+    assert sorted(request.op for _, request in methods) == sorted(set(REQUESTS) - {"close"})
+    for method, request in methods:
+        hints = get_type_hints(method, vars(server) | vars(sys.modules[method.__module__]))
+        assert (hints["request"], hints["return"]) == (request, request.reply), method
 
 
 def readers(op: str, ok: dict[str, Any]) -> None:

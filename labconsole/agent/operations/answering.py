@@ -1,0 +1,50 @@
+"""Which method answers which request: the method says so itself, with the request's class above it.
+
+A method is asynchronous, takes an object of that class and returns one of the class's reply. The agent finds it by the
+object whose method it is, so that a further operation touches no list.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Awaitable, Callable, Dict, Iterable, NamedTuple, Type, TypeVar
+
+from labconsole.wire.codec import WireError
+from labconsole.wire.message import Message, Request
+
+F = TypeVar("F", bound=Callable[[Any, Any], Awaitable[Message]])
+
+
+class Operation(NamedTuple):
+    """One thing that can be asked."""
+
+    request: Type[Request[Any]]
+    answer: Callable[[Any], Awaitable[Message]]
+
+    async def __call__(self, args: Dict[str, Any]) -> Dict[str, Any]:
+        """Plain arguments in, plain data out. Raises WireError."""
+        try:
+            request = self.request.parse(args, self.request.op)
+        except WireError as exc:
+            raise WireError("bad_request", exc.message, exc.detail) from None
+        return (await self.answer(request)).to_wire()
+
+
+def answers(request: Type[Request[Any]]) -> Callable[[F], F]:
+    """Mark a method as the one that answers ``request``."""
+
+    def mark(method: F) -> F:
+        method.request = request  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+def operations_of(owners: Iterable[object]) -> Dict[str, Operation]:
+    """Every operation that these objects answer, by its name on the wire."""
+    found: Dict[str, Operation] = {}
+    for owner in owners:
+        for name, method in vars(type(owner)).items():
+            request = getattr(method, "request", None)
+            if isinstance(request, type) and issubclass(request, Request):
+                found[request.op] = Operation(request, getattr(owner, name))
+    return found

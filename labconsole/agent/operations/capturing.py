@@ -1,0 +1,114 @@
+"""The operations capture.*: the captures of a session, by the names the console gave them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from typing import Any, Callable, Dict, Optional, Sequence, Union
+
+from labconsole.agent.capture import RunningCapture, require_space, tcpdump_argv
+from labconsole.agent.keeper import UndoJournal
+from labconsole.agent.operations.answering import answers
+from labconsole.agent.processes import children
+from labconsole.agent.reading import facts
+from labconsole.agent.spool import CaptureSpool, default_directory
+from labconsole.wire.capture import (
+    CaptureResult,
+    CaptureStarted,
+    CountedSoFar,
+    DrainCapture,
+    StartCapture,
+    StopCapture,
+)
+from labconsole.wire.codec import WireError
+
+
+class Captures:
+    """The captures of a session, by the names the console gave them."""
+
+    def __init__(
+        self,
+        journal: UndoJournal,
+        send: Callable[[Dict[str, Any]], Any],
+        to_enter: Callable[[str], Sequence[Any]],
+    ) -> None:
+        self._journal, self._send, self._to_enter = journal, send, to_enter
+        self._version: Optional["asyncio.Task[Optional[str]]"] = None
+        self._running: Dict[str, RunningCapture] = {}
+
+    @answers(StartCapture)
+    async def start(self, request: StartCapture) -> CaptureStarted:
+        name, keep_path, namespaces = request.capture, request.keep_path, self._to_enter(request.namespace or "")
+        if name in self._running:
+            raise WireError("exists", "the capture %s is running already" % name)
+        directory = request.directory or default_directory()
+        if keep_path is not None and not os.path.isabs(keep_path):
+            raise WireError("bad_request", "keep_path must be absolute, got %r" % keep_path)
+        program = shutil.which("tcpdump", path=children.SEARCH_PATH)
+        if program is None:
+            raise WireError("tcpdump_missing", "there is no tcpdump on this node; install the package tcpdump")
+        require_space(directory, request.expected_packets or 0, request.snap_bytes)
+        argv = tcpdump_argv(program, request)
+        spool = CaptureSpool(directory, keep_path, self._journal)
+        capture = RunningCapture(name, spool, self._died, request.spacing_gap_ns, request.sampling_seed or 0)
+        self._running[name] = capture
+        try:
+            await capture.start(argv, namespaces)
+            spool.unname()
+        except BaseException:
+            self._running.pop(name, None)
+            await capture.close()
+            spool.close(keep=False)
+            raise
+        return CaptureStarted(path=spool.path, argv=argv, tcpdump=await self._tcpdump_version())
+
+    @answers(DrainCapture)
+    async def drain(self, request: DrainCapture) -> CountedSoFar:
+        return CountedSoFar(packets=await self._told(request).count())
+
+    @answers(StopCapture)
+    async def stop(self, request: StopCapture) -> CaptureResult:
+        capture = self._told(request)
+        try:
+            result = await capture.stop()
+        except BaseException:
+            await self._drop(capture, keep=False)
+            raise
+        return CaptureResult(**result, kept_path=await self._drop(capture, keep=True))
+
+    async def close(self) -> None:
+        """Kill all captures and let their files go."""
+        for capture in list(self._running.values()):
+            await self._drop(capture, keep=False)
+
+    def kill_all(self) -> None:
+        for capture in self._running.values():
+            capture.kill()
+
+    async def _drop(self, capture: RunningCapture, *, keep: bool) -> Optional[str]:
+        self._running.pop(capture.name, None)
+        await capture.close()
+        return capture.spool.close(keep=keep)
+
+    def _told(self, request: Union[DrainCapture, StopCapture]) -> RunningCapture:
+        """The capture that is named, which may learn here how long was sent."""
+        capture = self._named(request.capture)
+        if request.sending_ns is not None:
+            capture.sending_ns = request.sending_ns
+        return capture
+
+    async def _tcpdump_version(self) -> Optional[str]:
+        """Asked once: it does not change while we run."""
+        if self._version is None:
+            self._version = asyncio.ensure_future(facts.tcpdump_version())
+        return await self._version
+
+    def _died(self, name: str, message: str) -> None:
+        self._send({"event": "capture.died", "capture": name, "message": message})
+
+    def _named(self, name: str) -> RunningCapture:
+        try:
+            return self._running[name]
+        except KeyError:
+            raise WireError("no_such_capture", "there is no capture %s running" % name) from None

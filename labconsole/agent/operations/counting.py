@@ -1,0 +1,72 @@
+"""The operations counters.*: samples in turn, kept still in a quiet window, and the links that changed meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional
+
+from labconsole.agent.operations.answering import answers
+from labconsole.agent.reading.counters import Counters
+from labconsole.wire.counters import (
+    InterfaceCounters,
+    KeepQuiet,
+    KeptSamples,
+    ReadCounters,
+    StartCounters,
+    StopCounters,
+)
+from labconsole.wire.message import Done
+
+
+class Counting:
+    """``send`` takes an event; ``mark_quiet`` tells other sessions' agents that ours counts."""
+
+    def __init__(
+        self, counters: Counters, send: Callable[[Dict[str, Any]], Any], mark_quiet: Callable[[bool], None]
+    ) -> None:
+        self._counters, self._send, self._mark_quiet = counters, send, mark_quiet
+        self._quiet = self._others_window = False
+        self._held_links: Optional[List[Dict[str, Any]]] = None
+
+    @answers(ReadCounters)
+    async def read(self, request: ReadCounters) -> InterfaceCounters:
+        return InterfaceCounters(**self._counters.read())
+
+    @answers(StartCounters)
+    async def start(self, request: StartCounters) -> Done:
+        self._counters.start(request.interval_s)
+        return Done()
+
+    @answers(StopCounters)
+    async def stop(self, request: StopCounters) -> Done:
+        self._counters.stop()
+        return Done()
+
+    @answers(KeepQuiet)
+    async def quiet(self, request: KeepQuiet) -> KeptSamples:
+        self._quiet = request.on
+        self._mark_quiet(self._quiet)
+        if self._quiet:
+            self._counters.quiet_on()
+            return KeptSamples(samples=0, missed=0)
+        sent = await self._counters.quiet_off()
+        self._send_held_links()
+        return KeptSamples(**sent)
+
+    def links_changed(self, links: List[Dict[str, Any]]) -> None:
+        """Told at once, or when nobody counts on this node any more."""
+        if self._quiet or self._others_window:
+            self._held_links = links
+        else:
+            self._send({"event": "links", "links": links})
+
+    def keep_still(self, still: bool) -> None:
+        """Another session counts on this node: no sample is taken and nothing is said unasked until it has ended."""
+        self._others_window = still
+        self._counters.hold(still)
+        if not still:
+            self._send_held_links()
+
+    def _send_held_links(self) -> None:
+        if self._held_links is not None:
+            self._send({"event": "links", "links": self._held_links})
+            self._held_links = None

@@ -1,0 +1,104 @@
+"""What a console reads of a node. Readers that not every session needs are imported when they are first asked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Callable, List, Optional, TypeVar
+
+from labconsole.agent import undo
+from labconsole.agent.operations.answering import answers
+from labconsole.agent.processes import linux
+from labconsole.agent.processes.namespaces import Namespaces
+from labconsole.agent.reading import facts
+from labconsole.agent.reading.foreign import PortTaps
+from labconsole.agent.reading.links import Links
+from labconsole.network import sysctl
+from labconsole.wire.changes import NeighbourEntry, NetworkState, ReadNetwork, RouteEntry
+from labconsole.wire.drops import DropCounters, ReadDrops
+from labconsole.wire.facts import NodeFacts, ReadFacts
+from labconsole.wire.foreign import ForeignCounts, StartTaps, StopTaps
+from labconsole.wire.links import NodeLinks, NodeLinkState, ReadLinks
+from labconsole.wire.message import Done
+from labconsole.wire.settings import NodeSettings, ReadSettings
+from labconsole.wire.surroundings import NodeSurroundings, ReadSurroundings
+from labconsole.wire.usage import ProcessUsage, Usage
+
+T = TypeVar("T")
+
+
+class Reading:
+    """The readings of one session."""
+
+    def __init__(self, namespaces: Namespaces, links: Links) -> None:
+        self._namespaces, self._links = namespaces, links
+        self._taps = PortTaps()
+        self._surroundings: Any = None
+
+    def close(self) -> None:
+        """Count no more at any port."""
+        self._taps.close()
+
+    async def in_namespace(self, name: Optional[str], work: Callable[[], T]) -> T:
+        """``work()`` beside the event loop, inside this namespace (None: the node's own)."""
+        namespace = self._namespaces.require(name or "")
+        result: T = await _beside(linux.in_namespace, namespace, work)
+        return result
+
+    @answers(ReadFacts)
+    async def facts(self, request: ReadFacts) -> NodeFacts:
+        return NodeFacts(**await facts.read())
+
+    @answers(ReadLinks)
+    async def links(self, request: ReadLinks) -> NodeLinks:
+        return NodeLinks(links=[NodeLinkState(**link) for link in await self._links.read()])
+
+    @answers(ReadSettings)
+    async def settings(self, request: ReadSettings) -> NodeSettings:
+        from labconsole.agent.reading import settings
+
+        return NodeSettings(**await self.in_namespace(request.namespace, settings.read))
+
+    @answers(ReadDrops)
+    async def drops(self, request: ReadDrops) -> DropCounters:
+        from labconsole.agent.reading import drops
+
+        return DropCounters(**await drops.read(self._namespaces, request.interfaces))
+
+    @answers(ReadSurroundings)
+    async def surroundings(self, request: ReadSurroundings) -> NodeSurroundings:
+        if self._surroundings is None:
+            from labconsole.agent.reading.surroundings import Surroundings
+
+            self._surroundings = Surroundings()
+        guests, own = request.guests or [], request.own or []
+        return NodeSurroundings(**await _beside(self._surroundings.read, request.begin, guests, own, request.console))
+
+    @answers(ProcessUsage)
+    async def usage(self, request: ProcessUsage) -> Usage:
+        from labconsole.agent.reading import usage
+
+        return Usage(**await _beside(usage.read, request.pids))
+
+    @answers(ReadNetwork)
+    async def network(self, request: ReadNetwork) -> NetworkState:
+        def read() -> NetworkState:
+            settings = sysctl.read_many(request.sysctls or [])
+            routes: Optional[List[RouteEntry]] = undo.read_routes() if request.routes else None
+            neighbours: Optional[List[NeighbourEntry]] = undo.read_neighbours() if request.neighbours else None
+            return NetworkState(sysctls=settings, routes=routes, neighbours=neighbours)
+
+        return await self.in_namespace(request.namespace, read)
+
+    @answers(StartTaps)
+    async def start_taps(self, request: StartTaps) -> Done:
+        self._taps.start(request.ports)
+        return Done()
+
+    @answers(StopTaps)
+    async def stop_taps(self, request: StopTaps) -> ForeignCounts:
+        return ForeignCounts(ports=self._taps.stop())
+
+
+async def _beside(work: Callable[..., Any], *arguments: Any) -> Any:
+    """In a thread, so that the event loop goes on."""
+    return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)
