@@ -96,7 +96,7 @@ class ConsoleApp(HasActions, App[int]):
         self.set_keymap(self.settings.keymap)
 
     def compose(self) -> ComposeResult:
-        yield Static(" labconsole   opening the testbed …", id="opening", markup=False)
+        yield Static(" labconsole   connecting to the testbed …", id="opening", markup=False)
 
     def on_mount(self) -> None:
         self._journal.attach()
@@ -198,7 +198,7 @@ class ConsoleApp(HasActions, App[int]):
         if self.session is None or self._leaving:
             return
         if self.state.asked or self.session.running:
-            self.tell("A trial is running; a aborts it.", "warning")
+            self.tell("A trial is running. Press a to abort it.", "warning")
             return
         self.state.asked = True
         self.state.revision += 1
@@ -224,7 +224,7 @@ class ConsoleApp(HasActions, App[int]):
     async def _ask_take_over(self, held: LeaseHeld, request: DesignPoint, repetitions: int) -> None:
         """Somebody else has the testbed: say who, and take it only if the operator says so."""
         self.state.note(clock.wall_s(), str(held), "warning")
-        question = Confirm("The testbed is held. Take it over?", f"{held}. Their run ends, and the records say so.")
+        question = Confirm("The testbed is in use. Take it over?", f"{held}. Their run is aborted and recorded so.")
         if await self.push_screen_wait(question) and self.session is not None and not self._trial_runs():
             self.state.asked = True
             self.state.revision += 1
@@ -236,7 +236,7 @@ class ConsoleApp(HasActions, App[int]):
         if self.session is None or not (self.state.asked or self.session.running):
             self.tell("Nothing is running.")
             return
-        if await self.push_screen_wait(Confirm("Abort the trial?", "Traffic stops; what was measured is kept.")):
+        if await self.push_screen_wait(Confirm("Abort the trial?", "Traffic stops. What was measured so far is kept.")):
             await self._stop_traffic(self.session)
 
     async def _stop_traffic(self, session: SessionLike) -> None:
@@ -254,7 +254,7 @@ class ConsoleApp(HasActions, App[int]):
 
     @work(group="ask", exclusive=True)
     async def _ask_and_leave(self) -> None:
-        question = Confirm("A trial is running. Quit?", "Traffic stops first; what was measured is kept.")
+        question = Confirm("A trial is running. Quit?", "Traffic is stopped first. What was measured so far is kept.")
         if not self._trial_runs() or await self.push_screen_wait(question):
             self.leave()
 
@@ -283,7 +283,7 @@ class ConsoleApp(HasActions, App[int]):
             except LabError as exc:
                 self.failure = exc
             except TimeoutError:
-                self.failure = LabError("the session did not close in time; agents end when their connection does")
+                self.failure = LabError("the session did not close in time; agents end when their connection is closed")
         if self._alone:
             self._ignore_signals()
         self.exit(0 if self.failure is None else self.failure.exit_code)
@@ -325,7 +325,7 @@ class ConsoleApp(HasActions, App[int]):
         """Copy the run id that the screen in front offers."""
         run_id = self.screen.run_id_to_copy() if isinstance(self.screen, ConsoleScreen) else None
         if run_id is None:
-            self.notify("No run to copy yet.", markup=False)
+            self.notify("There is no run to copy yet.", markup=False)
             return
         self.copy_to_clipboard(run_id)
         self.notify(f"Copied {safe(run_id, 80)}", markup=False)

@@ -37,21 +37,21 @@ def check_settings(settings: Settings, places: Callable[[], Places]) -> None:
     ``places`` is asked only where there is a keymap: the answer takes importing every screen.
     """
     if settings.theme not in themes():
-        raise settings.complaint(("theme",), "is not a theme", settings.theme, ", ".join(themes()))
+        raise settings.complaint(("theme",), "unknown theme", settings.theme, ", ".join(themes()))
     if not settings.keymap:
         return
     found = places()
     known = {action.id for actions in found.values() for action in actions if action.id}
     for name, keys in settings.keymap.items():
         if name not in known:
-            raise settings.complaint(("keymap", name), "is not a binding", name, ", ".join(sorted(known)))
+            raise settings.complaint(("keymap", name), "unknown action", name, ", ".join(sorted(known)))
         wanted = [key.strip() for key in keys.split(",")]
         for key in wanted:
             if not _is_key(key):
                 allowed = "a character, or a name such as f9, space, enter, ctrl+t; several separated by commas"
                 raise settings.complaint(("keymap", name), "is not a key", key, allowed)
             if UNDELIVERED.search(key):
-                words = "does not reach the console from every terminal"
+                words = "is not delivered by every terminal"
                 raise settings.complaint(("keymap", name), words, key, "letters, digits, f1 to f12, ctrl with a letter")
     for place, actions in found.items():
         taken: dict[str, str] = {}
@@ -61,7 +61,7 @@ def check_settings(settings: Settings, places: Callable[[], Places]) -> None:
                 if other != (action.id or action.does):
                     name = action.id if action.id in settings.keymap else other
                     words = f"means {other} and {action.id} at once on the screen {place}"
-                    raise settings.complaint(("keymap", name), words, key, "a key that means one thing")
+                    raise settings.complaint(("keymap", name), words, key, "a key that is not in use there")
 
 
 def _is_key(key: str) -> bool:

@@ -27,8 +27,8 @@ SECONDS_PREFIX = re.compile(r"\d{0,5}(\.\d{0,3})?")
 MAX_REPETITIONS = 1000
 
 BACKGROUND_WORDS = {
-    "none": ("nothing beside the tested guest", "nothing beside the guest"),
-    "idle": ("a second guest that does nothing", "a second, idle guest"),
+    "none": ("no second guest",),
+    "idle": ("an idle second guest", "a second, idle guest"),
     "light": ("second guest: stress --cpu 1",),
     "heavy": ("second guest: stress --cpu 8 --vm 4", "stress --cpu 8 --vm 4"),
     "forwarding-50": ("second guest forwards 64 B at 50 % of its maximum", "forwards at 50 % of maximum"),
@@ -108,7 +108,7 @@ def _parse(values: FormValues, problems: dict[str, Problem]) -> tuple[int, int, 
     try:
         target = _target(values.target)
     except ValueError as exc:
-        problems["target"] = _problem("target", "is not a rate", f"{exc}, or max")
+        problems["target"] = _problem("target", "is not a valid rate", f"{exc}, or max")
     duration_s = 0.0
     try:
         duration_s = float(values.duration)
@@ -158,7 +158,7 @@ def _hints(
         hints["sources"] = (f"of {len(inventory.streams)} streams: {names}", f"of {len(inventory.streams)} streams")
     if "frame_size" not in problems:
         on_wire, fcs = request.frame.wire_bytes, request.frame.convention
-        named = "RFC 2544" if request.frame.includes_fcs else "pktgen's way"
+        named = "RFC 2544" if request.frame.includes_fcs else "as pktgen counts"
         hints["frame_size"] = (
             f"bytes {fcs} ({named}), {count(on_wire)} B on the wire",
             f"B {fcs}, {count(on_wire)} on wire",
@@ -176,7 +176,7 @@ def _background_hint(request: DesignPoint, inventory: Inventory, problems: dict[
     if request.background == "none" or "sources" in problems:
         return words
     own = inventory.second_stream(request.sources)
-    return (f"{words[0]}; its stream: {own.name if own is not None else 'none free'}", *words)
+    return (f"{words[0]}; second stream: {own.name if own is not None else 'none free'}", *words)
 
 
 def _target_hint(request: DesignPoint, inventory: Inventory) -> tuple[str, ...]:
@@ -184,8 +184,8 @@ def _target_hint(request: DesignPoint, inventory: Inventory) -> tuple[str, ...]:
     line = request.frame.rate_pps(stream.link_speed_bps)
     if request.target == "max":
         return (
-            f"each, no delay between packets; the line takes {count(line)} packets/s",
-            f"delay 0; line: {count(line)} pps",
+            f"per source: no delay between packets; line rate {count(line)} packets/s",
+            f"no delay; line rate {count(line)} pps",
         )
     delay = request.delay_ns
     pps = 1e9 / delay if delay else math.nan
@@ -211,9 +211,9 @@ def _time_hints(
     packets = request.intended_packets if not problems else None
     tail = f", {count(packets)} packets per source" if packets is not None else ""
     duration = (
-        f"s of traffic{tail}; {span(each_s)} with draining and settling",
-        f"s of traffic; {span(each_s)} with waits",
-        f"s; {span(each_s)} with waits",
+        f"s of traffic{tail}; {span(each_s)} including drain and settle",
+        f"s of traffic; {span(each_s)} in all",
+        f"s; {span(each_s)} in all",
     )
     if "repetitions" in problems:
         return duration, ("",)

@@ -51,7 +51,7 @@ class ConsoleMemory:
             temporary.write_text(text, encoding="utf-8")
             temporary.replace(self._path)
         except OSError as exc:
-            log.info("the set-up is not remembered: %s", exc)
+            log.info("could not save the set-up: %s", exc)
 
     def _read(self) -> dict[str, object]:
         if self._path is None:
@@ -63,6 +63,6 @@ class ConsoleMemory:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, RecursionError) as exc:
-            log.info("remembered set-ups cannot be read: %s", exc)
+            log.info("could not read saved set-ups: %s", exc)
             return {}
         return kept if isinstance(kept, dict) else {}

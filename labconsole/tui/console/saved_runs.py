@@ -86,8 +86,9 @@ class SavedRuns:
         self.revision += 1
         self.epoch += 1
 
-    def words(self, noun: str = "runs") -> str:
+    def words(self) -> str:
         """How many there are, and whether all of them are known already."""
+        noun = "run" if self.in_store == 1 else "runs"
         known, there = f"{len(self.runs):,}".replace(",", "\u2009"), f"{self.in_store:,}".replace(",", "\u2009")
         if self.complete and len(self.runs) >= self.in_store:
             return f"{known} {noun}"

@@ -32,25 +32,23 @@ class Settings(BaseModel):
         default=LOCAL_FPS,
         ge=0.5,
         le=30,
-        description="How often the console paints at most, on this machine's terminal.",
+        description="Most frames per second on a local terminal.",
     )
     remote_frames_per_second: float = Field(
         default=REMOTE_FPS,
         ge=0.5,
         le=30,
-        description="The same over SSH and in tmux, where every frame is bytes on a line.",
+        description="The same over SSH and in tmux, where every frame is sent over a connection.",
     )
     sort: Literal["place", "rx", "tx", "drops", "errors", "name"] = Field(
         default="place",
-        description="What the interfaces of the bench are sorted by at first; place: as in the inventory.",
+        description="Initial sort order of the bench's interfaces; place: as in hosts.yaml.",
     )
-    sort_reversed: bool = Field(default=False, description="Begin with that order turned round.")
-    remember_set_up: bool = Field(
-        default=True, description="Begin with the set-up that was run last on the same testbed."
-    )
+    sort_reversed: bool = Field(default=False, description="Reverse the initial sort order.")
+    remember_set_up: bool = Field(default=True, description="Start with the set-up last run on the same testbed.")
     keymap: dict[str, str] = Field(
         default_factory=dict,
-        description="Keys by binding: `run: f9`, several separated by commas. `labconsole settings --keys` lists them.",
+        description="Keys by action, such as `run: f9`, separated by commas. See `labconsole settings --keys`.",
     )
     _file: Path | None = PrivateAttr(default=None)
     _lines: Any = PrivateAttr(default=None)

@@ -31,10 +31,10 @@ PHASE_WORDS = {
     Phase.LEARNING: "learning addresses",
     Phase.ARMING: "arming captures and generators",
     Phase.SENDING: "sending",
-    Phase.DRAINING: "draining until nothing moves",
-    Phase.COUNTING: "counting the captures",
+    Phase.DRAINING: "draining",
+    Phase.COUNTING: "counting packets in captures",
     Phase.SAVED: "saved",
-    Phase.SETTLING: "settling before the next trial",
+    Phase.SETTLING: "settling",
 }
 NOTES = 200
 """Notes kept for the event line: bounded, so that memory stays flat over hours."""
@@ -134,7 +134,7 @@ class ConsoleState:
         record = event.record
         self.last = record
         if not event.kept:
-            self.note(wall_s, f"{record.run_id} was a warm-up and is not kept, {record.verdict.status}")
+            self.note(wall_s, f"{record.run_id} was a warm-up and was not saved, {record.verdict.status}")
             return
         self.repetitions.add(record)
         verdict = record.verdict
@@ -164,7 +164,7 @@ class ConsoleState:
         """The present step in words with the time left, as far as that is known."""
         trial = self.trial
         if self.campaign is not None and self.campaign.status is CampaignStatus.PAUSED:
-            return "paused between two trials; the testbed is kept"
+            return "paused between trials; the lease is kept"
         if self.campaign is not None and self.campaign.status is CampaignStatus.WAITING:
             return f"waiting for a lost node: {self.campaign.detail}"
         if trial is None:

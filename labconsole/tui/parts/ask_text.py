@@ -33,7 +33,7 @@ class AskText(HasActions, ModalScreen[None]):
             yield Input(self._value, compact=True, id="ask-text", select_on_focus=False)
             yield Static(safe(self._words, 400), id="ask-words", markup=False)
             yield Static("", id="ask-problem", markup=False)
-            yield Static("enter: take it      esc: leave it", id="ask-keys", markup=False)
+            yield Static("enter: accept      esc: cancel", id="ask-keys", markup=False)
 
     @on(Input.Submitted)
     def submitted(self, event: Input.Submitted) -> None:

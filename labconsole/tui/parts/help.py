@@ -13,27 +13,27 @@ from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Lines, Span
 
 TABLES_AND_FIELDS = [
-    ("↑ ↓ PgUp PgDn", "move the cursor; in the streams it chooses what the chart shows"),
-    ("tab", "next part or field; enter does the same in a field"),
-    ("↑ ↓", "in the set-up: step through usual values (← → too where words are chosen)"),
-    ("^p", "command palette: everything by name, themes"),
+    ("↑ ↓ PgUp PgDn", "move the cursor; among streams, choose the one in the chart"),
+    ("tab", "go to the next part or field; in a field, enter does the same"),
+    ("↑ ↓", "in the set-up: step through common values (← → for choices)"),
+    ("^p", "command palette: find any command by name, and themes"),
 ]
 
 CONVENTIONS = (
-    ("pps", "packets per second, the number that is free of conventions"),
+    ("pps", "packets per second; does not depend on how bytes are counted"),
     (
         "Frame size",
-        "bytes without the frame check sequence, as pktgen counts, unless the inventory says RFC 2544 (with it)",
+        "bytes without the FCS, as pktgen counts, unless hosts.yaml asks for RFC 2544 sizes, which include it",
     ),
     ("Target", "bandwidth on the wire per source: frame + FCS 4 + preamble 8 + gap 12 bytes"),
-    ("offered", "what the generator really sent, over the time in which it sent it"),
-    ("measured", "what the sink received: from the capture, or from counters where the record says so"),
-    ("lost", "offered - measured, never estimated; while a trial runs the difference also holds what is under way (≈)"),
-    ("rx/tx Mbit/s", "of an interface: its own bytes, without preamble, gap and FCS"),
-    ("drops, errors", "as the kernel has counted since the interface exists; ▲ while they rise"),
-    ("quiet", "the node samples into its own memory during the counted window, so that watching costs it nothing"),
-    ("– ", "not known; never zero in disguise"),
-    ("Verdicts", "✓ valid   ? suspect: stands, with a doubt that is named   ✗ invalid: enters no mean"),
+    ("offered", "packets actually sent, over the sending time"),
+    ("measured", "packets that arrived at the sink: from the capture, or from counters if the record says so"),
+    ("lost", "offered minus measured, never estimated; during a trial it includes packets still on their way (≈)"),
+    ("rx/tx Mbit/s", "of an interface: without preamble, gap and FCS"),
+    ("drops, errors", "kernel counters since the interface was created; ▲ while they rise"),
+    ("quiet", "the node keeps samples in memory during the counted window, so that watching costs it nothing"),
+    ("– ", "unknown; never shown as zero"),
+    ("Verdicts", "✓ valid   ? suspect: the numbers stand, with a named doubt   ✗ invalid: enters no mean"),
 )
 
 
@@ -76,5 +76,5 @@ class Help(HasActions, ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="help-box") as box:
             box.border_title = "Help"
-            box.border_subtitle = "esc closes, arrows scroll"
-            yield HelpText([*self._sections, ("What the words mean", list(CONVENTIONS))])
+            box.border_subtitle = "esc: close, arrows: scroll"
+            yield HelpText([*self._sections, ("Terms", list(CONVENTIONS))])

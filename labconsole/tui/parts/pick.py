@@ -18,7 +18,7 @@ from labconsole.tui.parts.table import Column, LineTable
 
 
 class _Rows(LineTable, can_focus=False):
-    EMPTY = "nothing has this in its name"
+    EMPTY = "no name matches"
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("name", "name", 16, right=False, grow_to=32),
         Column("words", "", 10, right=False, grow_to=60),
@@ -58,7 +58,7 @@ class Pick(HasActions, ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="pick-box") as box:
             box.border_title = self._title
-            box.border_subtitle = "type to narrow, enter takes it, esc leaves"
+            box.border_subtitle = "type to filter · enter: choose · esc: cancel"
             yield Input(compact=True, id="pick-text", max_length=100)
             yield _Rows(self._choices)
 

@@ -40,7 +40,7 @@ def scan(inventory: Inventory, known: Mapping[Path, PlanEntry], also: AlsoCheck 
     except FileNotFoundError:
         return []
     except OSError as exc:
-        raise ConfigError(f"cannot be read: {exc.strerror or exc}", file=str(DIRECTORY)) from exc
+        raise ConfigError(f"could not be read: {exc.strerror or exc}", file=str(DIRECTORY)) from exc
     found = []
     for path in paths:
         try:

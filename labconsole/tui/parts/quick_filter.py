@@ -48,7 +48,7 @@ class QuickFilter(Horizontal):
     def compose(self) -> ComposeResult:
         yield Static(" / ", markup=False)
         yield _Typed(compact=True, max_length=MOST_CHARACTERS, select_on_focus=False)
-        yield Static("words that a row must have · enter keeps, esc drops", classes="quick-help", markup=False)
+        yield Static("show rows that contain these words · enter: keep, esc: clear", classes="quick-help", markup=False)
 
     def on_mount(self) -> None:
         self.display = False

@@ -57,7 +57,7 @@ class RateChart(Tones):
         if live is None or not live.seconds:
             self.border_title = f"Stream {name} over time"
             self.border_subtitle = ""
-            self._rows = [[("", "")], [("  nothing sent on this stream yet", "muted")]]
+            self._rows = [[("", "")], [("  nothing sent in this stream yet", "muted")]]
         else:
             request = self._state.trial.request if self._state.trial else None
             series = charts.RateSeries(tuple(live.seconds), tuple(live.offered_pps), tuple(live.measured_pps))

@@ -23,7 +23,7 @@ from labconsole.units import format_target
 class RunsTable(LineTable):
     """Newest first. ``show`` takes a new list; the cursor stays on its run."""
 
-    EMPTY = "no runs saved yet: F2 leads to the bench, r runs"
+    EMPTY = "No runs saved yet. Press F2 for the bench, then r to run."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("verdict", "verdict", 9, right=False),
         Column("started", "started UTC", 14, right=False),

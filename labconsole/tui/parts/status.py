@@ -150,7 +150,7 @@ class PhaseBar(Lines):
             return [
                 (" ■ ", "muted"),
                 ("ready", "strong"),
-                (safe("   r runs what the set-up says", width - 10), "muted"),
+                (safe("   press r to start a trial", width - 10), "muted"),
             ]
         status = last.verdict.status
         spans: list[Span] = [

@@ -46,7 +46,7 @@ def test_a_form_says_what_a_load_is_and_which_stream_it_takes(kind: str) -> None
     reading = form.read_form(values, inventory, lambda request: None)
     assert reading.request is not None
     assert reading.request.background == kind
-    assert reading.hints["background"][0].endswith("; its stream: s3")
+    assert reading.hints["background"][0].endswith("; second stream: s3")
 
 
 def test_a_form_refuses_a_load_in_the_words_of_the_platform() -> None:
@@ -86,10 +86,10 @@ def test_a_saved_run_shows_what_was_asked_and_reached_and_the_second_guests_stre
     text = "\n".join("".join(part for part, _ in row) for row in verdict_page(record, None, 120))
     assert "forwarding-50" in text
     assert "second, not pinned" in text
-    assert "enters no total" in text
+    assert "not in totals" in text
     assert "share_ratio 0.5" in text
     packets = "\n".join("".join(part for part, _ in row) for row in packets_page(record, 120))
-    assert "Stream s3 of the second guest, enters no total" in packets
+    assert "Stream s3 of the second guest, not in totals" in packets
     settled = Telemetry()
     live = LiveStreams(settled, make_inventory())
     live.begin(make_inventory().streams[2], REQUEST, "pktgen", beside=True)

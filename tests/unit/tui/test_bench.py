@@ -131,7 +131,7 @@ async def test_repetitions_accumulate_to_mean_and_interval_while_they_run(size: 
         await settle(app, pilot)
         await settle(app, pilot)
         shown = text(app)
-        assert "Repetitions 4 of 5" in shown and "1 invalid left out" in shown
+        assert "Repetitions 4 of 5" in shown and "1 invalid excluded" in shown
         measured = [r.streams[0].measured_pps for r in session.store.records if r.verdict.status != "invalid"]
         expected = summarize([float(value) for value in measured if value is not None])
         found = app.state.repetitions.quantities["s1"].measured
@@ -219,7 +219,7 @@ def test_what_runs_on_the_uut_is_said_in_words_and_the_unknown_is_not_made_up() 
     )
     assert words[0] == "! guest deb12 · load 2.00 on 4 CPUs · 1 other console, 2 logins · free" and tone == "warn"
     assert look(load=None, cpus=None, guests=None).words({}, "uut")[0][0] == "free"
-    assert UutView().words({}, "uut")[0] == ("not looked at yet",)
+    assert UutView().words({}, "uut")[0] == ("not inspected yet",)
 
 
 def test_what_a_node_says_of_itself_is_harmless() -> None:

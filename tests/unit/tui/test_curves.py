@@ -43,7 +43,7 @@ async def test_measured_over_offered_is_drawn_and_what_is_left_out_is_said(size:
         assert "left out" in shown
         for glyph, label in zip("●▲■◆", ("container 64 B", "container 500 B", "raw 64 B", "raw 500 B"), strict=True):
             assert f"{glyph} {label}" in shown
-        assert "lines hold more than one: sources" in shown
+        assert "curves mix runs with different sources" in shown
         assert all(cell_len(line) <= size[0] for line in picture(app))
 
 
@@ -57,11 +57,11 @@ async def test_what_is_drawn_over_what_is_chosen_by_keys_and_fits_together() -> 
         await pilot.press("v", "v")
         await still(app, pilot)
         assert app.screen.query_one("#choice-x", Choice).value == "sources"
-        assert "largest forwarded packets/s over number of sources" in text(app)
+        assert "maximum forwarded packets/s over number of sources" in text(app)
         assert sorted({round(point.x) for _, point in table._points.values()}) == [1, 2, 3]
         await pilot.press("o", "u", "b")
         await still(app, pilot)
-        assert "largest forwarded bandwidth on the wire over frame size in bytes" in text(app)
+        assert "maximum forwarded bandwidth on the wire over frame size in bytes" in text(app)
         await pilot.press("o")  # over offered there is no maximum
         await still(app, pilot)
         assert app.screen.query_one("#choice-y", Choice).value == "measured"
@@ -91,12 +91,12 @@ async def test_the_filter_of_the_runs_chooses_what_enters() -> None:
         await still(app, pilot)
         assert "did you mean size?" in text(app)
         assert {curve.label for curve, _ in table._points.values()} == {"raw 64 B", "raw 500 B"}
-        assert "lines hold more than one" not in text(app)
+        assert "curves mix runs with different" not in text(app)
         await pilot.press("slash")
         app.screen.query_one(FilterInput).value = "platform=none"
         await pilot.press("enter")
         await still(app, pilot)
-        assert "none of the runs that are meant can be drawn" in text(app)
+        assert "No matching run can be drawn" in text(app)
         await pilot.press("escape")
         await still(app, pilot)
         assert "● container 64 B" in text(app)
@@ -123,7 +123,7 @@ async def test_enter_leads_to_the_runs_of_a_point() -> None:
 async def test_without_runs_and_with_a_store_that_cannot_be_read_it_says_so(size: tuple[int, int]) -> None:
     async with console(FakeSession, size) as (app, session, pilot):
         await open_curves(app, pilot)
-        assert "no runs saved yet" in text(app)
+        assert "No runs saved yet" in text(app)
         session.store.broken = True
         await pilot.press("l")
         await until(pilot, lambda: "✗ the run store cannot be read" in text(app))

@@ -90,7 +90,7 @@ def test_settling_between_trials_is_shown_although_it_belongs_to_no_run() -> Non
     state = ConsoleState()
     started(state, 0)
     state.apply(PhaseChanged(run_id="", phase=Phase.SETTLING, expected_s=5), now_s=1, wall_s=0)
-    assert state.phase_words(2) == "settling before the next trial, 4 s left"
+    assert state.phase_words(2) == "settling, 4 s left"
 
 
 def test_the_time_left_in_all_follows_how_long_the_last_trial_took() -> None:

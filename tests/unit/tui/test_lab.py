@@ -164,7 +164,7 @@ async def test_a_preview_shows_what_is_left_out_what_is_needed_and_every_command
     async with console(size=(160, 50), screen="4") as (app, _, pilot):
         await shown(
             app, pilot, "6 points", "not measured: platform raw, background", "2 points of the matrix are excluded",
-            "a trial that is not kept", "after s 3600", "./tune.sh --quiet (at most 60 s)",
+            "one trial after every set-up, not saved", "after s 3600", "./tune.sh --quiet (at most 60 s)",
             "points 4-5 need the maximum of", "--background idle",
         )  # fmt: skip
 
@@ -186,12 +186,12 @@ async def test_a_pause_holds_after_the_running_trial_and_every_screen_says_so():
         await pilot.press("r")
         await shown(app, pilot, "[▶]")
         await pilot.press("p")
-        await shown(app, pilot, "pausing", "the running trial ends first")
+        await shown(app, pilot, "pausing", "after the current trial")
         session.release.set()
         await shown(app, pilot, "‖ paused", "[✓] ·")
         assert session.running
         await pilot.press("1")
-        await shown(app, pilot, "paused between two trials", "plan pair, 1 of 6")
+        await shown(app, pilot, "paused between trials", "plan pair, 1 of 6")
         await pilot.press("4", "p")
         await until(pilot, lambda: state(app) is CampaignStatus.DONE)
 
@@ -227,7 +227,7 @@ async def test_only_one_thing_runs_at_a_time():
         await pilot.press("4")
         await shown(app, pilot, "pair.yaml", "ready")
         await pilot.press("r")
-        await shown(app, pilot, "one thing at a time")
+        await shown(app, pilot, "Wait, or press a to abort it")
         assert app.state.campaign is None
         session.release.set()
 
@@ -251,7 +251,7 @@ async def test_broken_files_are_listed_with_their_line_and_read_again_when_mende
     async with console(screen="4") as (app, _, pilot):
         await shown(app, pilot, "✗ broken", "plans/bad.yaml:4: targets[0]: is not a")
         await pilot.press("r")
-        await shown(app, pilot, "Choose a plan that can be used")
+        await shown(app, pilot, "Choose a valid plan")
         (plans / "bad.yaml").write_text(PLAN)
         await rescanned(app)
         await shown(app, pilot, "ready")
@@ -337,7 +337,7 @@ async def test_a_search_is_aborted_and_goes_on_where_it_was(plans):
 async def test_without_plans_the_screen_says_what_to_do(plans):
     (plans / "pair.yaml").unlink()
     async with console(screen="4") as (app, _, pilot):
-        await shown(app, pilot, "no plan files in plans/", "no grid to show")
+        await shown(app, pilot, "No plan files in plans/", "No grid to show.")
         await pilot.press("r", "f", "enter", "p")
         await shown(app, pilot, "There is no plan to run.", "No plan is running.")
 
@@ -455,9 +455,9 @@ async def test_results_come_one_by_one_and_the_first_failure_is_shown_in_full():
         table = app.screen.query_one(ChecksTable)
         assert [r.node for r in table.results] == [None, "src1", "src1", "uut", "uut", "snk1"]
         await pilot.press("f")
-        await shown(app, pilot, "modprobe pktgen on src1", "x can do this")
+        await shown(app, pilot, "modprobe pktgen on src1", "press x to fix this")
         await pilot.press("w")
-        await shown(app, pilot, "only problems are listed")
+        await shown(app, pilot, "only problems are shown")
         assert len(table.keys()) == 3
         assert session.checks == [(None, False)]
 
@@ -473,7 +473,7 @@ async def test_a_running_check_is_aborted_by_a_key_and_keeps_what_it_found():
     async with console(stepped, screen="5") as (app, session, pilot):
         await shown(app, pilot, "▶ checking", "! 1 warn")
         await pilot.press("a")
-        await shown(app, pilot, "▶ ending the check")
+        await shown(app, pilot, "▶ aborting the check")
         assert session.aborted
         gate.release()
         await shown(app, pilot, "■ aborted in", "! 1 warn", "check aborted: 1 pass, 1 warn")
@@ -495,7 +495,7 @@ async def test_a_check_is_run_for_a_plan_and_fixes_what_it_may_after_one_questio
         await shown(app, pilot, "■ checked")
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        assert "Put 1 right?" in text(app)
+        assert "Fix 1 problem?" in text(app)
         assert "modprobe pktgen" in text(app)
         await pilot.press("n", "x", "y")
         await until(pilot, lambda: len(session.checks) == 3)
@@ -515,7 +515,7 @@ async def test_a_console_that_only_watches_checks_and_fixes_nothing():
     async with console(watching, screen="5") as (app, session, pilot):
         await shown(app, pilot, "■ checked", "READ-ONLY")
         await pilot.press("x")
-        await shown(app, pilot, "only watches")
+        await shown(app, pilot, "is read-only")
         assert session.checks == [(None, False)]
 
 
@@ -524,7 +524,7 @@ async def test_no_check_disturbs_a_trial():
         await pilot.press("r")
         await until(pilot, lambda: app.state.trial is not None)
         await pilot.press("5")
-        await shown(app, pilot, "not checked yet", "no check yet")
+        await shown(app, pilot, "not checked yet", "Not checked yet")
         await pilot.press("r", "x")
         await shown(app, pilot, "a check would disturb it")
         assert session.checks == []
@@ -572,7 +572,7 @@ async def test_nobody_looks_at_a_node_in_a_trial():
         await pilot.press("r")
         await until(pilot, lambda: app.state.trial is not None)
         await pilot.press("6")
-        await shown(app, pilot, "not looked at yet")
+        await shown(app, pilot, "not inspected yet")
         await pilot.press("l")
         await shown(app, pilot, "a trial is under way")
         session.release.set()
@@ -583,12 +583,12 @@ async def test_a_lost_node_says_why_and_is_tried_again_at_once():
         await shown(app, pilot, "src1")
         session.telemetry.nodes["src1"].retry_at_s = clock.monotonic_s() + 50
         session.say(NodeChanged(node="src1", state=NodeState.LOST, message="the \x1b[31mcable\x1b[0m was pulled"))
-        await shown(app, pilot, "✗ lost", "the ·[31mcable·[0m was pulled", "c: now")
+        await shown(app, pilot, "✗ lost", "the ·[31mcable·[0m was pulled", "c: retry now")
         await pilot.press("c")
-        await shown(app, pilot, "src1 is tried again now")
+        await shown(app, pilot, "src1 is being reconnected")
         assert session.reconnected == ["src1"]
         await pilot.press("down", "c")
-        await shown(app, pilot, "src2 is connected")
+        await shown(app, pilot, "src2 is already connected")
 
 
 async def test_a_shell_gets_the_terminal_while_the_console_lives_on(monkeypatch, tmp_path):
@@ -639,7 +639,7 @@ async def test_the_log_has_what_was_said_before_it_was_opened_and_follows():
         await pilot.press("1", "7")
         await shown(app, pilot, "note 99")
         await pilot.press("up", "up")
-        await shown(app, pilot, "held; end or f follows again")
+        await shown(app, pilot, "not following; press end or f to follow")
         app.state.note(0.0, "one more")
         await pilot.pause(0.3)
         assert table.chosen.text == "note 97"
@@ -674,7 +674,7 @@ async def test_the_log_is_bounded_and_says_what_it_forgot():
     async with console(screen="7") as (app, _, pilot):
         for number in range(KEPT + 50):
             app.state.note(0.0, f"note {number}")
-        await shown(app, pilot, f"{KEPT} of {KEPT}", "older ones are forgotten", f"note {KEPT + 49}")
+        await shown(app, pilot, f"{KEPT} of {KEPT}", "older ones were dropped", f"note {KEPT + 49}")
 
 
 @pytest.mark.parametrize(

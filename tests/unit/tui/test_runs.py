@@ -97,7 +97,7 @@ async def test_the_time_series_of_a_run_is_drawn_and_its_absence_said() -> None:
         assert "┤" in text(app)
         await pilot.press("end")
         await still(app, pilot)
-        assert "no time series was kept of this run" in text(app)
+        assert "this run has no time series" in text(app)
 
 
 async def test_what_is_wrong_with_a_filter_is_said_beside_it_and_the_rest_of_it_counts() -> None:
@@ -110,7 +110,7 @@ async def test_what_is_wrong_with_a_filter_is_said_beside_it_and_the_rest_of_it_
         await still(app, pilot)
         assert "platfrom" not in text(app)
         await type_filter(app, pilot, "kvm")
-        assert "no run is meant by this filter" in text(app)
+        assert "No runs match this filter" in text(app)
 
 
 async def test_runs_are_sorted_by_columns_with_what_is_not_known_last() -> None:
@@ -156,7 +156,7 @@ async def test_two_marked_runs_are_compared_and_differences_marked(size: tuple[i
     async with console(session_with_runs, size) as (app, session, pilot):
         await open_runs(app, pilot)
         await pilot.press("c")
-        assert any("Comparing takes two runs" in note.text for note in app.state.notes)
+        assert any("Comparing needs two runs" in note.text for note in app.state.notes)
         await type_filter(app, pilot, "size=64 target=400Mbit")
         await pilot.press("m", "end", "c")
         await still(app, pilot)
@@ -232,7 +232,7 @@ async def test_marked_runs_are_exported_to_a_new_file_and_never_over_one(tmp_pat
         file.write_text("precious")
         app.screen.query_one(Input).value = str(file)
         await pilot.press("enter")
-        await until(pilot, lambda: "nothing is overwritten" in text(app).replace("\n", " "))
+        await until(pilot, lambda: "will not be overwritten" in text(app).replace("\n", " "))
         assert file.read_text() == "precious"
         app.screen.query_one(Input).value = str(tmp_path / "mine.jsonl")
         await pilot.press("enter")
@@ -253,7 +253,7 @@ async def test_marked_runs_are_exported_to_a_new_file_and_never_over_one(tmp_pat
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("", "needs a name"), ("x.txt", "must end in .jsonl or .csv"), ("/nowhere/at/all.csv", "cannot be written")],
+    [("", "enter a file name"), ("x.txt", "must end in .jsonl or .csv"), ("/nowhere/at/all.csv", "cannot be written")],
 )
 async def test_a_file_that_cannot_be_made_is_said(name: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
@@ -306,7 +306,7 @@ async def test_a_store_that_cannot_be_read_is_said_and_read_again_on_demand(size
 async def test_without_runs_the_screen_says_how_to_get_some() -> None:
     async with console() as (app, _, pilot):
         await open_runs(app, pilot)
-        assert "no runs saved yet: 1 leads to the bench" in text(app)
+        assert "No runs saved yet. Press 1 for the bench" in text(app)
         for key in ("m", "n", "x", "J", "R", "c", "enter", "t", "escape"):
             await pilot.press(key)
             await pilot.pause()

@@ -27,7 +27,7 @@ REORDER_S = 1.0
 """How often rows sorted by a moving number may change places: more often nobody can read them."""
 
 SORTS: dict[str, str] = {
-    "place": "as in the inventory",
+    "place": "as in hosts.yaml",
     "rx": "rx pps",
     "tx": "tx pps",
     "drops": "drops",
@@ -49,7 +49,7 @@ def _natural(text: str) -> list[tuple[int, str]]:
 class InterfacesTable(LineTable):
     """One row per interface. The cursor stays on its interface when others come and go."""
 
-    EMPTY = "nothing to show: no node is connected yet, or the filter lets none through"
+    EMPTY = "No interfaces: no node is connected yet, or none matches the filter."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("node", "node", 6, right=False, grow_to=12),
         Column("name", "interface", 9, right=False, grow_to=16),
@@ -162,7 +162,7 @@ class InterfacesTable(LineTable):
         return column.title + mark if column.name == self.sort else column.title
 
     def _rank(self, key: Key) -> tuple[object, ...]:
-        """Nodes as in the inventory; on each, what streams pass first, then its other interfaces by name.
+        """Nodes as in hosts.yaml; on each, what streams pass first, then its other interfaces by name.
 
         Loopbacks come after all nodes: no test traffic passes them, and on a lab they were every second row.
         """

@@ -27,7 +27,7 @@ class RepetitionsTable(LineTable):
         Column("measured_ci", "±", 8),
         Column("loss", "loss %", 8),
         Column("loss_ci", "±", 7, rank=1),
-        Column("runs", "each run", 8, right=False, rank=4, grow_to=40),
+        Column("runs", "per run", 8, right=False, rank=4, grow_to=40),
     )
 
     def __init__(self, inventory: Inventory, state: ConsoleState) -> None:
@@ -50,9 +50,9 @@ class RepetitionsTable(LineTable):
         self._top = scale_top(
             v for name, q in reps.quantities.items() if name != TOTAL for v in (*q.offered_pps, *q.measured_pps)
         )
-        left_out = f" · {reps.invalid} invalid left out" if reps.invalid else ""
+        left_out = f" · {reps.invalid} invalid excluded" if reps.invalid else ""
         self.border_title = f"Repetitions {reps.done} of {reps.planned}{left_out}"
-        few = ", from 3 runs on" if reps.done - reps.invalid < 3 else ""
+        few = ", needs 3 runs" if reps.done - reps.invalid < 3 else ""
         self.border_subtitle = f"mean ± 95 % interval (Student's t{few})"
 
     def _of(self, key: str) -> Quantities:

@@ -210,7 +210,7 @@ class BenchScreen(ConsoleScreen):
     def action_edit(self) -> None:
         if self.has_class("-narrow"):
             if self.has_class("-running"):
-                self.console_app.tell("On a small terminal the set-up is hidden while a trial runs.")
+                self.console_app.tell("On a small terminal, the set-up is hidden while a trial is running.")
                 return
             self.set_view("interfaces")
         self.set_focus(self.query_one("#platform"))
@@ -254,7 +254,7 @@ class BenchScreen(ConsoleScreen):
         if table.go_to_node(node):
             self.set_focus(table)
         else:
-            self.console_app.tell(f"{node} shows no interface: it is not connected, or the filter hides it.", "warning")
+            self.console_app.tell(f"{node} has no interface here: not connected, or hidden by the filter.", "warning")
 
     def action_stream(self, by: int) -> None:
         self.query_one(StreamsTable).choose_next(by)

@@ -64,7 +64,7 @@ class UutNow(Lines):
 
     def __init__(self) -> None:
         super().__init__(id="uut-now")
-        self.wordings: tuple[str, ...] = ("not looked at yet",)
+        self.wordings: tuple[str, ...] = ("not inspected yet",)
         self.tone_name = "muted"
 
     def show(self, wordings: tuple[str, ...], tone: str) -> None:

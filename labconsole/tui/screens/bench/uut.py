@@ -34,7 +34,7 @@ class UutView:
             where = "" if node == uut else f"{safe(node, 20)} "
             return (f"! {where}held by {safe(foreign[node].describe(), 160)}", f"! {where}held by {owner}"), "warn"
         if self.inspection is None:
-            return (self.why_not or "not looked at yet",), "muted"
+            return (self.why_not or "not inspected yet",), "muted"
         seen: Mapping[str, Any] = self.inspection.surroundings or {}
         guests, busy = _guests(seen), _load(seen)
         others = _others(seen)

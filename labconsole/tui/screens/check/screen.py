@@ -48,21 +48,19 @@ class CheckDetails(Lines):
         result = self.result
         if result is None:
             words = (
-                "A check asks every node what a measurement depends on, and changes nothing unless x is asked to. "
-                "With a plan chosen (p), it also says whether that plan can be measured here."
+                "A check asks every node what a measurement depends on. It changes nothing unless you press x to fix "
+                "something. With a plan chosen (p), it also checks whether that plan can be run here."
             )
             return [[(" " + line, "muted")] for line in textwrap.wrap(words, max(20, width - 2))]
         glyph, tone = LOOKS[result.status]
         rows = field("check", f"{result.title} ({result.id})", width, "strong")
         rows += field("node", result.node or TESTBED, width)
-        rows += field(
-            "result", f"{glyph} {result.status.value}{', mended just now' if result.fixed else ''}", width, tone
-        )
+        rows += field("result", f"{glyph} {result.status.value}{', fixed' if result.fixed else ''}", width, tone)
         rows += field("evidence", result.evidence, width, rows=12)
         if result.hint:
             rows += field("to do", result.hint, width, "warn", rows=8)
         if result.fixable and not result.fixed:
-            rows += field("", "x can do this", width, "accent")
+            rows += field("", "press x to fix this", width, "accent")
         for index, (name, value) in enumerate(result.values.items()):
             rows += field("values" if index == 0 else "", f"{name} = {value}", width, "muted", rows=2)
         return [*rows, *field("took", f"{result.took_s * 1e3:.0f} ms", width, "muted")]
@@ -135,7 +133,7 @@ class CheckScreen(ConsoleScreen):
         if self._checking:
             return "A check is running."
         if self.state.asked or self.session.running:
-            return "A trial is running; a check would disturb it."
+            return "A trial is running, and a check would disturb it. Wait, or press a to abort."
         return ""
 
     @work(group="check")
@@ -186,10 +184,10 @@ class CheckScreen(ConsoleScreen):
 
     def _paint_results(self) -> None:
         table, summary = self.query_one(ChecksTable), self.query_one(CheckSummary)
-        plan = f"for plan {self._plan.name}" if self._plan is not None else "for no plan in particular"
+        plan = f"for plan {self._plan.name}" if self._plan is not None else "no plan chosen"
         words: list[Span] = [(" ", "")]
         if self._checking and self._begun_s is not None:
-            word = "▶ ending the check " if self._aborted else "▶ checking "
+            word = "▶ aborting the check " if self._aborted else "▶ checking "
             words += [(word, "accent"), (f"{span(clock.monotonic_s() - self._begun_s)}  ", "muted")]
         elif self._problem:
             words += [("✗ ", "bad"), (safe(self._problem, 200) + "  ", "bad")]
@@ -205,7 +203,7 @@ class CheckScreen(ConsoleScreen):
                 words.append((f"{glyph} {counts[status]} {status.value}  ", tone))
         words.append((safe(plan, 60), "muted"))
         if table.problems_only:
-            words.append(("  only problems are listed", "warn"))
+            words.append(("  only problems are shown", "warn"))
         summary.words = words
         summary.paint()
         table.paint()
@@ -242,15 +240,16 @@ class CheckScreen(ConsoleScreen):
             self.console_app.tell(busy, "warning")
             return
         if self.session.read_only:
-            self.console_app.tell("This console only watches; it changes nothing.", "warning")
+            self.console_app.tell("This console is read-only: it cannot fix anything.", "warning")
             return
         fixable = [r for r in self.query_one(ChecksTable).results if r.fixable and not r.fixed]
         if not fixable:
-            self.console_app.tell("There is nothing that could be put right from here.")
+            self.console_app.tell("The check found nothing that can be fixed from here.")
             return
         what = "\n".join(f"{r.node or TESTBED}: {r.hint or r.title}" for r in fixable[:8])
         more = f"\nand {len(fixable) - 8} more" if len(fixable) > 8 else ""
-        if await self.app.push_screen_wait(Confirm(f"Put {len(fixable)} right?", safe_lines(what + more))):
+        problems = "1 problem" if len(fixable) == 1 else f"{len(fixable)} problems"
+        if await self.app.push_screen_wait(Confirm(f"Fix {problems}?", safe_lines(what + more))):
             self.check(fix=True)
 
     def action_plan(self, by: int) -> None:
@@ -259,7 +258,7 @@ class CheckScreen(ConsoleScreen):
             self.console_app.tell("A check is running.", "warning")
             return
         if not self._plans:
-            self.console_app.tell("There is no usable plan in plans/.")
+            self.console_app.tell("There is no valid plan in plans/.")
             return
         choices: list[Plan | None] = [None, *self._plans]
         names = [plan.name if plan is not None else None for plan in choices]
@@ -276,7 +275,7 @@ class CheckScreen(ConsoleScreen):
         table = self.query_one(ChecksTable)
         keys = table.problems()
         if not keys:
-            self.console_app.tell("Nothing to complain about." if table.counts else "Nothing was checked yet.")
+            self.console_app.tell("No problems found." if table.counts else "Not checked yet. Press r to start.")
             return
         here = table.cursor_key
         self.set_focus(table)

@@ -34,8 +34,8 @@ from labconsole.units import format_target
 Y_OPTIONS: tuple[Y, ...] = ("measured", "loss", "offered", "maximum")
 X_OPTIONS: tuple[X, ...] = ("offered", "measured", "sources", "size")
 UNITS: tuple[Unit, ...] = ("pps", "bit/s")
-NOTHING_SAVED = "no runs saved yet: 1 leads to the bench, r runs"
-NOTHING_LEFT = "none of the runs that are meant can be drawn: esc clears the filter"
+NOTHING_SAVED = "No runs saved yet. Press 1 for the bench, then r to run."
+NOTHING_LEFT = "No matching run can be drawn. Press esc to clear the filter."
 
 
 class CurveFeed:
@@ -92,13 +92,13 @@ class CurvesScreen(FollowingScreen):
                id="curves-back", shown=False),
         Action("slash", "filter", "Filter", "Choose the runs to draw, with the filters of the Runs screen.",
                id="curves-filter", title="Filter runs"),
-        Action("v", "choose('y')", "What", "Choose what to draw: measured, loss, offered or the maximum.",
+        Action("v", "choose('y')", "Y axis", "Choose what to draw: measured, loss, offered or the maximum.",
                id="curves-y", title="Quantity to draw"),
-        Action("o", "choose('x')", "Over", "Choose the x axis: offered, measured, number of sources or frame size.",
+        Action("o", "choose('x')", "X axis", "Choose the x axis: offered, measured, number of sources or frame size.",
                id="curves-x", title="Quantity on the x axis"),
         Action("u", "choose('unit')", "Unit", "Switch between packets per second and bandwidth.",
                id="curves-unit"),
-        Action("b", "choose('lines')", "Lines", "Choose the factors that get a curve each.",
+        Action("b", "choose('lines')", "Curves", "Choose the factors that get a curve each.",
                id="curves-lines", title="Factors of the curves"),
         PAUSE,
         Action("l", "reload", "Reload", "Read all runs from the store again.",
@@ -119,7 +119,7 @@ class CurvesScreen(FollowingScreen):
                 ("", "y", Y_OPTIONS),
                 ("over", "x", X_OPTIONS),
                 ("in", "unit", UNITS),
-                ("lines", "lines", tuple(LINES_BY)),
+                ("curves by", "lines", tuple(LINES_BY)),
             ):
                 if words:
                     yield Label(words, markup=False)
@@ -172,10 +172,10 @@ class CurvesScreen(FollowingScreen):
 
     def _title(self, spec: CurveSpec) -> str:
         unit = "packets/s" if spec.unit == "pps" else "bandwidth on the wire"
-        drawn = {"loss": "loss in %", "maximum": f"largest forwarded {unit}", "measured": f"forwarded {unit}"}
+        drawn = {"loss": "loss in %", "maximum": f"maximum forwarded {unit}", "measured": f"forwarded {unit}"}
         along = {"sources": "number of sources", "size": "frame size in bytes", "measured": "forwarded"}
         what, over = drawn.get(spec.y, f"{spec.y} {unit}"), along.get(spec.effective_x, spec.effective_x)
-        return f"{what} over {over}" + (" (· = all of it)" if _has_ideal(spec) else "")
+        return f"{what} over {over}" + (" (· = no loss)" if _has_ideal(spec) else "")
 
     def _why_nothing(self, made: Curves) -> str:
         if self.saved.problem and not self.saved.runs:
@@ -277,7 +277,7 @@ def _pooled(made: Curves) -> str:
     words = "; ".join(
         f"{name} {', '.join(values[:3])}{' …' if len(values) > 3 else ''}" for name, values in made.pooled.items()
     )
-    return f"lines hold more than one: {words}"
+    return f"curves mix runs with different {words}"
 
 
 def _picture(made: Curves) -> CurvePicture | None:

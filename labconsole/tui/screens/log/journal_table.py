@@ -21,13 +21,13 @@ def stamp(entry: Entry) -> str:
 class JournalTable(LineTable):
     """Entries at or above ``least`` that hold every word of ``wanted``."""
 
-    EMPTY = "nothing here: nothing has happened, or the filter lets nothing through"
+    EMPTY = "No entries: nothing has happened yet, or none matches the filter."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("time", "time UTC", 12, right=False),
         Column("severity", "", 1, right=False),
         Column("node", "node", 8, right=False, grow_to=12, rank=1),
         Column("source", "from", 8, right=False, grow_to=12, rank=2),
-        Column("text", "what happened", 20, right=False, grow_to=400),
+        Column("text", "message", 20, right=False, grow_to=400),
     )
 
     def __init__(self, journal: EventLog) -> None:
@@ -82,10 +82,10 @@ class JournalTable(LineTable):
         if self.follow and self._keys and self.cursor_key != self._keys[-1]:
             self._steered = True
             self._put_cursor(self._keys[-1])
-        words = [f"{len(self._keys)} of {len(self._journal.entries)}", f"from {self.least} on"]
+        words = [f"{len(self._keys)} of {len(self._journal.entries)}", f"{self.least} or higher"]
         if self._journal.total > len(self._journal.entries):
-            words.append(f"{self._journal.total - len(self._journal.entries)} older ones are forgotten")
-        words.append("following" if self.follow else "held; end or f follows again")
+            words.append(f"{self._journal.total - len(self._journal.entries)} older ones were dropped")
+        words.append("following" if self.follow else "not following; press end or f to follow")
         self.border_subtitle = ", ".join(words)
 
     def move_to(self, key: int) -> None:

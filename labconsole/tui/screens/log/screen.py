@@ -72,7 +72,7 @@ class LogScreen(ConsoleScreen):
         yield self.top_bar()
         yield PhaseBar(self.state)
         with Container(id="log-area"):
-            yield LogFilter(placeholder="/ words that an entry must hold", compact=True, id="log-words")
+            yield LogFilter(placeholder="/ show entries that contain these words", compact=True, id="log-words")
             yield table
             yield WholeEntry(table)
         yield KeyBar()
@@ -128,7 +128,7 @@ class LogScreen(ConsoleScreen):
     def action_copy_all(self) -> None:
         lines = self.query_one(JournalTable).lines_in_sight()[-MAX_COPIED_LINES:]
         if not lines:
-            self.notify("Nothing to copy.", markup=False)
+            self.notify("There is nothing to copy.", markup=False)
             return
         self.app.copy_to_clipboard("\n".join(lines) + "\n")
         self.notify(f"Copied {len(lines)} lines", markup=False)

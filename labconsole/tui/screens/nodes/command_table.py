@@ -14,7 +14,7 @@ from labconsole.tui.parts.table import Column, LineTable
 class CommandTable(LineTable):
     """One row per command. The cursor stays on its command when others come."""
 
-    EMPTY = "nothing was asked of this node yet"
+    EMPTY = "No commands sent to this node yet."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("time", "time UTC", 10, right=False),
         Column("op", "asked", 14, right=False, grow_to=17),
@@ -42,7 +42,7 @@ class CommandTable(LineTable):
             for number in [number for number in self._cells if number not in self._by_number]:
                 del self._cells[number]
             older = history.total - len(history.commands)
-            self.border_subtitle = f"{history.total} so far" + (f", the oldest {older} forgotten" if older else "")
+            self.border_subtitle = f"{history.total} so far" + (f", {older} oldest dropped" if older else "")
         self.paint()
 
     @property

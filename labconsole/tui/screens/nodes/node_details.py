@@ -83,7 +83,7 @@ class NodeDetails(Lines):
 
     def _holder(self, holder: dict[str, Any], width: int) -> Rows:
         whose = "this console" if holder.get("own") else str(holder.get("owner", "somebody"))
-        words = f"{whose}, for {holder.get('purpose') or 'a purpose not said'}"
+        words = f"{whose}, for {holder.get('purpose') or 'an unknown purpose'}"
         since = holder.get("since_wall_ns")
         if isinstance(since, int) and 0 <= since < 4e18:
             words += f", since {datetime.fromtimestamp(since / 1e9, UTC):%H:%M:%S} UTC"
@@ -125,9 +125,9 @@ class NodeDetails(Lines):
             up = nic.get("up")
             state: Span = ("● up", "good") if up else ("○ down", "muted") if up is False else (UNKNOWN, "muted")
             speed = nic.get("speed_mbps")
-            told = f"{count(speed)} Mbit/s" if isinstance(speed, int) else "speed not known"
+            told = f"{count(speed)} Mbit/s" if isinstance(speed, int) else "speed unknown"
             rows.append([(f" {safe(str(name), 16)}  ", "second"), state, (safe(f"  {told}", width - 30), "")])
-            words = f"{nic.get('driver') or 'driver not known'}, MTU {nic.get('mtu') or UNKNOWN}, "
+            words = f"{nic.get('driver') or 'driver unknown'}, MTU {nic.get('mtu') or UNKNOWN}, "
             rows += field("", words + pause_words(nic.get("pause")) + queue_words(nic), width, "muted")
         return rows
 
@@ -173,10 +173,10 @@ class NodeDetails(Lines):
     def _age(self, name: str, look: Inspection | None, width: int) -> Rows:
         rows: Rows = [[]]
         if look is None:
-            rows += field("look", "not looked at yet", width, "muted")
+            rows += field("look", "not inspected yet", width, "muted")
         else:
             age_s = max(0.0, clock.wall_s() - look.at_wall_s)
-            rows += field("look", f"{span(age_s)} ago; l looks again", width, "muted")
+            rows += field("look", f"{span(age_s)} ago; press l to look again", width, "muted")
             for op, why in look.refused.items():
                 rows += field("", f"{op}: {why}", width, "warn", rows=2)
         if name in self._refused:
@@ -187,7 +187,7 @@ class NodeDetails(Lines):
 def pause_words(pause: object) -> str:
     """Ethernet flow control, which throttles a generator unseen when it is on."""
     if not isinstance(pause, dict):
-        return "pause not known"
+        return "pause unknown"
     on = [direction for direction in ("rx", "tx") if pause.get(direction)]
     return f"pause {'+'.join(on) if on else 'off'}{' (negotiated)' if pause.get('autoneg') else ''}"
 

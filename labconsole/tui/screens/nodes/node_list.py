@@ -24,7 +24,7 @@ class NodeList(LineTable):
         Column("offset", "clock ms", 16, rank=1),
         Column("roles", "role", 6, right=False, grow_to=10, rank=3),
         Column("missed", "missed", 6, rank=4),
-        Column("words", "kernel, or why it is away", 14, right=False, grow_to=200, rank=2),
+        Column("words", "kernel, or why it is not connected", 14, right=False, grow_to=200, rank=2),
     )
 
     def __init__(self, inventory: Inventory, telemetry: Telemetry) -> None:
@@ -83,4 +83,4 @@ def retry_words(live: NodeLive) -> str:
     """When it is tried again."""
     if live.retry_at_s is None:
         return ""
-    return f"tried again in {span(max(0.0, live.retry_at_s - clock.monotonic_s()))}, c: now"
+    return f"retry in {span(max(0.0, live.retry_at_s - clock.monotonic_s()))}, c: retry now"

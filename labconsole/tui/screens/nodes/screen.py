@@ -144,11 +144,11 @@ class NodesScreen(ConsoleScreen):
             return
         live = self.query_one(NodeList).live(name)
         if live.state is NodeState.CONNECTED:
-            self.console_app.tell(f"{name} is connected.")
+            self.console_app.tell(f"{name} is already connected.")
         elif self.session.reconnect(name):
-            self.console_app.tell(f"{name} is tried again now.")
+            self.console_app.tell(f"{name} is being reconnected.")
         else:
-            self.console_app.tell(f"{name} is being tried already.")
+            self.console_app.tell(f"{name} is already being reconnected.")
 
     @work(group="shell", exclusive=True)
     async def action_shell(self) -> None:
@@ -165,7 +165,7 @@ class NodesScreen(ConsoleScreen):
         try:
             status = await self._in_terminal(name, argv)
         except SuspendNotSupported:
-            self.console_app.tell("This terminal cannot be handed over; the command is in the log.", "warning")
+            self.console_app.tell("This terminal cannot be handed over. The ssh command is in the log (7).", "warning")
         except OSError as exc:
             self.console_app.tell(f"{argv[0]}: {exc.strerror or exc}", "error")
         else:
@@ -176,7 +176,7 @@ class NodesScreen(ConsoleScreen):
     async def _in_terminal(self, name: str, argv: list[str]) -> int:
         """Run a program on the terminal while the console lives on, unseen: agents give up when they hear nothing."""
         with self.app.batch_update(), self.app.suspend(), interrupts_ignored():
-            print(f"labconsole: a shell on {name}; leave it to come back. A trial that runs goes on.\n", flush=True)
+            print(f"labconsole: a shell on {name}; exit it to return. A running trial continues.\n", flush=True)
             process = await asyncio.create_subprocess_exec(*argv)
             return await process.wait()
 

@@ -52,7 +52,7 @@ class GridTable(LineTable):
     cursor.
     """
 
-    EMPTY = "no grid to show"
+    EMPTY = "No grid to show."
     ACTIONS = (
         Action("left", "repetition(-1)", "Previous repetition", shown=False),
         Action("right", "repetition(1)", "Next repetition", shown=False),

@@ -51,23 +51,21 @@ class PlanDetails(Lines):
         entry = self._entry
         if entry is None:
             words = (
-                "A plan is a matrix of design points in a YAML file (docs/plans.md). The files in plans/ beneath the "
-                "directory in which the console was started are listed here. s makes a plan of what was done so far."
+                "A plan is a matrix of design points in a YAML file (docs/plans.md). The files in plans/ of the "
+                "directory in which the console was started are listed here. Press s to save this session as a plan."
             )
             return [[(" " + line, "muted")] for line in textwrap.wrap(words, max(20, width - 2))]
         if entry.needs:
             return [
                 *field("file", str(entry.path), width, "strong"),
                 *field("state", f"for another testbed: needs {', '.join(entry.needs)}", width),
-                *field(
-                    "", "Its platforms are not in this testbed's hosts.yaml; nothing is wrong with it.", width, "muted"
-                ),
+                *field("", "The plan is fine, but its platforms are not in this testbed's hosts.yaml.", width, "muted"),
             ]
         if entry.plan is None:
             return [
                 *field("file", str(entry.path), width, "strong"),
                 *field("error", entry.problem, width, "bad", rows=8),
-                *field("", "Correct the file; it is read again by itself.", width, "muted"),
+                *field("", "Correct the file; the console reads it again.", width, "muted"),
             ]
         campaign = self._campaign
         rows = self._progress(campaign, width) if campaign is not None and campaign.status is not _READY else []
@@ -118,7 +116,7 @@ class PlanDetails(Lines):
         rows += field("order", f"{plan.order}, seed {plan.seed}", width, "muted")
         if plan.margin_ratio is not None:
             rows += field(
-                "margin", f"{plan.margin_ratio * 100:.12g} %: a smaller difference does not matter", width, "muted"
+                "margin", f"{plan.margin_ratio * 100:.12g} %: smaller differences do not matter", width, "muted"
             )
         if plan.claims is not None:
             rows += field("claims", ", ".join(plan.claims), width, "muted")
@@ -130,8 +128,8 @@ class PlanDetails(Lines):
         if plan.grid and campaign is not None and campaign.estimate is not None and campaign.status is _READY:
             stored, time = campaign.outcome.skipped, campaign.estimate
             if stored:
-                rows += field("stored", f"{count(stored)} trials, which are not measured again", width, "good")
-            text = f"{span(time.total_s)} for {count(time.trials)} trials" if time.trials else "nothing is left to do"
+                rows += field("stored", f"{count(stored)} trials, will not be repeated", width, "good")
+            text = f"{span(time.total_s)} for {count(time.trials)} trials" if time.trials else "nothing left to do"
             rows += field("takes", text, width, "strong")
         rows += field("disk", f"up to {megabytes(self._capture_bytes[1])} on a sink while a trial runs", width, "muted")
         return rows
@@ -141,7 +139,7 @@ class PlanDetails(Lines):
         """What is done beside measuring the points: of commands every word, because they run on this machine."""
         rows: list[list[Span]] = []
         if plan.warm_up is not None:
-            rows += field("warm-up", "a trial that is not kept, after every setting-up", width, "muted")
+            rows += field("warm-up", "one trial after every set-up, not saved", width, "muted")
         stop = plan.stop.model_dump(exclude_none=True)
         if stop:
             words = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in stop.items())
@@ -156,9 +154,9 @@ class PlanDetails(Lines):
         text = f"{glyph} {campaign.status.value}"
         rows = field("state", text, width, tone)
         if campaign.status is CampaignStatus.PAUSING:
-            rows += field("", "the running trial ends first", width, "muted")
+            rows += field("", "after the current trial", width, "muted")
         if campaign.status is CampaignStatus.PAUSED:
-            rows += field("", "testbed and platform are kept; a lets them go", width, "muted")
+            rows += field("", "lease and platform are kept; press a to release them", width, "muted")
         if campaign.detail:
             rows += field("", campaign.detail, width, "bad" if campaign.status is CampaignStatus.FAILED else "warn")
         if campaign.current is not None:
@@ -222,9 +220,7 @@ class PlanDetails(Lines):
         failing = campaign.grid.failing()
         if not failing:
             return []
-        rows: list[list[Span]] = [
-            [(f" {count(len(failing))} not simply valid", "warn"), ("   f goes on to the next", "muted")]
-        ]
+        rows: list[list[Span]] = [[(f" {count(len(failing))} not valid", "warn"), ("   press f for the next", "muted")]]
         for trial, cell in failing[:FAILING_SHOWN]:
             glyph, tone = look(cell)
             rows.append(

@@ -43,7 +43,7 @@ def asked_for(campaign: PlanExecution) -> int:
 class PlansTable(LineTable):
     """One row per file; the cursor stays on its file. A search counts as one trial."""
 
-    EMPTY = "no plan files in plans/ : s makes one of what was done"
+    EMPTY = "No plan files in plans/. Press s to save this session as one."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("name", "file", 14, right=False, grow_to=40),
         Column("state", "state", 9, right=False, grow_to=12),

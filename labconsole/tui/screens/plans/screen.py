@@ -201,10 +201,10 @@ class PlansScreen(ConsoleScreen):
             self.console_app.tell(f"{entry.name} is for another testbed: needs {', '.join(entry.needs)}.", "warning")
             return
         if entry is None or entry.plan is None:
-            self.console_app.tell("Choose a plan that can be used." if entry else "There is no plan to run.", "warning")
+            self.console_app.tell("Choose a valid plan." if entry else "There is no plan to run.", "warning")
             return
         if self.state.asked or self.session.running:
-            self.console_app.tell("A trial is running; one thing at a time.", "warning")
+            self.console_app.tell("A trial is running. Wait, or press a to abort it.", "warning")
             return
         if campaign is None or campaign.status is not CampaignStatus.READY:
             campaign = self._campaigns[entry.path] = self.session.campaign(entry.plan)
@@ -244,7 +244,7 @@ class PlansScreen(ConsoleScreen):
     async def _ask_take_over(self, path: Path, campaign: PlanExecution, held: str) -> None:
         """Somebody else has the testbed: say who, and take it only if the operator says so."""
         self.state.note(clock.wall_s(), held, "warning")
-        question = Confirm("The testbed is held. Take it over?", f"{held}. Their run ends, and the records say so.")
+        question = Confirm("The testbed is in use. Take it over?", f"{held}. Their run is aborted and recorded so.")
         if await self.app.push_screen_wait(question) and not (self.state.asked or self.session.running):
             again = self._campaigns[path] = self.session.campaign(campaign.plan)
             self._start(path, again, take_over=True)
@@ -268,7 +268,7 @@ class PlansScreen(ConsoleScreen):
             return
         question = Confirm(
             f"Abort plan {campaign.plan.name}?",
-            "Traffic stops; what was measured is kept. Run it again to go on from here.",
+            "Traffic stops. What was measured so far is kept. Run it again to go on from here.",
         )
         if await self.app.push_screen_wait(question) and campaign.running:
             self.state.stopping = True
@@ -280,7 +280,7 @@ class PlansScreen(ConsoleScreen):
         _, campaign = self._chosen
         failing = [trial for trial, _ in campaign.grid.failing()] if campaign is not None else []
         if not failing:
-            self.console_app.tell("Nothing of this plan failed.")
+            self.console_app.tell("No trial of this plan is suspect or invalid.")
             return
         grid = self.query_one(GridTable)
         here = grid.trial or (-1, 0)

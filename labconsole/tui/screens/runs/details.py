@@ -50,7 +50,7 @@ class RunView:
     note: RunNote | None = None
     series: Series | None = None
     series_words: str = "reading …"
-    problem: str = "no run chosen"
+    problem: str = "no run selected"
     comparison: RunComparison | None = field(default=None)
 
 
@@ -166,7 +166,7 @@ def _chart_rows(record: RunRecord, view: RunView, width: int, room: int) -> list
              ("  ⠒ measured", "accent"), ("  packets/s over s", "muted")]
         )  # fmt: skip
         if rates is None:
-            rows.append([("  too few samples of this stream were kept", "muted")])
+            rows.append([("  too few samples of this stream for a chart", "muted")])
             continue
         rows += [tinted(line) for line in charts.draw_rates(rates, width, height)]
     return rows

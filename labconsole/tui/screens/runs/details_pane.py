@@ -55,7 +55,7 @@ class DetailsPane(Vertical):
         except LabError as exc:
             self.show(RunView(problem=str(exc), comparison=comparison))
             return
-        gone = "" if record is not None else f"{run_id} is not in the store any more"
+        gone = "" if record is not None else f"{run_id} is no longer in the store"
         self.show(RunView(record, note, problem=gone, comparison=comparison))
         await self._load_series()
 
@@ -68,7 +68,7 @@ class DetailsPane(Vertical):
         view = self.view
         if self.query_one(PageTabs).page != "chart" or view.record is None or view.series is not None:
             return
-        words = "no time series was kept of this run"
+        words = "this run has no time series"
         series = None
         try:
             series = await asyncio.to_thread(self._store.series, view.record.run_id)
@@ -114,7 +114,7 @@ class DetailsPane(Vertical):
         def read() -> RunComparison:
             left, right = self._store.get(first), self._store.get(second)
             if left is None or right is None:
-                raise LabError(f"{first if left is None else second} is not in the store any more")
+                raise LabError(f"{first if left is None else second} is no longer in the store")
             return RunComparison(left, right, compare(left, right))
 
         try:

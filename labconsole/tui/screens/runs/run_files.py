@@ -21,14 +21,14 @@ SUFFIXES = (".jsonl", ".csv")
 def create(name: str) -> tuple[Path, IO[str]]:
     """A new file of that name. Raises ValueError with a sentence when it is there already or cannot be made."""
     if not name.strip():
-        raise ValueError("a file needs a name")
+        raise ValueError("enter a file name")
     path = Path(name.strip()).expanduser().absolute()
     if path.suffix not in SUFFIXES:
-        raise ValueError(f"{path.name}: the name must end in {' or '.join(SUFFIXES)}")
+        raise ValueError(f"{path.name}: must end in {' or '.join(SUFFIXES)}")
     try:
         return path, path.open("x", encoding="utf-8", newline="")
     except FileExistsError:
-        raise ValueError(f"{path} is there already; nothing is overwritten: choose another name") from None
+        raise ValueError(f"{path} already exists and will not be overwritten; choose another name") from None
     except (OSError, ValueError) as exc:
         raise ValueError(f"{path} cannot be written: {getattr(exc, 'strerror', None) or exc}") from None
 
@@ -53,7 +53,7 @@ def _write_record(stream: IO[str], run_id: str, store: RunsStore, problems: list
     try:
         record = store.get(run_id)
         if record is None:
-            raise LabError(f"{run_id} is not in the store any more")
+            raise LabError(f"{run_id} is no longer in the store")
         stream.write(json.dumps(exported(record, store.note(run_id))) + "\n")
     except LabError as exc:
         problems.append(str(exc))

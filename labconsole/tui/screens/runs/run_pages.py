@@ -96,9 +96,9 @@ def _sides(part: Total | StreamRecord, width: int) -> list[Row]:
     together = "" if isinstance(part, Total) else _together(part)
     rows = field("  lost at", f"{lost}sink {count(part.sink_lost_packets)}{together}", width)
     rows += field("generator", f"{count(part.generator_packets)} packets", width) if part.source_lost_packets else []
-    forwarded = f"{count(part.forwarding_pps)} pps, {mbit(part.forwarding_bps)} Mbit/s over the window of arrivals"
+    forwarded = f"{count(part.forwarding_pps)} pps, {mbit(part.forwarding_bps)} Mbit/s while packets arrived"
     rows += field("forwarded", forwarded, width)
-    return rows + (field("late", f"{count(late)} packets after the time of sending", width) if late else [])
+    return rows + (field("late", f"{count(late)} packets after the sending time", width) if late else [])
 
 
 def _together(stream: StreamRecord) -> str:
@@ -110,7 +110,7 @@ def _background(record: RunRecord, width: int) -> list[Row]:
     load = record.background
     if load is None:
         asked = record.requested.background
-        return field("background", "none" if asked == "none" else f"{asked} asked, nothing known of it", width, "muted")
+        return field("background", "none" if asked == "none" else f"{asked} asked for, not recorded", width, "muted")
     rows = field("background", load.kind, width)
     if load.guest is not None:
         where = "not pinned" if load.cpus is None else f"on CPU {load.cpus}"
@@ -119,7 +119,7 @@ def _background(record: RunRecord, width: int) -> list[Row]:
         if figures:
             rows += field(f"  {word}", words(figures), width)
     for stream in load.streams:
-        rows += field(f"  {stream.name}", f"{stream.generator}, enters no total", width, "muted")
+        rows += field(f"  {stream.name}", f"{stream.generator}, not in totals", width, "muted")
         rows.append(_counts("    offered", stream.offered_packets, stream.offered_pps, stream.offered_bps))
         rows.append(_counts("    measured", stream.measured_packets, stream.measured_pps, stream.measured_bps))
         rows.append(_loss(stream.loss_packets, stream.loss_ratio, "    lost"))
@@ -160,7 +160,7 @@ def packets_page(record: RunRecord, width: int) -> list[Row]:
         rows += _stream(stream, width)
         rows.append([])
     for stream in record.background.streams if record.background is not None else ():
-        rows += _stream(stream, width, " of the second guest, enters no total")
+        rows += _stream(stream, width, " of the second guest, not in totals")
         rows.append([])
     return rows or [[("this run has no streams", "muted")]]
 
@@ -184,7 +184,7 @@ def _stream(part: StreamRecord, width: int, whose: str = "") -> list[Row]:
     if part.capture is not None and not part.capture.complete:
         rows += field("capture", f"not complete, {count(part.capture.dropped_packets)} dropped", width, "warn")
     if not part.ledger:
-        return rows + field("path", "no counters were kept of the way", width, "muted")
+        return rows + field("path", "no counters were recorded along the path", width, "muted")
     return rows + [[(safe(text, width), tone) for text, tone in row] for row in ledger_rows(part, width)]
 
 
@@ -213,7 +213,7 @@ def nodes_page(record: RunRecord, width: int) -> list[Row]:
         rows += _pairs(_facts(value), width)
     if record.timeline:
         rows += [[], [("timeline", "strong")], *_pairs(_facts(record.timeline), width)]
-    return rows or [[("nothing is known of the nodes", "muted")]]
+    return rows or [[("nothing was recorded of the nodes", "muted")]]
 
 
 def _facts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -246,7 +246,7 @@ def compare_page(left: RunRecord, right: RunRecord, pairs: list[Pair], width: in
     rows: list[Row] = [
         [("".ljust(label + 2), ""), (safe(left.run_id, cell).ljust(cell + 1), "strong"),
          (safe(right.run_id, cell).ljust(cell), "strong")],
-        [(f"  {differing} differences (≠); rates and counts show their change in %", "muted")],
+        [(f"  {differing} differences (≠); rates and counts show the change in %", "muted")],
     ]  # fmt: skip
     section = ""
     for pair in pairs:

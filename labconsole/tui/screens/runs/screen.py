@@ -36,8 +36,8 @@ from labconsole.tui.screens.runs import run_files
 from labconsole.tui.screens.runs.details import DetailsScroll, RunView
 from labconsole.tui.screens.runs.details_pane import DetailsPane
 
-NOTHING_SAVED = "no runs saved yet: 1 leads to the bench, r runs"
-NOTHING_FOUND = "no run is meant by this filter; esc clears it"
+NOTHING_SAVED = "No runs saved yet. Press 1 for the bench, then r to run."
+NOTHING_FOUND = "No runs match this filter. Press esc to clear it."
 CLIPBOARD_BYTES = 74_000
 """What terminals take by OSC 52 (xterm: 100 000 characters of base64)."""
 
@@ -70,9 +70,9 @@ class RunsScreen(FollowingScreen):
         Action("s", "sort", "Sort", "Sort by the next column (or click its title).",
                id="runs-sort", title="Sort runs"),
         Action("S", "reverse", "Reverse", "Reverse the sort order.", id="runs-reverse", shown=False),
-        Action("t", "part(1)", "Part", "Show the next page of details: verdict, packets, over time, nodes (also ← →).",
+        Action("t", "part(1)", "Page", "Show the next page of details: verdict, packets, over time, nodes (also ← →).",
                id="runs-part", title="Next page of the details"),
-        Action("T", "part(-1)", "Part before", "Show the previous page of the details.",
+        Action("T", "part(-1)", "Previous page", "Show the previous page of the details.",
                id="runs-part-back", title="Previous page of the details", shown=False),
         Action("J", "copy_record", "Copy record", "Copy the run's record to the clipboard as JSON.",
                id="runs-copy-record", shown=False),
@@ -232,8 +232,8 @@ class RunsScreen(FollowingScreen):
         if len(chosen) == 1 and self.table.chosen not in (None, chosen[0]):
             chosen.append(str(self.table.chosen))
         if len(chosen) != 2:
-            many = f"{len(chosen)} are marked; u takes all marks away" if len(chosen) > 2 else "m marks the first"
-            self.console_app.tell(f"Comparing takes two runs: {many}.", "warning")
+            many = f"{len(chosen)} are marked; press u to unmark all" if len(chosen) > 2 else "press m to mark one"
+            self.console_app.tell(f"Comparing needs two runs: {many}.", "warning")
             return
         self.details.compare(*chosen)
 
@@ -243,11 +243,11 @@ class RunsScreen(FollowingScreen):
         """Ask for the note on the run under the cursor."""
         run_id = self.table.chosen
         if run_id is None:
-            self.console_app.tell("No run to note.", "warning")
+            self.console_app.tell("Select a run to write a note on.", "warning")
             return
         self.app.push_screen(
             AskText(
-                f"Note on {run_id}", self.table.note_of(run_id) or "", "An empty note removes it.",
+                f"Note on {run_id}", self.table.note_of(run_id) or "", "Leave it empty to remove the note.",
                 partial(self._take_note, run_id),
             )
         )  # fmt: skip
@@ -273,7 +273,7 @@ class RunsScreen(FollowingScreen):
         """Ask for a file's name and write."""
         runs = self._meant_runs()
         if not runs:
-            self.console_app.tell("No run to export.", "warning")
+            self.console_app.tell("There is no run to export.", "warning")
             return
         which = "marked" if self.table.marked else "in the list"
         name = f"runs-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%dT%H%M%SZ}.jsonl"
@@ -281,7 +281,7 @@ class RunsScreen(FollowingScreen):
         self.app.push_screen(
             AskText(
                 f"Export {len(runs)} {noun} {which}", name,
-                ".jsonl: whole records, for `labconsole runs import`; .csv: a row per run. Never overwrites.",
+                ".jsonl: records for `labconsole runs import`; .csv: one row per run. Existing files are kept.",
                 partial(self._take_file, runs),
             )
         )  # fmt: skip
@@ -300,9 +300,9 @@ class RunsScreen(FollowingScreen):
         written, problems = await asyncio.to_thread(write)
         if problems:
             rest = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-            self.console_app.tell(f"left out of {path}: {problems[0]}{rest}", "warning" if written else "error")
+            self.console_app.tell(f"not exported to {path}: {problems[0]}{rest}", "warning" if written else "error")
         if written:
-            self.console_app.tell(f"exported {written} runs to {path}")
+            self.console_app.tell(f"exported {written} {'run' if written == 1 else 'runs'} to {path}")
 
     def run_id_to_copy(self) -> str | None:
         return "\n".join(self.table.marked) or self.table.chosen
@@ -311,7 +311,7 @@ class RunsScreen(FollowingScreen):
         """The record, as ``runs show --json`` prints it."""
         view = self.details.view
         if view.record is None:
-            self.console_app.tell("No record to copy.", "warning")
+            self.console_app.tell("There is no record to copy.", "warning")
             return
         self._copy(json.dumps(exported(view.record, view.note)), f"the record of {view.record.run_id}")
 
@@ -319,7 +319,7 @@ class RunsScreen(FollowingScreen):
         table = self.table
         keys = [key for key in table.marked if key in table.by_id] or ([table.chosen] if table.chosen else [])
         if not keys:
-            self.console_app.tell("No row to copy.", "warning")
+            self.console_app.tell("There is no row to copy.", "warning")
             return
         rows = [table.row_words(key) for key in keys]
         lines = ["\t".join(title for title, _ in rows[0]), *("\t".join(text for _, text in row) for row in rows)]
@@ -328,5 +328,5 @@ class RunsScreen(FollowingScreen):
     def _copy(self, text: str, what: str) -> None:
         self.app.copy_to_clipboard(text)
         size = len(text.encode())
-        doubt = f"; {size} bytes, more than many terminals take (x exports)" if size > CLIPBOARD_BYTES else ""
+        doubt = f"; {size} bytes, more than many terminals take. Press x to export." if size > CLIPBOARD_BYTES else ""
         self.notify(f"Copied {safe(what, 80)}{doubt}", markup=False)
