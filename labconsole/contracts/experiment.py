@@ -48,7 +48,7 @@ class Bench(Protocol):
         ...
 
     def found(self, trials: int, words: Sequence[str]) -> None:
-        """Tell whoever watches what is known after so many trials, a line each."""
+        """Tell whoever watches what is known after so many trials, in packets/s per source, a part each."""
         ...
 
 

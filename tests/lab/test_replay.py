@@ -218,3 +218,5 @@ def test_a_grid_and_a_search_share_one_lease_their_commands_and_their_warm_up(te
     again = labconsole("replay", str(path), "--json", hosts=testbed.hosts_file, store=store)
     assert [line["event"] for line in records(again)] == ["plan_started", "plan_finished", "searches_finished"]
     assert len(log.read_text().splitlines()) == 2, "nothing was left to take"
+    checked = labconsole("verify", store=store)
+    assert checked.returncode == 0, checked.stdout

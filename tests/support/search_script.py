@@ -86,7 +86,7 @@ class Script:
         self.purposes: list[str] = []
         self.begun = asyncio.Event()
         self.before: Callable[[int], str | None] = lambda number: None
-        """Given how many trials were taken, what happens instead: invalid, lost, refused, stop."""
+        """Given how many trials were taken, what happens instead: invalid, lost, refused, uncounted, stop."""
         self.taken = 0
 
     def settings(self, *, drain_s: float | None = None) -> None:
@@ -142,7 +142,11 @@ class Script:
                 f"20261121T000000Z-{len(self.store.runs):06x}",
                 status="invalid" if what == "invalid" else "valid",
             )
-            counts = {"offered_packets": sent, "measured_packets": passed, "loss_packets": sent - passed}
+            counts: dict[str, Any] = {
+                "offered_packets": sent, "measured_packets": passed, "loss_packets": sent - passed,
+            }  # fmt: skip
+            if what == "uncounted":
+                counts["measured_packets"] = None
             record = record.model_copy(
                 update={"plan": place, "total": record.total.model_copy(update={**counts, "offered_pps": 1e9})}
             )

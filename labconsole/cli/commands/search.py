@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common, add_configuration, add_shared, comma_separated, hosts_path, request_from
 from labconsole.cli.output import answer, json_line, plain_lines
-from labconsole.errors import Aborted, ConfigError
+from labconsole.errors import Aborted, ConfigError, MeasurementError
 
 if TYPE_CHECKING:
     from labconsole.engine.testbed import Testbed
@@ -115,8 +115,9 @@ def run(args: argparse.Namespace) -> int:
         (outcome,) = await PlanRunner([execution], session, take_over=args.take_over, purpose=purpose).run()
         if outcome.stopped:
             return Aborted.exit_code
-        (record,) = outcome.steps.made
-        assert isinstance(record, SearchRecord)
+        record = next(iter(outcome.steps.made), None)
+        if not isinstance(record, SearchRecord):
+            raise MeasurementError("; ".join(outcome.steps.refused))
         answer({"search": record.to_json()}, search_lines(record), as_json=args.json)
         return 1 if record.status == "failed" or any(found.lower_bound_pps is None for found in record.goals) else 0
 

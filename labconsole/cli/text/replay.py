@@ -50,15 +50,20 @@ class ReplayScreen:
         try:
             yield
         finally:
-            self.pause()
+            self._hide()
 
     def _show(self) -> None:
         if not self._as_json and not self._shown:
             self._shown = True
             self._bar.start()
 
-    def pause(self) -> None:
-        """Take the bar away, until the next trial of a grid: what follows is no part of it."""
+    def leave_grid(self, plan: Plan) -> None:
+        """The plan's searches follow: the bar is away until the next trial of a grid."""
+        self._hide()
+        if self._as_json and plan.grid:
+            self._started(self._execution_of(plan))
+
+    def _hide(self) -> None:
         if self._shown:
             self._shown = False
             self._bar.stop()
@@ -116,8 +121,7 @@ class ReplayScreen:
 
     def _lines(self, progress: Progress) -> None:
         plan, request = progress.plan, progress.point.request
-        campaign = next(each for each in self._campaigns if each.plan is plan)
-        self._started(campaign)
+        self._started(self._execution_of(plan))
         place = {"point": progress.point.index, "repetition": progress.repetition, "block": progress.block}
         head = {"plan": plan.name, **place}
         if progress.broke:
@@ -141,6 +145,9 @@ class ReplayScreen:
                 "run": progress.last.to_json(),
             }
         )
+
+    def _execution_of(self, plan: Plan) -> PlanExecution:
+        return next(each for each in self._campaigns if each.plan is plan)
 
     def _started(self, campaign: PlanExecution) -> None:
         plan, outcome = campaign.plan, campaign.outcome

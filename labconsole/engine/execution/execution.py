@@ -216,6 +216,7 @@ class PlanExecution(InBlocks):
             status = CampaignStatus.FAILED if isinstance(problem, LabError) else CampaignStatus.STOPPED
         if self.current is not None and self.grid[self.current].state is TrialState.RUNNING:
             self.grid.give_up(self.current, detail or "stopped before it had ended")
+        steps.cut = self._over and self._todo.exhausted and bool(self.steps.rest)
         self.steps.interrupted(detail)
         self.current, self.outcome.to_retake = None, self._to_retake()
         self._watch.stop()

@@ -184,19 +184,20 @@ class Steps:
         """Step after step, while the testbed is held. Raises what no other step would fare better with."""
         campaign, outcome = self.campaign, self.campaign.outcome
         while (seen := next(iter(self.rest), None)) is not None and not (outcome.stopped or outcome.ended_by):
+            bench = StepBench(self, seen, take)
             try:
                 self.refuse_when_over()
                 self._begun_s = campaign.spent_s
                 self._say(seen, StepState.RUNNING)
                 self.tell(seen)
-                record = await seen.step.take(StepBench(self, seen, take))
+                record = await seen.step.take(bench)
             except LabError as exc:
                 if isinstance(exc, ENDS_ALL) and not (isinstance(exc, Aborted) and self._over):
                     raise
                 if not self._over:
-                    self._refuse(seen, exc)
+                    self._refuse(seen, exc, alone=isinstance(exc, ConfigError) or exc is not bench.problem)
                     continue
-                outcome.stopped, outcome.steps.cut = not outcome.ended_by, True
+                outcome.stopped = not outcome.ended_by
                 self._say(seen, StepState.PENDING)
             else:
                 outcome.steps.made.append(record)
@@ -238,11 +239,10 @@ class Steps:
         seen.state = state
         self.campaign.moved()
 
-    def _refuse(self, seen: StepSeen, problem: LabError) -> None:
+    def _refuse(self, seen: StepSeen, problem: LabError, *, alone: bool) -> None:
         """Leave out what cannot be measured: this step, or with a platform that cannot be set up all that need it."""
         self.campaign.refused(problem)
         needs = configuration(seen.step.request)
-        alone = isinstance(problem, ConfigError)
         for each in [seen] if alone else self.rest:
             if configuration(each.step.request) == needs:
                 each.why = str(problem)
@@ -293,6 +293,8 @@ class StepBench:
 
     def __init__(self, steps: Steps, seen: StepSeen, take: Take) -> None:
         self._steps, self._seen, self._take = steps, seen, take
+        self.problem: LabError | None = None
+        """Why a trial could not be taken."""
 
     @property
     def inventory(self) -> Inventory:
@@ -309,7 +311,11 @@ class StepBench:
     async def trial(self, request: DesignPoint, place: TrialPlace) -> RunRecord:
         steps, campaign = self._steps, self._steps.campaign
         steps.refuse_when_over()
-        record = await steps.attempts.take(self._take, StepTrial(steps, self._seen, request, place))
+        try:
+            record = await steps.attempts.take(self._take, StepTrial(steps, self._seen, request, place))
+        except LabError as exc:
+            self.problem = exc
+            raise
         if record is None or (campaign.stopping and record.verdict.status == "invalid"):
             raise Aborted("the plan was ended")
         steps.trials += 1

@@ -227,12 +227,12 @@ class _Trials:
 
 
 def bounds_words(asked: Search, trials: Sequence[LoadTrial]) -> list[str]:
-    """What these trials say of every load goal, a line each."""
+    """The bounds of every load goal by these trials, in packets/s per source."""
     words = []
     for goal in goals_of(asked):
         low, high = relevant_bounds(goal, trials)
         lower, upper = ("?" if each is None else f"{each:.0f}" for each in (low, high))
-        words.append(f"{goal.name}: {lower} to {upper} packets/s")
+        words.append(f"{goal.name} {lower} to {upper}")
     return words
 
 

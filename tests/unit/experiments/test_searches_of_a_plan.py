@@ -88,6 +88,27 @@ def test_a_trial_that_gives_no_run_is_tried_again_and_then_refused_with_all_that
         make(nothing, searching())
 
 
+def test_a_run_without_counts_refuses_its_own_search_only() -> None:
+    script = Script()
+    script.before = lambda number: "uncounted" if number == 1 else None
+    outcome = make(script, searching(searches=2))
+    (words,) = outcome.steps.refused
+    assert "has no counts to search by" in words
+    assert (len(outcome.steps.made), outcome.complete) == (1, False)
+
+
+def test_a_plan_that_is_ended_after_its_grid_says_that_the_grid_is_whole() -> None:
+    async def body() -> None:
+        script = Script()
+        campaign, runner = execution(script, grid=True)
+        script.before = lambda number: runner.finish()  # type: ignore[func-returns-value]
+        (outcome,) = await runner.run()
+        assert (outcome.stopped, outcome.steps.cut, outcome.grid_complete) == (True, True, True)
+        assert (outcome.steps_complete, campaign.status) == (False, CampaignStatus.STOPPED)
+
+    asyncio.run(body())
+
+
 def test_a_warm_up_is_taken_once_whenever_the_unit_under_test_was_set_up_anew() -> None:
     script = Script()
     script.before = lambda number: {3: "invalid", 5: "lost"}.get(number)
@@ -156,7 +177,7 @@ def test_a_pause_holds_after_the_running_trial_and_costs_the_search_no_time() ->
         seen = campaign.steps.current
         assert seen is not None
         assert (seen.trials, campaign.steps.number_of(seen), campaign.steps.asked) == (2, 1, 1)
-        assert "packets/s" in seen.found[0]
+        assert seen.found[0].startswith("ndr (adjusted) ")
         campaign.resume()
         (outcome,) = await task
         assert outcome.steps.made[0].status == "done"

@@ -281,21 +281,19 @@ settle_s: 0
 async def test_the_searches_of_a_plan_are_previewed_run_paused_and_end_with_their_bounds(plans, size):
     (plans / "pair.yaml").write_text(SEARCHES)
     async with console(lambda: LabSession(hold=True), size, "4") as (app, session, pilot):
-        await shown(app, pilot, "ready", "ndr at 2", "12 trials or", "no grid to show")
+        await shown(app, pilot, "ready", "ndr at 2", "12 trials or", "1500   1", "bounds in packets/s")
         await pilot.press("r")
         await shown(app, pilot, "▶ running", "1 of 2: raw, 64 B", "plan bounds, search 1 of 2")
         await pilot.press("p")
         await shown(app, pilot, "pausing")
         session.release.set()
-        await shown(app, pilot, "‖ paused", "1 trial so far")
+        await shown(app, pilot, "‖ paused", "1 trial so far", "1 ndr (adjusted) ? to ?")
         taken = len(session.store.records)
         await rescanned(app)
         assert len(session.store.records) == taken
         await pilot.press("p")
         await until(pilot, lambda: state(app) is CampaignStatus.DONE)
-        await shown(app, pilot, "✓ done", "2 of 2")
-        if size != SIZES[0]:  # there one has to scroll
-            await shown(app, pilot, " packets/s, 2 trials")
+        await shown(app, pilot, "✓ done", "2 of 2", "2 ndr (adjusted) ")
         assert [record.status for record in session.store.searches] == ["done", "done"]
         assert any("2 searches made, 0 stored before" in note.text for note in app.state.notes)
         await pilot.press("l")
@@ -317,7 +315,7 @@ async def test_a_search_is_aborted_and_goes_on_where_it_was(plans):
         session.traffic = traffic
         await pilot.press("r")
         await until(pilot, lambda: len(session.store.records) == 2 and not session.release.is_set())
-        await shown(app, pilot, "1 of 1: raw, 64 B", "1 trial so far")
+        await shown(app, pilot, "1 of 1: raw, 64 B", "1 trial so far", "[✓]", "bounds in packets/s")
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")

@@ -80,7 +80,7 @@ def _replay(
     screen = ReplayScreen(plans, as_json=args.json)
 
     def tell_step(progress: StepProgress) -> None:
-        screen.pause()
+        screen.leave_grid(progress.plan)
         tell_search(progress, as_json=args.json)
 
     campaigns = [

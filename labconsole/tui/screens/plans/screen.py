@@ -35,6 +35,7 @@ from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.plans.grid import GridLegend, GridTable
 from labconsole.tui.screens.plans.plan_details import PlanDetails
 from labconsole.tui.screens.plans.plans_table import PlansTable
+from labconsole.tui.screens.plans.searches_table import SearchesTable
 
 RESCAN_S = 2.0
 
@@ -79,6 +80,7 @@ class PlansScreen(ConsoleScreen):
                     yield PlanDetails(self.session.inventory, self.session.boots_s)
             with Container(id="plans-right"):
                 yield GridTable()
+                yield SearchesTable()
                 yield GridLegend(id="grid-legend")
         yield EventLines(self.state)
         yield KeyBar()
@@ -185,8 +187,17 @@ class PlansScreen(ConsoleScreen):
     def _show_chosen(self) -> None:
         entry, campaign = self._chosen
         grid = self.query_one(GridTable)
+        self._make_room(campaign.plan if campaign is not None else None)
         grid.show(campaign)
+        self.query_one(SearchesTable).show(campaign)
         self.query_one(PlanDetails).show(entry, campaign, grid.trial)
+
+    def _make_room(self, plan: Plan | None) -> None:
+        """For what there is of a grid and of searches."""
+        right = self.query_one("#plans-right")
+        searches = plan is not None and plan.search is not None
+        right.set_class(searches, "-searches")
+        right.set_class(searches and plan is not None and not plan.grid, "-no-grid")
 
     @on(LineTable.Chosen, "#grid")
     def _show_trial(self) -> None:
@@ -217,7 +228,7 @@ class PlansScreen(ConsoleScreen):
         # The app's and not this screen's worker: leaving waits for it, and it ends with the app.
         running = self._run(path, campaign, take_over=take_over)
         self.app.run_worker(running, group="trial", name=f"plan {campaign.plan.name}")
-        self.set_focus(self.query_one(GridTable))
+        self.set_focus(self.query_one(GridTable if campaign.plan.grid else SearchesTable))
 
     async def _run(self, path: Path, campaign: PlanExecution, *, take_over: bool) -> None:
         name, held = campaign.plan.name, ""

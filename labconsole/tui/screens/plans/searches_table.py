@@ -1,0 +1,94 @@
+"""The searches of a plan, one per row: where each stands, its trials, and the bounds that they support."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from labconsole.engine.execution.execution import PlanExecution
+from labconsole.engine.execution.steps import StepSeen, StepState
+from labconsole.model.record.search import SearchRecord
+from labconsole.text.cells import count, safe
+from labconsole.tui.parts.lines import Span
+from labconsole.tui.parts.table import Column, LineTable
+
+LOOKS = {
+    StepState.PENDING: ("·", "muted"),
+    StepState.RUNNING: ("▶", "accent"),
+    StepState.DONE: ("✓", "good"),
+    StepState.FAILED: ("✗", "bad"),
+    StepState.STORED: ("■", "good"),
+}
+
+
+class SearchesTable(LineTable):
+    """Rows are places in the plan's order."""
+
+    EMPTY = "reading the store …"
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("state", "", 1, right=False),
+        Column("platform", "platform", 8, right=False, grow_to=14),
+        Column("size", "B", 5),
+        Column("sources", "src", 3),
+        Column("background", "backgr.", 8, right=False, rank=2),
+        Column("trials", "trials", 6),
+        Column("found", "bounds in packets/s per source", 30, right=False, grow_to=90),
+    )
+
+    def __init__(self) -> None:
+        super().__init__(id="searches")
+        self._campaign: PlanExecution | None = None
+        self.border_title = "Searches"
+
+    def show(self, campaign: PlanExecution | None) -> None:
+        """Take a plan's execution, begun or not."""
+        self._campaign = campaign
+        self._cells.clear()
+        self.paint()
+
+    def keys(self) -> list[int]:
+        return list(range(len(self._campaign.steps.seen))) if self._campaign is not None else []
+
+    def cell_state(self, key: int, width: int) -> Span:
+        return LOOKS[self._seen(key).state]
+
+    def cell_platform(self, key: int, width: int) -> Span:
+        return safe(self._seen(key).step.request.platform, width), ""
+
+    def cell_size(self, key: int, width: int) -> Span:
+        return str(self._seen(key).step.request.frame.bytes), ""
+
+    def cell_sources(self, key: int, width: int) -> Span:
+        return str(self._seen(key).step.request.sources), ""
+
+    def cell_background(self, key: int, width: int) -> Span:
+        return safe(self._seen(key).step.request.background, width), "muted"
+
+    def cell_trials(self, key: int, width: int) -> Span:
+        seen = self._seen(key)
+        trials = len(seen.record.trials) if isinstance(seen.record, SearchRecord) else seen.trials
+        return (count(trials) if trials else ""), ""
+
+    def cell_found(self, key: int, width: int) -> Span:
+        seen = self._seen(key)
+        if seen.why:
+            return safe(seen.why, width), "bad" if seen.state is StepState.FAILED else "warn"
+        words = bounds(seen.record) if isinstance(seen.record, SearchRecord) else seen.found
+        return safe("; ".join(words), width), ""
+
+    def _seen(self, key: int) -> StepSeen:
+        assert self._campaign is not None
+        return self._campaign.steps.seen[key]
+
+
+def bounds(record: SearchRecord) -> list[str]:
+    """What was found, a part each."""
+    words = [
+        f"{goal.goal} {_rate(goal.lower_bound_pps)} to {_rate(goal.upper_bound_pps)}" for goal in record.goals
+    ]  # fmt: skip
+    if record.back_to_back is not None:
+        words.append(f"bursts of {record.back_to_back.mean_packets:.0f} packets")
+    return words
+
+
+def _rate(pps: float | None) -> str:
+    return "?" if pps is None else f"{pps:.0f}"
