@@ -61,7 +61,7 @@ def error_of(text: str, exit_status: Optional[int] = None) -> WireError:
     lines = [line for line in lines if not line.startswith("WARNING") and "listening on" not in line]
     if not lines:
         ending = "was killed by signal %d" % -exit_status if exit_status and exit_status < 0 else "ended"
-        return WireError("capture_failed", "tcpdump %s without a word" % ending)
+        return WireError("capture_failed", "tcpdump %s without a message" % ending)
     for code, pattern in _ERRORS:
         if pattern.search(lines[-1]):
             return WireError(code, "tcpdump: %s" % lines[-1])
@@ -201,7 +201,7 @@ class RunningCapture:
         try:
             return await asyncio.get_running_loop().run_in_executor(None, work)
         except (OSError, ValueError) as exc:
-            raise WireError("capture_unreadable", "what tcpdump wrote cannot be counted: %s" % exc) from exc
+            raise WireError("capture_unreadable", "cannot count what tcpdump wrote: %s" % exc) from exc
 
     async def _until(self, true: Callable[[], bool]) -> None:
         while not true():
@@ -258,7 +258,7 @@ class Captures:
     ) -> Dict[str, Any]:
         name = field(args, "capture", str)
         if name in self._running:
-            raise WireError("exists", "the capture %s is running already" % name)
+            raise WireError("exists", "the capture %s is already running" % name)
         snap_bytes = field(args, "snap_bytes", int)
         directory = field(args, "directory", str, optional=True) or default_directory()
         keep_path = field(args, "keep_path", str, optional=True)
@@ -266,7 +266,7 @@ class Captures:
             raise WireError("bad_request", "keep_path must be absolute, got %r" % keep_path)
         program = shutil.which("tcpdump", path=children.SEARCH_PATH)
         if program is None:
-            raise WireError("tcpdump_missing", "there is no tcpdump on this node; install the package tcpdump")
+            raise WireError("tcpdump_missing", "tcpdump is not installed on this node; install the package tcpdump")
         require_space(directory, field(args, "expected_packets", int, optional=True) or 0, snap_bytes)
         argv = _argv(program, args, snap_bytes)
         spool = CaptureSpool(directory, keep_path, self._journal)
@@ -329,16 +329,16 @@ class Captures:
         try:
             return self._running[name]
         except KeyError:
-            raise WireError("no_such_capture", "there is no capture %s running" % name) from None
+            raise WireError("no_such_capture", "no capture %s is running" % name) from None
 
 
 def _argv(program: str, args: Dict[str, Any], snap_bytes: int) -> List[str]:
     interface, expression = field(args, "interface", str), field(args, "filter", str)
     buffer_kib = field(args, "buffer_kib", int)
     if not 1 <= len(interface) <= 15 or interface.startswith("-") or "/" in interface:
-        raise WireError("bad_request", "interface: %r is not an interface's name" % interface)
+        raise WireError("bad_request", "interface: %r is not a valid interface name" % interface)
     if len(expression) > MAX_FILTER_CHARACTERS or not _FILTER.match(expression) or expression.startswith("-"):
-        raise WireError("bad_request", "filter is not a filter expression of printable ASCII")
+        raise WireError("bad_request", "filter must be a filter expression in printable ASCII")
     if not 16 <= snap_bytes <= 262144:
         raise WireError("bad_request", "snap_bytes must be from 16 to 262144, got %d" % snap_bytes)
     if not 64 <= buffer_kib <= 1048576:

@@ -163,7 +163,7 @@ class Agent:
             return
         number = request.get("id")
         if not isinstance(number, int) or isinstance(number, bool):
-            self.notice("bad_line", "a request has no number: id must be an integer")
+            self.notice("bad_line", "a request has no valid number: id must be an integer")
             return
         if request.get("op") == "close":
             self._start(self._close(number))
@@ -279,7 +279,7 @@ class Agent:
         begin, own = field(args, "begin", bool), field(args, "own", list, optional=True) or []
         console = field(args, "console", dict, optional=True)
         if not all(type(pid) is int for pid in (*own, *([console.get("pid")] if console else []))):
-            raise WireError("bad_request", "own must be a list of process numbers, and so must the console's be one")
+            raise WireError("bad_request", "own must be a list of process ids, and the console's process id an integer")
         guests = names(args, "guests", optional=True)
         return dict(await self._loop.run_in_executor(None, self._surroundings.read, begin, guests, own, console))
 

@@ -23,7 +23,7 @@ class Generating:
         streams = field(args, "streams", list)
         async with self._lock:
             if self._session is not None:
-                raise WireError("busy", "this node's generator is prepared already; close it first")
+                raise WireError("busy", "this node's generator is already prepared; close it first")
             from labconsole.agent.sending.generator import GeneratorSession, cleanup_arguments
             from labconsole.wire.stream_spec import StreamSpec
 
@@ -46,7 +46,7 @@ class Generating:
         async with self._lock:
             session = self._prepared()
             if self._runner is not None:
-                raise WireError("busy", "the generator was started already")
+                raise WireError("busy", "the generator was already started")
             await session.start(at_monotonic_ns)
             self._runner = asyncio.ensure_future(self._run(session, interval_s))
         return {}

@@ -144,7 +144,7 @@ def _open(interface: str, ethertype: int, text: bytes) -> socket.socket:
         # Protocol 0: nothing comes before the filter is in place.
         opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     except PermissionError:
-        raise WireError("no_permission", "may not listen on a raw socket; CAP_NET_RAW is needed") from None
+        raise WireError("no_permission", "no permission to listen on a raw socket; CAP_NET_RAW is needed") from None
     try:
         if text:
             attached = struct.pack("HP", len(text) // 8, ctypes.addressof(held))
@@ -277,7 +277,7 @@ class PortTaps:
                     raise WireError("bad_request", "a port has at most %d streams" % MAX_STREAMS)
                 interface = field(port, "interface", str)
                 if not 1 <= len(interface) <= 15 or "/" in interface:
-                    raise WireError("bad_request", "interface: %r is not an interface's name" % interface)
+                    raise WireError("bad_request", "interface: %r is not a valid interface name" % interface)
                 self._taps.append(Tap(interface, streams, field(port, "every", bool)))
         except BaseException:
             self.close()

@@ -265,7 +265,7 @@ async def test_a_plan_for_platforms_that_are_not_here_is_for_another_testbed_and
     async with console(screen="4") as (app, session, pilot):
         await shown(app, pilot, "◌ other", "for another testbed: needs xen")
         await pilot.press("r")
-        await shown(app, pilot, "else.yaml is for another testbed: it needs xen.")
+        await shown(app, pilot, "else.yaml is for another testbed: needs xen.")
         assert "broken" not in text(app) and not session.running
 
 
@@ -341,7 +341,7 @@ async def test_a_held_testbed_is_taken_over_for_a_plan_only_after_a_question():
 async def test_what_was_done_in_a_session_becomes_a_plan_of_exactly_that(plans):
     async with console() as (app, session, pilot):
         await pilot.press("4", "s")
-        await shown(app, pilot, "nothing was measured yet")
+        await shown(app, pilot, "nothing has been measured yet")
         await pilot.press("1", "r")
         await until(pilot, lambda: len(session.store.records) == 1 and not app.state.asked)
         await pilot.press("4")
@@ -480,11 +480,11 @@ async def test_no_check_disturbs_a_trial():
 async def test_a_check_that_cannot_be_done_says_why():
     def refusing() -> LabSession:
         session = LabSession()
-        session.refusal = refuse("a run is under way already")
+        session.refusal = refuse("a run is already in progress")
         return session
 
     async with console(refusing, screen="5") as (app, _, pilot):
-        await shown(app, pilot, "✗ a run is under way already")
+        await shown(app, pilot, "✗ a run is already in progress")
 
 
 # Nodes
@@ -520,7 +520,7 @@ async def test_nobody_looks_at_a_node_in_a_trial():
         await pilot.press("6")
         await shown(app, pilot, "not looked at yet")
         await pilot.press("l")
-        await shown(app, pilot, "a trial is under way")
+        await shown(app, pilot, "a trial is running")
         session.release.set()
 
 
