@@ -65,7 +65,21 @@ PINNED = frozenset({
 })  # fmt: skip
 """Modules whose words stand in tables of bundles, which are compared byte for byte when they are made again."""
 
-PAGES: tuple[str, ...] = ("README.md",)
+PAGES: tuple[str, ...] = (
+    "README.md",
+    "docs/ARCHITECTURE.md",
+    "docs/CONTRIBUTING.md",
+    "docs/background.md",
+    "docs/check.md",
+    "docs/console.md",
+    "docs/generators.md",
+    "docs/glossary.md",
+    "docs/lab.md",
+    "docs/performance.md",
+    "docs/plans.md",
+    "docs/report.md",
+    "docs/store.md",
+)
 """Pages that have been read through."""
 
 PATTERNS = {re.compile(pattern, re.IGNORECASE): instead for pattern, instead in REFUSED.items()}
