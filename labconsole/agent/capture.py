@@ -60,7 +60,7 @@ def error_of(text: str, exit_status: Optional[int] = None) -> WireError:
     lines = [line for line in lines if not line.startswith("WARNING") and "listening on" not in line]
     if not lines:
         ending = "was killed by signal %d" % -exit_status if exit_status and exit_status < 0 else "ended"
-        return WireError("capture_failed", "tcpdump %s without a word" % ending)
+        return WireError("capture_failed", "tcpdump %s without a message" % ending)
     for code, pattern in _ERRORS:
         if pattern.search(lines[-1]):
             return WireError(code, "tcpdump: %s" % lines[-1])
@@ -200,7 +200,7 @@ class RunningCapture:
         try:
             return await asyncio.get_running_loop().run_in_executor(None, work)
         except (OSError, ValueError) as exc:
-            raise WireError("capture_unreadable", "what tcpdump wrote cannot be counted: %s" % exc) from exc
+            raise WireError("capture_unreadable", "cannot count what tcpdump wrote: %s" % exc) from exc
 
     async def _until(self, true: Callable[[], bool]) -> None:
         while not true():
@@ -249,9 +249,9 @@ def tcpdump_argv(program: str, request: StartCapture) -> List[str]:
     """The command line that takes a capture. Raises WireError for what would be more than that."""
     interface, expression = request.interface, request.filter
     if not 1 <= len(interface) <= 15 or interface.startswith("-") or "/" in interface:
-        raise WireError("bad_request", "interface: %r is not an interface's name" % interface)
+        raise WireError("bad_request", "interface: %r is not a valid interface name" % interface)
     if len(expression) > MAX_FILTER_CHARACTERS or not _FILTER.match(expression) or expression.startswith("-"):
-        raise WireError("bad_request", "filter is not a filter expression of printable ASCII")
+        raise WireError("bad_request", "filter must be a filter expression in printable ASCII")
     argv = [program, "-nn", "-i", interface]
     argv += ["-B", str(request.buffer_kib), "-s", str(request.snap_bytes), "-Q", "in"]
     if request.immediate:

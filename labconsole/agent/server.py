@@ -126,7 +126,7 @@ class Agent:
             return
         number = request.get("id")
         if not isinstance(number, int) or isinstance(number, bool):
-            self.notice("bad_line", "a request has no number: id must be an integer")
+            self.notice("bad_line", "a request has no valid number: id must be an integer")
             return
         if request.get("op") == Close.op:
             self._start(self._close(number))

@@ -182,7 +182,7 @@ def _path(entry: Entry) -> None:
         try:
             os.unlink(entry["file"])
         except FileNotFoundError:
-            complain("%s is gone already" % entry["file"])
+            complain("%s has already disappeared" % entry["file"])
     if entry.get("directory"):
         shutil.rmtree(entry["directory"], ignore_errors=True)
 

@@ -88,10 +88,10 @@ def unpack(path: Path, directory: Path) -> Unpacked:
                 return _unpack(archive, path, directory)
     except OSError as exc:
         # gzip's own complaint about a file that is none is an OSError without a number.
-        words = exc.strerror if exc.errno is not None else f"is no bundle: {exc}"
+        words = exc.strerror if exc.errno is not None else f"is not a bundle: {exc}"
         raise StoreError(f"{path}: {words}") from exc
     except (tarfile.TarError, EOFError, zlib.error, ValueError, OverflowError) as exc:
-        raise StoreError(f"{path}: is no bundle, or a damaged one: {exc}") from exc
+        raise StoreError(f"{path}: is not a bundle, or is damaged: {exc}") from exc
 
 
 def _unpack(archive: tarfile.TarFile, path: Path, directory: Path) -> Unpacked:
@@ -103,13 +103,13 @@ def _unpack(archive: tarfile.TarFile, path: Path, directory: Path) -> Unpacked:
         assert stream is not None
         if manifest is None:
             if name != MANIFEST:
-                raise StoreError(f"{path}: is no bundle: it does not begin with {MANIFEST}")
+                raise StoreError(f"{path}: is not a bundle: it does not begin with {MANIFEST}")
             if member.size > MAX_MANIFEST_BYTES:
                 raise StoreError(f"{path}: its {MANIFEST} has more than {MAX_MANIFEST_BYTES} bytes")
             manifest = _manifest(stream.read(), path)
             continue
         if name in found:
-            raise StoreError(f"{path}: holds {name} twice")
+            raise StoreError(f"{path}: contains {name} twice")
         found.add(name)
         target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -122,9 +122,9 @@ def _unpack(archive: tarfile.TarFile, path: Path, directory: Path) -> Unpacked:
         if listed is None:
             differences.append(f"{name}: is not in the manifest")
         elif listed != {"bytes": member.size, "sha256": content_hash.hexdigest()}:
-            differences.append(f"{name}: is not the file that the manifest names")
+            differences.append(f"{name}: differs from the file that the manifest describes")
     if manifest is None:
-        raise StoreError(f"{path}: is no bundle: it is empty")
+        raise StoreError(f"{path}: is not a bundle: it is empty")
     differences += [f"{name}: is missing" for name in sorted(set(manifest["files"]) - found)]
     return Unpacked(manifest, directory, tuple(differences))
 
@@ -133,12 +133,12 @@ def _members(archive: tarfile.TarFile, path: Path) -> Iterator[tuple[str, tarfil
     """Plain files below TOP, by their names there; everything else refuses the whole archive."""
     for number, member in enumerate(archive):
         if number > MAX_FILES:
-            raise StoreError(f"{path}: holds more than {MAX_FILES} files")
+            raise StoreError(f"{path}: contains more than {MAX_FILES} files")
         top, _, name = member.name.partition("/")
         if top != TOP or not _NAME.fullmatch(name):
-            raise StoreError(f"{path}: holds {member.name[:200]!r}, which is no name in a bundle")
+            raise StoreError(f"{path}: holds {member.name[:200]!r}, which is not a valid name in a bundle")
         if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.sparse is not None:
-            raise StoreError(f"{path}: {name} is no plain file")
+            raise StoreError(f"{path}: {name} is not a regular file")
         yield name, member
 
 
@@ -146,9 +146,9 @@ def _manifest(content: bytes, path: Path) -> dict[str, Any]:
     try:
         data: Any = json.loads(content)
     except (ValueError, RecursionError) as exc:
-        raise StoreError(f"{path}: its {MANIFEST} is no JSON: {exc}") from exc
+        raise StoreError(f"{path}: its {MANIFEST} is not JSON: {exc}") from exc
     if not isinstance(data, dict):
-        raise StoreError(f"{path}: its {MANIFEST} is no JSON object")
+        raise StoreError(f"{path}: its {MANIFEST} is not a JSON object")
     version = data.get("format")
     if type(version) is not int or version < 1:
         raise StoreError(f"{path}: its {MANIFEST} has no format")
@@ -157,7 +157,7 @@ def _manifest(content: bytes, path: Path) -> dict[str, Any]:
             f"{path}: is a bundle of format {version}; this version of labconsole reads up to {BUNDLE_FORMAT}"
         )
     if not isinstance(data.get("files"), dict):
-        raise StoreError(f"{path}: its {MANIFEST} names no files")
+        raise StoreError(f"{path}: its {MANIFEST} lists no files")
     return data
 
 
@@ -193,4 +193,4 @@ class _Bounded(io.RawIOBase):
 
     def _check(self, position: int) -> None:
         if position > self._limit + tarfile.RECORDSIZE:
-            raise ValueError(f"it unpacks to more than {self._limit} bytes")
+            raise ValueError(f"it decompresses to more than {self._limit} bytes")

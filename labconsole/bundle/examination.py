@@ -47,7 +47,7 @@ class Examination:
         for run_id, wrong in self._together.ending():
             self._found(run_id, wrong)
         if self._together.elsewhere:
-            self.unjudged["what stored runs say on which these rest, which are not here"] = self._together.elsewhere
+            self.unjudged["statements that rest on stored runs which are not here"] = self._together.elsewhere
         for search in searches:
             for wrong in recompute_search(search, self._searched):
                 self._found(search.search_id, wrong)

@@ -47,7 +47,7 @@ def write_bundle(out: Path, request: ReportRequest, made: Report, store: RunStor
     could not be found, in words.
     """
     if out.exists():
-        raise ConfigError("is there already; nothing is overwritten", key="--bundle", value=str(out))
+        raise ConfigError("already exists and will not be overwritten", key="--bundle", value=str(out))
     try:
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=".bundle-") as name:
             directory = Path(name) / "files"
@@ -174,7 +174,8 @@ def _inventory(directory: Path, hosts: Path | None, fingerprints: Iterable[str])
     if inventory.fingerprint() not in fingerprints:
         if hosts is not None:
             raise ConfigError(
-                f"describes testbed {inventory.testbed} ({inventory.fingerprint()}), and no run is from it",
+                f"describes testbed {inventory.testbed} ({inventory.fingerprint()}), but none of the runs was "
+                f"measured on it",
                 key="--hosts", value=str(hosts),
             )  # fmt: skip
         return None

@@ -24,7 +24,7 @@ def wrong_tables(directory: Path, runs: list[RunSummary], manifest: dict[str, An
         return
     missing = sorted(entered - {run.run_id for run in runs})
     if missing:
-        yield f"report/runs.csv: {missing[0][:80]} enters, and is not among the runs"
+        yield f"report/runs.csv: {missing[0][:80]} enters a mean, but is not among the runs"
     selection = manifest.get("selection")
     pool = selection.get("pool") if isinstance(selection, dict) else None
     pooled = [name for name in pool if isinstance(name, str)] if isinstance(pool, list) else []

@@ -93,7 +93,7 @@ def check(path: Path, tell: Tell) -> tuple[dict[str, int], Counter[str]]:
                 for sentence in wrong_tables(found.directory / "report", summaries, found.manifest):
                     tell(sentence)
             else:
-                not_judged["the tables of the report, which were reckoned by another method"] += counts["runs"]
+                not_judged["the tables of the report, which were computed by another method"] += counts["runs"]
                 if present:
                     tell(f"manifest.json: method: says {found.manifest.get('method')}, runs are of method {METHOD}")
         for word in ("runs", "series", "searches"):
@@ -108,7 +108,7 @@ def _take(found: Unpacked, store: RunStore, tell: Tell) -> None:
     try:
         result = import_records(store, read_jsonl(path))
         if result.present:
-            tell(f"{pack.RUNS}: {result.present} runs are there twice")
+            tell(f"{pack.RUNS}: {result.present} runs are contained twice")
     except StoreError as exc:
         tell(_inside(found, exc))
 
@@ -135,7 +135,7 @@ def _series(found: Unpacked, store: RunStore, tell: Tell) -> int:
         count += 1
         run_id, name = path.name.removesuffix(".npz"), f"series/{path.name}"
         if run_id not in known:
-            tell(f"{name}: belongs to no run")
+            tell(f"{name}: does not belong to any run")
             continue
         try:
             unpack_series(read_file(path, run_id), run_id, name)
@@ -193,11 +193,11 @@ def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
     said = " ".join(_words(found.manifest.get("missing")))
     for key in sorted(fingerprints - there):
         if key not in said:
-            tell(f"{pack.INVENTORY}: is not the testbed {key} that runs were taken on")
+            tell(f"{pack.INVENTORY}: is not the testbed {key} on which runs were measured")
     grids = {run.plan_hash for run in summaries if run.plan_hash and not run.plan_hash.startswith(HASH_PREFIX)}
     for key in sorted(grids - there):
         if key not in said:
-            tell(f"plans: none is the plan {key} that runs were taken by")
+            tell(f"plans: none of them is the plan {key} of these runs")
 
 
 def _points(plan: Plan, runs: Iterable[RunSummary], name: str, tell: Tell) -> None:
@@ -242,7 +242,7 @@ def _report(found: Unpacked, scratch: Path, tell: Tell) -> int:
             )
         written = write(made, scratch / "report", formats)
     except LabError as exc:
-        tell(f"report: cannot be made again: {_inside(found, exc)}")
+        tell(f"report: cannot be reproduced: {_inside(found, exc)}")
         return 0
     for name, ours in (("selection", made.selection.to_json()), ("report", counts(made))):
         theirs = found.manifest.get(name)
@@ -251,7 +251,7 @@ def _report(found: Unpacked, scratch: Path, tell: Tell) -> int:
     for path in written:
         packed = found.directory / "report" / path.name
         if not packed.exists():
-            tell(f"report/{path.name}: should be there and is not")
+            tell(f"report/{path.name}: is missing")
         elif packed.read_bytes() != path.read_bytes():
             tell(f"report/{path.name}: {_first_difference(packed, path)}")
     return len(written)
@@ -276,7 +276,7 @@ def _drawn_alike(found: Unpacked, tell: Tell) -> bool:
     try:
         theirs = json.loads(_text(found, pack.VERSIONS, tell) or "{}")
     except ValueError as exc:
-        tell(f"{pack.VERSIONS}: is no JSON: {exc}")
+        tell(f"{pack.VERSIONS}: is not JSON: {exc}")
         return False
     ours = pack.versions()
     packages = theirs.get("packages") if isinstance(theirs, dict) else None
@@ -289,9 +289,9 @@ def _drawn_alike(found: Unpacked, tell: Tell) -> bool:
 
 def _first_difference(packed: Path, made: Path) -> str:
     if made.suffix in (".png", ".pdf", ".svg", ".html"):
-        return "comes out otherwise when it is made again"
+        return "differs when it is made again"
     one, other = (path.read_text(encoding="utf-8", errors="replace").splitlines() for path in (packed, made))
     for number, (left, right) in enumerate(zip_longest(one, other, fillvalue=""), 1):
         if left != right:
             return f"line {number} is {left[:200]!r}, the runs give {right[:200]!r}"
-    return "differs in the ends of its lines"
+    return "differs in its line endings"

@@ -182,7 +182,7 @@ class Session(Generic[StoreT]):
     def shell_argv(self, node: str) -> list[str]:
         """The command line that opens a shell on a node by the same way as the link. Blocking: reads ssh_config."""
         if self._shell_argv is None:
-            raise NodeUnreachable(node, "this testbed has no way to open a shell", operation="shell")
+            raise NodeUnreachable(node, "this testbed cannot open a shell", operation="shell")
         return self._shell_argv(node, self.inventory)
 
     @functools.cached_property
@@ -211,7 +211,7 @@ class Session(Generic[StoreT]):
     async def exclusive(self) -> AsyncIterator[None]:
         """Let no batch begin meanwhile. Raises MeasurementError when one is under way."""
         if self._batch.locked():
-            raise MeasurementError("a run is under way already")
+            raise MeasurementError("a run is already in progress")
         async with self._batch:
             self._stop.clear()
             yield
@@ -297,7 +297,7 @@ class Session(Generic[StoreT]):
         another operator took one from us.
         """
         if self.read_only:
-            raise ConfigError("this console only watches; to measure, open it without --read-only")
+            raise ConfigError("this console is read-only; to measure, start it without --read-only")
         async with self.exclusive():
             try:
                 await self._leases.take(

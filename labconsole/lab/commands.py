@@ -128,8 +128,8 @@ def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
                 known.write(directory)
             elif different:
                 raise LabSetupError(
-                    f"the lab {spec.name} is up with other options ({'; '.join(different)}); "
-                    f"type: labconsole lab down{_name_option(spec.name)}"
+                    f"the lab {spec.name} is up with other options ({'; '.join(different)}); run `labconsole lab "
+                    f"down{_name_option(spec.name)}` first"
                 )
             return _status_of(directory, known, already_up=True)
         if known is not None:
@@ -142,7 +142,7 @@ def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
             raise
         started = LabFile.read(directory)
         if started is None:
-            raise LabSetupError(f"the lab {spec.name} said it was ready and is not; see {directory / 'log'}")
+            raise LabSetupError(f"the lab {spec.name} reported that it was ready but is not; see {directory / 'log'}")
         return _status_of(directory, started, already_up=False)
 
 
@@ -259,7 +259,7 @@ def _existing(name: str) -> Path:
     directory = lab_directory(name)
     known = LabFile.read(directory)
     if known is None or not known.supervisor.alive:
-        raise LabSetupError(f"the lab {name} is not up; type: labconsole lab up{_name_option(name)}")
+        raise LabSetupError(f"the lab {name} is not up; run `labconsole lab up{_name_option(name)}`")
     return directory
 
 
@@ -269,11 +269,11 @@ def _name_option(name: str) -> str:
 
 def _check_options(spec: LabSpec) -> None:
     if spec.ssh_server == "openssh" and os.geteuid() != 0:
-        raise LabSetupError("sshd separates its privileges with setgroups() and needs root; use the lab's own server")
+        raise LabSetupError("sshd needs root to separate privileges (setgroups()); use the lab's own server")
     if spec.uut == "machine" and not os.access(_TAP_DEVICE, os.R_OK | os.W_OK):
         raise LabSetupError(
-            f"the NICs of a UUT that is a machine need {_TAP_DEVICE}, which this user may not open, or the kernel "
-            "does not have (modprobe tun); run the same command as root"
+            f"the NICs of a UUT that is a machine need {_TAP_DEVICE}, which this user may not open or the kernel "
+            "lacks (modprobe tun); run the same command as root"
         )
     if spec.python is not None and not (Path(spec.python).is_file() and os.access(spec.python, os.X_OK)):
         raise ConfigError("is not a program", key="python", value=spec.python, allowed="path of a python3")
@@ -389,7 +389,7 @@ def _lines(ready: io.FileIO, deadline_s: float) -> Iterator[dict[str, Any]]:
     while True:
         left_s = deadline_s - time.monotonic()
         if left_s <= 0 or not select.select([ready], [], [], left_s)[0]:
-            raise LabSetupError("the lab was not ready in time; an overloaded machine? Try again with fewer sources")
+            raise LabSetupError("the lab was not ready in time; on an overloaded machine, use fewer sources")
         chunk = ready.read(65536)
         if not chunk:
             return

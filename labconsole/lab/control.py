@@ -55,13 +55,13 @@ def connected(directory: Path, wait_s: float) -> Iterator[socket.socket]:
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as exc:
-        raise LabSetupError(f"the lab {name} is not up; type: labconsole lab up") from exc
+        raise LabSetupError(f"the lab {name} is not up; run `labconsole lab up`") from exc
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.settimeout(wait_s)
             connection.connect(f"/proc/self/fd/{descriptor}/{SOCKET}")
         except OSError as exc:
-            raise LabSetupError(f"the lab {name} does not answer ({exc}); type: labconsole lab down") from exc
+            raise LabSetupError(f"the lab {name} does not answer ({exc}); run `labconsole lab down`") from exc
         finally:
             os.close(descriptor)
         yield connection
@@ -76,11 +76,11 @@ def ask(connection: socket.socket, name: str, op: str, *, wait_s: float, **argum
     except TimeoutError as exc:
         raise LabSetupError(f"the lab {name} did not answer {op!r} within {wait_s:g} s") from exc
     except (OSError, EOFError) as exc:
-        raise LabSetupError(f"the lab {name} does not answer ({exc}); type: labconsole lab down") from exc
+        raise LabSetupError(f"the lab {name} does not answer ({exc}); run `labconsole lab down`") from exc
     if "error" in answer:
         raise LabSetupError(f"lab {name}: {answer['error']}")
     if not isinstance(answer.get("ok"), dict):
-        raise LabSetupError(f"the lab {name} answers {op!r} with something that is no answer")
+        raise LabSetupError(f"the lab {name} gave an invalid answer to {op!r}")
     return dict(answer["ok"])
 
 
@@ -133,7 +133,7 @@ class Peer:
     async def ask(self, op: str, wait_s: float, **arguments: Any) -> dict[str, Any]:
         """Raises Refused, or TimeoutError."""
         if self.closed:
-            raise Refused("it is gone")
+            raise Refused("it has ended")
         self._next += 1
         number = self._next
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -147,7 +147,7 @@ class Peer:
         if "error" in answer:
             raise Refused(str(answer["error"]))
         if not isinstance(answer.get("ok"), dict):
-            raise Refused("its answer is none")
+            raise Refused("its answer is invalid")
         return dict(answer["ok"])
 
     def announce(self, message: dict[str, Any]) -> None:
@@ -171,7 +171,7 @@ class Peer:
             self.closed = True
             for future in self._waiting.values():
                 if not future.done():
-                    future.set_result({"error": "it is gone"})
+                    future.set_result({"error": "it has ended"})
             self._writer.close()
 
     async def finish(self) -> None:
@@ -221,7 +221,7 @@ async def serve_on(listener: socket.socket, handler: Handler) -> asyncio.Server:
             try:
                 await handler(dict(peer.afterwards))
             except (Refused, TimeoutError, KeyError, TypeError, ValueError) as exc:
-                print(f"what a client left to be done, {peer.afterwards}: {exc}", file=sys.stderr, flush=True)
+                print(f"{peer.afterwards}, requested by a client that left: {exc}", file=sys.stderr, flush=True)
 
     listener.setblocking(False)
     return await asyncio.start_unix_server(connected, sock=listener, limit=MAX_LINE_BYTES)

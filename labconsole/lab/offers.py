@@ -51,7 +51,7 @@ def guest_files(platforms: Sequence[str], directory: Path) -> GuestFiles | None:
         return None
     busybox = tool("busybox")
     if busybox is None:
-        raise LabSetupError("the lab needs busybox; type: apt-get install -y busybox-static")
+        raise LabSetupError("the lab needs busybox; run `apt-get install -y busybox-static`")
     kernel = debian_kernel()
     image = directory / IMAGE_FILE
     write_guest_image(image, busybox=Path(busybox), modules=kernel.modules)
@@ -61,7 +61,9 @@ def guest_files(platforms: Sequence[str], directory: Path) -> GuestFiles | None:
 def check_rights(platforms: Sequence[str]) -> None:
     """Raises LabSetupError for a platform that this user cannot have."""
     if "lxc" in platforms and os.geteuid() != 0:
-        raise LabSetupError("platform lxc needs root: LXC makes control groups; type: sudo labconsole lab up …")
+        raise LabSetupError(
+            "platform lxc needs root, because LXC creates control groups; run `sudo labconsole lab up …`"
+        )
 
 
 def spare_cpu() -> int | None:

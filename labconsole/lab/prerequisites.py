@@ -57,8 +57,8 @@ def check_tools(
         packages = " ".join(sorted({wanted[name] for name in missing}))
         prefix = "" if os.geteuid() == 0 else "sudo "
         raise LabSetupError(
-            f"the lab needs {', '.join(missing)}; type: {prefix}apt-get install -y {packages}"
-            + ("" if install else " (or give --install)")
+            f"the lab needs {', '.join(missing)}; run `{prefix}apt-get install -y {packages}`"
+            + ("" if install else " (or use --install)")
         )
 
 
@@ -77,7 +77,7 @@ def install_packages(packages: Iterable[str]) -> None:
         said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         why = said[-1][:_SAID_CHARACTERS] if said else f"exit status {done.returncode}"
         by_hand = f"{'' if root else 'sudo '}apt-get install -y {' '.join(names)}"
-        raise LabSetupError(f"cannot install {', '.join(names)} ({why}); type: {by_hand}")
+        raise LabSetupError(f"cannot install {', '.join(names)} ({why}); run {by_hand}")
 
 
 def _apt(argv: list[str]) -> subprocess.CompletedProcess[str]:
@@ -98,7 +98,7 @@ def namespace_refusal(exc: OSError, *, root: bool) -> LabSetupError:
     """What to tell when the kernel refuses namespaces."""
     if root:
         return LabSetupError(
-            f"this root user may not make namespaces ({exc}); in a container, start it with --privileged "
+            f"this root user may not create namespaces ({exc}); if this is a container, start it with --privileged "
             "(CAP_SYS_ADMIN and CAP_NET_ADMIN are needed)"
         )
     remedies = []
@@ -108,8 +108,8 @@ def namespace_refusal(exc: OSError, *, root: bool) -> LabSetupError:
         remedies.append("sudo sysctl -w user.max_user_namespaces=10000")
     if _sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
         remedies.append("sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")
-    how = f"type: {' && '.join(remedies)}; or run" if remedies else "run"
+    how = f"run {' && '.join(remedies)}; or run" if remedies else "run"
     return LabSetupError(
-        f"without root the lab needs unprivileged user namespaces, and this machine denies them ({exc}); {how} the "
+        f"without root the lab needs unprivileged user namespaces, but this machine denies them ({exc}); {how} the "
         "same command as root"
     )

@@ -62,7 +62,7 @@ class LabSpec:
         """Raises ConfigError for the first option that cannot be."""
         if not NAME.match(self.name):
             raise ConfigError(
-                "is not a usable name for a lab",
+                "is not a valid name for a lab",
                 key="name",
                 value=self.name,
                 allowed="1 to 32 letters, digits, '_' or '-', the first a letter or digit",
@@ -86,20 +86,20 @@ class LabSpec:
         for name in self.platforms:
             _word("platforms", name, KNOWN_PLATFORMS)
         if not self.platforms or len(set(self.platforms)) != len(self.platforms):
-            raise ConfigError("must be named once each, and at least one", key="platforms", value=self.platforms)
+            raise ConfigError("must be one or more names, each given once", key="platforms", value=self.platforms)
         if self.generator == "pktgen" and needs_guest(self.platforms):
             raise ConfigError(
-                "is not possible in a lab with pktgen, which is in a machine itself", key="platforms",
+                "is not possible in a lab with pktgen, which runs in a machine itself", key="platforms",
                 value=", ".join(self.platforms), allowed=", ".join(DEFAULT_PLATFORMS),
             )  # fmt: skip
         if UML in self.platforms and (self.generator == "pktgen" or self.uut == "machine"):
             raise ConfigError(
-                "is not possible on a node that is in a machine", key="platforms", value=UML,
+                "is not possible on a node inside a machine", key="platforms", value=UML,
                 allowed="uut namespace, generator afpacket",
             )  # fmt: skip
         if "lxc" in self.platforms and self.sources > MAX_LXC_STREAMS:
             raise ConfigError(
-                "is more than a container of lxc has NICs for", key="sources", value=self.sources,
+                "is more than an lxc container has NICs for", key="sources", value=self.sources,
                 allowed=f"at most {MAX_LXC_STREAMS} with platform lxc",
             )  # fmt: skip
         if not isinstance(self.loss, dict):
@@ -112,14 +112,14 @@ class LabSpec:
     def _check_machine(self) -> None:
         if self.uut == "namespace":
             if self.boot != "linux":
-                raise ConfigError("is for a UUT that is a machine (--uut machine)", key="boot", value=self.boot)
+                raise ConfigError("needs a UUT that is a machine (--uut machine)", key="boot", value=self.boot)
             for name in self.platforms:
                 if name in MACHINE_ONLY_PLATFORMS:
-                    raise ConfigError("is for a UUT that is a machine (--uut machine)", key="platforms", value=name)
+                    raise ConfigError("needs a UUT that is a machine (--uut machine)", key="platforms", value=name)
             return
         if self.generator == "pktgen":
             raise ConfigError(
-                "is not possible in a lab with pktgen, which is in a machine itself", key="uut", value=self.uut,
+                "is not possible in a lab with pktgen, which runs in a machine itself", key="uut", value=self.uut,
                 allowed="namespace",
             )  # fmt: skip
         if self.ssh_server == "openssh":
@@ -146,7 +146,7 @@ class LabSpec:
         try:
             return cls(**data)
         except TypeError as exc:
-            raise ConfigError(f"not the description of a lab: {exc}") from None
+            raise ConfigError(f"is not a valid description of a lab: {exc}") from None
 
     def differences(self, other: LabSpec) -> list[str]:
         """What ``other`` asks for that this is not, as ``option: this, not other``."""

@@ -37,7 +37,7 @@ def labs_directory() -> Path:
 def lab_directory(name: str) -> Path:
     """Directory of one lab; LabSpec has checked the name, callers with a raw name use this check."""
     if not NAME.match(name):
-        raise LabSetupError(f"{name!r} is not a name of a lab")
+        raise LabSetupError(f"{name!r} is not a valid name of a lab")
     return labs_directory() / name
 
 
@@ -59,7 +59,7 @@ def _acquire(directory: Path, *, create: bool) -> int | None:
             try:
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             except OSError as exc:
-                raise LabSetupError(f"cannot make the lab's directory {directory}: {exc.strerror}") from exc
+                raise LabSetupError(f"cannot create the lab's directory {directory}: {exc.strerror}") from exc
         try:
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -72,7 +72,7 @@ def _acquire(directory: Path, *, create: bool) -> int | None:
             os.close(descriptor)
             if time.monotonic() > deadline:
                 raise LabSetupError(
-                    f"another `labconsole lab` command has been busy with {directory.name} for {LOCK_WAIT_S:.0f} s"
+                    f"another `labconsole lab` command has been working on {directory.name} for {LOCK_WAIT_S:.0f} s"
                 ) from None
             time.sleep(_LOCK_POLL_S)
             continue
@@ -193,7 +193,7 @@ class LabFile:
         except NotADirectoryError:
             return None
         except (ConfigError, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as exc:
-            raise LabSetupError(f"{path} cannot be understood ({exc}); remove it, then `labconsole lab up`") from exc
+            raise LabSetupError(f"{path} is not valid ({exc}); remove it, then run `labconsole lab up`") from exc
 
     def write(self, directory: Path) -> None:
         """Whole or not at all."""

@@ -34,7 +34,7 @@ def read(name: str) -> str:
     except FileNotFoundError:
         raise WireError("no_such_sysctl", "this kernel has no setting %s" % name) from None
     except PermissionError:
-        raise WireError("no_permission", "may not read the setting %s" % name) from None
+        raise WireError("no_permission", "no permission to read the setting %s" % name) from None
     except OSError as exc:
         raise WireError("sysctl_failed", "cannot read the setting %s: %s" % (name, exc.strerror)) from exc
 
@@ -44,7 +44,7 @@ def write(name: str, value: str) -> None:
         with open(path_of(name), "w", encoding="ascii") as setting:
             setting.write(value)
     except PermissionError:
-        raise WireError("no_permission", "may not change the setting %s; root is needed" % name) from None
+        raise WireError("no_permission", "no permission to change the setting %s; root is needed" % name) from None
     except OSError as exc:
         raise WireError("sysctl_failed", "cannot set %s to %r: %s" % (name, value, exc.strerror)) from exc
 

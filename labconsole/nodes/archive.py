@@ -53,7 +53,7 @@ BOOTSTRAP = (
     # an old Python can parse too, so that it can say that it is too old.
     "import sys, json; "
     'sys.version_info < (3, 9) and (print(json.dumps(dict(event="refused", code="python_too_old", '
-    'message="Python %d.%d on this node is too old, 3.9 or newer is needed" % sys.version_info[:2]))), '
+    'message="Python %d.%d on this node is too old; 3.9 or newer is needed" % sys.version_info[:2]))), '
     "sys.stdout.flush(), sys.exit(3)); "
     "import os, runpy; "
     "n = int(sys.argv[1]); "
@@ -121,7 +121,7 @@ def _own_files() -> dict[str, bytes]:
 def _library_directory() -> Path:
     spec = importlib.util.find_spec("pyroute2")
     if spec is None or not spec.submodule_search_locations:
-        raise LabError("pyroute2 is not installed; the agent needs it: install labconsole with its dependencies")
+        raise LabError("pyroute2 is not installed, but the agent needs it: install labconsole with its dependencies")
     return Path(spec.submodule_search_locations[0])
 
 
@@ -163,7 +163,7 @@ def _library_subset(library: Path) -> list[Path]:
         [sys.executable, "-P", "-c", _FIND_SUBSET, str(library), *_ROOTS], capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or ["no word"]
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
         raise LabError(f"pyroute2 in {library} cannot be used: {last[0]}")
     return [Path(line) for line in done.stdout.splitlines()]
 
@@ -173,7 +173,9 @@ def _library_licences() -> dict[str, bytes]:
     files = importlib.metadata.files("pyroute2") or []
     found = {file.name: Path(str(file.locate())).read_bytes() for file in files if file.name.startswith("LICENSE")}
     if not found:
-        raise LabError("pyroute2 is installed without its licence texts and so may not be passed on: reinstall it")
+        raise LabError(
+            "pyroute2 is installed without its licence texts and must not be distributed without them: reinstall it"
+        )
     return found
 
 

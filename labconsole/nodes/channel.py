@@ -116,7 +116,7 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
         self.exit_signal = clean(signal, 20)
 
     def _refuse(self, exc: WireError) -> None:
-        self.end(f"sent something that is not of the protocol ({clean(exc.message, 200)})")
+        self.end(f"sent something that does not follow the protocol ({clean(exc.message, 200)})")
 
     def _feed(self, data: bytes) -> None:
         first, newline, rest = data.partition(b"\n")
@@ -149,7 +149,7 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
             self._early.append(message)
             self._early_bytes += len(line)
         else:
-            raise WireError("bad_line", "too much came before anything was asked")
+            raise WireError("bad_line", "too much data arrived before anything was asked")
 
     def _before_hello(self, line: bytes) -> None:
         # A greeting without a line feed is glued to the front of it.
@@ -168,4 +168,4 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
         self._junk_lines += 1
         self.junk += line + b"\n"
         if self._junk_lines > MAX_JUNK_LINES or len(self.junk) > MAX_JUNK_BYTES:
-            raise WireError("no_hello", "the login shell says too much before the agent can speak")
+            raise WireError("no_hello", "the login shell prints too much before the agent starts")

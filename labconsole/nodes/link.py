@@ -198,13 +198,13 @@ class NodeLink:
             try:
                 self._on_event(self.name, event)
             except Exception:
-                log.exception("%s: whoever listens failed on an event %s", self.name, event.kind)
+                log.exception("%s: a listener failed on an event %s", self.name, event.kind)
             return
         number = message.get("id")
         pending = self._pending.get(number) if type(number) is int else None
         if pending is None or pending[-1].done():
             self.unknown_replies += 1
-            self._note("an answer to nothing that was asked: %s", number)
+            self._note("an unexpected answer: %s", number)
             return
         op, check, answer = pending
         answer.set_result(read_reply(op, check, message))
@@ -277,7 +277,7 @@ async def _start(
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     except TimeoutError as exc:
         heard = last_line(session.stderr) or last_line(session.junk)
-        text = f"no agent after {timeout_s:g} s: is the login shell of {user} waiting for something?"
+        text = f"no agent after {timeout_s:g} s: is the login shell of {user} waiting for input?"
         raise NodeUnreachable(name, text + (f" ({heard})" if heard else ""), operation="connect") from exc
     except (asyncssh.Error, OSError) as exc:
         if not session.ended.done():
@@ -293,7 +293,7 @@ async def _why_not(name: str, inventory: Inventory, dialled: Dialled, session: A
     if session.exit_status is None:
         return NodeUnreachable(name, f"no agent: {session.ended.result()}", operation="connect")
     if session.refusal is not None:
-        hint = "give another `python:` in hosts.yaml"
+        hint = "set another `python:` in hosts.yaml"
         return CapabilityMissing(name, f"{session.refusal}: {hint}", operation="connect")
     error = explain(
         name, user=user, python=node.python, become=node.become, exit_status=session.exit_status,
@@ -305,6 +305,6 @@ async def _why_not(name: str, inventory: Inventory, dialled: Dialled, session: A
         async with asyncio.timeout(PROBE_S):
             result = await dialled.connection.run(version_command(node.python, node.become), encoding="utf-8")
     except (TimeoutError, OSError, UnicodeDecodeError, asyncssh.Error) as exc:
-        log.debug("%s: the version of Python cannot be asked: %s", name, clean(exc))
+        log.debug("%s: cannot ask for the version of Python: %s", name, clean(exc))
         return error
     return too_old(name, node.python, str(result.stdout)[-64:]) or error

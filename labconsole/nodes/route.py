@@ -136,8 +136,8 @@ def _config_file(name: str, inventory: Inventory) -> str | None:
         return None
     raise NodeUnreachable(
         name,
-        f"the SSH configuration {given} (defaults.ssh_config in hosts.yaml) does not exist: "
-        "is the lab up? (labconsole lab up)",
+        f"the SSH configuration {given} (defaults.ssh_config in hosts.yaml) does not exist: is the lab up? (run "
+        f"`labconsole lab up`)",
         operation="connect",
     )
 
@@ -146,7 +146,7 @@ def _resolve(
     name: str, inventory: Inventory, config: str | None, wanted: _WantedRoute, seen: frozenset[_WantedRoute]
 ) -> list[JumpHost]:
     if wanted in seen or len(seen) >= MAX_HOPS:
-        raise NodeUnreachable(name, f"the jump hosts lead in a circle at {wanted.alias}", operation="connect")
+        raise NodeUnreachable(name, f"the jump hosts form a loop at {wanted.alias}", operation="connect")
     hop, config_jump = _resolve_one(wanted, config, inventory.defaults.known_hosts)
     jump = wanted.jump if wanted.jump is not None else config_jump if wanted.follow_config_jump else None
     if jump is None or jump.lower() == "none":

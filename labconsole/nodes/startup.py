@@ -27,19 +27,21 @@ def explain(
     quoted = f" ({said})" if said else ""
     absent = exit_status == 127 or "not found" in text or "no such file" in text
     if become == "sudo" and absent and not re.search(r"^sudo: ", text, re.MULTILINE):
-        return _missing(name, f"no sudo there{quoted}: install it, or log in as root and remove `become: sudo`")
+        return _missing(
+            name, f"sudo is not installed there{quoted}: install it, or log in as root and remove `become: sudo`"
+        )
     if become == "sudo" and re.search(r"password is required|terminal is required|askpass|conversation failed", text):
         return _missing(name, f"sudo wants a password from {user}{quoted}; {_sudoers(user)}")
     if become == "sudo" and re.search(r"sudoers|not allowed to|may not run", text):
         return _missing(name, f"sudo does not let {user} in{quoted}; {_sudoers(user)}")
     if absent and not text.lstrip().startswith("traceback"):
-        hint = "install Debian's python3-minimal or give `python:` in hosts.yaml"
-        return _missing(name, f"no {python} there{quoted}: {hint}")
+        hint = "install Debian's python3-minimal or set `python:` in hosts.yaml"
+        return _missing(name, f"{python} is not installed there{quoted}: {hint}")
     if exit_status == 126:
-        return _missing(name, f"{python} cannot be run there{quoted}: give another `python:` in hosts.yaml")
+        return _missing(name, f"{python} cannot be run there{quoted}: set another `python:` in hosts.yaml")
     status = "" if exit_status is None else f" (exit status {exit_status})"
     return NodeUnreachable(
-        name, f"the agent did not start{status}" + (f": {said}" if said else ", and nothing said why"),
+        name, f"the agent did not start{status}" + (f": {said}" if said else " without a message"),
         operation="connect",
     )  # fmt: skip
 
@@ -51,12 +53,14 @@ def too_old(name: str, python: str, answer: str) -> NodeError | None:
         return None
     wanted = ".".join(map(str, MIN_PYTHON))
     return _missing(
-        name, f"{python} there is Python {found[0]}, too old; {wanted} or newer is needed: give `python:` in hosts.yaml"
+        name,
+        f"{python} there is Python {found[0]}, which is too old; {wanted} or newer is needed: set `python:` in "
+        f"hosts.yaml",
     )
 
 
 def _sudoers(user: str) -> str:
-    return f"allow it in a file made by `visudo -f /etc/sudoers.d/labconsole`: {user} ALL=(root) NOPASSWD: ALL"
+    return f"allow it in a file created by `visudo -f /etc/sudoers.d/labconsole`: {user} ALL=(root) NOPASSWD: ALL"
 
 
 def _missing(name: str, text: str) -> NodeError:

@@ -189,7 +189,7 @@ class DelaySamples:
     def report(self) -> Tuple[Optional[Dict[str, Any]], Optional[str]]:
         """(the figures, None), or (None, why there are none)."""
         if not self._first:
-            return None, "no frame has a time stamp of its sender and one of its arrival"
+            return None, "no frame has both a time stamp of its sender and one of its arrival"
         if self.unusable:
             return None, "frames came without a time stamp of their sender, or with impossible times"
         delays = sorted(self._delays())

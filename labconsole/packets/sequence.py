@@ -93,7 +93,7 @@ class SequenceTracker:
         """Numbers at or below the highest: each was missing (reordered), precedes the first one (same) or is a copy."""
         if self._settled_below is not None and begin < self._settled_below:
             self.error = (
-                "a packet arrived more than %d numbers late, beyond what can be remembered"
+                "a packet arrived more than %d numbers late, which is more than can be tracked"
                 % (self.highest - self._settled_below)  # type: ignore[operator]
             )
             self._starts, self._ends = array("q"), array("q")

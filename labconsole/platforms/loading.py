@@ -26,7 +26,7 @@ def _driver(name: str) -> Callable[..., Driver]:
     made = getattr(load(PACKAGE, name), "DRIVER", None)
     said = getattr(getattr(made, "about", None), "name", None)
     if said != name:
-        raise PluginError(f"plug-in {name} cannot be used: its DRIVER is not a driver called {name}")
+        raise PluginError(f"plug-in {name} cannot be used: its DRIVER is not a driver with the name {name}")
     return cast("Callable[..., Driver]", made)
 
 
@@ -55,7 +55,9 @@ def driver_for(platform: str, inventory: Inventory) -> Driver:
         made = _driver(entry.driver)
     except UnknownPlugin as exc:
         allowed = ", ".join(exc.known)
-        raise ConfigError("is not a driver of this version", key=key, value=entry.driver, allowed=allowed) from None
+        raise ConfigError(
+            "is not a driver for this version of labconsole", key=key, value=entry.driver, allowed=allowed
+        ) from None
     except PluginError as exc:
         raise ConfigError(str(exc), key=key) from exc
     options = dict(entry.options)

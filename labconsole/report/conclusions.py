@@ -14,8 +14,8 @@ from labconsole.report.selection import Selection
 from labconsole.report.words import count, number
 
 ONE_SET_UP = (
-    "One set-up: every platform was set up once, and its trials say nothing of how far another set-up would lie away. "
-    "Intervals are about this set-up only, and nothing is claimed about platforms or background loads."
+    "One set-up: every platform was set up once, and its trials say nothing about how much another set-up would "
+    "differ. Intervals hold for this set-up only, and nothing is claimed about platforms or background loads."
 )
 
 
@@ -27,17 +27,18 @@ def conclusions(
     if unreadable:
         words.append(
             f"The {'record' if len(unreadable) == 1 else 'records'} of {', '.join(unreadable[:5])}"
-            f"{' and others' if len(unreadable) > 5 else ''} ({count(len(unreadable), 'run')}) could not be read. "
-            "Where the store's columns say that such a run enters, it is in the means, and nothing here vouches for "
-            "it: run labconsole verify."
+            f"{' and others' if len(unreadable) > 5 else ''} ({count(len(unreadable), 'run')}) could not be read. If "
+            f"the store's columns say that such a run enters, it is part of the means, but this report cannot vouch "
+            f"for it: run `labconsole verify`."
         )
     words += _set_ups(made)
     words += _methods(made)
     words += _family(made.claims, _usual_blocks(made))
     if made.claims.size and selection.narrows:
         words.append(
-            "What was not chosen was not tested: the family is smaller than that of all runs, and a row may be "
-            "different here that is inconclusive there. Whoever chooses after having looked looks more than once."
+            "Runs that were not selected were not tested: the family of claims is smaller than that of all runs, so "
+            "a row may be different here that is inconclusive there. Selecting after having looked at the results "
+            "amounts to looking more than once."
         )
     words += _unclaimed(made)
     missing = missing_words(found)
@@ -58,13 +59,13 @@ def _set_ups(made: Evaluation) -> list[str]:
     )
     words = [
         f"{told} set-ups of each platform and background. A mean is that of the set-ups' means, {interval}; "
-        "comparisons are paired by block, so that what a whole block has in common falls out."
+        "comparisons are paired by block, which removes what a whole block has in common."
     ]
     few = sum(point.set_ups < MINIMUM_BLOCKS for point in made.points)
     if few:
         words.append(
-            f"{count(few, 'point')} of {len(made.points)} with fewer than {MINIMUM_BLOCKS} set-ups: nothing is claimed "
-            "of them."
+            f"{count(few, 'point')} of {len(made.points)} with fewer than {MINIMUM_BLOCKS} set-ups: nothing is "
+            f"claimed about them."
         )
     return words
 
@@ -73,9 +74,9 @@ def _methods(made: Evaluation) -> list[str]:
     methods = {point.design.conditions.method for point in made.points}
     if methods & {1, None}:
         return [
-            "Runs of method 1 cannot carry a forwarding rate: what arrived after the last packet was sent is counted "
-            "as if it had arrived in time, which flatters a platform with a long queue in a short trial; nor do they "
-            "tell on which side packets were lost."
+            "Runs of method 1 have no forwarding rate: packets that arrived after the last one was sent are counted "
+            "as if they had arrived in time, which flatters a platform with a long queue in a short trial. Nor do "
+            "these runs show on which side packets were lost."
         ]
     return []
 
@@ -95,30 +96,30 @@ def _family(family: Family, blocks: int) -> list[str]:
     equal = sum(claim.word == "equivalent" for claim in family.claims)
     words = [
         f"{count(family.size, 'claim')} {'was' if family.size == 1 else 'were'} tested as one family (Holm 1979): "
-        f"without any effect, at most one report in twenty says different at all. {different} came out different"
+        f"without any effect, at most one report in twenty calls anything different. {different} came out different"
         + (
             f", {equal} equivalent within ± {100 * family.margin_ratio:g} %." if family.margin_ratio is not None
             else f"; {NO_MARGIN['margin' in family.differ]}, so that nothing is called equivalent."
         )
     ]  # fmt: skip
     if "claims" in family.differ:
-        words.append("Which tables may claim differs between the runs' plans, so that all of them do.")
+        words.append("The runs' plans differ in which tables may make claims, so all tables do.")
     if family.margin_ratio is not None and family.declared == "option":
-        words.append("The margin was chosen afterwards, by whoever made this report (--margin).")
+        words.append("The margin was chosen afterwards, by the author of this report (--margin).")
     if family.tables is not None:
         named = "; ".join(f"{name} ({CLAIMS[name]})" if name in CLAIMS else name for name in family.tables)
-        words.append(f"By its plan only these tables claim anything: {named}.")
+        words.append(f"According to the plan, only these tables make claims: {named}.")
     price = family.price(blocks)
     if price is not None:
         words.append(
             f"The price of {count(family.size, 'claim')}: with {blocks} blocks the smallest p has to come from |t| > "
             f"{number(price[0])}, an effect of {number(price[1])} standard deviations between blocks. Fewer claims "
-            "(claims: in the plan) or more set-ups lower it, fixed before the next plan is measured: added to this one "
-            "after a look at it they make false findings more frequent."
+            "(claims: in the plan) or more set-ups lower it, fixed before the next plan is measured: added to this "
+            "plan after a look at its results, they make false findings more frequent."
         )
     words.append(
-        "Blocks are taken for independent. Noise that lasts longer than a block, or a drift that is not the same over "
-        "a block, is not wholly taken out by pairing (docs/statistics.md says how much remains)."
+        "Blocks are assumed to be independent. Noise that lasts longer than a block, or a drift that varies within a "
+        "block, is not completely removed by pairing (docs/statistics.md says how much remains)."
     )
     return words
 

@@ -66,7 +66,9 @@ def _mapped(pairs: Sequence[str], *, has_reference: bool) -> dict[str, str]:
     for pair in pairs:
         own, equals, theirs = pair.partition("=")
         if not (own and equals and theirs):
-            raise ConfigError("is no pair of names", key="--reference-map", value=pair, allowed="own=paper's")
+            raise ConfigError(
+                "must be OWN=PAPER'S", key="--reference-map", value=pair, allowed="such as qemu-virtio=KVM"
+            )
         found[own] = theirs
     if found and not has_reference:
         raise ConfigError("needs --reference", key="--reference-map", value=", ".join(pairs))
@@ -115,7 +117,7 @@ def _searches(store: RunStore, selected: list[RunSummary]) -> tuple[list[SearchR
 
 def _no_runs(there: list[RunSummary], place: str, *, by_file: bool) -> ConfigError:
     if not there:
-        return ConfigError("no run is saved there yet", key="--store", value=place)
+        return ConfigError("no run has been saved there yet", key="--store", value=place)
     plans = sorted({run.plan_name + (f" ({run.plan_hash})" if by_file else "") for run in there if run.plan_name})
     has = [
         f"{len(there)} runs",
@@ -123,7 +125,11 @@ def _no_runs(there: list[RunSummary], place: str, *, by_file: bool) -> ConfigErr
         f"testbeds {', '.join(sorted({run.testbed for run in there}))}",
         f"plans {', '.join(plans)}" if plans else "no plan",
     ]
-    hint = "; a plan in a file means runs of its hash, its name means all that were ever called so" if by_file else ""
+    hint = (
+        "; a plan file selects runs by its hash, a plan name selects all runs of plans with that name"
+        if by_file
+        else ""
+    )
     return ConfigError(f"no saved run matches; the store has {'; '.join(has)}{hint}", key="--store", value=place)
 
 

@@ -23,7 +23,7 @@ CONVENTIONS = {
 }
 
 OBSERVED = {
-    "quiet": "quiet: it keeps its counters to itself while frames are counted, and sends nothing",
+    "quiet": "quiet: it does not report its counters while frames are counted, and sends nothing",
     "live": "live: it reports its counters over the network while frames are counted",
 }
 
@@ -118,8 +118,8 @@ def _trials(digest: Digest, points: Sequence[PointSummary]) -> list[Words]:
         ("Calibration of the instrument", one_of(digest.said.get("calibration"))),
         (
             "Verdicts",
-            "every run is valid, suspect (it stands, with a doubt that is named) or invalid. Invalid runs enter no "
-            "mean, suspect ones do; both are counted below with their reasons",
+            "every run is valid, suspect (it stands, with a named doubt) or invalid. Invalid runs enter no mean, "
+            "suspect ones do; both are counted below with their reasons",
         ),
     ]
 
@@ -134,8 +134,8 @@ def _asked_for(digest: Digest) -> list[Words]:
     if not told:
         return []
     told.append(
-        "whether set-ups were added, or no more taken, because of what came out shows in no run, and would make false "
-        "findings more frequent than is told here"
+        "runs do not show whether set-ups were added, or measuring was stopped, because of the results; that would "
+        "make false findings more frequent than stated here"
     )
     return [("Set-ups asked for", "; ".join(told))]
 
@@ -159,7 +159,7 @@ def _quantities(digest: Digest, points: Sequence[PointSummary]) -> list[Words]:
             (
                 "Forwarding rate",
                 "frames that arrived at the sink over the sink's own window of arrivals, never over less than the "
-                "sending time (RFC 2285, section 3.6.1): N / max(T, W · N / (N − 1)). Figures and maxima are of it. "
+                "sending time (RFC 2285, section 3.6.1): N / max(T, W · N / (N − 1)). Figures and maxima use it. "
                 f"Witness per stream: {witness}",
             ),
             (
@@ -182,7 +182,7 @@ def _quantities(digest: Digest, points: Sequence[PointSummary]) -> list[Words]:
             ),
             ("Loss (method 1)", "offered minus measured, over offered; what the generator did not send is not lost"),
         ]
-    return [*rows, ("Sums", "rates of several sources are added up over the streams")]
+    return [*rows, ("Sums", "rates of several sources are summed over the streams")]
 
 
 def _statistics(family: Family, notes: Sequence[MethodNote]) -> list[Words]:
@@ -190,13 +190,13 @@ def _statistics(family: Family, notes: Sequence[MethodNote]) -> list[Words]:
         (
             "Repetitions",
             "runs of one design point (platform, frame size, sources, target, background) under the same conditions: "
-            "duration, testbed, kernel, hypervisor, generator, method. What differs stands apart, named by what "
-            "differs",
+            "duration, testbed, kernel, hypervisor, generator, method. Points that differ in one of these are listed "
+            "separately, with the difference in their name",
         ),
         (
             "Mean and interval",
             "mean of the set-ups' means with Student's t over set-ups, from three on (Kalibera and Jones, Rigorous "
-            "benchmarking in reasonable time, ISMM 2013); with one set-up over its trials, and of this set-up only",
+            "benchmarking in reasonable time, ISMM 2013); with one set-up, over its trials and for this set-up only",
         ),
         (
             "Loss",
@@ -235,7 +235,9 @@ def _departures(digest: Digest) -> list[Words]:
         ),
     ]
     if any(value < 60 for value in seconds):
-        rows.append(("", "trials shorter than the 60 s of section 24; the interval of the set-ups says what that cost"))
+        rows.append(
+            ("", "trials shorter than the 60 s of section 24; the interval of the set-ups shows what that costs")
+        )
     if "False" in (digest.said.get(INCLUDES_FCS) or {}):
         rows.append(("", "frame sizes are the paper's, without the frame check sequence, and not those of section 9.1"))
     if digest.emulated:
@@ -243,8 +245,8 @@ def _departures(digest: Digest) -> list[Words]:
     rows.append(
         (
             "From Schlosser, Duelli and Goll",
-            "the capture is counted, not only recorded, and held against the counters of every interface on the way; "
-            "that the background load ran is measured; every change carries its interval",
+            "the capture is counted, not only recorded, and compared with the counters of every interface on the "
+            "path; that the background load ran is measured; every change has an interval",
         )
     )
     return rows

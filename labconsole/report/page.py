@@ -41,7 +41,8 @@ def require_jinja() -> Any:
         from jinja2 import Environment
     except ImportError:
         raise ConfigError(
-            "report.html needs jinja2: pip install 'labconsole[report]'; figures and tables in the terminal do not "
+            "report.html needs jinja2: run `pip install 'labconsole[report]'; figures and tables in the terminal do "
+            "not "
             "(labconsole report without --out)"
         ) from None
     return Environment
@@ -114,7 +115,7 @@ def _summary(digest: Digest, kept: KeptRuns) -> str:
     return (
         f"{runs} run{'' if runs == 1 else 's'} on testbed {one_of_names(digest, 'testbed')}, taken from "
         f"{digest.first} to {digest.last} by {one_of_names(digest, 'operator')}. Every number follows from the raw "
-        "counts of these runs; labconsole verify computes them again."
+        f"counts of these runs; `labconsole verify` computes them again."
     )
 
 
@@ -126,9 +127,9 @@ def one_of_names(digest: Digest, what: str) -> str:
 def _exclusions(kept: KeptRuns) -> str:
     total = len(kept.entered) + len(kept.excluded)
     return (
-        f"{len(kept.excluded)} of {total} runs enter no mean: invalid, without a rate, from a pilot, of a set-up that "
-        f"broke off or contradicts itself, or beyond what the instrument can tell. {kept.suspect} of those that enter "
-        "are suspect: they stand, with a doubt that their record names."
+        f"{len(kept.excluded)} of {total} runs enter no mean: invalid, without a rate, from a pilot, of a set-up "
+        f"that was interrupted or contradicts itself, or beyond what the instrument can measure. {kept.suspect} of "
+        f"those that enter are suspect: they stand, with a doubt named in their record."
     )
 
 

@@ -53,7 +53,7 @@ def load_reference(name: str) -> PaperTables:
     papers = {PurePath(file.name).stem: file for file in folder if file.name.endswith(".toml")}
     if name not in papers:
         allowed = ", ".join(papers)
-        raise ConfigError("is no paper whose tables are here", key="--reference", value=name, allowed=allowed)
+        raise ConfigError("is not a paper with stored tables", key="--reference", value=name, allowed=allowed)
     tables = {}
     for file in folder:
         paper, _, table = PurePath(file.name).stem.partition("_")
@@ -73,8 +73,10 @@ def matched(own: Sequence[str], paper: PaperTables, given: Mapping[str, str]) ->
         theirs = paper.platform(wanted)
         if theirs is None:
             allowed = ", ".join(paper.platforms)
-            raise ConfigError("is no platform of the paper", key="--reference-map", value=wanted, allowed=allowed)
+            raise ConfigError("is not a platform of the paper", key="--reference-map", value=wanted, allowed=allowed)
         if name not in own:
-            raise ConfigError("is no platform of these runs", key="--reference-map", value=name, allowed=", ".join(own))
+            raise ConfigError(
+                "is not a platform of these runs", key="--reference-map", value=name, allowed=", ".join(own)
+            )
         found[name] = theirs
     return found

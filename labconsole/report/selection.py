@@ -112,14 +112,14 @@ def require_free(query: Query, runs: Sequence[RunLike], *, allowed: bool) -> tup
             cut for name, test in zip(query.fields, query.tests, strict=True)
             if name == "started" and (cut := _cut(test, runs)) is not None
         )  # fmt: skip
-        problem = f"this time cuts {cuts}: when it was cut may depend on how it went; choose whole plans"
+        problem = f"this time cuts {cuts}: when it was cut may depend on its outcome; select whole plans"
     else:
         problem = (
-            f"chooses runs by how they came out ({', '.join(found)}), so that the report would show what was looked "
-            "for; choose by factors and conditions"
+            f"selects runs by outcome ({', '.join(found)}), which would bias the report; select by factors and "
+            "conditions"
         )
     raise ConfigError(
-        f"{problem}, or give {BY_OUTCOME}: page, captions and manifest then say so",
+        f"{problem}, or use {BY_OUTCOME}: page, captions and manifest then say so",
         key="FILTER", value=query.text,
         allowed=", ".join((*FREE, "started where it cuts no plan")),
     )  # fmt: skip
@@ -158,7 +158,7 @@ def checked_pool(names: Collection[str] | None) -> tuple[str, ...]:
     """Names of conditions. Raises ConfigError on another."""
     for name in names or ():
         if name not in CONDITIONS:
-            raise ConfigError("is no condition", key="--pool", value=name, allowed=", ".join(CONDITIONS))
+            raise ConfigError("is not a condition", key="--pool", value=name, allowed=", ".join(CONDITIONS))
     return tuple(name for name in CONDITIONS if name in (names or ()))
 
 
@@ -171,5 +171,7 @@ def parse_margin(text: str | None) -> float | None:
     except ValueError:
         value = 0.0
     if not 0 < value < 1:
-        raise ConfigError("is no margin", key="--margin", value=text, allowed="above 0 and below 1, such as 2% or 0.02")
+        raise ConfigError(
+            "is not a valid margin", key="--margin", value=text, allowed="above 0 and below 1, such as 2% or 0.02"
+        )
     return value

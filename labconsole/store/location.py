@@ -68,10 +68,10 @@ def parse_location(url: str | None) -> StoreLocation:
             return _server(f"postgresql://{rest}")
         if scheme != "sqlite" or not rest.startswith("/"):
             # An unknown URL may hold a password as well, so it is not repeated.
-            raise StoreError(f"{scheme + '://' + rest.rpartition('@')[2]!r} is not a store; {ALLOWED}")
+            raise StoreError(f"{scheme + '://' + rest.rpartition('@')[2]!r} is not a valid store; {ALLOWED}")
         text = rest[1:]
     if text in ("", ":memory:"):
-        raise StoreError(f"{url!r} names no file to keep runs in; {ALLOWED}")
+        raise StoreError(f"{url!r} does not name a file; {ALLOWED}")
     return FileLocation(Path(text).expanduser().absolute())
 
 
@@ -85,11 +85,11 @@ def _server(url: str) -> ServerLocation:
     user, _, _ = parts.netloc.rpartition("@")
     if ":" in user or any(key in _SECRET for key in keys):
         raise StoreError(
-            "the store's URL holds a password, which everybody on this machine can read in the list of processes; "
-            "put it into ~/.pgpass or PGPASSWORD and leave it out of the URL"
+            "the store's URL contains a password, which everybody on this machine can read in the process list; put "
+            "it into ~/.pgpass or PGPASSWORD and remove it from the URL"
         )
     if "@" in user:
-        raise StoreError("the store's URL holds two '@': write one that belongs to a name as %40")
+        raise StoreError("the store's URL contains two '@': write one that belongs to a name as %40")
     if parts.fragment:
-        raise StoreError("the store's URL holds a '#': write one that belongs to a name as %23")
+        raise StoreError("the store's URL contains a '#': write one that belongs to a name as %23")
     return ServerLocation(url)

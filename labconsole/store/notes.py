@@ -53,7 +53,7 @@ def note_from_json(data: object, where: str) -> RunNote:
         raise StoreError(f"{where}: note must be an object of text, author and written_at")
     text, author, written_at = data["text"], data["author"], data["written_at"]
     if not (isinstance(author, str) and isinstance(written_at, str) and (text is None or isinstance(text, str))):
-        raise StoreError(f"{where}: note must hold text; allowed: null only as its text, for one that was removed")
+        raise StoreError(f"{where}: note must have a text; allowed: null as the text of a removed note")
     if text is not None and len(text) > MAX_NOTE_CHARACTERS:
         raise StoreError(f"{where}: a note has at most {MAX_NOTE_CHARACTERS} characters, this one has {len(text)}")
     return RunNote(text, author, utc_text(written_at, f"{where}: note"))
@@ -70,7 +70,7 @@ def read_notes(connection: Connection, run_id: str | None = None) -> dict[str, R
 def write_note(connection: Connection, run_id: str, note: RunNote) -> bool:
     """Put a note on a run unless a newer one is there. True if something changed. Holds the write lock."""
     if connection.execute(select(runs.c.run_id).where(runs.c.run_id == run_id)).one_or_none() is None:
-        raise StoreError(f"there is no run {run_id} to put a note on")
+        raise StoreError(f"there is no run {run_id} to attach a note to")
     there = read_notes(connection, run_id).get(run_id)
     if there is not None and (there == note or there.written_at > note.written_at):
         return False
@@ -86,7 +86,7 @@ def write_calibration(connection: Connection, record: Mapping[str, Any]) -> None
     """Keep a calibration; those before it stay. Raises StoreError when it does not say of which testbed it is."""
     fingerprint = record.get("testbed_fingerprint")
     if not isinstance(fingerprint, str) or not fingerprint:
-        raise StoreError("a calibration must say its testbed_fingerprint")
+        raise StoreError("a calibration must have a testbed_fingerprint")
     try:
         text = json.dumps(dict(record), sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
@@ -116,6 +116,6 @@ def read_calibrations(
         except ValueError as exc:
             raise StoreError(f"calibration {row.id} cannot be read: not valid JSON: {exc}") from exc
         if not isinstance(data, dict):
-            raise StoreError(f"calibration {row.id} cannot be read: it is no JSON object")
+            raise StoreError(f"calibration {row.id} cannot be read: it is not a JSON object")
         found.append(data)
     return found

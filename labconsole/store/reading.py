@@ -279,7 +279,7 @@ class StoredRuns(StoredSearches):
         """The record of a row. Raises StoreError naming the run."""
         record = parse_record(text, f"{self.name}: run {run_id}")
         if record.run_id != run_id:
-            raise StoreError(f"{self.name}: run {run_id}: its record says that it is run {record.run_id}")
+            raise StoreError(f"{self.name}: run {run_id}: its record has the id {record.run_id}")
         return record
 
 

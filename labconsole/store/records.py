@@ -51,7 +51,7 @@ def parse_record(source: str | bytes | Mapping[str, Any], where: str) -> RunReco
     except (ValidationError, ValueError, TypeError, RecursionError) as exc:
         raise StoreError(f"{where}: {_complaint(exc)}") from exc
     if not RUN_ID.fullmatch(record.run_id):
-        raise StoreError(f"{where}: run_id {record.run_id!r} is not usable; allowed: letters, digits, '.', '_', '-'")
+        raise StoreError(f"{where}: run_id {record.run_id!r} is not valid; allowed: letters, digits, '.', '_', '-'")
     utc_text(record.started_at, where)
     return record
 
@@ -59,7 +59,7 @@ def parse_record(source: str | bytes | Mapping[str, Any], where: str) -> RunReco
 def checked_text(record: RunRecord) -> str:
     """The record as it is stored. Raises StoreError when it could not be read back, which nobody would notice."""
     if not RUN_ID.fullmatch(record.run_id):
-        raise StoreError(f"run_id {record.run_id!r} is not usable; allowed: letters, digits, '.', '_', '-'")
+        raise StoreError(f"run_id {record.run_id!r} is not valid; allowed: letters, digits, '.', '_', '-'")
     text = record_text(record)
     parse_record(text, f"run {record.run_id}")
     return text

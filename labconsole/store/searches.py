@@ -41,7 +41,7 @@ def parse_search(source: str | bytes | Mapping[str, Any], where: str) -> SearchR
     except (ValidationError, ValueError, TypeError, RecursionError) as exc:
         raise StoreError(f"{where}: {_complaint(exc)}") from exc
     if not RUN_ID.fullmatch(record.search_id):
-        raise StoreError(f"{where}: search_id {record.search_id!r} is not usable")
+        raise StoreError(f"{where}: search_id {record.search_id!r} is not valid")
     utc_text(record.started_at, where)
     return record
 

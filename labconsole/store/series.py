@@ -61,7 +61,7 @@ def unpack_series(content: bytes, run_id: str, where: str) -> Series:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = archive.infolist()
             if sum(member.file_size for member in members) > MAX_SERIES_BYTES:
-                raise ValueError(f"it unpacks to more than {MAX_SERIES_BYTES} bytes")
+                raise ValueError(f"it decompresses to more than {MAX_SERIES_BYTES} bytes")
             arrays = {member.filename.removesuffix(".npy"): _member(archive, member) for member in members}
     except (OSError, ValueError, EOFError, RuntimeError, MemoryError, zlib.error, zipfile.BadZipFile) as exc:
         # RuntimeError: a member that wants a password, or is packed in a way that Python does not know
@@ -72,7 +72,9 @@ def unpack_series(content: bytes, run_id: str, where: str) -> Series:
             continue
         table, slash, column = name.partition("/")
         if not slash or array.ndim != 1 or array.dtype.kind not in "iuf":
-            raise StoreError(f"run {run_id}: its time series {where} holds {name!r}, which is no column of numbers")
+            raise StoreError(
+                f"run {run_id}: its time series {where} contains {name!r}, which is not a column of numbers"
+            )
         tables.setdefault(table, {})[column] = _to_list(array, arrays.get(name + _GAPS))
     return Series(tables)
 
@@ -86,11 +88,11 @@ def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray[Any
         np.lib.format.read_magic(content)
         shape, _, dtype = np.lib.format.read_array_header_1_0(content)
     except (SyntaxError, TypeError, IndexError, KeyError, AttributeError) as exc:
-        raise ValueError(f"{member.filename!r} has a header that is none") from exc
+        raise ValueError(f"{member.filename!r} has an invalid header") from exc
     if len(shape) != 1 or dtype.kind not in "iufb" or dtype.itemsize > 8:
-        raise ValueError(f"{member.filename!r} is no column of numbers")
+        raise ValueError(f"{member.filename!r} is not a column of numbers")
     if shape[0] < 0 or shape[0] * dtype.itemsize != len(content.getbuffer()) - content.tell():
-        raise ValueError(f"{member.filename!r} is not as long as it says")
+        raise ValueError(f"{member.filename!r} is not as long as its header says")
     return np.frombuffer(content.getbuffer()[content.tell() :], dtype=dtype)
 
 
@@ -100,7 +102,7 @@ def _to_arrays(run_id: str, series: Series) -> dict[str, np.ndarray[Any, Any]]:
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for table, columns in series.tables.items():
         if len({len(values) for values in columns.values()}) > 1:
-            raise StoreError(f"run {run_id}: the columns of time series {table!r} are not equally long")
+            raise StoreError(f"run {run_id}: the columns of time series {table!r} differ in length")
         for column, values in columns.items():
             if not _NAME.fullmatch(table) or not _NAME.fullmatch(column):
                 raise StoreError(f"run {run_id}: {table!r}/{column!r} cannot name a time series")

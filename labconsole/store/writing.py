@@ -43,7 +43,7 @@ class RunStore(StoredRuns, SearchesWriting):
         packed = None if series is None else pack_series(record.run_id, series)
         self.take_over([(record, packed)], doing=f"save run {record.run_id}")
 
-    def take_over(self, complete: Sequence[tuple[RunRecord, bytes | None]], *, doing: str = "take runs over") -> int:
+    def take_over(self, complete: Sequence[tuple[RunRecord, bytes | None]], *, doing: str = "import runs") -> int:
         """Store runs with their packed series, all of them or none; returns how many are new."""
         texts = [checked_text(record) for record, _ in complete]
         self.require_writable()
@@ -83,7 +83,7 @@ class RunStore(StoredRuns, SearchesWriting):
         the other process called itself.
         """
         if not RUN_ID.fullmatch(what):
-            raise StoreError(f"{what!r} cannot be held; allowed: letters, digits, '.', '_', '-'")
+            raise StoreError(f"{what!r} cannot be locked; allowed: letters, digits, '.', '_', '-'")
         self.require_writable()
         return self._holding(what, holder)
 
@@ -128,7 +128,7 @@ class RunStore(StoredRuns, SearchesWriting):
     def require_writable(self) -> None:
         """Raises StoreError where the store was opened for reading only."""
         if not self.writable:
-            raise StoreError(f"{self.name}: the run store was opened for reading only")
+            raise StoreError(f"{self.name}: the run store was opened read-only")
 
 
 def _same_series(run_id: str, one: bytes, other: bytes, where: str) -> bool:

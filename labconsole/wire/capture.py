@@ -44,7 +44,7 @@ _PEAKS = mapping(run_length, maybe(count), len(WINDOWS_MS))
 def _peaks(value: Any, where: str) -> Any:
     kept = _PEAKS(value, where)
     if kept.keys() != WINDOWS_MS:
-        raise bad(where, "is not of windows of 1, 10 and 100 ms")
+        raise bad(where, "must have windows of 1, 10 and 100 ms")
     return kept
 
 

@@ -70,7 +70,7 @@ def encode(message: dict[str, Any]) -> bytes:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError("%s is no number of JSON" % constant)
+    raise ValueError("%s is not a valid JSON number" % constant)
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
@@ -118,12 +118,12 @@ def field(args: dict[str, Any], name: str, kind: type, *, optional: bool = False
         raise WireError("bad_request", "%s is missing" % name)
     if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         if not abs(value) <= MAX_FLOAT:
-            raise WireError("bad_request", "%s is not a number to reckon with" % name)
+            raise WireError("bad_request", "%s is not a finite number" % name)
         return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise WireError("bad_request", "%s must be %s, got %s" % (name, kind.__name__, type(value).__name__))
     if isinstance(value, str) and not (usable(value) or (free and encodable(value))):
-        raise WireError("bad_request", "%s has a character that no name has" % name)
+        raise WireError("bad_request", "%s contains a character that is not allowed in names" % name)
     return value
 
 

@@ -29,15 +29,15 @@ def statistics(*, named: bool) -> Check:
         numbers: List[Any] = []
         for namespace, rows in namespaces.items():
             if not printable(namespace):
-                raise bad(where, "has a name that is none")
+                raise bad(where, "has an invalid name")
             if type(rows) is not list or len(rows) > MAX_INTERFACES:
-                raise bad(where, "has one that is not a list of at most %d rows" % MAX_INTERFACES)
+                raise bad(where, "has an entry that is not a list of at most %d rows" % MAX_INTERFACES)
             for row in rows:
                 if type(row) is not list or len(row) != width:
-                    raise bad(where, "has a row that is not of %d" % width)
+                    raise bad(where, "has a row without exactly %d entries" % width)
                 values = row[-1]
                 if type(values) is not list or not 0 < len(values) <= MAX_STATISTICS:
-                    raise bad(where, "has a row without numbers")
+                    raise bad(where, "has a row with values that are not numbers")
                 if named:
                     row[1] = name(row[1], "an interface")
                 indices.append(row[0])
@@ -46,13 +46,13 @@ def statistics(*, named: bool) -> Check:
             return namespaces
         # The set of types also refuses true and false, which isinstance would let pass for whole numbers.
         if set(map(type, indices)) != {int} or min(indices) < 0 or max(indices) >= 2**31:
-            raise bad(where, "has an interface index that is none")
+            raise bad(where, "has an invalid interface index")
         if set(map(type, numbers)) != {int}:
             raise bad(where, "has a statistic that is not a whole number")
         try:
             array("Q", numbers)  # takes just 0..2^64-1, and seven times as fast as min and max do
         except OverflowError:
-            raise bad(where, "has a statistic that is no 64-bit count") from None
+            raise bad(where, "has a statistic that is not a 64-bit count") from None
         return namespaces
 
     return check

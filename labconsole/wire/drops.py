@@ -17,7 +17,7 @@ MAX_IP_STATISTICS = 100
 
 def _softnet_row(value: Any, where: str) -> List[Any]:
     if type(value) is not list or len(value) != 4:
-        raise bad(where, "is not a row of 4")
+        raise bad(where, "must be a row of 4 entries")
     return [maybe(count)(value[0], where), *(count(number, where) for number in value[1:])]
 
 
@@ -31,7 +31,7 @@ class QdiscCounts(Message):
 
 def _qdisc_row(value: Any, where: str) -> List[Any]:
     if type(value) is not list or len(value) != 3:
-        raise bad(where, "has a row that is not of 3")
+        raise bad(where, "has a row without exactly 3 entries")
     return [name(value[0], "an interface"), name(value[1], where), check_of(QdiscCounts)(value[2], where)]
 
 

@@ -198,4 +198,4 @@ def check_of(hint: Any) -> Check:
         if get_origin(inner[0]) is list:
             return listed(check_of(items[0]), most.entries)
         return mapping(most.key, check_of(items[1]), most.entries)
-    raise TypeError("%r says nothing of what a value must be" % (hint,))
+    raise TypeError("%r does not say what a value must be" % (hint,))

@@ -151,7 +151,7 @@ def mapping(key: Callable[[str], bool], inner: Check, most: int) -> Check:
         if type(value) is not dict or len(value) > most:
             raise bad(where, f"is not an object of at most {most} entries")
         if not all(map(key, value)):
-            raise bad(where, "has a key that is none")
+            raise bad(where, "has an invalid key")
         return {word: inner(item, where) for word, item in value.items()}
 
     return check
@@ -185,7 +185,7 @@ def plain(*, most: int = MAX_ITEMS, characters: int = MAX_SENTENCE) -> Check:
             nonlocal left
             left -= 1
             if left < 0 or depth > MAX_DEPTH:
-                raise bad(where, "is nested too deeply or holds too much")
+                raise bad(where, "is nested too deeply or too large")
             if item is None or type(item) is bool:
                 return item
             if type(item) is str:
@@ -196,14 +196,14 @@ def plain(*, most: int = MAX_ITEMS, characters: int = MAX_SENTENCE) -> Check:
                 return item
             if type(item) is float:
                 if not math.isfinite(item):
-                    raise bad(where, "has a number that is none")
+                    raise bad(where, "has a value that is not a number")
                 return item
             if type(item) is list:
                 return [keep(inner, depth + 1) for inner in item]
             if type(item) is not dict:
-                raise bad(where, "is of no type that JSON has")
+                raise bad(where, "has a type that JSON does not have")
             if not all(map(printable, item)):
-                raise bad(where, "has a key that is none")
+                raise bad(where, "has an invalid key")
             return {key: keep(inner, depth + 1) for key, inner in item.items()}
 
         return keep(value, 0)
@@ -219,7 +219,7 @@ def printable(key: str) -> bool:
 def word(value: Any, where: str) -> str:
     """A name that this node is given: kept as it is, so refused when the kernel would not take it for one."""
     if type(value) is not str or not usable(value):
-        raise bad(where, "is not text that may name something")
+        raise bad(where, "is not a valid name")
     return value
 
 

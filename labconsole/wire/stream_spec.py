@@ -77,7 +77,7 @@ class StreamSpec(Message):
         self._check_range("pkt_size_bytes", frame.MIN_FRAME_BYTES, 65535)
         self._check_range("delay_ns", 0, MAX_DELAY_NS)
         if self.delay_ns == NEVER_DELAY_NS:
-            self._refuse("delay_ns", self.delay_ns, "any other number: this one means never to pktgen")
+            self._refuse("delay_ns", self.delay_ns, "any other number: pktgen reads this one as never")
         self._check_range("max_count", 1, 2**62)
         if self.count is not None:
             self._check_range("count", 1, self.max_count)
@@ -95,6 +95,6 @@ class StreamSpec(Message):
     def _refuse(self, name: str, value: Any, allowed: str) -> None:
         raise WireError(
             "bad_message",
-            "stream %s: %s is %r, allowed is %s" % (self.stream, name, value, allowed),
+            "stream %s: %s is %r; allowed: %s" % (self.stream, name, value, allowed),
             {"stream": self.stream, "field": name},
         )

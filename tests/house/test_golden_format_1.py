@@ -126,7 +126,7 @@ def test_the_golden_bundle_verifies_as_it_did(golden, capsys):
         "bundle": str(golden / "bundle.tar.gz"), "files": 38, "runs": 51, "series": 2, "searches": 2, "tables": 0,
         "differences": 0,
         "not_judged": {
-            "the tables of the report, which were reckoned by another method": 51,
+            "the tables of the report, which were computed by another method": 51,
             "the verdict by its tolerances, which format 1 does not record": 51,
         },
     }  # fmt: skip

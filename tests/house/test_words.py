@@ -21,10 +21,9 @@ REFUSED: dict[str, str] = {
     r"\bwhoever\b": "name the person or the role",
     r"\bputs? (?!it |them )(?:\w+ ){0,4}right\b(?! (?:one|after|before|in|into)\b)": "fix, correct",
     r"\b(?:is|are|was) there (?:already|twice|more than once)\b": "already exists, appears twice",
-    r"\bnot there\b": "does not exist, is missing",
     r"\b(?:is|are) not there\b|\bthat (?:is|are) there\b": "exists, does not exist",
     r"(?<!there )(?<!this )\bis no (?!longer\b|more than\b|less than\b|higher\b|lower\b)": "is not a, invalid, unknown",
-    r"\b(?:that|which) is none\b|\bis none of\b|\bare none\b": "is not one of, invalid",
+    r"\b(?:that|which) (?:is|are) none\b|\bis none of\b": "is not one of, invalid",
     r"\bis nothing that\b": "is not a",
     r"\b(?:is|are|was) (?:not )?meant\b|\bmeant by\b": "say what is so",
     r"\bgoes with\b|\bdoes not go with\b": "only valid with, cannot be combined with",
@@ -47,20 +46,39 @@ REFUSED: dict[str, str] = {
 }
 """What is refused (case and line breaks do not matter), and what to write instead."""
 
-DONE: tuple[str, ...] = ("cli", "errors.py", "model", "plugins.py", "units.py", "verdict")
+DONE: tuple[str, ...] = (
+    "agent", "bundle", "cli", "engine", "errors.py", "experiments", "lab", "measure", "model", "network", "nodes", "packets",
+    "platforms", "plugins.py", "report", "store", "units.py", "verdict", "wire",
+)  # fmt: skip
 """Rooms and modules whose strings have been read through."""
 
 OPEN: dict[str, int] = {
-    "cli/commands/replay": 6,
+    "cli/commands/replay": 5,
     "engine/execution": 1,
     "tui": 5,
 }
 """Rooms and modules still to be read, and what they have today. Reworded at will, but none of it may grow."""
 
-PINNED: frozenset[str] = frozenset()
+PINNED = frozenset({
+    "experiments/forwarding/units/beside_paper.py", "experiments/forwarding/units/spread.py", "report/reference.py",
+})  # fmt: skip
 """Modules whose words stand in tables of bundles, which are compared byte for byte when they are made again."""
 
-PAGES: tuple[str, ...] = ("README.md",)
+PAGES: tuple[str, ...] = (
+    "README.md",
+    "docs/ARCHITECTURE.md",
+    "docs/CONTRIBUTING.md",
+    "docs/background.md",
+    "docs/check.md",
+    "docs/console.md",
+    "docs/generators.md",
+    "docs/glossary.md",
+    "docs/lab.md",
+    "docs/performance.md",
+    "docs/plans.md",
+    "docs/report.md",
+    "docs/store.md",
+)
 """Pages that have been read through."""
 
 PATTERNS = {re.compile(pattern, re.IGNORECASE): instead for pattern, instead in REFUSED.items()}

@@ -220,7 +220,7 @@ def test_what_cannot_be_had_is_refused_where_it_is_asked_for(
     )
     done = labconsole("run", "--platform", "wires", "--background", "light", hosts=hosts, store=store)
     assert done.returncode == 2
-    assert "background: cannot be had on platform wires: there is no unit under test" in done.stderr
+    assert "background: is not available on platform wires: there is no unit under test" in done.stderr
     assert "allowed: none" in done.stderr
     plan = tmp_path / "plan.yaml"
     plan.write_text(
@@ -229,7 +229,7 @@ def test_what_cannot_be_had_is_refused_where_it_is_asked_for(
     )
     done = labconsole("replay", str(plan), hosts=hosts, store=store)
     assert done.returncode == 2
-    assert f"{plan}:9: backgrounds[1]: cannot be had on platform wires" in done.stderr
+    assert f"{plan}:9: backgrounds[1]: is not available on platform wires" in done.stderr
     assert node_state(testbed.spec.name, "uut") == before
 
 

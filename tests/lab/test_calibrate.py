@@ -185,5 +185,5 @@ def test_quiet_and_live_are_compared_in_pairs_and_nothing_of_it_is_stored(slow_l
     for pair in (1, 2, 3):
         assert sorted(run["observe"] for run in effect["runs"] if run["pair"] == pair) == ["live", "quiet"]
     assert effect["loss_ratio"]["ci_low"] <= effect["loss_ratio"]["mean"] <= effect["loss_ratio"]["ci_high"]
-    assert effect["sentence"].startswith(("no detectable difference", "watching live changes"))
+    assert effect["sentence"].startswith(("no detectable difference", "live observation changes"))
     assert labconsole("runs", "--json", store=store).stdout == ""

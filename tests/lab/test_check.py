@@ -157,7 +157,7 @@ def test_people_see_it_node_by_node_in_words(testbed: lab.LabStatus, tmp_path: P
     headings = [line.partition(":")[0] for line in done.stdout.splitlines() if line and not line.startswith(" ")]
     assert headings[:6] == ["src1", "src2", "uut", "snk1", "snk2", "testbed"]
     # A machine with other work to do may miss counter samples, or not reach a rate: those are warnings.
-    for words in ("flow through raw-bridge", "capture at top rate"):
+    for words in ("flow through raw-bridge", "capture at the highest rate"):
         assert re.search(rf"^  (✓ pass|! warn)    {words}", done.stdout, re.MULTILINE), done.stdout
     assert "- skipped within calibration" in done.stdout
     assert "8 trials of" in done.stdout
@@ -295,7 +295,9 @@ def test_a_stray_capture_and_frames_of_nobodys_are_told(testbed, inventory, all_
         broken(testbed, "snk1", stray, repair="pkill tcpdump"),
         broken(testbed, "src2", chatter, repair="rm -f /tmp/chatter"),
     ):
-        wait_until(lambda: "tcpdump" in processes(testbed.spec.name, "snk1"), timeout_s=5, what="no tcpdump")
+        wait_until(
+            lambda: "tcpdump" in processes(testbed.spec.name, "snk1"), timeout_s=5, what="tcpdump is not installed"
+        )
         results = check(inventory, tmp_path / "s.sqlite", on_result=silence)
     assert all_told(results)
     found = failures(results)

@@ -51,7 +51,7 @@ def test_every_stream_may_pass_either_of_a_labs_containers_by_nics_of_its_own(tm
 
 def test_without_root_a_lab_with_lxc_is_refused_by_what_to_type(monkeypatch) -> None:
     monkeypatch.setattr("labconsole.lab.offers.os.geteuid", lambda: 1000)
-    with pytest.raises(LabSetupError, match="platform lxc needs root: .*; type: sudo labconsole lab up"):
+    with pytest.raises(LabSetupError, match="platform lxc needs root, because .*run `sudo labconsole lab up"):
         check_rights(("raw", "lxc"))
     check_rights(("raw", "container"))
 

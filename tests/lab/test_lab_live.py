@@ -359,7 +359,7 @@ def test_missing_tools_are_named_with_the_command_that_installs_them(
     state: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("labconsole.lab.prerequisites.tool", lambda tool: None if tool in ("tc", "nft") else "/bin/x")
-    with pytest.raises(LabSetupError, match=r"needs tc, nft; type: .*apt-get install -y iproute2 nftables"):
+    with pytest.raises(LabSetupError, match=r"needs tc, nft; run `.*apt-get install -y iproute2 nftables"):
         lab.up(LabSpec(name=name))
     assert list(state.iterdir()) == []
 

@@ -101,7 +101,7 @@ def test_a_guest_that_runs_is_found_with_its_nics_and_attested_twice_alike(uri: 
 
 
 def test_another_guest_that_does_not_even_run_but_is_held_is_refused(uri: str) -> None:
-    with pytest.raises(NodeError, match="held runs beside fw: stop it, or say `others: allow`"):
+    with pytest.raises(NodeError, match="held runs beside fw: stop it, or set `others: allow`"):
         prepare(uri=uri, guest="fw")
 
 

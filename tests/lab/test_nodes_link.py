@@ -98,7 +98,7 @@ async def test_a_line_beyond_the_limit_loses_the_node(world: World, server: Serv
 )
 async def test_what_is_not_of_the_protocol_loses_the_node(world: World, server: Server, text: str) -> None:
     async with linked(world, server) as node:
-        with pytest.raises(NodeLost, match="uut: sent something that is not of the protocol"):
+        with pytest.raises(NodeLost, match="uut: sent something that does not follow the protocol"):
             await asked(node, "raw", {"text": text})
     await world.agents_gone()
 

@@ -214,7 +214,7 @@ async def test_an_alias_in_an_included_file_gives_host_port_and_user(world: Worl
 
 async def test_a_missing_ssh_config_asks_whether_the_lab_is_up(world: World) -> None:
     told = await refused(world, {"uut": {"address": HOST}}, ssh_config="/nowhere/config")
-    assert "/nowhere/config" in told and "does not exist: is the lab up? (labconsole lab up)" in told
+    assert "/nowhere/config" in told and "does not exist: is the lab up? (run `labconsole lab up`)" in told
 
 
 async def test_a_broken_ssh_config_is_told_with_its_line(world: World) -> None:
@@ -414,7 +414,7 @@ async def test_the_real_agent_starts_and_ends_with_its_link(
         ("sudo: sorry, you are not allowed to do that", f"sudo does not let {USER} in"),
         ("bob is not in the sudoers file.", f"sudo does not let {USER} in"),
         ("sudo: python3: command not found", "no /usr/bin/python3 there"),
-        ("sh: 1: sudo: not found", "no sudo there"),
+        ("sh: 1: sudo: not found", "sudo is not installed there"),
     ],
 )
 async def test_what_sudo_refuses_is_told_with_what_to_allow(
@@ -440,7 +440,7 @@ async def test_a_login_shell_that_greets_is_tolerated(
     ("mode", "told"),
     [
         ("crash", "the agent did not start (exit status 1): RuntimeError: broken on purpose"),
-        ("chatter", "the login shell says too much before the agent can speak"),
+        ("chatter", "the login shell prints too much before the agent starts"),
         ("endless line", "a line is longer than 65536 bytes"),
         ("old protocol", "the agent speaks protocol 0, this console 1"),
     ],

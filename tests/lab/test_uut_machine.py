@@ -90,7 +90,7 @@ def test_xen_on_the_same_machine_is_one_reboot_away_and_on_the_same_testbed(
     before = measured(machine, lab_home / "m.sqlite", *words)
     argv = [sys.executable, "-m", "labconsole", "run", "--hosts", str(machine.hosts_file), "--platform"]
     refused = subprocess.run([*argv, "xen"], capture_output=True, text=True, timeout=RUN_S)
-    assert "needs xen, and the UUT runs linux" in refused.stderr
+    assert "needs xen, but the UUT runs linux" in refused.stderr
     spec = LabSpec(**{**machine.spec.to_json(), "boot": "xen"})
     assert lab.up(spec).spec.boot == "xen"
     words = ("--platform", "xen", "--target", "700kbit", "--background", "light")
@@ -101,6 +101,6 @@ def test_xen_on_the_same_machine_is_one_reboot_away_and_on_the_same_testbed(
     assert record["testbed_fingerprint"] == before["testbed_fingerprint"]
     assert record["environment"]["platform"]["versions"]["xen"].startswith("4.")
     refused = subprocess.run([*argv, "raw"], capture_output=True, text=True, timeout=RUN_S)
-    assert "needs linux, and the UUT runs xen" in refused.stderr
+    assert "needs linux, but the UUT runs xen" in refused.stderr
     listed = lab.execute(machine.spec.name, "uut", ["xl", "list"], timeout_s=60).stdout
     assert [line.split()[0] for line in listed.splitlines()] == ["Name", "Domain-0"]

@@ -224,7 +224,7 @@ class LabSession(FakeSession):
     async def inspect(self, node: str) -> Inspection:
         self.looks.append(node)
         if self.running:
-            raise MeasurementError("a trial is under way, and looking at a node would be part of what it measures")
+            raise MeasurementError("a trial is running, and reading from a node would disturb it")
         nic = {
             "driver": "igb", "driver_version": "6.1", "firmware": "3.25", "mac": "02:00:00:00:00:01", "mtu": 1500,
             "up": True, "speed_mbps": 1000, "duplex": "full", "pause": {"autoneg": True, "rx": True, "tx": False},

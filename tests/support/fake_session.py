@@ -219,7 +219,7 @@ class FakeStore:
 
     def set_note(self, run_id: str, text: str | None, *, author: str) -> None:
         if self.locked:
-            raise StoreError("runs.sqlite: cannot note the run: another process has held it locked for 10 s")
+            raise StoreError("runs.sqlite: cannot note the run: another process has kept it locked for 10 s")
         words = (text or "").strip()
         if words:
             self.notes[run_id] = RunNote(words, author, "2026-03-02T09:20:00.000000Z")

@@ -96,7 +96,7 @@ class ReplayedNode(Asking):
 
     def _run(self, argv: list[str]) -> dict[str, Any]:
         if argv[0] in self.missing:
-            raise AgentError(self.name, f"there is no program {argv[0]} on this node", code="command_missing")
+            raise AgentError(self.name, f"{argv[0]} is not installed on this node", code="command_missing")
         command = shlex.join(argv)
         self.commands.append(command)
         self._arrive()

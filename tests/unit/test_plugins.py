@@ -65,7 +65,7 @@ def test_a_package_of_others_adds_a_driver_and_takes_none_of_ours(tmp_path: Path
         assert driver_for("fast", inventory).about.summary == "a toy"
         assert "toy-.*" in guest_processes()
         assert load(PACKAGE, "raw").__name__ == "labconsole.platforms.drivers.raw"
-    with pytest.raises(ConfigError, match="is not a driver of this version"):
+    with pytest.raises(ConfigError, match="is not a driver for this version of labconsole"):
         driver_for("fast", inventory)
 
 
@@ -74,8 +74,8 @@ def test_a_package_of_others_adds_a_driver_and_takes_none_of_ours(tmp_path: Path
     [
         (BROKEN, "of package toys cannot be loaded: ModuleNotFoundError: No module named 'a_library_that_nobody_has'"),
         ("raise RuntimeError('no')\n", "of package toys cannot be loaded: RuntimeError: no"),
-        ("DRIVER = print\n", "cannot be used: its DRIVER is not a driver called bad"),
-        (TOY, "cannot be used: its DRIVER is not a driver called bad"),
+        ("DRIVER = print\n", "cannot be used: its DRIVER is not a driver with the name bad"),
+        (TOY, "cannot be used: its DRIVER is not a driver with the name bad"),
     ],
 )
 def test_a_broken_plug_in_is_named_and_breaks_no_other(

@@ -69,7 +69,7 @@ def _open() -> "tuple[int, str]":
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), path
         except OSError as exc:
             reasons.append("%s: %s" % (directory, exc.strerror))
-    raise WireError("no_lease_file", "there is no place for the lease (%s)" % "; ".join(reasons))
+    raise WireError("no_lease_file", "could not create a lease file (%s)" % "; ".join(reasons))
 
 
 def _read(descriptor: int) -> Dict[str, Any]:
@@ -199,7 +199,7 @@ def _when(wall_ns: int) -> str:
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(wall_ns // 1000000000))
     except (OverflowError, ValueError, OSError):
-        return "a time that is none"
+        return "an invalid time"
 
 
 def held_by(holder: Dict[str, Any], path: str = "") -> WireError:

@@ -116,7 +116,7 @@ def _require_ours(path: str, holder: Dict[str, Any]) -> None:
         return  # let go this moment
     if os.geteuid() not in (0, owner):
         refusal = held_by(holder)
-        who = "user %d of this node, which only that user and root can end" % owner
+        who = "user %d of this node; only that user and root can end it" % owner
         raise WireError("lease_held", "%s; it is a session of %s" % (refusal.message, who), refusal.detail)
 
 
@@ -145,7 +145,10 @@ async def _end_frozen(path: str, former: Dict[str, Any]) -> None:
         return
     pid = holder.get("pid")
     if not isinstance(pid, int) or lock_owner(path) != pid or not _is_agent(pid):
-        text = "%s, does not let go when asked, and is no agent that could be ended from here" % held_by(former).message
+        text = (
+            "%s, does not release the lease when asked, and is not an agent that can be ended from here"
+            % held_by(former).message
+        )
         raise WireError("lease_stuck", text, former)
     keeper = _parent(pid)
     try:
@@ -155,7 +158,9 @@ async def _end_frozen(path: str, former: Dict[str, Any]) -> None:
     except ProcessLookupError:
         keeper = None
     except PermissionError:
-        raise WireError("lease_stuck", "%s, and may not be ended by us" % held_by(former).message, former) from None
+        raise WireError(
+            "lease_stuck", "%s, and this session has no permission to end it" % held_by(former).message, former
+        ) from None
     deadline = time.monotonic() + KILLED_S
     while holder_at(path) is not None or (keeper is not None and _is_agent(keeper)):
         if time.monotonic() > deadline:

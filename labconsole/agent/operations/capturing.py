@@ -41,13 +41,13 @@ class Captures:
     async def start(self, request: StartCapture) -> CaptureStarted:
         name, keep_path, namespaces = request.capture, request.keep_path, self._to_enter(request.namespace or "")
         if name in self._running:
-            raise WireError("exists", "the capture %s is running already" % name)
+            raise WireError("exists", "the capture %s is already running" % name)
         directory = request.directory or default_directory()
         if keep_path is not None and not os.path.isabs(keep_path):
             raise WireError("bad_request", "keep_path must be absolute, got %r" % keep_path)
         program = shutil.which("tcpdump", path=children.SEARCH_PATH)
         if program is None:
-            raise WireError("tcpdump_missing", "there is no tcpdump on this node; install the package tcpdump")
+            raise WireError("tcpdump_missing", "tcpdump is not installed on this node; install the package tcpdump")
         require_space(directory, request.expected_packets or 0, request.snap_bytes)
         argv = tcpdump_argv(program, request)
         spool = CaptureSpool(directory, keep_path, self._journal)
@@ -111,4 +111,4 @@ class Captures:
         try:
             return self._running[name]
         except KeyError:
-            raise WireError("no_such_capture", "there is no capture %s running" % name) from None
+            raise WireError("no_such_capture", "no capture %s is running" % name) from None

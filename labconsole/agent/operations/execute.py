@@ -55,9 +55,9 @@ class Executor:
         try:
             process = await children.spawn(argv, stdin=source, namespaces=namespaces)
         except FileNotFoundError:
-            raise WireError("command_missing", "there is no program %s on this node" % argv[0]) from None
+            raise WireError("command_missing", "%s is not installed on this node" % argv[0]) from None
         except PermissionError:
-            raise WireError("no_permission", "may not run %s on this node" % argv[0]) from None
+            raise WireError("no_permission", "no permission to run %s on this node" % argv[0]) from None
         except OSError as exc:
             raise WireError("exec_failed", "cannot run %s: %s" % (argv[0], exc.strerror)) from exc
         except subprocess.SubprocessError as exc:
@@ -91,7 +91,7 @@ class Executor:
             children.kill_group(process)
             (out, out_cut), (err, err_cut) = await asyncio.wait_for(asyncio.gather(*tasks[:2]), AFTER_EXIT_S)
         except asyncio.TimeoutError:
-            raise WireError("exec_failed", "%s ended but something it started keeps its output open" % name) from None
+            raise WireError("exec_failed", "%s ended, but something it started keeps its output open" % name) from None
         finally:
             for task in tasks:
                 task.cancel()

@@ -39,7 +39,7 @@ class Generating:
         specs = request.streams
         async with self._lock:
             if self._session is not None:
-                raise WireError("busy", "this node's generator is prepared already; close it first")
+                raise WireError("busy", "this node's generator is already prepared; close it first")
             from labconsole.agent.sending.generator import GeneratorSession, cleanup_arguments
 
             # Promised before anything is configured; taking back nothing does no harm.
@@ -57,7 +57,7 @@ class Generating:
         async with self._lock:
             session = self._prepared()
             if self._runner is not None:
-                raise WireError("busy", "the generator was started already")
+                raise WireError("busy", "the generator was already started")
             await session.start(request.at_monotonic_ns)
             self._runner = asyncio.ensure_future(self._run(session, request.progress_interval_s))
         return Done()

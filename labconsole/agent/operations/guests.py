@@ -127,11 +127,11 @@ class Guests:
         if not argv:
             raise WireError("bad_request", "argv must be a list of at least one string")
         if name in self._guests:
-            raise WireError("exists", "a guest %s runs already" % name)
+            raise WireError("exists", "a guest %s is already running" % name)
         try:
             process = await children.spawn(argv, stdin=subprocess.PIPE, stderr=subprocess.STDOUT, namespaces=namespaces)
         except FileNotFoundError:
-            raise WireError("command_missing", "there is no program %s on this node" % argv[0]) from None
+            raise WireError("command_missing", "%s is not installed on this node" % argv[0]) from None
         except OSError as exc:
             raise WireError("exec_failed", "cannot run %s: %s" % (argv[0], exc.strerror)) from exc
         guest = self._guests[name] = GuestProcess(name, process, self._guest_ended)
@@ -157,7 +157,7 @@ class Guests:
                 guest.process.stdin.write(line.encode("utf-8", "surrogateescape") + b"\n")
                 await guest.process.stdin.drain()
             except (BrokenPipeError, ConnectionResetError):
-                raise WireError("guest_ended", "guest %s takes no more input" % guest.name) from None
+                raise WireError("guest_ended", "guest %s accepts no more input" % guest.name) from None
             marker = until.encode("utf-8", "surrogateescape")
             return GuestAnswer(printed=_text(await guest.wait_for(marker, position, request.timeout_s)))
 

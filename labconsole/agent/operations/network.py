@@ -49,7 +49,7 @@ def name_field(change: Change, key: str) -> str:
     """An interface's (or namespace's) name out of a change."""
     name: str = field(change, key, str)
     if not _INTERFACE.match(name) or name in (".", ".."):
-        raise WireError("bad_request", "%s: %r is not an interface's name" % (key, name))
+        raise WireError("bad_request", "%s: %r is not a valid interface name" % (key, name))
     return name
 
 
@@ -71,7 +71,7 @@ def _address_field(change: Change, key: str, parse: Callable[[str], Any]) -> str
 def _index(route: Any, name: str) -> int:
     index = undo.link_index(route, name)
     if index is None:
-        raise WireError("no_such_interface", "there is no interface %s here" % name)
+        raise WireError("no_such_interface", "interface %s does not exist here" % name)
     return index
 
 
@@ -124,7 +124,7 @@ def _former_route(route: Any, destination: str) -> Optional[Dict[str, Any]]:
         if strange:
             raise WireError(
                 "route_conflict",
-                "%s has a route already that could not be put back as it is (%s)" % (destination, ", ".join(strange)),
+                "%s already has a route that could not be restored exactly (%s)" % (destination, ", ".join(strange)),
             )
         former = {_SIMPLE_ROUTE[key]: value for key, value in attributes.items() if key in _SIMPLE_ROUTE}
         former.update(
@@ -169,7 +169,7 @@ def _address(change: Change, promise: Promise, namespaces: Namespaces) -> None:
 
 def _must_be_free(route: Any, name: str) -> None:
     if undo.link_index(route, name) is not None:
-        raise WireError("exists", "there is an interface %s already, and it is not this session's" % name)
+        raise WireError("exists", "interface %s already exists and does not belong to this session" % name)
 
 
 def _silence(name: str) -> None:
@@ -188,7 +188,7 @@ def _bridge(change: Change, promise: Promise, namespaces: Namespaces) -> None:
         found = []
         for port in ports:
             if not isinstance(port, str) or not _INTERFACE.match(port):
-                raise WireError("bad_request", "ports: %r is not an interface's name" % (port,))
+                raise WireError("bad_request", "ports: %r is not a valid interface name" % (port,))
             link = list(route.get_links(_index(route, port)))[0]
             master = link.get("IFLA_MASTER")
             former = list(route.get_links(master))[0].get("IFLA_IFNAME") if master else None
@@ -243,7 +243,9 @@ def _tap(change: Change, promise: Promise, namespaces: Namespaces) -> None:
     try:
         descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
     except OSError as exc:
-        raise WireError("not_supported", "no taps on this node: /dev/net/tun: %s" % exc.strerror) from exc
+        raise WireError(
+            "not_supported", "taps are not available on this node: /dev/net/tun: %s" % exc.strerror
+        ) from exc
     try:
         fcntl.ioctl(descriptor, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
         fcntl.ioctl(descriptor, TUNSETPERSIST, 1)
@@ -351,7 +353,7 @@ class NetworkChanges:
         if kind == "namespace":
             name = name_field(change, "name")
             if name in self._namespaces:
-                raise WireError("exists", "there is a namespace %s already" % name)
+                raise WireError("exists", "namespace %s already exists" % name)
             self._journal.promise(dict(await self._namespaces.make(name), token=token))
             return
         work = CHANGES.get(kind)
@@ -369,7 +371,7 @@ class NetworkChanges:
         except WireError:
             raise
         except Exception as exc:
-            raise as_wire_error("cannot make the change %s" % describe(change), exc) from exc
+            raise as_wire_error("cannot make change %s" % describe(change), exc) from exc
 
     async def _undo(self, token: Optional[str], since: int) -> List[str]:
         failed: List[str] = []

@@ -68,7 +68,7 @@ class Namespaces:
         try:
             return self.resolve(name)
         except LookupError:
-            raise codec.WireError("no_such_namespace", "there is no namespace %s here" % name) from None
+            raise codec.WireError("no_such_namespace", "namespace %s does not exist here" % name) from None
 
     def to_enter(self, name: str) -> List[Tuple[int, int]]:
         """What a child enters to run inside ``name``: its mounts (a fresh /sys) and its network."""
@@ -110,7 +110,7 @@ class Namespaces:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             reason = word.decode("ascii", "replace") or "its process ended"
-            raise codec.WireError("no_namespace", "cannot make the namespace %s: %s" % (name, reason))
+            raise codec.WireError("no_namespace", "cannot create namespace %s: %s" % (name, reason))
         self._held[name] = Holder(pid, word == b"net+mnt", reading)
         loop.add_reader(reading, self._died, name)
         return {"kind": "namespace", "name": name}

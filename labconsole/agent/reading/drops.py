@@ -219,5 +219,5 @@ async def read(namespaces: Namespaces, interfaces: List[str]) -> Dict[str, Any]:
         except (LookupError, OSError) as exc:
             if name == "":
                 raise
-            complain("namespace %s went while its drop counters were read: %s" % (name, exc))
+            complain("namespace %s disappeared while its drop counters were read: %s" % (name, exc))
     return found

@@ -142,7 +142,7 @@ def _open(interface: str, ethertype: int, text: bytes) -> socket.socket:
         # Protocol 0: nothing comes before the filter is in place.
         opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     except PermissionError:
-        raise WireError("no_permission", "may not listen on a raw socket; CAP_NET_RAW is needed") from None
+        raise WireError("no_permission", "no permission to listen on a raw socket; CAP_NET_RAW is needed") from None
     try:
         if text:
             attached = struct.pack("HP", len(text) // 8, ctypes.addressof(held))
@@ -262,7 +262,7 @@ class PortTaps:
             for port in ports:
                 interface = port.interface
                 if not 1 <= len(interface) <= 15 or "/" in interface:
-                    raise WireError("bad_request", "interface: %r is not an interface's name" % interface)
+                    raise WireError("bad_request", "interface: %r is not a valid interface name" % interface)
                 self._taps.append(Tap(interface, [_own(stream) for stream in port.streams], port.every))
         except BaseException:
             self.close()

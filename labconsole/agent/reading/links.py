@@ -78,7 +78,7 @@ class Links:
                 except (LookupError, OSError) as exc:
                     if name == "":
                         raise
-                    complain("namespace %s went while its links were read: %s" % (name, exc))
+                    complain("namespace %s disappeared while its links were read: %s" % (name, exc))
             self._known = found
             return found
 

@@ -51,7 +51,7 @@ class FrameListener:
             kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
             self._socket = socket.socket(socket.AF_PACKET, kind, socket.htons(ETH_P_IP))
         except PermissionError:
-            raise WireError("no_permission", "may not listen on a raw socket; CAP_NET_RAW is needed") from None
+            raise WireError("no_permission", "no permission to listen on a raw socket; CAP_NET_RAW is needed") from None
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter_)
             for interface in interfaces:

@@ -78,7 +78,7 @@ def disk(directory: str) -> Dict[str, Any]:
     writable = os.access(directory, os.W_OK | os.X_OK)
     return {
         "directory": directory,
-        "error": None if writable else "may not be written to",
+        "error": None if writable else "is not writable",
         "free_bytes": status.f_bavail * status.f_frsize,
         "total_bytes": status.f_blocks * status.f_frsize,
     }

@@ -18,7 +18,7 @@ MAX_PIDS = 64
 def read(pids: Sequence[Any]) -> Dict[str, Any]:
     """Sums over ``pids`` and their descendants now; ``gone``: those of ``pids`` that there are not."""
     if not 0 < len(pids) <= MAX_PIDS or not all(type(pid) is int and pid > 0 for pid in pids):
-        raise WireError("bad_request", "pids must be a list of 1 to %d process numbers" % MAX_PIDS)
+        raise WireError("bad_request", "pids must be a list of 1 to %d process ids" % MAX_PIDS)
     parents = _parents()
     members = _with_descendants([pid for pid in pids if pid in parents], parents)
     monotonic_ns = time.monotonic_ns()

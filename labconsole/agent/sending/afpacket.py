@@ -210,7 +210,9 @@ class AfPacketBackend:
         for spec in specs:
             shared = Shared()
             # Forked here, on the event loop's thread: see ArmedChild.
-            child = ArmedChild(lambda side, spec=spec, shared=shared: send_stream(spec, shared, side))  # type: ignore[misc]
+            child = (
+                ArmedChild(lambda side, spec=spec, shared=shared: send_stream(spec, shared, side))  # type: ignore[misc]
+            )
             self._streams.append((spec, shared, child))
         for _, _, child in self._streams:
             await child.wait_ready()

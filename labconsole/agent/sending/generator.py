@@ -86,9 +86,9 @@ class GeneratorSession:
     async def prepare(self, specs: List[StreamSpec]) -> List[Dict[str, Any]]:
         """Check, choose the generator, and arm: after this, ``start`` only has to give the word."""
         if self._backend is not None or self._closed:
-            raise WireError("busy", "this generator was prepared already")
+            raise WireError("busy", "this generator was already prepared")
         if not specs:
-            raise WireError("bad_request", "no stream to generate")
+            raise WireError("bad_request", "there is no stream to generate")
         names = [spec.stream for spec in specs]
         if len(set(names)) != len(names):
             raise WireError("bad_request", "two streams have the same name")
@@ -113,7 +113,9 @@ class GeneratorSession:
 
                 return PktgenBackend(ProcFiles(self._root))
             if wanted == "pktgen":
-                raise WireError("pktgen_missing", "no pktgen that we may use: the kernel has none, or we are not root")
+                raise WireError(
+                    "pktgen_missing", "pktgen is not available: the kernel does not have it, or the agent is not root"
+                )
         from labconsole.agent.sending.afpacket import AfPacketBackend
 
         return AfPacketBackend()
@@ -123,7 +125,7 @@ class GeneratorSession:
         if self._backend is None or self._closed:
             raise WireError("not_prepared", "no generator is prepared on this node")
         if self._started:
-            raise WireError("busy", "the generator was started already")
+            raise WireError("busy", "the generator was already started")
         self._started = True
         await self._backend.start(at_monotonic_ns)
 

@@ -52,13 +52,13 @@ _ENOTSUPP = 524
 
 ERRNO_SENTENCES = {
     errno.ENETDOWN: "the interface is down",
-    errno.ENODEV: "there is no such interface",
-    errno.EBUSY: "the device is already used",
-    errno.EINVAL: "pktgen does not know or does not take this",
+    errno.ENODEV: "no such interface",
+    errno.EBUSY: "the device is already in use",
+    errno.EINVAL: "pktgen does not know or accept this",
     errno.EACCES: "permission denied: pktgen needs root",
     errno.EPERM: "permission denied: pktgen needs root",
-    errno.EOPNOTSUPP: "the driver does not share packet buffers (clone_skb and burst need that)",
-    _ENOTSUPP: "the driver does not share packet buffers (clone_skb and burst need that)",
+    errno.EOPNOTSUPP: "the driver does not support shared packet buffers (clone_skb and burst need them)",
+    _ENOTSUPP: "the driver does not support shared packet buffers (clone_skb and burst need them)",
 }
 
 
@@ -86,7 +86,7 @@ def settings_of(spec: StreamSpec, count: int) -> List[PktgenLine]:
         if len(str(value)) > MAX_DIGITS:
             raise WireError(
                 "bad_request",
-                "stream %s: %s %d has more than %d digits, and pktgen would cut it"
+                "stream %s: %s %d has more than %d digits, and pktgen would truncate it"
                 % (spec.stream, name, value, MAX_DIGITS),
                 {"stream": spec.stream, "field": name},
             )
@@ -137,14 +137,14 @@ def configure(files: ProcFiles, device: str, settings: List[PktgenLine]) -> None
         if got != wanted:
             raise WireError(
                 "pktgen_mismatch",
-                "pktgen took %s of %s as %s, wanted was %s" % (name, device, got, wanted),
+                "pktgen set %s of %s to %s instead of %s" % (name, device, got, wanted),
                 {"device": device, "parameter": name, "wanted": wanted, "got": got},
             )
     surplus = sorted(set(shown.flags) - {"QUEUE_MAP_CPU", "SHARED"})
     if surplus:
         raise WireError(
             "pktgen_mismatch",
-            "pktgen has flags %s on %s that nobody asked for" % (" ".join(surplus), device),
+            "pktgen has unrequested flags %s on %s" % (" ".join(surplus), device),
             {"device": device, "parameter": "flags", "wanted": "", "got": " ".join(surplus)},
         )
 
@@ -162,7 +162,7 @@ def choose_threads(specs: List[StreamSpec], cpus: List[int]) -> List[int]:
             if spec.cpus[0] not in cpus:
                 raise WireError(
                     "bad_request",
-                    "stream %s: there is no pktgen thread on CPU %d, only on %s" % (spec.stream, spec.cpus[0], cpus),
+                    "stream %s: no pktgen thread runs on CPU %d, only on %s" % (spec.stream, spec.cpus[0], cpus),
                     {"stream": spec.stream, "field": "cpus"},
                 )
             chosen.append(spec.cpus[0])
@@ -250,7 +250,7 @@ class PktgenBackend:
             self._files.write(thread, "add_device " + device)
         except OSError as exc:
             raise WireError(
-                "pktgen_refused", "pktgen did not take %s on %s: %s" % (spec.interface, thread, _sentence(exc))
+                "pktgen_refused", "pktgen did not accept %s on %s: %s" % (spec.interface, thread, _sentence(exc))
             ) from exc
         self._streams.append(_Stream(spec, device, thread, count, reason))
         answer = self._files.threads()[thread].result
@@ -381,7 +381,7 @@ class PktgenBackend:
         try:
             device = parse_device(self._files.read(stream.device))
         except (OSError, ValueError):
-            row["error_text"] = "pktgen's device %s is gone, and its counts with it" % stream.device
+            row["error_text"] = "pktgen's device %s has disappeared with its counts" % stream.device
             return row
         row["raw"] = "Result: " + device.result_text
         row["sent_packets"], row["errors"] = device.sent_packets, device.errors
@@ -426,7 +426,7 @@ class PktgenBackend:
         left = await asyncio.get_running_loop().run_in_executor(None, lambda: cleanup_ours(ours, files=self._files))
         self._streams = []
         if left:
-            raise WireError("pktgen_in_use", "not everything could be removed from pktgen: %s" % "; ".join(left))
+            raise WireError("pktgen_in_use", "some devices could not be removed from pktgen: %s" % "; ".join(left))
         await self._wait_gone(ours)
 
     async def _wait_gone(self, devices: List[str]) -> None:

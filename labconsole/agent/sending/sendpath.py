@@ -88,7 +88,11 @@ class LinkWatch:
         try:
             answer = fcntl.ioctl(self._socket, _SIOCGIFFLAGS, struct.pack("16s24x", self._name.encode()))
         except OSError as exc:
-            return "%s is gone" % self._name if exc.errno == errno.ENODEV else "%s: %s" % (self._name, exc.strerror)
+            return (
+                "%s has disappeared" % self._name
+                if exc.errno == errno.ENODEV
+                else "%s: %s" % (self._name, exc.strerror)
+            )
         flags = struct.unpack_from("H", answer, 16)[0]
         if not flags & _IFF_UP:
             return "%s was set down" % self._name

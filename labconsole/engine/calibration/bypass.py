@@ -94,8 +94,8 @@ def _proof(uut: str, stream: Stream, captured: int, before: Snapshot, after: Sna
         first, last = before.get(("", interface)), after.get(("", interface))
         if first is None or last is None:
             raise MeasurementError(
-                f"whether the unit under test is bypassed for stream {stream.name} cannot be told: {uut} has no "
-                f"{interface} whose counters could be read"
+                f"whether the unit under test is bypassed for stream {stream.name} is unknown: {uut} has no "
+                f"{interface} with readable counters"
             )
         received += counter_difference(first.values[0], last.values[0], name=f"{interface} rx_packets")
         transmitted += counter_difference(first.values[1], last.values[1], name=f"{interface} tx_packets")
@@ -114,7 +114,7 @@ def _refuse_unless_bypassed(inventory: Inventory, stream: Stream, proof: BypassP
     if proof.captured_packets < ARRIVED_RATIO * proof.sent_packets:
         what.append(f"{proof.captured_packets} of {proof.sent_packets} marked frames arrived at {stream.sink}")
     if seen > STANDING_RATIO * proof.sent_packets:
-        what.append(f"the data NICs of {inventory.uut} counted {seen} packets meanwhile")
+        what.append(f"the data NICs of {inventory.uut} counted {seen} packets in the meantime")
     if what:
         raise MeasurementError(
             f"the unit under test is not bypassed for stream {stream.name}: {' and '.join(what)}; "

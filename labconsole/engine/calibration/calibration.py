@@ -138,7 +138,7 @@ class _Calibration:
     async def run(self) -> Envelope:
         started_at = utc_now()
         first = self._wanted.trial(self._wanted.frames[0], max(self._wanted.source_counts), "max")
-        self._tell("looking whether the UUT is bypassed")
+        self._tell("checking whether the UUT is bypassed")
         trial_s = self._wanted.duration_s + self._settings.drain_s
         async with self._session.batch(
             first,
@@ -176,7 +176,7 @@ class _Calibration:
         for stream in self._streams:
             live = session.telemetry.interfaces.get((stream.sink.node, "", stream.sink.interface))
             if live is None or not live.link.mac:
-                raise MeasurementError(f"{stream.sink} is not an Ethernet interface that could be seen")
+                raise MeasurementError(f"{stream.sink} is not a visible Ethernet interface")
             macs[stream.name] = live.link.mac
         return await prove_bypass(
             session.inventory,
@@ -282,7 +282,7 @@ class _Calibration:
             if stream.offered_packets and seen > 0.1 * stream.offered_packets:
                 known = {s.name: s for s in self._streams}
                 raise MeasurementError(
-                    f"the unit under test is not bypassed any more: it counted {seen} packets of {stream.name}; "
+                    f"the unit under test is no longer bypassed: it counted {seen} packets of {stream.name}; "
                     + cabling(self._session.inventory, [known[stream.name]])[0]
                 )
 

@@ -65,7 +65,7 @@ class ObserverEffect:
         used = {kind: sum(run.observe == kind and run.status != "invalid" for run in self.runs) for kind in KINDS}
         counts = f"{used['quiet']} quiet and {used['live']} live runs"
         if self.loss_ratio is None or self.measured_pps is None or self.loss_ratio.detectable is None:
-            return f"too few valid runs to tell: {counts}, {MIN_PAIRS} of each are needed"
+            return f"too few valid runs to tell: {counts}; at least {MIN_PAIRS} of each are needed"
         loss = f"loss {self.loss_ratio.mean * 100:+.4f} percentage points {_interval(self.loss_ratio, 100, '.4f')}"
         rate = f"measured rate {self.measured_pps.mean:+.1f} packets/s {_interval(self.measured_pps, 1, '.1f')}"
         if not self.loss_ratio.detectable and not self.measured_pps.detectable:
@@ -75,7 +75,7 @@ class ObserverEffect:
             for word, found in (("loss", self.loss_ratio), ("the measured rate", self.measured_pps))
             if found.detectable
         ]
-        return f"watching live changes {' and '.join(which)} ({counts}): live minus quiet, {loss}, {rate}"
+        return f"live observation changes {' and '.join(which)} ({counts}): live minus quiet, {loss}, {rate}"
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -103,7 +103,9 @@ async def observer_effect(
     Raises ConfigError for a request that cannot be taken, Aborted when it is stopped, and as a batch does.
     """
     if not MIN_PAIRS <= pairs <= MAX_PAIRS:
-        raise ConfigError("is no number of pairs", key="pairs", value=pairs, allowed=f"{MIN_PAIRS} to {MAX_PAIRS}")
+        raise ConfigError(
+            "is not a valid number of pairs", key="pairs", value=pairs, allowed=f"{MIN_PAIRS} to {MAX_PAIRS}"
+        )
     check_request(request, session.inventory)
     if seed is None:
         seed = random.SystemRandom().randrange(2**31)

@@ -38,14 +38,14 @@ async def login(bench: CheckContext, node: str) -> CheckFinding:
 async def host_key(bench: CheckContext, node: str) -> CheckFinding:
     """The node is the one that known_hosts knows: nothing here ever accepts a key that is not there."""
     if node in bench.links:
-        return passed("the node showed the key that known_hosts has")
+        return passed("the node's key matches known_hosts")
     reason = bench.why_not(node)
     if "host key" in reason:
-        return failed(reason, "compare the fingerprint at the node's own screen before you accept a key")
-    return skipped(f"{node} is not connected, and not for its host key")
+        return failed(reason, "compare the fingerprint on the node's own console before you accept a key")
+    return skipped(f"{node} is not connected, but not because of its host key")
 
 
-@check("ssh.rights", "rights without a password", wave=Wave.FIRST)
+@check("ssh.rights", "root rights without a password", wave=Wave.FIRST)
 async def rights(bench: CheckContext, node: str) -> CheckFinding:
     """The agent may do what the node's role needs, without anybody typing a password."""
     facts, become = await bench.facts(node), bench.inventory.nodes[node].become
@@ -54,13 +54,13 @@ async def rights(bench: CheckContext, node: str) -> CheckFinding:
         return passed(f"root {way}")
     have = facts.capabilities
     if have is None:
-        return skipped("the node does not say which capabilities the agent has")
+        return skipped("the node does not report the agent's capabilities")
     needed = dict.fromkeys(word for role in bench.roles(node) for word in NEEDED[role])
     missing = [word for word in needed if word not in have]
     if missing:
         return failed(
             f"user id {facts.euid} {way}, without the capabilities {', '.join(missing)}",
-            "log in as root, or give the node `become: sudo` in hosts.yaml and allow sudo without a password",
+            "log in as root, or set `become: sudo` for the node in hosts.yaml and allow sudo without a password",
         )
     return passed(f"user id {facts.euid} {way}, with {', '.join(needed)}")
 
@@ -75,8 +75,8 @@ async def latency(bench: CheckContext, node: str) -> CheckFinding:
     if round_trip_s > SLOW_S:
         return warned(
             evidence,
-            "measure from a machine nearer to the testbed: sources are started together to within about half of this, "
-            "and live figures come late",
+            "measure from a machine closer to the testbed: sources start within about half of this time of each "
+            "other, and live figures arrive late",
             round_trip_s=round_trip_s,
         )
     return passed(evidence, round_trip_s=round_trip_s)
@@ -88,10 +88,10 @@ async def keep_alive(bench: CheckContext, node: str) -> CheckFinding:
     watchdog = (await bench.survey(node)).watchdog
     if not watchdog.armed:
         return failed(
-            "the agent does not watch whether the console is still there",
-            "connect anew: without this, a pulled cable leaves traffic and changes on the node for hours",
+            "the agent does not watch whether the console is still connected",
+            "reconnect: without this, a pulled cable leaves traffic and changes on the node for hours",
         )
-    return passed(f"watched; last heard of us {watchdog.heard_before_s:.1f} s ago", **watchdog.to_wire())
+    return passed(f"watched; last heard from this console {watchdog.heard_before_s:.1f} s ago", **watchdog.to_wire())
 
 
 @check("ssh.management", "management path", wave=Wave.FIRST)
@@ -102,18 +102,18 @@ async def management(bench: CheckContext, node: str) -> CheckFinding:
     if interface in ports:
         return failed(
             f"SSH comes in by {interface} ({way.address}), which carries test frames",
-            "give the node another interface for management, and its address in hosts.yaml",
+            "use another interface of the node for management, and put its address into hosts.yaml",
             interface=interface,
         )
     own = {port: addresses[port] for port in ports if addresses.get(port)}
     if interface is not None:
         return passed(f"SSH comes in by {interface} ({way.address})", interface=interface)
     if not own:
-        return passed("no data port has an address by which SSH could come in")
+        return passed("no data port has an address that SSH could use")
     listed = ", ".join(f"{port} has {', '.join(found)}" for port, found in own.items())
     return warned(
-        f"the node does not say by which interface SSH comes in, and {listed}",
-        "see that the address in hosts.yaml is not one of a data port",
+        f"the node does not report which interface SSH uses, and {listed}",
+        "make sure that the address in hosts.yaml is not that of a data port",
     )
 
 
@@ -121,7 +121,7 @@ async def management(bench: CheckContext, node: str) -> CheckFinding:
 async def lease(bench: CheckContext, node: str) -> CheckFinding:
     """Nobody else measures here now. Held from here to the end of the check."""
     if bench.session.read_only:
-        return skipped("this console only watches, so checks that send frames are left out")
+        return skipped("this console is read-only, so checks that send frames are skipped")
     try:
         await bench.link(node).ask(TakeLease(owner=bench.session.operator, purpose="a check", left_s=LEASE_S))
     except AgentError as exc:
@@ -129,7 +129,7 @@ async def lease(bench: CheckContext, node: str) -> CheckFinding:
             raise
         return failed(
             exc.message,
-            "wait for them or ask them; checks that send frames or change settings are left out meanwhile",
+            "wait for them or ask them; until then, checks that send frames or change settings are skipped",
         )
     bench.leased.append(node)
-    return passed("free, and ours while the check runs")
+    return passed("free, and held by this console while the check runs")

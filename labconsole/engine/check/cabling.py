@@ -104,7 +104,7 @@ def _not_ready(bench: CheckContext, cable: Cable) -> CheckFinding | None:
         if node not in bench.links:
             return skipped(f"{cable.stream}: {node} is not connected")
         if node not in bench.leased:
-            return skipped(f"{cable.stream}: the lease of {node} is not ours")
+            return skipped(f"{cable.stream}: this console does not hold the lease of {node}")
         live = bench.session.telemetry.interfaces.get((node, "", interface))
         if live is None:
             return skipped(f"{cable.stream}: {node} has no {interface}")
@@ -112,7 +112,7 @@ def _not_ready(bench: CheckContext, cable: Cable) -> CheckFinding | None:
     if not live.link.up or not live.link.carrier:
         return failed(
             f"{cable.stream}: {_text(cable.near)} has no carrier, so nothing can be sent to {_text(cable.far)}",
-            f"set the port up and see whether the cable to {_text(cable.far)} is plugged in",
+            f"set the port up, and check that the cable to {_text(cable.far)} is plugged in",
         )
     return None
 
@@ -202,7 +202,9 @@ async def _hear(bench: CheckContext, nodes: list[str], ready: list[Cable]) -> He
 def _judge(cable: Cable, heard: Heard, refused: str | None) -> CheckFinding:
     near, far = _text(cable.near), _text(cable.far)
     if refused is not None:
-        return failed(f"{cable.stream}: {near} could not send: {refused}", "see what the node says of the interface")
+        return failed(
+            f"{cable.stream}: {near} could not send: {refused}", "look at what the node reports about the interface"
+        )
     places = heard.get(cable.port, {})
     arrived = places.get(cable.far, 0)
     values: dict[str, Any] = {
@@ -218,7 +220,7 @@ def _judge(cable: Cable, heard: Heard, refused: str | None) -> CheckFinding:
     if arrived:
         return failed(
             f"{cable.stream}: {near} → {far}, only {arrived} of {MARKED_FRAMES} marked frames",
-            f"the cable between {near} and {far} loses frames: change it, and see both ports' error counters",
+            f"the cable between {near} and {far} loses frames: replace it, and look at both ports' error counters",
             **values,
         )
     if elsewhere:
@@ -231,8 +233,8 @@ def _judge(cable: Cable, heard: Heard, refused: str | None) -> CheckFinding:
             elsewhere=elsewhere,
         )
     return failed(
-        f"{cable.stream}: {MARKED_FRAMES} marked frames sent from {near}, none heard at {far} or any other data port",
-        f"see whether the cable from {near} ends at {far}, and whether a switch between them filters",
+        f"{cable.stream}: {MARKED_FRAMES} marked frames sent from {near}, none arrived at {far} or any other data port",
+        f"check that the cable from {near} ends at {far}, and whether a switch between them filters",
         **values,
     )
 

@@ -55,11 +55,11 @@ async def disk(bench: CheckContext, node: str) -> CheckFinding:
     needed = capture_bytes(bench, node)
     key = f"nodes.{node}.capture_dir in hosts.yaml"
     if found.error is not None or found.free_bytes is None:
-        return failed(f"{found.directory}: {found.error or 'its room is not told'}", f"give another directory as {key}")
+        return failed(f"{found.directory}: {found.error or 'its room is not told'}", f"set another directory as {key}")
     what = "the plan's largest trial" if bench.plan is not None else f"{USUAL_RUN_S:g} s at line rate"
     evidence = f"{found.free_bytes / 1e6:.0f} MB free in {found.directory}; {what} needs up to {needed / 1e6:.0f} MB"
     values: dict[str, Any] = {"free_bytes": found.free_bytes, "needed_bytes": needed}
-    hint = f"free some, or give a directory on a larger disk as {key}"
+    hint = f"free some space, or set a directory on a larger disk as {key}"
     if found.free_bytes < SPACE_RESERVE_BYTES or (bench.plan is not None and found.free_bytes < needed):
         return failed(evidence, hint, **values)
     if found.free_bytes < needed:
@@ -71,17 +71,17 @@ async def store(bench: CheckContext) -> CheckFinding:
     """Room where runs are saved."""
     path = getattr(bench.session.store, "path", None)
     if not isinstance(path, Path):
-        return skipped("the store does not say where it is")
+        return skipped("the store does not report where it is")
     directory = path.parent
     try:
         free = (await asyncio.to_thread(shutil.disk_usage, directory)).free
     except OSError as exc:
-        return failed(f"{directory}: {exc.strerror}", "give --store a directory that is there")
+        return failed(f"{directory}: {exc.strerror}", "give --store a directory that exists")
     values: dict[str, Any] = {"free_bytes": free}
     if bench.plan is None:
         evidence = f"{free / 1e6:.0f} MB free in {directory}"
         if free < SPACE_RESERVE_BYTES:
-            return failed(evidence, "free some, or give --store another place", **values)
+            return failed(evidence, "free some space, or give --store another place", **values)
         return passed(evidence, **values)
     needed = bench.plan.trials * _run_bytes(bench)
     values["needed_bytes"] = needed
@@ -90,7 +90,7 @@ async def store(bench: CheckContext) -> CheckFinding:
         f"{needed / 1e6:.0f} MB"
     )
     if free < needed:
-        return failed(evidence, "free some, or give --store another place", **values)
+        return failed(evidence, "free some space, or give --store another place", **values)
     return passed(evidence, **values)
 
 
@@ -222,19 +222,19 @@ def _judge(rows: list[tuple[str, float, SentStream | None, CaptureResult | None]
     if missing:
         return failed(
             f"{evidence + '; ' if evidence else ''}no result for {', '.join(missing)}",
-            "see capacity.disk, tools.capture and the cable of this sink",
+            "look at capacity.disk, tools.capture and the cable of this sink",
             **values,
         )
     if dropped_by:
         return warned(
             f"{evidence}: {', '.join(dropped_by)}",
-            "at this rate counts come from the NIC's counters alone: raise capture_buffer_kib, or use a faster sink",
+            "at this rate, counts come from the NIC's counters alone: raise capture_buffer_kib, or use a faster sink",
             **values,
         )
     if short:
         return warned(
-            f"{evidence}: the UUT cannot send as fast as the plan asks, so the capture is proved up to there only",
-            "`labconsole calibrate` proves it at the full rate",
+            f"{evidence}: the UUT cannot send as fast as the plan asks, so the capture is proved only up to this rate",
+            "run `labconsole calibrate` to prove it at the full rate",
             **values,
         )
     return passed(evidence, **values)

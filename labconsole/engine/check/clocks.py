@@ -24,25 +24,26 @@ async def offset(bench: CheckContext, node: str) -> CheckFinding:
     certain_s = max(0, abs(offset_ns) - bound_ns) / 1e9
     if certain_s > WRONG_S:
         return failed(
-            evidence, "set the node's clock: its records would be dated wrongly; run chrony or ntpd", **values
+            evidence, "set the node's clock, or its records will have wrong times; run chrony or ntpd", **values
         )
     if certain_s > OFFSET_S:
-        return warned(evidence, "run chrony or PTP on both: nodes' records are laid side by side by it", **values)
+        return warned(evidence, "run chrony or PTP on both: the nodes' records are aligned by their clocks", **values)
     return passed(evidence, **values)
 
 
-@check("clock.sync", "clock kept right")
+@check("clock.sync", "clock synchronised")
 async def discipline(bench: CheckContext, node: str) -> CheckFinding:
     """Whether NTP or PTP keeps the clock right: one that nobody keeps right may be stepped in the middle of a run."""
     if bench.inventory.emulated:
-        return passed("one clock for all nodes: the testbed is emulated on one machine")
+        return passed("all nodes share one clock: the testbed is emulated on one machine")
     clock = (await bench.survey(node)).clock
     if clock is None:
-        return skipped("the kernel does not say")
+        return skipped("the kernel does not report it")
     if not clock.synchronised:
-        return warned("no NTP or PTP keeps it", f"on {node}: apt install chrony", **clock.to_wire())
+        return warned("not synchronised by NTP or PTP", f"on {node}: apt install chrony", **clock.to_wire())
     return passed(
-        f"kept by NTP or PTP, off by at most {clock.max_error_us / 1000:.1f} ms by its own account", **clock.to_wire()
+        f"synchronised by NTP or PTP, off by at most {clock.max_error_us / 1000:.1f} ms as it reports",
+        **clock.to_wire(),
     )
 
 
@@ -51,11 +52,11 @@ async def source(bench: CheckContext, node: str) -> CheckFinding:
     """A generator reads the clock for every frame; some clocks take microseconds for that."""
     name = (await bench.facts(node)).clocksource
     if name is None:
-        return skipped("the kernel does not say")
+        return skipped("the kernel does not report it")
     if name not in FAST_SOURCES:
         return warned(
             f"{name}: slow to read",
-            "see why the kernel gave tsc up (dmesg | grep -i tsc): pacing and time stamps suffer",
+            "find out why the kernel dropped tsc (dmesg | grep -i tsc): pacing and time stamps suffer",
             clocksource=name,
         )
     return passed(str(name), clocksource=name)

@@ -165,7 +165,7 @@ class CheckContext:
         if node not in self.links:
             return f"{node} is not connected"
         if node not in self.leased:
-            return f"the lease of {node} is not ours"
+            return f"this console does not hold the lease of {node}"
         live = self.session.telemetry.interfaces.get((node, "", interface))
         if live is None:
             return f"{node} has no {interface}"

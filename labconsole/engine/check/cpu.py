@@ -23,7 +23,7 @@ async def governor(bench: CheckContext, node: str) -> CheckFinding:
     """A processor whose frequency follows its load forwards differently at every load."""
     found = (await bench.settings(node)).governors
     if found is None:
-        return passed("the kernel changes no frequencies here")
+        return passed("the kernel does not change frequencies here")
     evidence = ", ".join(f"{name} on {count} CPUs" for name, count in found.items())
     values: dict[str, Any] = {**found}
     if set(found) != {"performance"}:
@@ -36,7 +36,7 @@ async def turbo(bench: CheckContext, node: str) -> CheckFinding:
     """Turbo depends on heat and on how many cores work."""
     on = (await bench.settings(node)).turbo
     if on is None:
-        return passed("the kernel shows no turbo here")
+        return passed("the kernel reports no turbo here")
     if on:
         return warned("on", f"on {node}: echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo, or off in the BIOS")
     return passed("off")
@@ -47,11 +47,11 @@ async def idle(bench: CheckContext, node: str) -> CheckFinding:
     """Deep idle states."""
     states = (await bench.settings(node)).idle_states
     if not states:
-        return passed("the kernel shows no idle states here")
+        return passed("the kernel reports no idle states here")
     usable = [s for s in states if not s.disabled and s.exit_latency_us is not None]
     deepest = max(usable, key=lambda s: s.exit_latency_us or 0, default=None)
     if deepest is None:
-        return passed("none may be entered")
+        return passed("all are disabled")
     evidence = f"deepest {deepest.name}, {deepest.exit_latency_us} µs to leave"
     if (deepest.exit_latency_us or 0) > DEEP_IDLE_US:
         return warned(evidence, f"on {node}: cpupower idle-set -D {DEEP_IDLE_US}", **deepest.to_wire())
@@ -83,10 +83,12 @@ async def load(bench: CheckContext, node: str) -> CheckFinding:
     """Work that is there already."""
     found, cpus = (await bench.survey(node)).load, (await bench.facts(node)).cpus
     if not found or cpus < 1:
-        return skipped("the kernel does not say")
+        return skipped("the kernel does not report it")
     evidence = f"{found[0]:.2f} on {cpus} CPUs over the last minute"
     if found[0] / cpus > BUSY_RATIO:
-        return warned(evidence, f"see what runs on {node} (top), and measure when it has ended", load=found, cpus=cpus)
+        return warned(
+            evidence, f"look at what runs on {node} (top), and measure when it has ended", load=found, cpus=cpus
+        )
     return passed(evidence, load=found, cpus=cpus)
 
 
@@ -96,7 +98,7 @@ async def memory(bench: CheckContext, node: str) -> CheckFinding:
     found = (await bench.survey(node)).memory
     total, free = found.total_bytes, found.available_bytes
     if total is None or free is None:
-        return skipped("the kernel does not say")
+        return skipped("the kernel does not report it")
     evidence = f"{free / 1e6:.0f} MB of {total / 1e6:.0f} MB available"
     values = found.to_wire()
     buffer_bytes = bench.inventory.defaults.capture_buffer_kib * 1024
@@ -108,7 +110,7 @@ async def memory(bench: CheckContext, node: str) -> CheckFinding:
             evidence, f"{needed / 1e6:.0f} MB are needed: end programs, or lower capture_buffer_kib", **found.to_wire()
         )
     if free < LOW_MEMORY_RATIO * total:
-        return warned(evidence, f"see what holds the memory of {node} (top): it may begin to swap", **values)
+        return warned(evidence, f"find out what uses the memory of {node} (top): it may begin to swap", **values)
     return passed(evidence, **values)
 
 
@@ -121,12 +123,10 @@ async def heat(bench: CheckContext, node: str) -> CheckFinding:
     if hottest is not None:
         words.append(f"{hottest / 1000:.0f} °C at the hottest place")
     if throttled is not None:
-        words.append(f"slowed down {throttled} times since boot")
-    evidence = ", ".join(words) or "the kernel shows no sensors here"
+        words.append(f"throttled {throttled} times since boot")
+    evidence = ", ".join(words) or "the kernel reports no sensors here"
     if (throttled or 0) > 0 or (hottest or 0) > HOT_MILLIDEGREES:
-        return warned(
-            evidence, "see fans and air flow: a processor that is slowed down forwards less", **found.to_wire()
-        )
+        return warned(evidence, "check fans and air flow: a throttled processor forwards less", **found.to_wire())
     return passed(evidence, **values)
 
 
@@ -138,11 +138,11 @@ async def generator_cpus(bench: CheckContext, node: str) -> CheckFinding:
         return passed("not pinned (generator_cpus in hosts.yaml)")
     online = cpu_list((await bench.settings(node)).online_cpus)
     if online is None:
-        return skipped("the kernel does not say which processors are there")
+        return skipped("the kernel does not report which processors exist")
     missing = [cpu for cpu in wanted if cpu not in online]
     if missing:
         return failed(
-            f"CPU {', '.join(map(str, missing))} of generator_cpus is not there; {cpus} may be used",
+            f"CPU {', '.join(map(str, missing))} of generator_cpus does not exist; available: {cpus}",
             f"correct nodes.{node}.generator_cpus in hosts.yaml",
         )
     return passed(f"CPU {', '.join(map(str, wanted))}")

@@ -40,9 +40,9 @@ async def calibration(bench: CheckContext) -> CheckFinding:
     try:
         envelope = await _latest(bench)
     except StoreError as exc:
-        return failed(str(exc), "calibrate anew: labconsole calibrate")
+        return failed(str(exc), "calibrate again: run `labconsole calibrate`")
     if envelope is None:
-        return skipped("this testbed was never calibrated (labconsole calibrate)")
+        return skipped("this testbed has never been calibrated: run `labconsole calibrate`")
     nodes = {}
     for node in bench.links:
         drivers = {
@@ -53,11 +53,11 @@ async def calibration(bench: CheckContext) -> CheckFinding:
         nodes[node] = node_versions(await bench.facts(node), drivers)
     reason = envelope.void_reason(bench.inventory.fingerprint(), nodes, bench.inventory.defaults.capture_buffer_kib)
     if reason is not None:
-        return failed(f"{envelope.calibration_id}: {reason}", "calibrate anew: labconsole calibrate")
+        return failed(f"{envelope.calibration_id}: {reason}", "calibrate again: run `labconsole calibrate`")
     age = _age_days(envelope.finished_at)
     evidence = f"{envelope.calibration_id} of {envelope.finished_at}"
     if age is not None and age > OLD_DAYS:
-        return warned(f"{evidence}, {age:.0f} days old", "calibrate anew: labconsole calibrate")
+        return warned(f"{evidence}, {age:.0f} days old", "calibrate again: run `labconsole calibrate`")
     return passed(evidence)
 
 
@@ -82,7 +82,7 @@ async def points(bench: CheckContext) -> CheckFinding:
     total = len(bench.plan.points)
     if lacking := lacks(bench.plan, bench.inventory):
         other = OtherTestbed(lacking, has=list(bench.inventory.platforms))
-        hint = "carry it out on a testbed that has these, or give hosts.yaml these platforms"
+        hint = "run it on a testbed that has these platforms, or add them to hosts.yaml"
         return failed(f"the plan {other}", hint, points=total, needs=lacking)
     refused = []
     for point in bench.plan.points:
@@ -94,7 +94,7 @@ async def points(bench: CheckContext) -> CheckFinding:
     if refused:
         return failed(
             f"{len(refused)} of {total} points: {_listed(refused)}",
-            "take these values out of the plan, or correct link_speed and platforms in hosts.yaml",
+            "remove these values from the plan, or correct link_speed and platforms in hosts.yaml",
             points=total,
             refused=len(refused),
         )
@@ -108,7 +108,7 @@ async def references(bench: CheckContext) -> CheckFinding:
     requests = [point.request for point in bench.plan.points]
     forwarding = [request for request in requests if request.background in FORWARDING_SHARES]
     if not forwarding:
-        return skipped("no point of the plan has a second guest that forwards")
+        return skipped("no point of the plan has a forwarding second guest")
     missing: dict[str, None] = {}
     found: dict[str, float] = {}
     for request in {(r.platform, r.frame.includes_fcs): r for r in forwarding}.values():
@@ -121,7 +121,7 @@ async def references(bench: CheckContext) -> CheckFinding:
             found[request.platform] = reference.measured_pps
     if missing:
         return failed(
-            f"not measured yet with an idle second guest: the maximum of {len(missing)} platforms",
+            f"not yet measured with an idle second guest: the maximum of {len(missing)} platforms",
             "run first: " + "; ".join(missing),
             missing=list(missing),
         )
@@ -137,7 +137,7 @@ async def envelope(bench: CheckContext) -> CheckFinding:
     except StoreError as exc:
         return skipped(str(exc))
     if found is None:
-        return skipped("this testbed was never calibrated (labconsole calibrate)")
+        return skipped("this testbed has never been calibrated: run `labconsole calibrate`")
     beyond, unknown = [], []
     for point in bench.plan.points:
         covering = found.point_for(point.request.frame.pkt_size_bytes, point.request.sources)
@@ -152,12 +152,12 @@ async def envelope(bench: CheckContext) -> CheckFinding:
     if beyond:
         return warned(
             "; ".join(filter(None, (_listed(beyond), not_calibrated))),
-            "such runs will be marked instrument_limited and enter no mean: leave them out, or use a faster generator "
-            "or sink",
+            "such runs will be marked instrument_limited and enter no mean: remove them from the plan, or use a "
+            "faster generator or sink",
             points=total,
         )
     if unknown:
-        return warned(not_calibrated, "calibrate these too: labconsole calibrate", points=total)
+        return warned(not_calibrated, "calibrate these too: run `labconsole calibrate`", points=total)
     return passed(f"all {total} points are within calibration {found.calibration_id}", points=total)
 
 
@@ -211,10 +211,12 @@ async def time(bench: CheckContext) -> CheckFinding:
         f"{hours}:{minutes:02d}:{int(reckoned.total_s % 60):02d} h"
     )
     if stored:
-        evidence += f"; {format_count(stored)} are stored already"
+        evidence += f"; {format_count(stored)} are already stored"
     values: dict[str, Any] = {"trials": reckoned.trials, "stored_trials": stored, "total_s": reckoned.total_s}
     if reckoned.total_s > LONG_S:
         return warned(
-            evidence, "it can be interrupted and resumed; or lower repetitions, which may be raised later", **values
+            evidence,
+            "the plan can be interrupted and resumed; or lower repetitions, which can be raised later",
+            **values,
         )
     return passed(evidence, **values)

@@ -16,7 +16,7 @@ LOAD_RATIO = 0.01
 """Of the slowest link: what loses frames at this loses them for another reason than load."""
 
 FLOW_S = 0.5
-FIREWALL_HINT = "see uut.firewall, uut.routes and the cables above"
+FIREWALL_HINT = "look at uut.firewall, uut.routes and the cables above"
 
 
 async def flow(bench: CheckContext, platform: str) -> CheckFinding:
@@ -54,7 +54,7 @@ def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out:
         complaints += _complaints(stream)
         words.append(text)
     if refused:
-        complaints.append((f"the UUT sent {refused} ICMP unreachable", "it refuses frames instead of forwarding them"))
+        complaints.append((f"the UUT sent {refused} ICMP unreachable", "it rejects frames instead of forwarding them"))
     evidence = f"{', '.join(words)} packets at {LOAD_RATIO:.0%} load"
     values: dict[str, Any] = {
         "streams": [
@@ -83,9 +83,9 @@ def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out:
         return warned(f"{evidence}: {reasons}{missing}", hint, **values)
     if left_out:
         return warned(
-            f"{evidence}{missing}", "see why above (SSH session, lease, links up), then check again", **values
+            f"{evidence}{missing}", "see above for the cause (SSH session, lease, links up), then check again", **values
         )
-    return passed(f"{evidence}: none lost, reordered or doubled", **values)
+    return passed(f"{evidence}: none lost, reordered or duplicated", **values)
 
 
 def _complaints(stream: StreamRecord) -> list[tuple[str, str]]:
@@ -93,7 +93,7 @@ def _complaints(stream: StreamRecord) -> list[tuple[str, str]]:
     found = []
     offered, measured, lost = stream.offered_packets, stream.measured_packets, stream.loss_packets
     if not offered:
-        found.append((f"{stream.name} sent nothing", "see nic.up and tools.generator of its source"))
+        found.append((f"{stream.name} sent nothing", "look at nic.up and tools.generator of its source"))
     elif measured == 0:
         found.append(
             (
@@ -105,20 +105,20 @@ def _complaints(stream: StreamRecord) -> list[tuple[str, str]]:
         share = f"{lost / offered:.2%}"
         found.append((f"{stream.name} lost {lost} ({share}){_place(stream)}", f"loss without load: {FIREWALL_HINT}"))
     elif measured is None:
-        found.append((f"{stream.name} could not be counted at its sink", "see tools.capture and capacity.disk"))
+        found.append((f"{stream.name} could not be counted at its sink", "look at tools.capture and capacity.disk"))
     sequence = stream.sequence
     if sequence is not None and sequence.reordered_packets:
         found.append(
             (
                 f"{stream.name} had {sequence.reordered_packets} reordered",
-                "something on the way takes frames by several queues: give the UUT's NICs one queue, or pin them",
+                "something on the path spreads frames over several queues: give the UUT's NICs one queue, or pin them",
             )
         )
     if sequence is not None and sequence.duplicate_packets:
         found.append(
             (
-                f"{stream.name} had {sequence.duplicate_packets} doubled",
-                "frames take two ways: look for a second bridge or a loop",
+                f"{stream.name} had {sequence.duplicate_packets} duplicated",
+                "frames take two paths: look for a second bridge or a loop",
             )
         )
     return found
@@ -137,4 +137,4 @@ async def flow_of(bench: CheckContext, platform: str) -> CheckFinding:
     try:
         return await flow(bench, platform)
     except LabError as exc:
-        return failed(str(exc), f"platform {platform} could not be set up or measured: see what it says")
+        return failed(str(exc), f"platform {platform} could not be set up or measured: the evidence has the reason")

@@ -41,12 +41,12 @@ async def _settings(bench: CheckContext, node: str) -> dict[str, InterfaceSettin
     return {name: found[name] for name in bench.ports(node) if name in found}
 
 
-@check("nic.present", "data ports there", wave=Wave.FIRST)
+@check("nic.present", "data ports exist", wave=Wave.FIRST)
 async def present(bench: CheckContext, node: str) -> CheckFinding:
     """Every interface that hosts.yaml names is there."""
     ports = bench.ports(node)
     if not ports:
-        return skipped("no stream passes this node")
+        return skipped("no stream passes through this node")
     links = await _links(bench, node)
     missing = [name for name in ports if name not in links]
     if missing:
@@ -73,22 +73,22 @@ async def up(bench: CheckContext, node: str) -> CheckFinding:
         links = await _wait_carrier(bench, node)  # the port at the other end may have been set up just now, too
         if down and all(link.carrier for link in links.values()):
             return mended(
-                f"{', '.join(down)} was down and has been set up: until this session ends, then it is down again; "
-                f"for good: ip link set {down[0]} up on {node}",
+                f"{', '.join(down)} was down and has been set up until this session ends; to set it up permanently: "
+                f"ip link set {down[0]} up on {node}",
                 set_up=down,
             )
         down = [name for name, link in links.items() if not link.up]
     dark = [name for name, link in links.items() if link.up and not link.carrier]
     words = alike({name: "down" if name in down else "no carrier" if name in dark else "up" for name in links})
     if down:
-        return failed(words, f"on {node}: ip link set {down[0]} up; or let --fix do it", fixable=True, down=down)
+        return failed(words, f"on {node}: ip link set {down[0]} up; or use --fix", fixable=True, down=down)
     if dark:
         return failed(
             words,
-            f"see whether the cable of {node}/{dark[0]} is plugged in and {_far_end(bench, node, dark[0])} is up",
+            f"check that the cable of {node}/{dark[0]} is plugged in and that {_far_end(bench, node, dark[0])} is up",
             no_carrier=dark,
         )
-    return passed(words) if links else skipped("none of its data ports is there")
+    return passed(words) if links else skipped("none of its data ports exists")
 
 
 def _far_end(bench: CheckContext, node: str, interface: str) -> str:
@@ -126,7 +126,7 @@ async def speed(bench: CheckContext, node: str) -> CheckFinding:
         mbps = setting.speed_mbps
         if mbps is None:
             unknown.append(name)
-            words[name] = "speed not told"
+            words[name] = "speed unknown"
             continue
         values[name] = {"speed_mbps": mbps, "duplex": setting.duplex}
         words[name] = f"{format_rate_bps(mbps * 10**6)} {setting.duplex or 'unknown'} duplex"
@@ -138,16 +138,16 @@ async def speed(bench: CheckContext, node: str) -> CheckFinding:
     if worse:
         return failed(
             evidence,
-            f"{'; '.join(worse)}: see cable, port and autonegotiation (ethtool {worse[0].split()[0]})",
+            f"{'; '.join(worse)}: check cable, port and autonegotiation (ethtool {worse[0].split()[0]})",
             **values,
         )
     if better:
         return warned(
-            evidence, f"hosts.yaml gives {better[0]} a lower link_speed: targets above it are refused", **values
+            evidence, f"hosts.yaml gives {better[0]} a lower link_speed; targets above it will be refused", **values
         )
     if unknown:
-        return warned(evidence, f"see that {unknown[0]} is up and what `ethtool {unknown[0]}` says", **values)
-    return passed(evidence, **values) if words else skipped("none of its data ports is there")
+        return warned(evidence, f"make sure that {unknown[0]} is up, and look at `ethtool {unknown[0]}`", **values)
+    return passed(evidence, **values) if words else skipped("none of its data ports exists")
 
 
 @check("nic.mtu", "MTU")
@@ -157,7 +157,7 @@ async def mtu(bench: CheckContext, node: str) -> CheckFinding:
     needed = longest - ETHERNET_HEADER_BYTES
     settings = await _settings(bench, node)
     if not settings:
-        return skipped("none of its data ports is there")
+        return skipped("none of its data ports exists")
     evidence = alike({name: f"{setting.mtu} B" for name, setting in settings.items()})
     evidence += f"; {'the plan' if bench.plan else 'a full frame'} needs {needed} B"
     short = [name for name, setting in settings.items() if setting.mtu is not None and setting.mtu < needed]
@@ -183,7 +183,7 @@ async def mac(bench: CheckContext, node: str) -> CheckFinding:
     group = [key for key in mine if int(key.split(":")[0], 16) & 1]
     if group:
         return failed(f"{group[0]} is a group address", "give the interface an address whose first byte is even")
-    return passed(f"{len(mine)} of its own") if mine else skipped("none of its data ports has an address")
+    return passed(f"all {len(mine)} are unique") if mine else skipped("none of its data ports has a MAC address")
 
 
 @check("nic.driver", "driver and slot")
@@ -204,7 +204,7 @@ async def driver(bench: CheckContext, node: str) -> CheckFinding:
         words[name] = text
     if narrow:
         return warned(alike(words), f"{'; '.join(narrow)}: use a wider slot")
-    return passed(alike(words)) if words else skipped("none of its data ports is there")
+    return passed(alike(words)) if words else skipped("none of its data ports exists")
 
 
 def slot_bps(speed: str | None, width: int) -> float | None:
@@ -229,7 +229,7 @@ async def pause(bench: CheckContext, node: str) -> CheckFinding:
         else:
             words[name] = f"rx {'on' if found.rx else 'off'} tx {'on' if found.tx else 'off'}"
     if not words:
-        return skipped("none of its data ports is there")
+        return skipped("none of its data ports exists")
     return passed(alike(words) + ("; left as found, and watched" if some else ""))
 
 
@@ -251,7 +251,7 @@ async def offloads(bench: CheckContext, node: str) -> CheckFinding:
         if "uut" in bench.roles(node):
             return failed(evidence, hint, **values)
         return warned(evidence, hint, **values)
-    return passed(evidence, **values) if words else skipped("none of its data ports is there")
+    return passed(evidence, **values) if words else skipped("none of its data ports exists")
 
 
 @check("nic.errors", "damaged frames")
@@ -267,5 +267,7 @@ async def errors(bench: CheckContext, node: str) -> CheckFinding:
                 found[f"{name} {statistic}"] = sample.values[index]
     if found:
         words = ", ".join(f"{key} {count}" for key, count in found.items())
-        return warned(words, "see whether they grow during a run: then change the cable, or look at duplex", **found)
-    return passed("no damaged frame counted since the node was started")
+        return warned(
+            words, "check whether they grow during a run; if so, replace the cable or check the duplex setting", **found
+        )
+    return passed("no damaged frames counted since the node started")

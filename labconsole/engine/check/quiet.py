@@ -35,11 +35,11 @@ async def ports(bench: CheckContext, node: str) -> CheckFinding:
         if old is not None and new is not None:
             counted[name] = sum(new.values[STAT_NAMES.index(s)] - old.values[STAT_NAMES.index(s)] for s in COUNTED)
     if not counted:
-        return skipped("none of its data ports is there")
+        return skipped("none of its data ports exists")
     evidence = alike({name: f"{count} packets" for name, count in counted.items()}) + f" in {window_s:.1f} s"
     pps = max(counted.values()) / window_s
     loudest = max(counted, key=lambda name: counted[name])
-    hint = f"see what they are: tcpdump -ni {loudest} on {node}"
+    hint = f"look at them: tcpdump -ni {loudest} on {node}"
     if pps > LOUD_PPS:
         return failed(evidence, hint, window_s=window_s, packets=counted)
     if pps > QUIET_PPS:
@@ -57,12 +57,12 @@ async def programs(bench: CheckContext, node: str) -> CheckFinding:
     if near:
         return failed(
             evidence,
-            f"ask its owner, or end it: on {node}: kill {near[0].pid}",
+            f"ask its owner, or stop it: on {node}: kill {near[0].pid}",
             pids=[p.pid for p in near],
         )
     if found:
-        return warned(f"in another network namespace: {evidence}", "it takes processor time: ask its owner to end it")
-    return passed("no capture and no generator runs")
+        return warned(f"in another network namespace: {evidence}", "it uses processor time: ask its owner to stop it")
+    return passed("no capture or generator is running")
 
 
 @check("quiet.pktgen", "pktgen free", roles=("source",))
@@ -74,7 +74,7 @@ async def pktgen(bench: CheckContext, node: str) -> CheckFinding:
     if foreign:
         return failed(
             f"configured: {', '.join(foreign[:MAX_NAMED])}",
-            f"they are somebody else's: ask, or on {node}: echo reset > /proc/net/pktgen/pgctrl",
+            f"they belong to somebody else: ask, or on {node}: echo reset > /proc/net/pktgen/pgctrl",
             devices=foreign,
         )
     return passed("no device configured by anybody else")
@@ -85,17 +85,17 @@ async def logins(bench: CheckContext, node: str) -> CheckFinding:
     """People who are logged in may do anything at any time."""
     found = (await bench.facts(node)).logins
     if found is None:
-        return passed("the node keeps no list of logins")
+        return passed("the node does not keep a list of logins")
     words = []
     for entry in found:
         host = f" from {entry.host}" if entry.host else ""
         words.append(f"{entry.user} on {entry.line}{host}")
     if words:
-        return warned(", ".join(words[:MAX_NAMED]), "tell them that you measure", logins=len(words))
+        return warned(", ".join(words[:MAX_NAMED]), "tell them that you are measuring", logins=len(words))
     return passed("nobody else is logged in")
 
 
-@check("quiet.leftovers", "left by earlier runs", wave=Wave.FIXES)
+@check("quiet.leftovers", "leftovers of earlier runs", wave=Wave.FIXES)
 async def leftovers(bench: CheckContext, node: str) -> CheckFinding:
     """What a session that ended badly has left behind."""
     found = (await bench.survey(node)).leftovers
@@ -112,5 +112,5 @@ async def leftovers(bench: CheckContext, node: str) -> CheckFinding:
         if not (await bench.survey(node)).leftovers:
             return mended("for good: " + "; ".join(removed[:MAX_NAMED]), removed=removed)
     return failed(
-        evidence, f"remove it on {node}, or let --fix do it: it is labconsole's own, and held by nobody", fixable=True
+        evidence, f"remove it on {node}, or use --fix: it is labconsole's own, and no session uses it", fixable=True
     )

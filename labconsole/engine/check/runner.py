@@ -45,7 +45,7 @@ TITLES = {
     "plan.time": "time",
     "cable.in": "cable to the UUT",
     "cable.out": "cable from the UUT",
-    "capacity.capture": "capture at top rate",
+    "capacity.capture": "capture at the highest rate",
 }
 FLOW = "flow."
 Place = tuple[str, str | None]
@@ -191,7 +191,7 @@ class CheckRun:
 
         async def whole() -> CheckFinding:
             found.update(await work())
-            return skipped("nothing was found out")
+            return skipped("no result")
 
         failure = await self._finding(whole, None, places[0][0] if places else "", deadline_s)
         for place in places:
@@ -221,17 +221,19 @@ class CheckRun:
             async with asyncio.timeout(deadline_s):
                 return await work()
         except TimeoutError:
-            return failed(f"no answer within {deadline_s:g} s", "see whether the node is overloaded, then check again")
+            return failed(
+                f"no answer within {deadline_s:g} s", "check whether the node is overloaded, then run the check again"
+            )
         except NodeError as exc:
             where = "" if exc.node == node else f"{exc.node}: "
-            return failed(where + exc.message, "the node could not answer: see what it says above, then check again")
+            return failed(where + exc.message, "the node could not answer: see above for the reason, then check again")
         except LabError as exc:
-            return failed(str(exc), "the check could not be carried out for this reason")
+            return failed(str(exc), "the check could not run for this reason")
         except Exception as exc:  # a fault in one check must not keep the others from reporting
             log.exception("check %s on %s", name, node)
             return failed(
                 f"internal error: {type(exc).__name__}: {exc}",
-                "this is a fault of the program, not of the testbed; -v shows where",
+                "this is a bug in labconsole, not a problem of the testbed; use -v for details",
             )
 
     def _tell(self, name: str, node: str | None, title: str, finding: CheckFinding, took_s: float) -> None:

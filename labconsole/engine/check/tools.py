@@ -11,7 +11,7 @@ async def capture(bench: CheckContext, node: str) -> CheckFinding:
     """A sink captures with tcpdump."""
     version = (await bench.facts(node)).tcpdump
     if version is None:
-        return failed("no tcpdump", f"install it on {node}: apt install tcpdump")
+        return failed("tcpdump is not installed", f"install it on {node}: apt install tcpdump")
     return passed(f"version {version}", tcpdump=version)
 
 
@@ -23,17 +23,17 @@ async def generator(bench: CheckContext, node: str) -> CheckFinding:
     version, loadable = facts.pktgen, facts.pktgen_loadable
     if version is not None or loadable:
         text = f"pktgen {version}" if version is not None else "pktgen can be loaded"
-        return passed(f"{text}; asked for: {wanted}", generator="afpacket" if wanted == "afpacket" else "pktgen")
+        return passed(f"{text}; requested: {wanted}", generator="afpacket" if wanted == "afpacket" else "pktgen")
     if wanted == "pktgen":
         return failed(
-            f"the kernel {facts.kernel} has no pktgen, and generator: pktgen is asked for",
+            f"the kernel {facts.kernel} has no pktgen, and generator: pktgen is requested",
             "boot a kernel with CONFIG_NET_PKTGEN, or let `generator: auto` fall back to afpacket",
         )
     if wanted == "afpacket" or bench.inventory.emulated:
-        return passed(f"afpacket (asked for: {wanted}); no pktgen in this kernel", generator="afpacket")
+        return passed(f"afpacket (requested: {wanted}); no pktgen in this kernel", generator="afpacket")
     return warned(
-        "no pktgen in this kernel: afpacket will send, which is slower and less even",
-        "boot a kernel with CONFIG_NET_PKTGEN, as distributions have it",
+        "no pktgen in this kernel: afpacket will be used, which is slower and less regular",
+        "boot a kernel with CONFIG_NET_PKTGEN, as distributions build it",
         generator="afpacket",
     )
 
@@ -43,10 +43,10 @@ async def platform(bench: CheckContext, node: str) -> CheckFinding:
     """What the platforms under check run on the UUT."""
     needed = bench.tools()
     if not needed:
-        return passed(f"{', '.join(bench.platforms())}: nothing but the kernel")
+        return passed(f"{', '.join(bench.platforms())}: only the kernel is needed")
     found = (await bench.survey(node)).tools
     missing = [tool for tool in needed if found.get(tool) is None]
     if missing:
         words = ", ".join(f"no {tool} (for {needed[tool]})" for tool in missing)
-        return failed(words, f"install {', '.join(missing)} on {node}, or leave these platforms out", missing=missing)
+        return failed(words, f"install {', '.join(missing)} on {node}, or do without these platforms", missing=missing)
     return passed(", ".join(f"{tool} {found[tool]}" for tool in needed))

@@ -33,8 +33,8 @@ async def forwarding(bench: CheckContext, node: str) -> CheckFinding:
     }
     machine = settings.sysctls.get("net/ipv4/ip_forward")
     return passed(
-        f"ip_forward {machine or 'not told'}; {alike(ports) or 'no data port there'}; "
-        "platforms switch it on for their ports while they stand"
+        f"ip_forward {machine or 'unknown'}; {alike(ports) or 'no data port there'}; "
+        "platforms enable it on their ports while they are set up"
     )
 
 
@@ -48,10 +48,10 @@ async def reverse_path(bench: CheckContext, node: str) -> CheckFinding:
         if name in bench.ports(node):
             # The kernel uses the stricter of both.
             numbers = [int(v) for v in (machine, found.sysctls.get("rp_filter")) if v is not None and v.isdigit()]
-            words[name] = str(max(numbers)) if numbers else "not told"
+            words[name] = str(max(numbers)) if numbers else "unknown"
     if not words:
-        return skipped("none of its data ports is there")
-    return passed(f"{alike(words)}; platforms route each stream's source back by the port it comes in")
+        return skipped("none of its data ports exists")
+    return passed(f"{alike(words)}; platforms route each stream's source back through the port it arrives on")
 
 
 @dataclass
@@ -100,25 +100,25 @@ async def firewall(bench: CheckContext, node: str) -> CheckFinding:
     if survey.tools.get(NFT) is None:
         if survey.iptables:
             return warned(
-                f"iptables tables in use: {', '.join(survey.iptables)}; no nft there to read them with",
-                "see `iptables-save` on the UUT: empty the tables, or count with what their rules cost",
+                f"iptables tables in use: {', '.join(survey.iptables)}; nft is not installed to read them",
+                "look at `iptables-save` on the UUT: flush the tables, or accept what their rules cost",
             )
-        return skipped("no nft there, so its rules cannot be read")
+        return skipped("nft is not installed, so the rules cannot be read")
     try:
         done = await bench.link(node).ask(
             Execute(argv=[NFT, "-j", "list", "ruleset"], timeout_s=NFT_S), timeout_s=NFT_S + 2
         )
     except AgentError as exc:
-        return skipped(f"its rules cannot be read: {exc.message}")
+        return skipped(f"the rules cannot be read: {exc.message}")
     rules = read_rules(done.stdout) if done.exit_status == 0 else None
     if rules is None:
-        said = done.stderr.strip().splitlines()[-1:] or ["no rules in what it says"]
-        return skipped(f"its rules cannot be read: nft: {said[0]}")
+        said = done.stderr.strip().splitlines()[-1:] or ["its output contains no rules"]
+        return skipped(f"the rules cannot be read: nft: {said[0]}")
     if rules.stopping:
         more = f" and {len(rules.stopping) - MAX_NAMED} more" if len(rules.stopping) > MAX_NAMED else ""
         return failed(
             "; ".join(rules.stopping[:MAX_NAMED]) + more,
-            "test frames may be stopped there: see `nft -a list ruleset` on the UUT, and remove or go round the rule",
+            "test frames may be stopped there: look at `nft -a list ruleset` on the UUT, and remove or bypass the rule",
             rules=rules.count,
             stopping=len(rules.stopping),
         )
@@ -126,10 +126,10 @@ async def firewall(bench: CheckContext, node: str) -> CheckFinding:
         tables = sorted(rules.tables) + [f"iptables {name}" for name in survey.iptables]
         return warned(
             f"{rules.count} rules in {', '.join(tables)}; none drops or rejects",
-            "every forwarded frame is held against them: remove them if the platform is to be measured without",
+            "every forwarded frame is matched against them: remove them to measure the platform without them",
             rules=rules.count,
         )
-    return passed("no rule on the way of a forwarded frame", rules=0)
+    return passed("no rule on the path of a forwarded frame", rules=0)
 
 
 @check("uut.conntrack", "connection tracking", roles=("uut",))
@@ -142,10 +142,10 @@ async def conntrack(bench: CheckContext, node: str) -> CheckFinding:
     if found.entries:
         return warned(
             evidence,
-            "something on the UUT has connections tracked (a firewall, Docker): it costs time for every frame",
+            "something on the UUT tracks connections (a firewall, Docker), which costs time for every frame",
             **found.to_wire(),
         )
-    return passed(f"{evidence}: loaded, tracks nothing", **found.to_wire())
+    return passed(f"{evidence}: loaded, but tracks nothing", **found.to_wire())
 
 
 @check("uut.bridge_calls", "rules for bridged frames", roles=("uut",))
@@ -153,20 +153,20 @@ async def bridge_calls(bench: CheckContext, node: str) -> CheckFinding:
     """Whether bridged frames are sent through the IP rules as well."""
     value = (await bench.settings(node)).sysctls.get(BRIDGE_CALLS)
     if value != "1":
-        return passed("bridged frames pass no IP rules")
+        return passed("bridged frames do not pass the IP rules")
     rules = await firewall(bench, node)
     if not rules.values.get("rules") and rules.status.value in ("pass", "skipped"):
-        return passed("bridged frames would pass IP rules, and there are none", bridge_nf_call_iptables=1)
+        return passed("bridged frames would pass the IP rules, but there are none", bridge_nf_call_iptables=1)
     if bench.fix and node in bench.leased:
         change = {"do": "sysctl", "name": BRIDGE_CALLS, "value": "0", "namespace": ""}
         await bench.link(node).ask(ApplyChanges(token=FIX_TOKEN, changes=[change]))
         return mended(
-            "bridged frames passed the IP rules, and do not any more until this session ends; "
-            f"for good: sysctl -w {BRIDGE_CALLS.replace('/', '.')}=0"
+            f"bridged frames passed the IP rules; this is off until this session ends; to switch it off permanently: "
+            f"sysctl -w {BRIDGE_CALLS.replace('/', '.')}=0"
         )
     return warned(
         "bridged frames pass the IP rules",
-        f"on the UUT: sysctl -w {BRIDGE_CALLS.replace('/', '.')}=0; or let --fix do it while the session lasts",
+        f"on the UUT: sysctl -w {BRIDGE_CALLS.replace('/', '.')}=0; or use --fix, for this session only",
         fixable=True,
     )
 
@@ -205,9 +205,10 @@ async def routes(bench: CheckContext, node: str) -> CheckFinding:
         words = [f"route {text}" for text in astray] + [f"permanent neighbour {text}" for text in wrong]
         return warned(
             "; ".join(words[:MAX_NAMED]),
-            "remove what is not labconsole's (ip route del, ip neigh del): platforms set their own and put these back",
+            "remove what is not labconsole's (ip route del, ip neigh del): platforms set their own entries and "
+            "restore these afterwards",
         )
-    return passed(f"{len(found.routes or ())} routes, none of them somebody else's in {BENCHMARK_NETWORK}")
+    return passed(f"{len(found.routes or ())} routes, none of them by somebody else in {BENCHMARK_NETWORK}")
 
 
 def _network(text: object) -> ipaddress.IPv4Network | None:
@@ -226,7 +227,7 @@ async def guests(bench: CheckContext, node: str) -> CheckFinding:
     if words:
         return warned(
             f"running: {', '.join(words[:MAX_NAMED])}",
-            "shut down guests that the plan does not name: they take processor time from the one that is measured",
+            "shut down guests that the plan does not name: they take processor time from the guest under test",
             guests=len(running),
         )
     spaces = survey.namespaces

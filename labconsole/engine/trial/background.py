@@ -71,7 +71,7 @@ class BackgroundLoad:
         if self._kind not in stress.ARGUMENTS:
             return
         if self._guest.ask is None:
-            raise self._complaint(self._guest.cannot or "nothing can be run inside", missing=True)
+            raise self._complaint(self._guest.cannot or "no program can be run inside it", missing=True)
         self._facts = stress.parse_facts(await self._ask(stress.FACTS_LINE))
         self._refuse_too_small()
         answer = await self._ask(stress.start_line(self._kind))
@@ -79,7 +79,7 @@ class BackgroundLoad:
             if answer.strip() == word:
                 package = "stress" if program == "stress" else "util-linux"
                 where = self._uut.name if self._guest.same_pids else "it"
-                message = f"has no program {program}: install the package {package} in {where}"
+                message = f"does not have {program}: install the package {package} in {where}"
                 raise self._complaint(message, missing=True)
         try:
             self._leader = stress.parse_started(answer)
@@ -130,7 +130,7 @@ class BackgroundLoad:
                 self._leader = None
                 return
             if time.monotonic() > deadline:
-                raise self._complaint(f"{len(left)} processes of its load do not end")
+                raise self._complaint(f"{len(left)} processes of its load do not terminate")
             await asyncio.sleep(LOOK_S)
 
     def result(self) -> Background:

@@ -73,7 +73,7 @@ async def wait_forwarding(
             names = ", ".join(s.name for s in missing)
             raise NodeError(
                 inventory.uut,
-                f"no test frame of stream {names} came through to its sink in {loop.time() - begun:.0f} s: "
+                f"no test frame of stream {names} reached its sink in {loop.time() - begun:.0f} s: "
                 "check cabling, the stream's interfaces in hosts.yaml and the UUT's firewall",
                 operation="learning",
             )
@@ -103,7 +103,7 @@ async def _received(links: dict[str, AgentLink], streams: Sequence[Stream]) -> d
                 continue
             sample = snapshot.get(("", stream.sink.interface))
             if sample is None:
-                raise NodeError(node, f"interface {stream.sink.interface} has gone", operation="learning")
+                raise NodeError(node, f"interface {stream.sink.interface} has disappeared", operation="learning")
             counts[stream.name] = sample.values[0]
     return counts
 

@@ -48,7 +48,7 @@ def check_background(request: DesignPoint, inventory: Inventory, driver_for: Dri
     if sentence is not None:
         can = [kind for kind in BACKGROUNDS if refusal(driver, request.platform, kind) is None]
         raise ConfigError(
-            f"cannot be had on platform {request.platform}: {sentence}",
+            f"is not available on platform {request.platform}: {sentence}",
             key=f"{where}background",
             value=request.background,
             allowed=", ".join(can),
@@ -87,7 +87,7 @@ def forwarding(request: DesignPoint, stream: Stream, found: StoredMaximum) -> Se
     target_bps = round(frame.rate_bps(offered_pps))
     if not 0 < target_bps <= stream.link_speed_bps:
         raise ConfigError(
-            f"asks stream {stream.name} for {format_rate_bps(target_bps)}, which its link cannot carry",
+            f"needs {format_rate_bps(target_bps)} on stream {stream.name}, which its link cannot carry",
             key="background",
             value=request.background,
         )
@@ -119,8 +119,8 @@ def find_reference(request: DesignPoint, inventory: Inventory, store: RunSink) -
 def missing_reference(request: DesignPoint) -> ConfigError:
     """What to run first."""
     return ConfigError(
-        f"is a share of what platform {request.platform} forwards at most with an idle second guest, and no run of "
-        f"that is stored for this testbed; take some first: {reference_command(request)}",
+        f"is a share of the maximum that platform {request.platform} forwards with an idle second guest, but no such "
+        f"run is stored for this testbed; measure it first: {reference_command(request)}",
         key="background",
         value=request.background,
     )

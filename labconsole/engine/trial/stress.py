@@ -113,7 +113,7 @@ def parse_started(answer: str) -> int:
     """The leader's process number."""
     said = _STARTED.fullmatch(answer.strip())
     if said is None:
-        raise Unbelievable(f"it should have said which process it started, and said {_shown(answer)}")
+        raise Unbelievable(f"it should have said which process it started, but said {_shown(answer)}")
     return int(said[1])
 
 
@@ -132,7 +132,7 @@ def _living(answer: str) -> Iterator[tuple[int, int, int]]:
     for line in answer.splitlines():
         said = _STAT.fullmatch(line)
         if said is None:
-            raise Unbelievable(f"it should have listed processes, and said {_shown(line)}")
+            raise Unbelievable(f"it should have listed processes, but said {_shown(line)}")
         if said[3] not in "ZXx":
             parent, group = said[4].split()[:2]
             yield int(said[1]), int(parent), int(group)
@@ -143,7 +143,7 @@ def parse_sample(answer: str, pids: Sequence[int]) -> LoadSample:
     first, _, rest = answer.partition("\n")
     cpu = _CPU.fullmatch(first)
     if cpu is None:
-        raise Unbelievable(f"it should have told its processors' time, and said {_shown(first)}")
+        raise Unbelievable(f"it should have reported its processor time, but said {_shown(first)}")
     ticks = [int(word) for word in cpu[1].split()]
     workers: dict[int, Worker] = {}
     at_s: float | None = None
@@ -154,10 +154,10 @@ def parse_sample(answer: str, pids: Sequence[int]) -> LoadSample:
         elif said := _STAT.fullmatch(line):
             pid = int(said[1])
             if at_s is None or pid not in pids or pid in workers:
-                raise Unbelievable(f"it told of a process that it was not asked for: {_shown(line)}")
+                raise Unbelievable(f"it reported a process that it was not asked about: {_shown(line)}")
             numbers = [int(word) for word in said[4].split()]
             if min(numbers[6], numbers[18]) < 0:
-                raise Unbelievable(f"it told negative counts: {_shown(line)}")
+                raise Unbelievable(f"it reported negative counts: {_shown(line)}")
             workers[pid] = Worker(at_s, numbers[18], numbers[6], None, None)
             if said[3] in "ZXx":
                 del workers[pid]
@@ -168,7 +168,7 @@ def parse_sample(answer: str, pids: Sequence[int]) -> LoadSample:
                 workers[pid] = Worker(told.at_s, told.born, told.minor_faults, int(said[1]), int(said[2]))
                 pid = None
         else:
-            raise Unbelievable(f"it should have told of its load, and said {_shown(line)}")
+            raise Unbelievable(f"it should have reported its load, but said {_shown(line)}")
     # user nice system idle iowait irq softirq steal; guest time is part of user time.
     return LoadSample(workers, total_ticks=sum(ticks[:8]), stolen_ticks=ticks[7] if len(ticks) > 7 else 0)
 

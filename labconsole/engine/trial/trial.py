@@ -338,7 +338,7 @@ class Trial:
         lead_s = await self._sources.start(self._settings.sample_interval_s)
         limit_s = lead_s + longest_s(self._request) + OVERDUE_S
         if not await self._sources.wait(limit_s, self._interrupt):
-            self.seen.notes.append({"kind": "generator_overdue", "detail": f"not done {limit_s:.1f} s after start"})
+            self.seen.notes.append({"kind": "generator_overdue", "detail": f"not done {limit_s:.1f} s after the start"})
         if self._load is not None:
             await self._load.end()
         if self._interrupt.done():

@@ -63,7 +63,7 @@ class _Counted:
 
     def _kept(self, test: str, take: Callable[[], LoadTrial]) -> LoadTrial:
         if len(self._findings.trials) >= self._asked.max_trials:
-            raise Ended(f"ended after {self._asked.max_trials} trials, as many as it may take")
+            raise Ended(f"ended after {self._asked.max_trials} trials, the maximum number of trials")
         trial = take()
         self._findings.trials.append((test, trial))
         return trial

@@ -178,7 +178,7 @@ def search(
     class Measurer(AbstractMeasurer):  # type: ignore[misc]
         def measure(self, intended_duration: float, intended_load: float) -> Any:
             if len(found.trials) >= max_trials:
-                raise Ended(f"ended after {max_trials} trials, as many as it may take")
+                raise Ended(f"ended after {max_trials} trials, the maximum number of trials")
             trial = measure(float(intended_duration), float(intended_load))
             found.trials.append(trial)
             return MeasurementResult(

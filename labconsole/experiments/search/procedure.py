@@ -123,8 +123,8 @@ def check_search(search: Search, request: DesignPoint, inventory: Inventory) -> 
         least_s = least_trial_s(goal)
         if search.trial_s is not None and search.trial_s < least_s:
             raise ConfigError(
-                f"is too short for {goal}: a queue of {QUEUED_S * 1e3:g} ms, which passes as forwarded, would be more "
-                "than the loss that the goal allows",
+                f"is too short for {goal}: a queue of {QUEUED_S * 1e3:g} ms, which counts as forwarded, would exceed "
+                f"the loss that the goal allows",
                 key="trial_s",
                 value=search.trial_s,
                 allowed=f"{least_s:g} or more, or a goal that allows more loss",
@@ -191,7 +191,7 @@ class _Trials:
         record = await self._from_store(request)
         if record is None:
             if self._bench.spent_s > self._ends_at_s:
-                raise Ended(f"ended after {self._wanted.search.within_s:g} s, as long as it may take")
+                raise Ended(f"ended after {self._wanted.search.within_s:g} s, the time limit")
             record = await self._measured(request)
         self._delays = {record.run_id: latencies(record)}
         return counted(record, request, load_pps, burst=burst)

@@ -76,7 +76,7 @@ def write_containers(path: Path, lab: str, layout: Layout) -> None:
     """Write both below ``path``. Blocking. Raises LabSetupError when a program is missing."""
     busybox = tool("busybox")
     if busybox is None:
-        raise LabSetupError("the lab needs busybox; type: apt-get install -y busybox-static")
+        raise LabSetupError("the lab needs busybox; run `apt-get install -y busybox-static`")
     files = {"bin/busybox": Path(busybox).read_bytes(), **with_libraries("stress")}
     names = applets(Path(busybox))
     sinks = {node.name: node.interfaces[0].mac for node in layout.nodes if node.role == "sink"}

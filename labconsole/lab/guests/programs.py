@@ -23,20 +23,20 @@ def with_libraries(name: str) -> dict[str, bytes]:
     """Where each file belongs in the guest, without the first slash, and its content; the program is bin/NAME."""
     program = tool(name)
     if program is None:
-        raise LabSetupError(f"there is no program {name} on this machine")
+        raise LabSetupError(f"{name} is not installed on this machine")
     try:
         done = subprocess.run(
             ["ldd", program], env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"}, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=_LDD_S,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as exc:
-        raise LabSetupError(f"cannot ask what {program} is linked with: {exc}") from exc
+        raise LabSetupError(f"cannot determine which libraries {program} needs: {exc}") from exc
     missing = _MISSING.findall(done.stdout)
     if missing:
-        raise LabSetupError(f"{program} does not run here: there is no {', '.join(missing)}")
+        raise LabSetupError(f"{program} does not run here: {', '.join(missing)} is missing")
     static = "not a dynamic executable" in done.stdout + done.stderr or "statically linked" in done.stdout
     if done.returncode != 0 and not static:
-        raise LabSetupError(f"cannot ask what {program} is linked with: {done.stderr.strip()[-200:]}")
+        raise LabSetupError(f"cannot determine which libraries {program} needs: {done.stderr.strip()[-200:]}")
     files = {path.lstrip("/"): Path(path).read_bytes() for path in ([] if static else _LIBRARY.findall(done.stdout))}
     return {f"bin/{name}": Path(program).read_bytes(), **files}
 
@@ -51,7 +51,7 @@ def applets(busybox: Path) -> list[str]:
         raise LabSetupError(f"{busybox} does not run: {exc}") from exc
     found = [name for name in done.stdout.split() if name != "busybox"]
     if done.returncode != 0 or "sh" not in found:
-        raise LabSetupError(f"{busybox} does not say what it can be called as")
+        raise LabSetupError(f"{busybox} does not list its applets")
     return found
 
 

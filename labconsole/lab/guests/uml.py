@@ -48,11 +48,11 @@ def write_files(directory: Path) -> None:
     """Make the image, and the shim where it is needed, in the lab's directory. Blocking. Raises LabSetupError."""
     program, busybox = tool(PROGRAM), tool("busybox")
     if program is None or busybox is None:
-        raise LabSetupError("the lab needs User-mode Linux; type: apt-get install -y user-mode-linux busybox-static")
-    release = _run([program, "--version"], "cannot ask UML for its version").strip()
+        raise LabSetupError("the lab needs User-mode Linux; run `apt-get install -y user-mode-linux busybox-static`")
+    release = _run([program, "--version"], "cannot determine the version of UML").strip()
     if not _RELEASE.fullmatch(release) or not (MODULES / release).is_dir():
         raise LabSetupError(
-            f"{program} is {release[:80]!r}, and {MODULES} has no modules of that; reinstall user-mode-linux"
+            f"{program} is {release[:80]!r}, but {MODULES} has no modules for it; reinstall user-mode-linux"
         )
     # Its NICs are built in, and nothing else is needed.
     write_guest_image(directory / IMAGE_FILE, busybox=Path(busybox), modules=MODULES / release, wanted=())
@@ -65,8 +65,8 @@ def compile_shim(path: Path) -> None:
     compiler = tool("cc")
     if compiler is None:
         raise LabSetupError(
-            "on this processor (AMX) User-mode Linux needs a shim, and there is no C compiler to make it; type: "
-            "apt-get install -y build-essential"
+            "on this processor (AMX) User-mode Linux needs a shim, but there is no C compiler to build it; run "
+            "`apt-get install -y build-essential`"
         )
     argv = [compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", str(path), str(SHIM_SOURCE)]
     _run(argv, "cannot compile the shim for User-mode Linux (is libc6-dev installed?)")

@@ -54,7 +54,7 @@ def debian_kernel() -> DebianKernel:
             _fetch(cache)
             found = _unpacked(cache)
         if found is None:
-            raise LabSetupError(f"the package {META_PACKAGE} holds no kernel; remove {cache} and try again")
+            raise LabSetupError(f"the package {META_PACKAGE} contains no kernel; remove {cache} and try again")
         return found
     finally:
         os.close(descriptor)
@@ -80,8 +80,8 @@ def _fetch(cache: Path) -> None:
         packages = list(Path(directory).glob("*.deb"))
         if done.returncode != 0 or len(packages) != 1:
             raise LabSetupError(
-                f"cannot fetch Debian's kernel {name}: {last_line(done.stderr)}; type: apt-get update (as root), and "
-                "check the network"
+                f"cannot fetch Debian's kernel {name}: {last_line(done.stderr)}; run `apt-get update` as root, and "
+                f"check the network"
             )
         unpacked = Path(directory) / name
         done = run_tool(["dpkg-deb", "-x", str(packages[0]), str(unpacked)], directory, UNPACK_S)
@@ -96,7 +96,7 @@ def _package_name() -> str:
     match = _PACKAGE.search(done.stdout.partition("Depends:")[2])
     if match is None:
         raise LabSetupError(
-            f"this machine's package lists know no {META_PACKAGE} (Debian on x86-64 is needed); type: apt-get update "
-            "(as root)"
+            f"this machine's package lists do not know {META_PACKAGE} (Debian on x86-64 is needed); run `apt-get "
+            f"update` as root"
         )
     return match[0]

@@ -44,7 +44,7 @@ def missing_packages(names: Sequence[str], wanted: re.Pattern[str]) -> list[str]
     if done.returncode != 0:
         raise LabSetupError(
             f"this machine's package lists do not know {', '.join(names)} (Debian on x86-64 is needed): "
-            f"{last_line(done.stderr)}; type: apt-get update (as root)"
+            f"{last_line(done.stderr)}; run `apt-get update` as root"
         )
     return sorted({name for name in _NEW.findall(done.stdout) if wanted.match(name)})
 
@@ -58,8 +58,8 @@ def _fetch(root: Path, names: Sequence[str], wanted: re.Pattern[str]) -> None:
             done = run_tool(["apt-get", "download", *packages], directory, DOWNLOAD_S)
             if done.returncode != 0:
                 raise LabSetupError(
-                    f"cannot fetch {', '.join(packages)}: {last_line(done.stderr)}; type: apt-get update (as root), "
-                    "and check the network"
+                    f"cannot fetch {', '.join(packages)}: {last_line(done.stderr)}; run `apt-get update` as root, "
+                    f"and check the network"
                 )
         for package in sorted(Path(directory).glob("*.deb")):
             done = run_tool(["dpkg-deb", "-x", str(package), str(unpacked)], directory, UNPACK_S)

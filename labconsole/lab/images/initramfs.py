@@ -117,7 +117,7 @@ def _content(path: Path) -> bytes:
         return raw
     if path.name.endswith(".xz"):
         return lzma.decompress(raw)
-    raise LabSetupError(f"{path.name}: modules compressed in this way cannot be read")
+    raise LabSetupError(f"{path.name}: this compression of modules is not supported")
 
 
 class Archive:

@@ -28,7 +28,7 @@ def awaited(port: socket.socket, state: str, limit_s: float, words: Callable[[],
     except TimeoutError:
         raise LabSetupError(f"the machine did not say {state!r} within {limit_s:g} s; {words()}") from None
     except (EOFError, ConnectionError) as exc:
-        why = "ended" if isinstance(exc, EOFError) else f"is not to be understood ({exc})"
+        why = "ended" if isinstance(exc, EOFError) else f"sent something invalid ({exc})"
         raise LabSetupError(f"the machine {why} after {time.monotonic() - started_s:.0f} s; {words()}") from None
     if message.get("state") != state:
         raise LabSetupError(f"in the machine: {harmless(str(message.get('message', message)))[:WORDS]}")

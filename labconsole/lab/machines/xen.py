@@ -41,7 +41,7 @@ def fetch_xen(directory: Path) -> Xen:
     layer = unpacked_packages(cache_directory().parent / "packages", [META_PACKAGE], WANTED)
     images = sorted(layer.glob("boot/xen-*-amd64.gz")) or sorted(Path("/boot").glob("xen-*-amd64.gz"))
     if not images:
-        raise LabSetupError(f"the package {META_PACKAGE} brought no hypervisor; remove {layer} and try again")
+        raise LabSetupError(f"the package {META_PACKAGE} contains no hypervisor; remove {layer} and try again")
     hypervisor = directory / "xen"
     hypervisor.write_bytes(gzip.decompress(images[-1].read_bytes()))
     return Xen(hypervisor, layer)
@@ -60,7 +60,7 @@ def start_tools() -> None:
         Path(directory).mkdir(parents=True, exist_ok=True)
     programs = sorted(Path("/usr/lib").glob("xen-*/bin/xenstored"))
     if not programs:
-        raise LabSetupError("Xen's tools are not in the machine")
+        raise LabSetupError("Xen's tools are missing in the machine")
     bin_directory = programs[-1].parent
     _run(["mount", "-t", "xenfs", "xenfs", "/proc/xen"])
     _run([str(programs[-1]), "--pid-file", "/run/xenstored.pid"])

@@ -193,7 +193,7 @@ class Lab:
         async with self._wiring:
             if how == self._wired:
                 if unless_done:
-                    raise control.Refused(f"it is wired {how} already, by somebody else or by hand")
+                    raise control.Refused(f"it is already wired {how}, by somebody else or by hand")
                 return
             alive = {name: running for name, running in self._nodes.items() if self._alive(running)}
             links = _with_dead_ends_parked(bypass_links(layout) if how == "direct" else layout.links, alive)
@@ -212,12 +212,14 @@ class Lab:
         """Bring a node back that has ended: empty, as after a reboot, at the same address, with new cables."""
         blueprint, layout = self._blueprint, self._blueprint.layout
         if blueprint.spec.loss:
-            raise control.Refused("a lab that injects loss cannot bring a node back: its counters would start anew")
+            raise control.Refused(
+                "a lab that injects loss cannot bring a node back: its counters would start from zero"
+            )
         async with self._wiring:
             if self._alive(self._find(name)):
                 raise control.Refused(f"node {name} is alive")
             if self._wired != "through":
-                raise control.Refused("a node can only be brought back while the lab is wired through the UUT")
+                raise control.Refused("a node can be brought back only while the lab is wired through the UUT")
             alive = {other: running for other, running in self._nodes.items() if self._alive(running)}
             links = [link for link in layout.links if name in (link.near[0], link.far[0])]
             ends = [end for link in links for end in link if end[0] in alive]

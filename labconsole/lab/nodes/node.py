@@ -258,7 +258,7 @@ class _Cables:
 async def answer_exec(message: dict[str, Any], settings: ServerSettings) -> dict[str, Any]:
     """Run a command for whoever holds the lab. Raises control.Refused."""
     if message["op"] != "exec":
-        raise control.Refused(f"a node does not know {message['op']!r}")
+        raise control.Refused(f"unknown request to a node: {message['op']!r}")
     argv = [str(word) for word in message["argv"]]
     try:
         done = await settings.children.run(

@@ -86,7 +86,7 @@ def _negative(where: str, stream: StreamRecord) -> Iterator[Discrepancy]:
 
 def _capture(where: str, capture: CaptureCounts) -> Iterator[Discrepancy]:
     if capture.captured_packets < 0 or (capture.dropped_packets or 0) < 0:
-        yield against(where, "counts fewer packets than none")
+        yield against(where, "counts fewer than 0 packets")
     if capture.complete and capture.dropped_packets != 0:
         dropped = "does not say how many" if capture.dropped_packets is None else f"says {capture.dropped_packets}"
         yield against(f"{where}.complete", f"is true, while tcpdump {dropped} were dropped")
@@ -161,11 +161,11 @@ def _sequence(where: str, stream: StreamRecord) -> Iterator[Discrepancy]:
     if found is None:
         return
     if stream.capture is None:
-        yield against(f"{where}.sequence", "there are sequence numbers, and no capture to have them from")
+        yield against(f"{where}.sequence", "there are sequence numbers, but no capture that could provide them")
         return
     for length, times in found.lost_runs.items():
         if not length.isascii() or not length.isdigit() or int(length) < 1 or times < 1:
-            yield against(f"{where}.sequence.lost_runs", f"{length[:40]!r}: {times} is not a length and how many of it")
+            yield against(f"{where}.sequence.lost_runs", f"{length[:40]!r}: {times} is not a length with its count")
             return
     captured = stream.capture.captured_packets
     for name in ("reordered_packets", "duplicate_packets"):
@@ -224,7 +224,7 @@ def _clock_bound(where: str, delay: Delay, stream: StreamRecord, record: RunReco
     if bound is not None and bound < 0:
         yield against(f"{where}.clock_bound_ns", "is below 0", bound)
     if one_way is not None and (bound is None or bound * ONE_WAY_FACTOR > one_way.p50):
-        off = "by nobody knows what" if bound is None else f"by {bound} ns"
+        off = "by an unknown amount" if bound is None else f"by {bound} ns"
         says = f"a median of {one_way.p50} ns is told, and the two clocks may be off {off}"
         yield against(f"{where}.clock_bound_ns", says, bound)
     least = _least_bound_ns(stream, record)
@@ -274,7 +274,7 @@ def _arrivals(where: str, stream: StreamRecord, record: RunRecord) -> Iterator[D
         yield against(f"{here}.packets", f"are {found.packets} by {found.window_from}, measured are {witness}")
     late, queued = found.late_packets, found.queued_packets
     if found.window_from == "capture" and (late is None) != (queued is None):
-        yield against(here, "says how many packets came late, or how many were queued, and not both")
+        yield against(here, "gives the number of late packets or of queued packets, but not both")
     if late is None or queued is None:
         return
     if not 0 <= queued <= late < max(found.packets, 1):

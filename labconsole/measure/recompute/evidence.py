@@ -41,7 +41,7 @@ def wrong_figures(record: RunRecord, reason: Reason, by_name: Mapping[str, Strea
     places = evidence.get("places")
     for place in places if isinstance(places, list) else [evidence]:
         if not isinstance(place, dict):
-            yield "a place of it is not a set of figures"
+            yield "one of its places is not a set of figures"
             continue
         stream = by_name.get(str(place.get("stream")))
         if "stream" in place and stream is None:

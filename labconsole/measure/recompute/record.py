@@ -28,7 +28,7 @@ def examine(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
         try:
             yield from check()
         except (ArithmeticError, ValueError) as exc:  # numbers that no measurement has: infinite, or of 5000 digits
-            yield against("record", f"its numbers cannot be reckoned with: {exc}")
+            yield against("record", f"its numbers cannot be computed with: {exc}")
 
 
 def unjudged(record: RunRecord) -> Iterator[str]:

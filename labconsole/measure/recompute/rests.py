@@ -124,7 +124,7 @@ class Rests:
         runs = {each: self._runs[each] for each in fixed.run_ids}
         for name, run in runs.items():
             if (run.testbed, run.platform) != (fixed.testbed, fixed.platform):
-                yield against(where, f"{name} was taken on another testbed or platform")
+                yield against(where, f"{name} was measured on another testbed or platform")
             elif fixed.role and run.role != fixed.role:
                 yield against(where, f"{name} is not a trial of the pilot but {run.role}")
         known = [run for run in runs.values() if run.setting == fixed.setting and run.rate_pps is not None]
@@ -143,7 +143,7 @@ class Rests:
             self.elsewhere += 1
             return
         if (run.testbed, run.platform) != (share.testbed, share.platform):
-            yield against(f"{where}.run_id", f"{share.of[:80]} was taken on another testbed or platform")
+            yield against(f"{where}.run_id", f"{share.of[:80]} was measured on another testbed or platform")
         elif not run.beside_idle:
             yield against(f"{where}.run_id", f"{share.of[:80]} was not one stream of 64 B beside an idle second guest")
         elif run.target_bps != share.target_bps:

@@ -177,7 +177,7 @@ class Together:
                 if other != each.run_id:
                     _, _, block, point, repetition = each.place
                     where = f"block {block}, " if block is not None else ""
-                    says = f"{where}point {point}, repetition {repetition} was taken in {other} already"
+                    says = f"{where}point {point}, repetition {repetition} was already measured in {other}"
                     yield each.run_id, against("plan", says)
 
 
@@ -232,7 +232,7 @@ def _order(name: str, held: _SetUp) -> Iterator[Told]:
                 says = f"is {each.attempt}, after attempt {last} of the same trial in one set-up"
                 yield each.run_id, against("plan.attempt", says)
             if entered_before and each.enters:
-                yield each.run_id, against("plan", "takes a trial again that stood already in this set-up")
+                yield each.run_id, against("plan", "repeats a trial that was already complete in this set-up")
             attempts[each.place] = (max(last, each.attempt), entered_before or each.enters)
         before = each
 

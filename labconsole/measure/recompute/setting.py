@@ -50,7 +50,7 @@ def contradicting_setting(record: RunRecord) -> Iterator[Discrepancy]:
     if record.in_force is not None:
         yield from _in_force(record.in_force)
     elif record.role == "measured":
-        yield against("in_force", "does not say by which tolerances and waits the run was taken")
+        yield against("in_force", "does not say by which tolerances and waits the run was measured")
     if not 1 < record.method <= METHOD:
         yield against("method", f"format {record.format} knows methods 2 to {METHOD}", record.method)
 
@@ -81,26 +81,26 @@ def _times(record: RunRecord) -> Iterator[Discrepancy]:
         yield against("finished_at", f"is {-took_s:g} s before started_at", record.finished_at)
     elif record.format > 1 and isinstance(total_s, int | float):
         if took_s < total_s * (1 - SENDING_SLACK_RATIO) - WALL_CLOCK_S:
-            yield against("finished_at", f"is {took_s:g} s after started_at, and the trial took {total_s:g} s")
+            yield against("finished_at", f"is {took_s:g} s after started_at, but the trial took {total_s:g} s")
         elif took_s > total_s * (1 + SENDING_SLACK_RATIO) + ASIDE_S:
-            yield against("finished_at", f"is {took_s:g} s after started_at, and the trial took {total_s:g} s only")
+            yield against("finished_at", f"is {took_s:g} s after started_at, but the trial took {total_s:g} s only")
 
 
 def _asked(record: RunRecord) -> Iterator[Discrepancy]:
     asked, names = record.requested, [stream.name for stream in record.streams]
     kind = record.background.kind if record.background is not None else "none"
     if kind != asked.background:
-        yield against("background.kind", f"is {kind}, and {asked.background} was asked for", kind)
+        yield against("background.kind", f"is {kind}, but {asked.background} was requested", kind)
     if record.format == 1:
         return
     if len(names) != asked.sources:
-        yield against("requested.sources", f"is {asked.sources}, and there are {len(names)} streams", asked.sources)
+        yield against("requested.sources", f"is {asked.sources}, but there are {len(names)} streams", asked.sources)
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield against("streams", f"{name} is there more than once")
+        yield against("streams", f"{name} appears more than once")
     if not 0 < asked.duration_s < math.inf:
         yield against("requested.duration_s", "is not a duration", asked.duration_s)
     if (asked.frame_size_bytes or 64) < 60 or (asked.target_bps != "max" and asked.target_bps < 1):
-        yield against("requested", "asks for frames or a load that cannot be")
+        yield against("requested", "asks for impossible frames or an impossible load")
     load = record.background
     due = FORWARDING_SHARES.get(kind)
     if load is not None and due is not None:
@@ -120,10 +120,10 @@ def _timeline(record: RunRecord) -> Iterator[Discrepancy]:
         yield against("timeline", f"has {', '.join(there)}: one is missing before the last")
     if len(there) < len(PHASES) and record.failure is None and not _aborted(record):
         lacking = ", ".join(name for name in PHASES if name not in timeline)
-        yield against("timeline", f"lacks {lacking}, and nothing is said to have stopped the trial")
+        yield against("timeline", f"lacks {lacking}, but nothing is recorded as having stopped the trial")
     total_s, parts_s = timeline.get("total_s"), sum(timeline[name] for name in there)
     if total_s is not None and parts_s > total_s + 1e-6:
-        yield against("timeline.total_s", f"is {total_s}, and its parts are {parts_s}", total_s)
+        yield against("timeline.total_s", f"is {total_s}, but its parts add up to {parts_s}", total_s)
     send_s = timeline.get("send_s")
     for place, stream in enumerate(record.streams if send_s is not None else ()):
         longest_s = send_s * (1 + SENDING_SLACK_RATIO) + SENDING_SLACK_S  # type: ignore[operator]
@@ -133,7 +133,7 @@ def _timeline(record: RunRecord) -> Iterator[Discrepancy]:
     held = record.in_force.drain_s if record.in_force is not None else None
     drain_s = timeline.get("drain_s")
     if held is not None and drain_s is not None and drain_s < held - 1e-3:
-        yield against("timeline.drain_s", f"is {drain_s}, and {held} s were to be waited", drain_s)
+        yield against("timeline.drain_s", f"is {drain_s}, but the wait had to be {held} s", drain_s)
 
 
 def _aborted(record: RunRecord) -> bool:
@@ -144,7 +144,7 @@ def _set_up(record: RunRecord) -> Iterator[Discrepancy]:
     held = record.set_up
     if held is None:
         if record.role == "measured":
-            yield against("set_up", "does not say which setting-up of the platform the run was taken in")
+            yield against("set_up", "does not say in which set-up of the platform the run was measured")
         return
     if held.trial < 1:
         yield against("set_up.trial", "is not counted from 1", held.trial)
@@ -164,7 +164,7 @@ def _conditions(record: RunRecord) -> Iterator[Discrepancy]:
     """What runs are grouped by is what the environment shows."""
     if record.conditions is None:
         if record.role == "measured":
-            yield against("conditions", "does not say under which conditions the run was taken")
+            yield against("conditions", "does not say under which conditions the run was measured")
         return
     uut = next((hop.node for stream in record.streams for hop in stream.ledger if hop.hop == "uut_in"), None)
     seen = seen_conditions(record.environment, uut)
@@ -187,13 +187,13 @@ def _plan(record: RunRecord, plan: PlanRef) -> Iterator[Discrepancy]:
     if plan.attempt > plan.attempts:
         yield against("plan.attempt", f"is {plan.attempt} of at most {plan.attempts}", plan.attempt)
     if plan.attempts > MOST_ATTEMPTS:
-        yield against("plan.attempts", f"no plan takes a trial more than {MOST_ATTEMPTS} times", plan.attempts)
+        yield against("plan.attempts", f"no plan repeats a trial more than {MOST_ATTEMPTS} times", plan.attempts)
     if plan.repetitions is not None and plan.repetition > plan.repetitions:
         yield against("plan.repetition", f"is {plan.repetition} of {plan.repetitions}", plan.repetition)
     if plan.block is not None and plan.set_ups is not None and plan.block > plan.set_ups:
         yield against("plan.block", f"is {plan.block} of {plan.set_ups}", plan.block)
     if plan.order is not None and plan.order not in ORDERS:
-        yield against("plan.order", "is not an order that plans know", plan.order[:80])
+        yield against("plan.order", "is not a known order of plans", plan.order[:80])
     if plan.margin_ratio is not None and not 0 < plan.margin_ratio < 1:
         yield against("plan.margin_ratio", "is not a ratio between 0 and 1", plan.margin_ratio)
     if not plan.hash.startswith(HASH_PREFIX) and (record.role == "pilot") != (plan.block == 0):
@@ -205,7 +205,7 @@ def _plan(record: RunRecord, plan: PlanRef) -> Iterator[Discrepancy]:
 def _in_force(held: InForce) -> Iterator[Discrepancy]:
     known = set(Tolerances.model_fields)
     for name in sorted(set(held.tolerances) - known):
-        yield against(f"in_force.tolerances.{name[:80]}", "is not a tolerance that this version knows")
+        yield against(f"in_force.tolerances.{name[:80]}", "is not a tolerance known to this version")
     for name in sorted(known - set(held.tolerances)):
         yield against(f"in_force.tolerances.{name}", "is not recorded")
     try:

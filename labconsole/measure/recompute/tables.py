@@ -76,7 +76,7 @@ def _told(name: str, number: int, row: Row, cells: Iterable[tuple[str, str | flo
     for column, again in cells:
         where = f"report/{name}.csv: line {number}, {column}" if column else f"report/{name}.csv: line {number}"
         if not column:
-            yield f"{where}: no runs that enter are behind it"
+            yield f"{where}: no runs that enter support it"
         else:
             yield f"{where}: is {row.get(column, '') or 'empty'}, the runs give {'nothing' if again is None else again}"
 

@@ -56,14 +56,14 @@ def rejudge(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
         if due and code not in there:
             yield against("verdict.reasons", f"{code} is missing: {shown}")
         elif not due and code in there:
-            yield against("verdict.reasons", f"{code} is there, and {shown}")
+            yield against("verdict.reasons", f"{code} is present, but {shown}")
     by_name = {stream.name: stream for _, stream in flows(record)}
     for code in sorted({code for code in there if _times(record, code) > 1}):
-        yield against("verdict.reasons", f"{code} is there more than once: one reason has all its places")
+        yield against("verdict.reasons", f"{code} appears more than once: one reason lists all its places")
     for place, reason in enumerate(record.verdict.reasons):
         where = f"verdict.reasons[{place}]"
         if reason.follows is not None and (reason.follows == reason.code or reason.follows not in there):
-            yield against(f"{where}.follows", "names no other reason of this verdict", reason.follows[:80])
+            yield against(f"{where}.follows", "does not name another reason of this verdict", reason.follows[:80])
         for says in wrong_figures(record, reason, by_name):
             yield against(f"{where}.evidence", f"{reason.code}: {says}")
 
@@ -87,13 +87,13 @@ def _status(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
     for place, code in enumerate(codes):
         if code not in weights:
             unknown = True
-            yield against(f"verdict.reasons[{place}].code", "is not a code that this version knows", code[:80])
+            yield against(f"verdict.reasons[{place}].code", "is not a code known to this version", code[:80])
     found = [weights[code] for code in codes if weights.get(code) in WORST]
     worst = max(found, key=WORST.index, default="valid")
     stored = record.verdict.status
     if not unknown and stored != worst:
-        why = f"its reasons make it {worst}" if codes else "there is no reason why it should not be valid"
-        yield against("verdict.status", f"is {stored}, and {why}", stored)
+        why = f"its reasons make it {worst}" if codes else "it has no reason not to be valid"
+        yield against("verdict.status", f"is {stored}, but {why}", stored)
     if record.failure is not None and stored != "invalid":
         says = f"is {stored}, and the trial was stopped: {record.failure.failure[:80]}"
         yield against("verdict.status", says, stored)
@@ -221,7 +221,7 @@ def _buffered(streams: list[StreamRecord]) -> Iterator[Due]:
 
 def _surroundings(record: RunRecord) -> Iterator[Due]:
     told = [each for each in record.influences if each.get("kind") == "not_observed"]
-    yield _any("not_observed", [str(each.get("detail"))[:200] for each in told], "no node is said not to have answered")
+    yield _any("not_observed", [str(each.get("detail"))[:200] for each in told], "no node is reported as unanswering")
     limit = limit_of(record, "steal_ratio")
     if limit is not None:
         cpus = [each for each in record.influences if each.get("kind") == "cpu"]
@@ -243,7 +243,7 @@ def _surroundings(record: RunRecord) -> Iterator[Due]:
             yield _any("other_cpu", shown, "")
     if record.environment.get("calibration") is None:
         for code in ("instrument_limited", "not_calibrated"):
-            yield code, False, "the run was not held against any calibration"
+            yield code, False, "the run was not compared with any calibration"
 
 
 def _foreign(record: RunRecord) -> Iterator[Due]:

@@ -113,7 +113,7 @@ def binomial_bounds(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
     They cover at least as often as they say. Two-sided also for none and for all.
     """
     if not 0 <= k <= n or n < 1:
-        raise ValueError(f"{k!r} of {n!r} is no share")
+        raise ValueError(f"{k!r} of {n!r} is not a valid share")
     tail = (1 - level) / 2
     return _lower(k, n, tail), _upper(k, n, tail)
 

@@ -278,7 +278,7 @@ def _finite(values: Iterable[float]) -> list[float]:
         except OverflowError:
             number = math.inf
         if not abs(number) <= LARGEST:
-            raise MeasurementError(f"value {index + 1} is {number}, which is not a number to reckon with")
+            raise MeasurementError(f"value {index + 1} is {number}, which is not a finite number")
         known.append(number)
     return known
 
@@ -313,7 +313,7 @@ def _welch_degrees(errors: tuple[float, float], counts: tuple[int, int]) -> floa
 
 def _sound(number: float) -> float:
     if not math.isfinite(number):
-        raise MeasurementError("the values are too far apart to reckon with")
+        raise MeasurementError("the values are too far apart to compute with")
     return number
 
 

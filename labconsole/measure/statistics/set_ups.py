@@ -118,6 +118,6 @@ def finite(values: Iterable[float]) -> list[float]:
         except OverflowError:
             number = math.inf
         if not abs(number) <= LARGEST:
-            raise MeasurementError(f"value {len(known) + 1} is {number}, which is not a number to reckon with")
+            raise MeasurementError(f"value {len(known) + 1} is {number}, which is not a finite number")
         known.append(number)
     return known

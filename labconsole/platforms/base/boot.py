@@ -28,7 +28,7 @@ def take_boot(platform: str, options: dict[str, Any]) -> str | None:
     if boot is None or boot in BOOTS:
         return None if boot is None else str(boot)
     raise ConfigError(
-        "is nothing that a UUT boots", key=f"platforms.{platform}.{OPTION}", value=boot, allowed=", ".join(BOOTS)
+        "not a system the UUT can boot", key=f"platforms.{platform}.{OPTION}", value=boot, allowed=", ".join(BOOTS)
     )
 
 
@@ -75,13 +75,14 @@ class BootedDriver:
             said = None
         if not isinstance(said, dict) or said.get("boot") not in BOOTS:
             raise NodeError(
-                uut.name, f"platform {self._platform} needs a UUT that boots {self._boot}; it does not say what it is"
+                uut.name,
+                f"platform {self._platform} needs a UUT that boots {self._boot}; it does not report what it boots",
             )
         if said["boot"] != self._boot:
             raise NodeError(
                 uut.name,
-                f"platform {self._platform} needs {self._boot}, and the UUT runs {said['boot']}; "
-                f"type: labconsole lab up --uut machine --boot {self._boot}, with the options that the lab has",
+                f"platform {self._platform} needs {self._boot}, but the UUT runs {said['boot']}; run `labconsole lab "
+                f"up --uut machine --boot {self._boot}, with the same options as the lab`",
             )
         accel = said.get("accel")
         return {

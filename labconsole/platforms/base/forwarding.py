@@ -70,7 +70,7 @@ async def apply(uut: AgentLink, token: str, changes: Sequence[dict[str, Any]]) -
         if link.name in wanted and not link.namespace and link.master:
             raise NodeError(
                 uut.name,
-                f"{link.name} is a port of {link.master}, which something else has set up; to free it, type "
+                f"{link.name} is a port of {link.master}, which something else has set up; to release it, run "
                 f"there: ip link set {link.name} nomaster",
             )
     await uut.ask(ApplyChanges(token=token, changes=list(changes)))
@@ -95,5 +95,5 @@ async def restored_on_failure(restore: Callable[[AgentLink], Awaitable[None]], u
             pass  # with the link its agent has gone, and has undone everything: what came before says more
         except NodeError as also:
             if isinstance(exc, NodeError) and not isinstance(exc, NodeLost):
-                raise NodeError(exc.node, f"{exc.message}; and then {also.message}", operation=exc.operation) from exc
+                raise NodeError(exc.node, f"{exc.message}; then {also.message}", operation=exc.operation) from exc
         raise

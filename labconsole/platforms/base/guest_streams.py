@@ -66,11 +66,13 @@ class GuestStreams(Hypervisor):
 
     def _check_mac(self, shell: Shell, wiring: StreamWiring, nic: GuestNic) -> None:
         if nic.mac is None:
-            raise shell.error(f"{self.about.name} does not say the MAC of the NIC that takes stream {wiring.name} in")
+            raise shell.error(
+                f"{self.about.name} does not report the MAC address of the NIC that receives stream {wiring.name}"
+            )
         if shell.ssh is None and nic.mac == mac_address(wiring.uut_in_mac):
             raise shell.error(
-                f"the guest's NIC has the MAC of {wiring.uut_in} ({nic.mac}): such frames end on the host; "
-                "give the guest another"
+                f"the guest's NIC has the MAC of {wiring.uut_in} ({nic.mac}): such frames end at the host; give the "
+                f"guest another MAC address"
             )
 
     def changes(self, streams: Streams, wires: Wires) -> list[dict[str, Any]]:
@@ -107,7 +109,7 @@ class GuestStreams(Hypervisor):
             for nic in (inbound, outbound):
                 if self.options.bridges == "made" and nic.host_interface is None:
                     raise shell.error(
-                        f"{self.about.name} does not say which interface of this node is the other end of the "
+                        f"{self.about.name} does not report which interface of this node is the other end of the "
                         f"guest's NIC {nic.mac}, so no bridge can be made"
                     )
             points = [PathPoint("uut_in", "", wiring.uut_in, "rx_packets")]
@@ -124,8 +126,8 @@ class GuestStreams(Hypervisor):
 def _in_order(shell: Shell, guest: str, nics: Sequence[GuestNic], passing: Sequence[StreamWiring]) -> Wires:
     if len(nics) < 2 * len(passing):
         raise shell.error(
-            f"guest {guest} has {len(nics)} NICs ({listed(n.mac or '?' for n in nics)}); expected: two for "
-            f"each of {len(passing)} streams, in their order, or named by `nics:` in hosts.yaml"
+            f"guest {guest} has {len(nics)} NICs ({listed(n.mac or '?' for n in nics)}); expected: two for each of "
+            f"{len(passing)} streams, in their order, or given as `nics:` in hosts.yaml"
         )
     return {wiring.name: (nics[2 * index], nics[2 * index + 1]) for index, wiring in enumerate(passing)}
 

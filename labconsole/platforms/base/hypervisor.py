@@ -44,7 +44,7 @@ class Hypervisor(ABC):
         told = self.options
         for key, value in (("cpu", told.cpu), ("second_cpu", told.second_cpu)):
             if value is not None and not self.about.capabilities.pin:
-                raise self._wrong(key, f"cannot be given: driver {self.about.name} cannot pin a guest{self.where()}")
+                raise self._wrong(key, f"is not possible: driver {self.about.name} cannot pin a guest{self.where()}")
         for key in ("second_cpu", "second_shell"):
             if getattr(told, key) is not None and told.second_guest is None:
                 raise self._wrong(key, "needs a second_guest")
@@ -52,7 +52,9 @@ class Hypervisor(ABC):
             raise self._wrong("second_guest", "is the first guest", told.guest)
         if told.bridges == "made" and (told.ssh is not None or not self.about.capabilities.statistics):
             raise self._wrong(
-                "bridges", f"cannot be made: driver {self.about.name} knows no interface of this node for a guest's NIC"
+                "bridges",
+                f"is not possible: driver {self.about.name} cannot tell which interface of this node "
+                f"belongs to a guest's NIC",
             )
         named = [name for name in (told.guest, told.second_guest) if name is not None]
         for index, nics in enumerate(told.nics):
@@ -78,7 +80,8 @@ class Hypervisor(ABC):
 
     def unknown(self, shell: Shell, name: str, known: Iterable[str]) -> UnknownGuest:
         return UnknownGuest(
-            shell.uut.name, f"platform {self.name}: there is no guest {name}; {self.about.name} knows: {listed(known)}"
+            shell.uut.name,
+            f"platform {self.name}: there is no guest {name}; the guests of {self.about.name} are {listed(known)}",
         )
 
     # What every hypervisor has ------------------------------------------------------------------------------------

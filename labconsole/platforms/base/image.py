@@ -132,7 +132,7 @@ async def look_at_guest(uut: AgentLink, platform: str, name: str, pid: int) -> d
     """
     status = await uut.ask(GuestStatus(guest=name))
     if not status.running or status.pid != pid:
-        raise NodeError(uut.name, f"the {name} guest of platform {platform} is not the one that was started")
+        raise NodeError(uut.name, f"the {name} guest of platform {platform} is no longer the one that was started")
     seen = await look_inside(uut, name)
     read = await uut.ask(Execute(argv=["cat", f"/proc/{pid}/status"], timeout_s=5))
     allowed = _ALLOWED_CPUS.search(read.stdout)

@@ -57,13 +57,17 @@ def ask_on_console(name: str) -> Ask:
         # Quoted apart, so that a console that echoes what it is given shows no mark.
         told = f"echo '<'{mark}; sh -c {shlex.quote(line)} </dev/null 2>&1; s=$?; echo; echo '>'{mark} $s"
         if "\n" in line or len(told.encode()) > MAX_LINE_BYTES:
-            raise NodeError(uut.name, f"a line for guest {name} is too long or several", operation="guest.ask")
+            raise NodeError(
+                uut.name, f"a command for guest {name} is too long or has several lines", operation="guest.ask"
+            )
         request = AskGuest(guest=name, line=told, until=DONE, timeout_s=ASK_S)
         printed = (await uut.ask(request, timeout_s=ASK_S + 10)).printed.replace("\r\n", "\n")
         said = re.search(rf"<{mark}\n(.*)\n>{mark} (\d{{1,3}})\s", printed, re.DOTALL)
         if said is None:
             end = " ".join(printed[-_MAX_TOLD:].split())
-            raise NodeError(uut.name, f"guest {name} gave no whole answer; it ends: {end}", operation="guest.ask")
+            raise NodeError(
+                uut.name, f"guest {name} did not answer completely; its answer ends: {end}", operation="guest.ask"
+            )
         answer = said[1].removesuffix("\n")
         if said[2] != "0":
             end = " ".join(answer[-_MAX_TOLD:].split()) or "it said nothing"
@@ -88,7 +92,7 @@ async def shell_as_guest(uut: AgentLink, name: str, cpus: str | None, *, namespa
     pid = (await uut.ask(GuestStatus(guest=name))).pid
     allowed = await allowed_cpus(uut, ask)
     if cpus is not None and cpu_set(allowed or "") != cpu_set(cpus):
-        raise NodeError(uut.name, f"the second guest, {name}, may run on CPUs {allowed} and should on {cpus}")
+        raise NodeError(uut.name, f"the second guest, {name}, may run on CPUs {allowed}, but should run on {cpus}")
     return SecondGuest(name=name, cpus=cpus, ask=ask, pid=pid, same_pids=True)
 
 

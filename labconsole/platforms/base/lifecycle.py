@@ -41,17 +41,17 @@ class Lifecycle(Hypervisor):
         """All guests, when exactly the planned ones run or can. Changes nothing."""
         found = await self.guests(shell)
         if len(found) > MAX_GUESTS:
-            raise shell.error(f"the hypervisor lists {len(found)} guests; at most {MAX_GUESTS} are believed")
+            raise shell.error(f"the hypervisor lists {len(found)} guests; at most {MAX_GUESTS} are plausible")
         for name in self.planned:
             if name not in found:
                 raise self.unknown(shell, name, found)
         beside = [g.name for g in found.values() if g.name not in self.planned and g.state is not State.STOPPED]
         if beside and self.options.others == "refuse":
             second = self.options.second_guest
-            only = f", and {second} is to run only beside a background load" if second in beside else ""
+            only = f", and {second} may run only with a background load" if second in beside else ""
             raise shell.error(
-                f"{listed(beside)} run{'s' if len(beside) == 1 else ''} beside {listed(self.planned)}{only}: "
-                "stop it, or say `others: allow` in hosts.yaml"
+                f"{listed(beside)} run{'s' if len(beside) == 1 else ''} beside {listed(self.planned)}{only}: stop "
+                f"it, or set `others: allow` in hosts.yaml"
             )
         for name in self.planned:
             if found[name].state not in (State.RUNNING, State.STOPPED):
@@ -145,7 +145,9 @@ class Lifecycle(Hypervisor):
                 continue
             before = await self.pinning(shell, name)
             if before is None:
-                raise shell.error(f"{self.about.name} does not say where guest {name} may run, so it is not pinned")
+                raise shell.error(
+                    f"{self.about.name} does not report where guest {name} may run, so the guest is not pinned"
+                )
             if any(not same_cpus(now, cpus) for now in before.values()):
                 self._pinned[name] = before
                 await self._repin(shell, name, dict.fromkeys(before, cpus))

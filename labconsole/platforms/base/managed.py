@@ -48,13 +48,13 @@ class ManagedDriver(Lifecycle, GuestStreams):
         if background == "none":
             return None
         if self.options.second_guest is None:
-            return f"platform {self.name} names no second_guest in hosts.yaml, so nothing can run beside its guest"
+            return f"platform {self.name} has no second_guest in hosts.yaml, so nothing can run next to its guest"
         return self._cannot() if background in ("light", "heavy") and self._lead() is None else None
 
     def _cannot(self) -> str:
         return (
-            f"driver {self.about.name} cannot run a program inside a guest{self.where()}; if a command leads into the "
-            f"second guest, name it in hosts.yaml, such as second_shell: [ssh, -o, BatchMode=yes, root@guest2]"
+            f"driver {self.about.name} cannot run a program inside a guest{self.where()}; if a command opens a shell "
+            f"in the second guest, give it in hosts.yaml, such as second_shell: [ssh, -o, BatchMode=yes, root@guest2]"
         )
 
     def _lead(self) -> list[str] | None:
@@ -141,7 +141,7 @@ class ManagedDriver(Lifecycle, GuestStreams):
             return  # what came before says more; what is left to do is done when the node is back
         except NodeError as also:
             if isinstance(exc, NodeError) and not isinstance(exc, NodeLost):
-                raise NodeError(uut.name, f"{exc.message}; and then restoring failed: {also.message}") from exc
+                raise NodeError(uut.name, f"{exc.message}; then restoring failed: {also.message}") from exc
 
     async def restore(self, uut: AgentLink) -> None:
         """Take bridges away, put pinning back and stop what we started. All is tried; the first failure is raised."""

@@ -66,13 +66,13 @@ def _cpus(value: str) -> str:
 
 def _target(value: str) -> str:
     if not value or value.startswith("-") or not value.isprintable() or " " in value:
-        raise ValueError("is not what ssh connects to")
+        raise ValueError("is not a valid ssh destination")
     return value
 
 
 def _word(value: str) -> str:
     if not value or value.startswith("-") or not value.isprintable():
-        raise ValueError("cannot stand on a command line")
+        raise ValueError("cannot be used on a command line")
     return value
 
 
@@ -134,13 +134,13 @@ def read_options(model: type[Options], driver: str, platform: str, options: dict
     key = key_text(("platforms", platform, *location))
     match problem["type"]:
         case "extra_forbidden":
-            message, value = f"is not an option of driver {driver}", None
+            message, value = f"unknown option of driver {driver}", None
             if len(location) == 1:
                 allowed = ", ".join(f.alias or n for n, f in model.model_fields.items()) or "(none)"
         case "missing":
-            message, value = f"is needed by driver {driver}", None
+            message, value = f"driver {driver} needs this option", None
         case "literal_error":
-            message, allowed = "is not known", problem["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
+            message, allowed = "unknown option", problem["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
         case _:
             message = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
             message = message[:1].lower() + message[1:]

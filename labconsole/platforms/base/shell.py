@@ -46,6 +46,11 @@ class Answer:
         return f"{self.stdout}\n{self.stderr}"
 
     @property
+    def denied(self) -> bool:
+        """Whether it says that this user has no permission."""
+        return _DENIED.search(self.text) is not None
+
+    @property
     def said(self) -> str:
         """The last line that says something, errors first, short enough for a sentence."""
         for stream in (self.stderr, self.stdout):
@@ -97,20 +102,20 @@ class Shell:
             reply = await self.uut.ask(Execute(argv=sent, timeout_s=limit_s), timeout_s=limit_s + 10)
         except AgentError as exc:
             if exc.code == "command_missing":
-                raise self.missing(f"there is no program {sent[0]} on this node") from exc
+                raise self.missing(f"{sent[0]} is not installed on this node") from exc
             if exc.code == "no_permission":
-                raise self.missing(f"may not run {sent[0]} on this node") from exc
+                raise self.missing(f"no permission to run {sent[0]} on this node") from exc
             if exc.code in NEVER_ENDED:
                 return Answer(tuple(argv), None, "", exc.message)
             raise
         if reply.truncated:
-            raise self.error(f"`{shlex.join(argv)}` printed more than can be read")
+            raise self.error(f"`{shlex.join(argv)}` printed too much output")
         said = (collapsed(reply.stdout), collapsed(reply.stderr))
         answer = Answer(tuple(argv), reply.exit_status, *said)
         if self.ssh is not None and answer.exit_status == SSH_FAILED:
             raise self.error(f"cannot reach {self.ssh} by ssh from this node: {answer.said}")
         if self.ssh is not None and answer.exit_status == NOT_FOUND:
-            raise self.missing(f"there is no program {answer.program} on {self.ssh}")
+            raise self.missing(f"{answer.program} is not installed on {self.ssh}")
         return answer
 
     async def must(self, argv: Sequence[str], *, limit_s: float = LIMIT_S) -> str:
@@ -122,9 +127,9 @@ class Shell:
 
     def failed(self, answer: Answer) -> NodeError:
         """What went wrong with a command, in one sentence."""
-        if _DENIED.search(answer.text):
-            hint = "log in as a user who may, or give `become:` in hosts.yaml"
-            return self.missing(f"may not use {answer.program} ({answer.said}): {hint}")
+        if answer.denied:
+            hint = "log in as a user who may use it, or set `become:` in hosts.yaml"
+            return self.missing(f"no permission to use {answer.program} ({answer.said}): {hint}")
         if answer.exit_status is None:
             return self.error(answer.said)
         return self.error(f"`{answer.command}` failed: {answer.said}")

@@ -37,7 +37,7 @@ class BypassDriver:
 
     def refusal(self, background: str) -> str | None:
         """Nothing is beside what is not there."""
-        return None if background == "none" else "there is no unit under test for a second guest to run on"
+        return None if background == "none" else "there is no unit under test on which a second guest could run"
 
     def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
         """Nothing is done."""

@@ -38,9 +38,9 @@ def _argv(value: list[str]) -> list[str]:
     for word in value:
         for place in _PLACE.findall(word):
             if place != "guest":
-                raise ValueError(f"has a placeholder {{{place}}}; there is {{guest}}")
+                raise ValueError(f"has an unknown placeholder {{{place}}}; allowed: {{guest}}")
         if "\0" in word:
-            raise ValueError("holds a character that no command line can")
+            raise ValueError("contains a character that a command line cannot contain")
     return value
 
 
@@ -148,7 +148,7 @@ class CommandDriver(ManagedDriver):
         for key, (attribute, needed) in NEEDED.items():
             missing = needed - getattr(self.options, attribute).fields()
             if missing:
-                raise ConfigError(f"must read: {', '.join(sorted(missing))}", key=f"platforms.{self.name}.{key}")
+                raise ConfigError(f"must produce: {', '.join(sorted(missing))}", key=f"platforms.{self.name}.{key}")
         for place in _PLACE.findall(self.options.host_interface or ""):
             if place not in PLACES:
                 raise ConfigError(
@@ -168,7 +168,7 @@ class CommandDriver(ManagedDriver):
         try:
             return question.read(text)
         except (ValueError, RecursionError):
-            raise shell.error(f"`{argv[0]}` printed no JSON: {text.strip()[:80]!r}") from None
+            raise shell.error(f"`{argv[0]}` did not print JSON: {text.strip()[:80]!r}") from None
 
     def _state(self, shell: Shell, name: str, said: str) -> HypervisorGuest:
         told = self.options
@@ -205,7 +205,9 @@ class CommandDriver(ManagedDriver):
     async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         rows = await self._ask(shell, self.options.state, name)
         if len(rows) != 1 or "state" not in rows[0]:
-            raise shell.error(f"`{self.options.state.argv[0]}` tells {len(rows)} states of guest {name}; expected: one")
+            raise shell.error(
+                f"`{self.options.state.argv[0]}` reports {len(rows)} states of guest {name}; expected: one"
+            )
         return self._state(shell, name, rows[0]["state"])
 
     async def start(self, shell: Shell, name: str) -> Answer:

@@ -89,7 +89,9 @@ class EsxiDriver(ManagedDriver):
     async def probe(self, shell: Shell) -> dict[str, str]:
         answer = await self._ask(shell, "vmware", "-v")
         if answer.exit_status == 127:
-            raise shell.missing("there is no program vmware here: this is no ESXi (give `ssh:` for the host that is)")
+            raise shell.missing(
+                "vmware is not installed here, so this is not an ESXi host (set `ssh:` to the ESXi host)"
+            )
         if answer.exit_status != 0 or "ESXi" not in answer.stdout:
             raise shell.failed(answer)
         return {"esxi": answer.stdout.strip()[:100]}
@@ -97,7 +99,7 @@ class EsxiDriver(ManagedDriver):
     async def _machines(self, shell: Shell) -> dict[str, tuple[str, str]]:
         text = await self._must(shell, "vim-cmd", "vmsvc/getallvms")
         if "Vmid" not in text:
-            raise shell.error(f"`vim-cmd vmsvc/getallvms` printed no table: {text.strip()[:80]!r}")
+            raise shell.error(f"`vim-cmd vmsvc/getallvms` did not print a table: {text.strip()[:80]!r}")
         return machines(text)
 
     async def _one(self, shell: Shell, name: str) -> tuple[str, str]:

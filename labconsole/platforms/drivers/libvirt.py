@@ -114,21 +114,18 @@ class LibvirtDriver(ManagedDriver):
     async def probe(self, shell: Shell) -> dict[str, str]:
         answer = await shell.run(self.virsh("version"))
         if answer.exit_status != 0:
-            error = shell.failed(answer)
-            raise (
-                error
-                if "may not use" in error.message
-                else shell.missing(f"virsh cannot connect to {self.options.uri}: {answer.said}")
-            )
+            if answer.denied:
+                raise shell.failed(answer)
+            raise shell.missing(f"virsh cannot connect to {self.options.uri}: {answer.said}")
         found = dict(_VERSION.findall(answer.stdout))
         if len(found) != 2:
-            raise shell.error(f"`{answer.command}` names no versions: {answer.said}")
+            raise shell.error(f"`{answer.command}` does not report versions: {answer.said}")
         return {"libvirt": found["Using library"], "hypervisor": found["Running hypervisor"]}
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
         text = await shell.must(self.virsh("list", "--all"))
         if "Name" not in text or "State" not in text:
-            raise shell.error(f"`virsh list --all` printed no table: {text.strip()[:80]!r}")
+            raise shell.error(f"`virsh list --all` did not print a table: {text.strip()[:80]!r}")
         return {name: HypervisorGuest(name, STATES[said], said) for name, said in rows(text).items() if name != HOST}
 
     async def state(self, shell: Shell, name: str) -> HypervisorGuest:

@@ -78,13 +78,13 @@ class OpenVzDriver(ManagedDriver):
         if self.options.tool == "prlctl":
             text = await shell.must(["prlctl", "list", "-a"])
             if "STATUS" not in text:
-                raise shell.error(f"`prlctl list -a` printed no table: {text.strip()[:80]!r}")
+                raise shell.error(f"`prlctl list -a` did not print a table: {text.strip()[:80]!r}")
             rows = [(name, said, ident) for ident, said, _, name in _PRLCTL.findall(text)]
         else:
             text = await shell.must(["vzlist", "-a", "-ovpsid,status", "-H"])
             rows = [(ident, said, ident) for ident, said in _VZLIST.findall(text)]
             if text.strip() and not rows:
-                raise shell.error(f"`vzlist` printed no table: {text.strip()[:80]!r}")
+                raise shell.error(f"`vzlist` did not print a table: {text.strip()[:80]!r}")
         # A state that is not known is no reason to overlook a container: it is not stopped.
         return {
             name: HypervisorGuest(name, STATES.get(said, State.CHANGING), said, ident) for name, said, ident in rows
@@ -102,7 +102,7 @@ class OpenVzDriver(ManagedDriver):
             raise (
                 shell.failed(answer)
                 if answer.exit_status
-                else shell.error(f"`{answer.command}` says {answer.stdout.strip()[:80]!r}, which tells no state")
+                else shell.error(f"`{answer.command}` says {answer.stdout.strip()[:80]!r}, which is not a known state")
             )
         if row[2] == "deleted":
             raise self.unknown(shell, name, await self.guests(shell))

@@ -152,7 +152,7 @@ class UmlDriver:
         argv = ["sh", "-c", 'for file; do test -r "$file" || echo "$file"; done', "sh", *files]
         absent = (await uut.ask(Execute(argv=argv, timeout_s=5))).stdout.splitlines()
         if absent:
-            raise NodeError(uut.name, f"platform {self.name}: cannot read {', '.join(absent)} there")
+            raise NodeError(uut.name, f"platform {self.name}: cannot read {', '.join(absent)} on the UUT")
 
     async def _refuse_too_many_registers(self, uut: AgentLink) -> None:
         """Better said than seen: the guest's first process dies of it, with a kernel's stack as its last words."""
@@ -167,7 +167,7 @@ class UmlDriver:
             raise NodeError(
                 uut.name,
                 f"platform {self.name}: this processor has more registers (AMX) than User-mode Linux "
-                f"{version[0] if version else 'of this version'} keeps; say `preload:` in hosts.yaml "
+                f"{version[0] if version else 'of this version'} can save; set `preload:` in hosts.yaml "
                 "(docs/platforms.md, User-mode Linux)",
             )
 

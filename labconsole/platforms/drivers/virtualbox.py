@@ -64,12 +64,12 @@ class VirtualBoxDriver(ManagedDriver):
     async def probe(self, shell: Shell) -> dict[str, str]:
         answer = await shell.run(["VBoxManage", "--version"])
         if NO_DRIVER in answer.text:
-            raise shell.missing(f"VirtualBox has no kernel driver here: there is no {NO_DRIVER}")
+            raise shell.missing(f"the kernel driver of VirtualBox is not loaded here: {NO_DRIVER} does not exist")
         if answer.exit_status != 0:
             raise shell.failed(answer)
         found = _VERSION.findall(answer.stdout)
         if not found:
-            raise shell.error(f"`{answer.command}` names no version: {answer.said}")
+            raise shell.error(f"`{answer.command}` does not report a version: {answer.said}")
         return {"virtualbox": found[-1][:40]}
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:

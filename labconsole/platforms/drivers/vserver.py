@@ -49,7 +49,7 @@ class VserverDriver(ManagedDriver):
         for key in ("nics", "ssh"):
             if getattr(self.options, key):
                 raise ConfigError(
-                    "cannot be given: guests of Linux-VServer share the network stack of the UUT",
+                    "is not possible: guests of Linux-VServer share the network stack of the UUT",
                     key=f"platforms.{name}.{key}",
                 )
 
@@ -67,7 +67,7 @@ class VserverDriver(ManagedDriver):
         names = (await shell.must(["ls", "-1", DIRECTORY])).splitlines()
         text = await shell.must(["vserver-stat"])
         if not text.lstrip().startswith("CTX"):
-            raise shell.error(f"`vserver-stat` printed no table: {text.strip()[:80]!r}")
+            raise shell.error(f"`vserver-stat` did not print a table: {text.strip()[:80]!r}")
         active = running(text)
         found = {
             name: HypervisorGuest(

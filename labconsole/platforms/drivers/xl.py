@@ -99,12 +99,9 @@ class XlDriver(ManagedDriver):
         answer = await shell.run(["xl", "info"])
         found = dict(_VERSION.findall(answer.stdout))
         if answer.exit_status != 0 or "xen_version" not in found:
-            error = shell.failed(answer)
-            raise (
-                error
-                if "may not use" in error.message
-                else shell.missing(f"this node does not run under Xen, or xl cannot ask it: {answer.said}")
-            )
+            if answer.denied:
+                raise shell.failed(answer)
+            raise shell.missing(f"this node does not run under Xen, or xl cannot ask it: {answer.said}")
         return {
             "xen": found["xen_version"],
             "scheduler": found.get("xen_scheduler", ""),
@@ -114,7 +111,7 @@ class XlDriver(ManagedDriver):
     async def _domains(self, shell: Shell) -> dict[str, Domain]:
         text = await shell.must(["xl", "list"])
         if not text.lstrip().startswith("Name"):
-            raise shell.error(f"`xl list` printed no table: {text.strip()[:80]!r}")
+            raise shell.error(f"`xl list` did not print a table: {text.strip()[:80]!r}")
         return domains(text)
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:

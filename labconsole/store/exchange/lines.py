@@ -34,7 +34,9 @@ def read_jsonl(path: Path) -> Iterator[NotedRecord | SearchRecord]:
             while line := stream.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 if len(line) > MAX_LINE_BYTES:
-                    raise StoreError(f"{path}:{number}: a line of more than {MAX_LINE_BYTES} bytes is no run record")
+                    raise StoreError(
+                        f"{path}:{number}: the line has more than {MAX_LINE_BYTES} bytes, so it is not a run record"
+                    )
                 if line.strip():
                     yield parse_exported(line, f"{path}:{number}")
     except OSError as exc:

@@ -148,7 +148,7 @@ def _merge_notes(source: StoredRuns, target: RunStore) -> int:
     written = 0
     there = target.notes()
     newer = {run_id: note for run_id, note in source.notes().items() if there.get(run_id) != note}
-    with target.writing("take notes over") as connection:
+    with target.writing("import notes") as connection:
         known = {row.run_id for row in connection.execute(select(runs.c.run_id))} if newer else set()
         for run_id, note in newer.items():
             if run_id in known:
@@ -162,7 +162,7 @@ def _merge_calibrations(source: StoredRuns, target: RunStore) -> int:
     if source.version < 2:
         return 0
     rows = source.rows(select(*columns).order_by(calibrations.c.id), "read calibrations")
-    with target.writing("take calibrations over") as connection:
+    with target.writing("import calibrations") as connection:
         there = {tuple(row) for row in connection.execute(select(*columns))}
         fresh = [row for row in rows if tuple(row) not in there]
         for row in fresh:

@@ -61,7 +61,7 @@ def _absurd_plan(plan: PlanRef) -> str | None:
 def _absurd_set_up(record: RunRecord) -> str | None:
     held, plan = record.set_up, record.plan
     if held is None:
-        return "is in a block of its plan and in no set-up" if plan is not None and plan.block else None
+        return "is in a block of its plan but in no set-up" if plan is not None and plan.block else None
     if held.trial < 1:
         return f"set_up.trial is {held.trial}; allowed: 1 or more"
     return None
@@ -99,11 +99,11 @@ class SetUps:
         for column, value in facts.items():
             first = held.facts.setdefault(column, value)
             if first != value:
-                said = f"{column} is {value} here and {first} in run {held.run_id}"
-                raise StoreError(f"{self._where}: run {run_id}: is said to be of the set-up {name}, but {said}")
+                said = f"{column} is {value} here but {first} in run {held.run_id}"
+                raise StoreError(f"{self._where}: run {run_id}: claims to belong to set-up {name}, but {said}")
         other = held.trials.setdefault(trial, run_id)
         if other != run_id:
-            said = f"is said to be trial {trial} of the set-up {name}, which is run {other}"
+            said = f"claims to be trial {trial} of set-up {name}, which is run {other}"
             raise StoreError(f"{self._where}: run {run_id}: {said}")
 
 

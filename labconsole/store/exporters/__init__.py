@@ -48,7 +48,7 @@ def export(runs: ChosenRuns, wanted: str | None, out: Path | None) -> None:
         return
     if exporter.BINARY:
         raise ConfigError(
-            f"a {name.capitalize()} file cannot go to the terminal; say where with --out FILE", key="--format"
+            f"a {name.capitalize()} file cannot be written to the terminal; use --out FILE", key="--format"
         )
     for part in exporter.parts(runs):
         sys.stdout.write(cast("str", part))

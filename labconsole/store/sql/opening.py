@@ -42,7 +42,7 @@ def look(backend: Backend) -> int:
     with backend.reading() as connection, connection.begin():
         present = _tables(connection)
         if not present and backend.empty_is_none:
-            raise StoreError(f"{backend.name}: no such run store; nothing has been saved there yet")
+            raise StoreError(f"{backend.name}: there is no run store there; nothing has been saved yet")
         return _check_version(backend, connection, present)
 
 
@@ -56,10 +56,10 @@ def _check_version(backend: Backend, connection: Connection, present: set[str]) 
         raise StoreError(f"{backend.name}: is a database, but not a run store")
     version = connection.execute(select(func.max(schema_version.c.version))).scalar_one()
     if not isinstance(version, int) or version < 1:
-        raise StoreError(f"{backend.name}: the run store has no schema version; it was not created completely")
+        raise StoreError(f"{backend.name}: the run store has no schema version; its creation did not complete")
     if version > SCHEMA_VERSION:
         raise StoreError(
-            f"{backend.name}: the run store has schema version {version}; labconsole {__version__} knows up to "
-            f"{SCHEMA_VERSION}: use the newer labconsole that wrote it"
+            f"{backend.name}: the run store has schema version {version}; labconsole {__version__} reads versions up "
+            f"to {SCHEMA_VERSION}: use the newer labconsole that wrote it"
         )
     return version

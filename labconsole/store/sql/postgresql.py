@@ -79,9 +79,9 @@ class PostgresBackend(Backend):
         try:
             given = conninfo_to_dict(self._url)
         except psycopg.ProgrammingError as exc:
-            raise StoreError(f"{self.name}: is not a URL that PostgreSQL understands: {_line(str(exc))}") from None
+            raise StoreError(f"{self.name}: is not a valid PostgreSQL URL: {_line(str(exc))}") from None
         if given.get("password"):
-            raise StoreError("the store's URL holds a password: put it into ~/.pgpass or PGPASSWORD instead")
+            raise StoreError("the store's URL contains a password: put it into ~/.pgpass or PGPASSWORD instead")
         ours = {
             "connect_timeout": CONNECT_TIMEOUT_S, "tcp_user_timeout": LOST_AFTER_MS,
             "fallback_application_name": "labconsole", "client_encoding": "UTF8",
@@ -207,13 +207,13 @@ class PostgresBackend(Backend):
 
 
 _HINTS = (
-    (f"another process has held it locked for {BUSY_TIMEOUT_S:g} s", "55P03"),
+    (f"another process has kept it locked for {BUSY_TIMEOUT_S:g} s", "55P03"),
     ("a value does not fit the database: {words}", "22003"),
-    ("{words}; who owns the database can grant it, see docs/store.md", "42501"),
-    ("{words}; it is a standby, or set to be read only", "25006"),
-    ("{words}; put the right one into ~/.pgpass or PGPASSWORD", "password authentication failed"),
+    ("{words}; the owner of the database can grant it, see docs/store.md", "42501"),
+    ("{words}; it is a standby, or read-only", "25006"),
+    ("{words}; put the correct one into ~/.pgpass or PGPASSWORD", "password authentication failed"),
     ("{words}; put it into ~/.pgpass or PGPASSWORD", "no password supplied"),
-    ("{words}; `createdb` makes it", r'database ".*" does not exist'),
+    ("{words}; create it with `createdb`", r'database ".*" does not exist'),
 )  # fmt: skip
 """What to say, by SQLSTATE; a refused login has none here, only its words."""
 

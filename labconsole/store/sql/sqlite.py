@@ -55,7 +55,7 @@ class SqliteBackend(Backend):
         if self.path.is_dir():
             raise StoreError(f"{self.path}: cannot open the run store: it is a directory")
         if not self._write and not self.path.exists():
-            raise StoreError(f"{self.path}: no such run store; nothing has been saved there yet")
+            raise StoreError(f"{self.path}: there is no run store there; nothing has been saved yet")
 
     def before_tables(self) -> None:
         """Set the journal mode, outside a transaction as this pragma needs."""
@@ -150,7 +150,7 @@ class SqliteBackend(Backend):
         if "malformed" in text:
             return f"the database is damaged ({text}); `sqlite3 FILE .recover` may save what is left"
         if "locked" in text:
-            return f"another process has held it locked for {BUSY_TIMEOUT_S:g} s"
+            return f"another process has kept it locked for {BUSY_TIMEOUT_S:g} s"
         return text
 
 

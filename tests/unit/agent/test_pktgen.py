@@ -353,7 +353,7 @@ def test_an_interface_that_vanished_leaves_its_counts_unknown() -> None:
 
     result = run_to(fake, spec(), action)
     assert (result["stopped_by"], result["sent_packets"], result["elapsed_ns"]) == ("error", None, None)
-    assert "is gone" in result["error_text"]
+    assert "has disappeared" in result["error_text"]
 
 
 def test_another_text_than_ok_is_passed_on() -> None:

@@ -189,7 +189,7 @@ def test_a_request_that_is_none_is_told_or_passed_over(honest, tmp_path, capsys,
     assert main(["verify", str(changed)]) in (0, 1)
     said = capsys.readouterr()
     assert said.err == ""
-    assert ("report: cannot be made again: --reference" in said.out) == ("passwd" in str(redo))
+    assert ("report: cannot be reproduced: --reference" in said.out) == ("passwd" in str(redo))
 
 
 def _told(bundle: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -296,7 +296,7 @@ def test_nothing_is_overwritten_and_a_failure_leaves_nothing(lab, capsys):
     bundle = pack(lab)
     before = bundle.read_bytes()
     assert main(["report", "--store", "runs.sqlite", "--bundle", "b.tar.gz"]) == 2
-    assert "is there already; nothing is overwritten" in capsys.readouterr().err
+    assert "already exists and will not be overwritten" in capsys.readouterr().err
     assert bundle.read_bytes() == before
     assert main(["report", "--store", "runs.sqlite", "--bundle", "no/such/place.tar.gz"]) == 2
     assert "--bundle: cannot be written: No such file or directory" in capsys.readouterr().err
@@ -320,7 +320,9 @@ def test_a_bundles_runs_come_into_a_store_with_their_series_and_notes(lab, capsy
     change("runs.jsonl", b"uut", b"UUT")(files)
     repack(lab / "changed.tar.gz", files, honest=False)
     assert main(["runs", "import", "changed.tar.gz", "--store", "other.sqlite"]) == 2
-    assert "runs.jsonl: is not the file that the manifest names; `labconsole verify`" in capsys.readouterr().err
+    assert (
+        "runs.jsonl: differs from the file that the manifest describes; `labconsole verify`" in capsys.readouterr().err
+    )
 
 
 # -- what somebody changed
@@ -376,21 +378,21 @@ def broken_series(files: dict[str, bytes]) -> None:
 @pytest.mark.parametrize(
     ("changed", "careful", "told"),
     [
-        (change("runs.jsonl", b'"operator": "', b'"operator": "x'), False, "runs.jsonl: is not the file that the manifest names"),
+        (change("runs.jsonl", b'"operator": "', b'"operator": "x'), False, "runs.jsonl: differs from the file that the manifest describes"),
         (without("versions.json"), False, "versions.json: is missing"),
         (lambda files: files.update({"more.txt": b"x"}), False, "more.txt: is not in the manifest"),
         (change("runs.jsonl", b'"measured_packets": ', b'"measured_packets": 1'), True, "the counts give"),
         (change("report/results.csv", b"raw", b"kvm"), True, "report/results.csv: line "),
         (change("report/runs.csv", b"raw", b"kvm"), True, "report/runs.csv: line "),
         (change("report/report.html", b"<title>", b"<title>Better: "), True, "report/report.html: comes out otherwise"),
-        (without("report/results.csv"), True, "report/results.csv: should be there and is not"),
+        (without("report/results.csv"), True, "report/results.csv: is missing"),
         (change("plans/small-plan.yaml", b"100Mbit", b"200Mbit"), True, "plans/small-plan.yaml: means plan"),
         (change("inventory/hosts.yaml", b"eth5", b"eth6"), True, "inventory/hosts.yaml: is not the testbed"),
         (change("inventory/hosts.yaml", b"eth5", b"e/h6"), True, "inventory/hosts.yaml"),
-        (a_run_twice, True, "runs.jsonl: 1 runs are there twice"),
+        (a_run_twice, True, "runs.jsonl: 1 runs are contained twice"),
         (a_run_less, True, "manifest.json: says 4 runs, there are 3"),
         (change("runs.jsonl", b'"point": 0', b'"point": 3'), True, "plan.point: is 3, and plans/small-plan.yaml has 1 points"),
-        (series_of_nobody, True, "series/20200101T000000Z-000000.npz: belongs to no run"),
+        (series_of_nobody, True, "series/20200101T000000Z-000000.npz: does not belong to any run"),
         (broken_series, True, "cannot be read"),
         (change("runs.jsonl", b'{"', b'{'), True, "runs.jsonl:1: not valid JSON"),
         (without("runs.jsonl"), True, "runs.jsonl: cannot be read"),
@@ -512,9 +514,9 @@ def test_what_is_no_bundle_is_one_sentence(tmp_path, capsys, content, words):
 @pytest.mark.parametrize(
     ("manifest", "words"),
     [
-        (b"[", "is no JSON"), (b"[]", "is no JSON object"), (b"{}", "has no format"),
+        (b"[", "is not JSON"), (b"[]", "is not a JSON object"), (b"{}", "has no format"),
         (b'{"format": 2, "files": {}}', "is a bundle of format 2; this version of labconsole reads up to 1"),
-        (b'{"format": 1}', "names no files"), (b'{"format": 1, "files": {"a": 3}}', None),
+        (b'{"format": 1}', "lists no files"), (b'{"format": 1, "files": {"a": 3}}', None),
         (b'{"format": 1, "files": {}, "plans": 3, "redo": {"arguments": 3}, "missing": 4}', None),
     ],
 )  # fmt: skip

@@ -114,8 +114,8 @@ def test_a_word_that_its_p_does_not_carry_is_told(made: tuple[Path, list[RunSumm
 def test_a_row_without_runs_is_told(made: tuple[Path, list[RunSummary]]) -> None:
     directory, runs = made
     found = said(directory, [run for run in runs if run.platform != "container"])
-    assert any("enters, and is not among the runs" in each for each in found)
-    assert any("report/results.csv" in each and "no runs that enter are behind it" in each for each in found)
+    assert any("enters a mean, but is not among the runs" in each for each in found)
+    assert any("report/results.csv" in each and "no runs that enter support it" in each for each in found)
 
 
 def test_set_ups_taken_apart_are_no_pair_by_either_path(tmp_path: Path) -> None:

@@ -247,13 +247,13 @@ def test_an_idle_guest_runs_nothing_and_is_looked_at_from_outside() -> None:
     [
         (
             _Guest(lacks=stress.NO_STRESS),
-            "second guest, second: has no program stress: install the package stress in it",
+            "second guest, second: does not have stress: install the package stress in it",
         ),
-        (_Guest(lacks=stress.NO_SETSID), "has no program setsid"),
+        (_Guest(lacks=stress.NO_SETSID), "does not have setsid"),
         (_Guest(12, memory_mib=200), "has 200 MiB of memory to spare, and background heavy .* writes to 1024 MiB"),
         (
             _Guest(lacks="Segmentation fault"),
-            "should have said which process it started, and said 'Segmentation fault'",
+            "should have said which process it started, but said 'Segmentation fault'",
         ),
     ],
 )
@@ -317,7 +317,7 @@ class _Store:
 
 def test_a_platform_that_cannot_says_why_and_what_it_can() -> None:
     inventory = make_inventory()
-    with pytest.raises(ConfigError, match="no unit under test for a second guest") as caught:
+    with pytest.raises(ConfigError, match="no unit under test on which a second guest") as caught:
         check_background(
             replace(REQUEST, background="light"), inventory, lambda name, _: cast(Any, BypassDriver(name, {}))
         )

@@ -227,7 +227,7 @@ def test_an_effect_that_is_there_is_told_with_its_interval():
     effect = compare(runs([0.01, 0.011, 0.009, 0.01], [0.05, 0.051, 0.049, 0.05]), request="r", seed=1)
     assert effect.loss_ratio.detectable
     assert effect.loss_ratio.mean == pytest.approx(0.04)
-    assert effect.sentence.startswith("watching live changes loss and the measured rate (4 quiet and 4 live runs)")
+    assert effect.sentence.startswith("live observation changes loss and the measured rate (4 quiet and 4 live runs)")
     assert "95% CI" in effect.sentence
 
 
@@ -263,7 +263,7 @@ def test_a_proof_counts_what_the_uuts_nics_saw():
 def test_a_nic_that_cannot_be_read_proves_nothing(missing: str):
     whole, part = snapshot(eth1=(5, 1), eth5=(2, 2)), snapshot(eth1=(5, 1))
     before, after = (part, whole) if missing == "before" else (whole, part)
-    with pytest.raises(MeasurementError, match="cannot be told: uut has no eth5"):
+    with pytest.raises(MeasurementError, match="is unknown: uut has no eth5"):
         _proof("uut", STREAM, 50, before, after)
     with pytest.raises(MeasurementError, match="decreased"):
         _proof("uut", STREAM, 50, whole, snapshot(eth1=(4, 1), eth5=(2, 2)))

@@ -119,14 +119,14 @@ def test_a_trial_that_stays_invalid_fails_its_search_and_the_next_one_begins() -
 
 def test_as_many_trials_as_a_search_may_take_end_it_with_what_it_knows() -> None:
     (record,) = made(Script(), searching(QUICK.model_copy(update={"max_trials": 3})))
-    assert (record.status, record.failure) == ("failed", "ended after 3 trials, as many as it may take")
+    assert (record.status, record.failure) == ("failed", "ended after 3 trials, the maximum number of trials")
     assert len(record.trials) == 3
 
 
 def test_a_search_whose_time_is_over_takes_no_further_trial() -> None:
     (record,) = made(Script(), searching(QUICK.model_copy(update={"within_s": 1e-9})))
     assert record.failure is not None
-    assert "as long as it may take" in record.failure
+    assert "the time limit" in record.failure
     assert record.goals[0].limited_by == "undecided"
     assert not record.trials
 

@@ -35,7 +35,7 @@ def test_what_is_missing_is_named_with_what_to_type(monkeypatch) -> None:
     with pytest.raises(LabSetupError) as raised:
         prerequisites.check_tools(more=tools_of(["lxc"]))
     assert str(raised.value) == (
-        "the lab needs lxc-start, stress; type: apt-get install -y lxc stress (or give --install)"
+        "the lab needs lxc-start, stress; run `apt-get install -y lxc stress` (or use --install)"
     )
     assert machine.ran == []
 
@@ -50,9 +50,7 @@ def test_what_is_missing_is_installed_on_request_and_what_is_useful_too(monkeypa
 
 def test_a_failed_installation_is_tried_with_new_lists_and_told_in_apts_words(monkeypatch) -> None:
     machine = Machine(monkeypatch, {"lxc-start": "lxc"}, works=False)
-    with pytest.raises(
-        LabSetupError, match=r"cannot install lxc \(E: Unable to locate package lxc\); type: apt-get in"
-    ):
+    with pytest.raises(LabSetupError, match=r"cannot install lxc \(E: Unable to locate package lxc\); run apt-get in"):
         prerequisites.check_tools(more={"lxc-start": "lxc"}, install=True)
     assert machine.ran == ["install", "update", "install"]
 

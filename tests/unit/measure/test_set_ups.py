@@ -73,7 +73,7 @@ def test_equal_values_have_an_interval_of_no_width(value: float):
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 10**400, 1e200])
 def test_what_is_not_a_number_is_refused(bad: float):
     for call in (mean_over_set_ups, set_up_means):
-        with pytest.raises(MeasurementError, match="value 2 is .* not a number to reckon with"):
+        with pytest.raises(MeasurementError, match="value 2 is .* not a finite number"):
             call({1: [1.0, 2.0], 2: [1, bad]})
 
 

@@ -68,7 +68,7 @@ async def test_an_answer_that_is_not_of_the_protocol_ends_the_link(op: str, answ
     node, dialled = link(answer)
     with pytest.raises(NodeLost) as caught:
         await asked(node, op)
-    assert f"uut: sent something that is not of the protocol ({what}" in str(caught.value)
+    assert f"uut: sent something that does not follow the protocol ({what}" in str(caught.value)
     assert caught.value.operation == op
     assert what in await node.wait_lost()
     assert dialled.aborted

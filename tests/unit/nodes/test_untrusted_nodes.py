@@ -164,7 +164,7 @@ def test_what_comes_before_anybody_listens_is_bounded_in_bytes() -> None:
         assert session._early_bytes <= MAX_LINE_BYTES
         return session.ended.result()
 
-    assert "too much came" in asyncio.run(talk())
+    assert "too much data arrived" in asyncio.run(talk())
 
 
 @tries(60)

@@ -111,17 +111,17 @@ def test_a_state_that_the_operator_did_not_name_is_refused_with_those_named() ->
     with pytest.raises(NodeError, match="guest 101 is 'hibernated'; expected: running, stopped"):
         prepare(CommandDriver("pve", PROXMOX), node)
     node.answers("qm status 101", "nothing\n")
-    with pytest.raises(NodeError, match="`qm` tells 0 states of guest 101; expected: one"):
+    with pytest.raises(NodeError, match="`qm` reports 0 states of guest 101; expected: one"):
         prepare(CommandDriver("pve", PROXMOX), node)
 
 
 def test_an_answer_that_is_no_json_is_refused() -> None:
     node = hyperv()
     node.answers("pwsh list", "Get-VM : You do not have the required permission.\n")
-    with pytest.raises(NodeError, match="`pwsh` printed no JSON: 'Get-VM : You do not"):
+    with pytest.raises(NodeError, match="`pwsh` did not print JSON: 'Get-VM : You do not"):
         prepare(CommandDriver("hv", HYPERV), node)
     node.answers("pwsh list", "[" * 100_000)
-    with pytest.raises(NodeError, match="printed no JSON"):
+    with pytest.raises(NodeError, match="did not print JSON"):
         prepare(CommandDriver("hv", HYPERV), node)
 
 
@@ -139,13 +139,13 @@ def test_a_command_that_fails_is_said_with_what_it_printed() -> None:
         ({"state": {"argv": ["x"]}}, "platforms.pve.state: needs either regex or json"),
         ({"state": {"argv": ["x"], "regex": "a", "json": {}}}, "needs either regex or json"),
         ({"state": {"argv": ["x"], "regex": "(state"}}, "state.regex: is not a regular expression"),
-        ({"state": {"argv": ["x"], "regex": "(a)"}}, "platforms.pve.state: must read: state"),
-        ({"nics_of": {"argv": ["x"], "json": {"each": "*"}}}, "platforms.pve.nics_of: must read: mac"),
+        ({"state": {"argv": ["x"], "regex": "(a)"}}, "platforms.pve.state: must produce: state"),
+        ({"nics_of": {"argv": ["x"], "json": {"each": "*"}}}, "platforms.pve.nics_of: must produce: mac"),
         ({"start": []}, "platforms.pve.start"),
         ({"start": "qm start 101"}, "platforms.pve.start: should be a valid list, got 'qm start 101'"),
-        ({"start": ["qm", "{name}"]}, "has a placeholder {name}; there is {guest}"),
+        ({"start": ["qm", "{name}"]}, "has an unknown placeholder {name}; allowed: {guest}"),
         ({"host_interface": "tap{vm}"}, "platforms.pve.host_interface: has an unknown placeholder"),
-        ({"restart": ["qm"]}, "platforms.pve.restart: is not an option of driver command"),
+        ({"restart": ["qm"]}, "platforms.pve.restart: unknown option of driver command"),
         ({"cpu": 1}, "driver command cannot pin a guest"),
     ],
 )
@@ -182,7 +182,8 @@ def test_the_platforms_in_the_documentation_are_accepted(tmp_path: Path) -> None
         for platform in inventory.platforms:
             assert driver_for(platform, inventory) is not None
     with pytest.raises(
-        ConfigError, match=r"platforms\.proxmox\.driver: is not a driver of this version.*bypass, command"
+        ConfigError,
+        match=r"platforms\.proxmox\.driver: is not a driver for this version of labconsole.*bypass, command",
     ):
         file.write_text(HOSTS + block.replace("driver: command", "driver: hyperv"))
         driver_for("proxmox", load_inventory(file))

@@ -78,7 +78,7 @@ def test_a_line_that_a_terminal_would_cut_or_run_as_two_is_refused() -> None:
     async def work(link: AgentLink) -> None:
         ask = await open_shell(link, "second", [])
         for line in ("echo one\necho two", "echo " + "x" * 4000):
-            with pytest.raises(NodeError, match="too long or several"):
+            with pytest.raises(NodeError, match="too long or has several"):
                 await ask(link, line)
 
     _with_link(work)
@@ -103,7 +103,7 @@ def test_a_guest_that_says_it_is_done_without_an_answer_is_told_by_its_words() -
     async def work(link: AgentLink) -> None:
         loop = f"echo {READY}; while read -r line; do echo 'Kernel panic'; echo '{DONE} 0'; done"
         await link.ask(StartGuest(guest="g", argv=["sh", "-c", loop], ready=READY, timeout_s=5.0))
-        with pytest.raises(NodeError, match="guest g gave no whole answer; it ends: .*Kernel panic"):
+        with pytest.raises(NodeError, match="guest g did not answer completely; its answer ends: .*Kernel panic"):
             await ask_on_console("g")(link, "echo hello")
 
     _with_link(work)

@@ -171,7 +171,7 @@ def test_a_guest_that_runs_already_is_left_running(case: Case, monkeypatch) -> N
 def test_a_guest_that_is_not_there_is_named_with_those_that_are(case: Case) -> None:
     driver, node = case.make(**({"config": None} if case.driver == "xl" else {}), guest="nosuch"), case.node("running")
     said = refused(driver, node)
-    assert f"no guest nosuch; {case.driver} knows: " in said
+    assert f"no guest nosuch; the guests of {case.driver} are " in said
     assert case.guest in said
     assert case.start not in node.commands
 
@@ -179,7 +179,7 @@ def test_a_guest_that_is_not_there_is_named_with_those_that_are(case: Case) -> N
 @every
 def test_a_missing_tool_is_said_before_anything_is_changed(case: Case) -> None:
     tools = frozenset({"virsh", "lxc-start", "xl", "VBoxManage", "env", "vzctl", "prlctl", "vserver"})
-    with pytest.raises(CapabilityMissing, match="platform p: there is no program"):
+    with pytest.raises(CapabilityMissing, match="platform p: .* is not installed"):
         prepare(case.make(), case.node("stopped", missing=tools))
 
 
@@ -282,7 +282,7 @@ def test_a_guest_that_neither_runs_nor_is_off_is_refused(driver: str, phase: str
 @pytest.mark.parametrize(("driver", "other"), [("libvirt", "web server"), ("vserver", "deb vserv2")])
 def test_another_guest_is_refused_unless_it_is_allowed_and_then_attested(driver: str, other: str) -> None:
     case = BY_DRIVER[driver]
-    assert f"{other} runs beside {case.guest}: stop it, or say `others: allow`" in refused(
+    assert f"{other} runs beside {case.guest}: stop it, or set `others: allow`" in refused(
         case.make(), case.node("beside")
     )
     node = case.node("beside")
@@ -344,7 +344,7 @@ def test_virtualbox_without_its_kernel_driver_is_refused() -> None:
     node = BY_DRIVER["virtualbox"].node("stopped")
     warning = "WARNING: The character device /dev/vboxdrv does not exist.\n"
     node.answers("VBoxManage --version", f"{warning}7.2.22_Debianr175245\n")
-    with pytest.raises(CapabilityMissing, match="no /dev/vboxdrv"):
+    with pytest.raises(CapabilityMissing, match="/dev/vboxdrv does not exist"):
         prepare(BY_DRIVER["virtualbox"].make(), node)
 
 
@@ -456,7 +456,7 @@ def test_a_guest_with_the_mac_of_the_port_is_refused() -> None:
     node = BY_DRIVER["openvz"].node("running")
     told = node.phases[""]["cat /etc/vz/conf/101.conf"]
     told["stdout"] = told["stdout"].replace("00:18:51:A1:C6:35", "52:54:00:00:01:01")
-    assert "has the MAC of eth1 (52:54:00:00:01:01): such frames end on the host" in refused(
+    assert "has the MAC of eth1 (52:54:00:00:01:01): such frames end at the host" in refused(
         BY_DRIVER["openvz"].make(), node
     )
 
@@ -477,7 +477,7 @@ def test_permission_that_is_missing_is_said_with_what_to_do() -> None:
         exit_status=1,
         stderr="error: failed to connect to the hypervisor\nerror: authentication unavailable: no polkit agent\n",
     )
-    with pytest.raises(CapabilityMissing, match=r"may not use virsh .*polkit.*become:"):
+    with pytest.raises(CapabilityMissing, match=r"no permission to use virsh .*polkit.*become:"):
         prepare(BY_DRIVER["libvirt"].make(), node)
 
 
@@ -509,7 +509,7 @@ def test_libvirt_under_lxc_and_xen_declare_what_they_can() -> None:
     assert prepared.attestation["machines"]["hvtest-lvxen"]["kind"] == "xen"
     assert [point.interface for point in prepared.paths["s1"].points] == ["eth1", "vif1.0", "vif1.1", "eth5"]
     with pytest.raises(
-        ConfigError, match=r"platforms\.p\.cpu: cannot be given: .* cannot pin a guest of lxc:///system"
+        ConfigError, match=r"platforms\.p\.cpu: is not possible: .* cannot pin a guest of lxc:///system"
     ):
         case.make(uri="lxc:///system", cpu=1)
 
@@ -519,8 +519,8 @@ def test_libvirt_under_lxc_and_xen_declare_what_they_can() -> None:
     [
         ("libvirt", {"guest": None}, "guest", "valid string"),
         ("libvirt", {"guest": "--all"}, "guest", "is not the name of a guest"),
-        ("libvirt", {"uri": "-c"}, "uri", "cannot stand on a command line"),
-        ("libvirt", {"disk": "x"}, "disk", "is not an option of driver libvirt"),
+        ("libvirt", {"uri": "-c"}, "uri", "cannot be used on a command line"),
+        ("libvirt", {"disk": "x"}, "disk", "unknown option of driver libvirt"),
         ("libvirt", {"others": "kill"}, "others", "allowed: refuse, allow"),
         ("libvirt", {"cpu": "one"}, "cpu", "is not a list of CPUs"),
         ("libvirt", {"second_cpu": 1}, "second_cpu", "needs a second_guest"),
@@ -535,7 +535,7 @@ def test_libvirt_under_lxc_and_xen_declare_what_they_can() -> None:
         ("virtualbox", {"cpu": 1}, "cpu", "cannot pin a guest"),
         ("openvz", {"tool": "podman"}, "tool", "allowed: vzctl, prlctl"),
         ("vserver", {"ssh": "root@x"}, "ssh", "share the network stack"),
-        ("esxi", {"ssh": "-oProxyCommand=x"}, "ssh", "is not what ssh connects to"),
+        ("esxi", {"ssh": "-oProxyCommand=x"}, "ssh", "is not a valid ssh destination"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused(driver: str, options: dict[str, Any], key: str, words: str) -> None:
@@ -591,8 +591,7 @@ def test_a_second_guest_that_runs_where_there_is_to_be_none_is_refused(monkeypat
     driver, node = two_containers()
     node.phase = "both"
     assert refused(driver, node) == (
-        "platform p: 102 runs beside 101, and 102 is to run only beside a background load: stop it, or say "
-        "`others: allow` in hosts.yaml"
+        "platform p: 102 runs beside 101, and 102 may run only with a background load: stop it, or set `others: allow` in hosts.yaml"
     )
 
 
@@ -600,7 +599,7 @@ def test_a_background_load_that_cannot_be_is_refused_by_what_is_missing() -> Non
     xl = BY_DRIVER["xl"]
     assert [xl.make().refusal(kind) for kind in ("none", "idle")] == [
         None,
-        "platform p names no second_guest in hosts.yaml, so nothing can run beside its guest",
+        "platform p has no second_guest in hosts.yaml, so nothing can run next to its guest",
     ]
     beside = xl.make(second_guest="idle")
     assert [beside.refusal(kind) for kind in ("none", "idle", "forwarding-50")] == [None, None, None]

@@ -102,7 +102,11 @@ class Uut(Asking):
 @pytest.mark.parametrize(
     ("uut", "options", "told"),
     [
-        (Uut(amx=True, version="6.1.176"), {}, r"more registers \(AMX\) than User-mode Linux 6\.1\.176 keeps.*preload"),
+        (
+            Uut(amx=True, version="6.1.176"),
+            {},
+            r"more registers \(AMX\) than User-mode Linux 6\.1\.176 can save.*preload",
+        ),
         (Uut(amx=True, version="who knows"), {}, "preload"),
         (Uut(amx=True, version="6.16.3"), {}, "went on to links"),
         (Uut(amx=True, version="6.1.176"), {"preload": "/srv/shim.so"}, "went on to links"),

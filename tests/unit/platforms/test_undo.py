@@ -69,7 +69,7 @@ def test_what_was_begun_is_undone_when_it_cannot_be_finished(driver: Any, fails:
 @pytest.mark.parametrize("driver", DRIVERS, ids=["raw", "raw-bridge", "container", "qemu"])
 def test_what_cannot_be_undone_is_said_beside_what_went_wrong_first(driver: Any):
     uut = Uut(NodeError("uut", "eth1 is busy"), left=("cannot remove lcb1: busy",))
-    with pytest.raises(NodeError, match="eth1 is busy; and then not undone: cannot remove lcb1: busy"):
+    with pytest.raises(NodeError, match="eth1 is busy; then not undone: cannot remove lcb1: busy"):
         prepare(driver, uut)
     with pytest.raises(NodeError, match="not undone: cannot remove lcb1: busy"):
         asyncio.run(driver.restore(uut))

@@ -837,7 +837,7 @@ def test_the_page_tells_how_many_set_ups_the_plan_asked_for_first_and_last(tmp_p
     assert main.main(["report", "--store", str(store), "--out", str(out), "--formats", "html"]) == 0
     page = (out / "report.html").read_text()
     assert "plan made-up: 3 by the oldest of these runs, 5 by the newest" in page
-    assert "more frequent than is told here" in page
+    assert "more frequent than stated here" in page
 
 
 def test_the_filter_stands_in_the_page_also_where_it_is_free(store_file: Path, tmp_path: Path) -> None:
@@ -853,13 +853,13 @@ def test_a_margin_is_a_ratio(text: str | None, ratio: float | None) -> None:
 
 @pytest.mark.parametrize("text", ["0", "-1%", "100%", "much", "nan", ""])
 def test_a_margin_that_is_no_ratio_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no margin"):
+    with pytest.raises(ConfigError, match="is not a valid margin"):
         parse_margin(text)
 
 
 def test_a_condition_that_is_none_cannot_be_pooled(store_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["report", "--store", str(store_file), "--pool", "colour"]) == 2
-    assert "is no condition" in capsys.readouterr().err
+    assert "is not a condition" in capsys.readouterr().err
 
 
 def test_a_plans_margin_holds_where_all_its_blocks_declare_it(
@@ -891,7 +891,7 @@ def test_a_plan_that_gained_claims_lets_all_tables_claim_and_the_report_says_so(
     }
     found = made(runs, facts=known)
     assert (found.claims.tables, found.claims.differ, found.claims.size) == (None, ("claims",), 2)
-    assert "Which tables may claim differs" in " ".join(conclusions(found, (), Selection()))
+    assert "plans differ in which tables may make claims" in " ".join(conclusions(found, (), Selection()))
 
 
 @pytest.mark.parametrize(
@@ -903,7 +903,10 @@ def test_a_choice_that_makes_the_family_smaller_is_told(
     assert main.main(["report", "--store", str(store_file), "--json", *words]) == 0
     head = json.loads(capsys.readouterr().out.splitlines()[0])
     assert head["claims"]["tested"] > 0
-    assert any("the family is smaller than that of all runs" in sentence for sentence in head["conclusions"]) is smaller
+    assert (
+        any("the family of claims is smaller than that of all runs" in sentence for sentence in head["conclusions"])
+        is smaller
+    )
 
 
 def test_a_run_whose_record_cannot_be_read_is_named_before_anything_is_concluded(

@@ -177,8 +177,8 @@ def test_without_blocks_a_slope_over_a_plan_is_told_with_what_lets_it_be_told(st
     assert bool(told) == drifts
     if drifts:
         assert "Plan paper: measured rates change by −2.2" in told[0].sentence
-        assert "only one in 20 plans of independent trials without a trend shows one" in told[0].sentence
-        assert "no test" in told[0].sentence and "not tested" not in told[0].sentence
+        assert "Only one in 20 plans of independent trials without a trend shows such a slope" in told[0].sentence
+        assert "not a test" in told[0].sentence and "not tested" not in told[0].sentence
         assert "interval" not in told[0].sentence and "drifted" not in told[0].sentence
         assert len(told[0].run_ids) == 12
 
@@ -417,7 +417,7 @@ def test_beside_a_paper_the_change_is_that_of_ones_own_table(store_file: Path) -
 
 @pytest.mark.parametrize(
     ("names", "complaint"),
-    [({"lxc": "hyper-v"}, "is no platform of the paper"), ({"nope": "KVM"}, "is no platform of these runs")],
+    [({"lxc": "hyper-v"}, "is not a platform of the paper"), ({"nope": "KVM"}, "is not a platform of these runs")],
 )
 def test_a_wrong_mapping_to_a_paper_says_what_there_is(store_file: Path, names: dict[str, str], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint) as wrong:

@@ -239,10 +239,13 @@ def test_a_store_is_named_by_a_path_or_a_url(monkeypatch):
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("mysql://lab/runs", "'mysql://lab/runs' is not a store; allowed: a path, sqlite:///path or postgresql://"),
-        ("sqlite://host/runs", "is not a store"),
-        ("sqlite:///:memory:", "names no file to keep runs in"),
-        ("", "names no file"),
+        (
+            "mysql://lab/runs",
+            "'mysql://lab/runs' is not a valid store; allowed: a path, sqlite:///path or postgresql://",
+        ),
+        ("sqlite://host/runs", "is not a valid store"),
+        ("sqlite:///:memory:", "does not name a file"),
+        ("", "does not name a file"),
         ("a\0b", "null character"),
     ],
 )
@@ -262,7 +265,7 @@ def test_odd_characters_in_a_path_are_only_characters(tmp_path):
 
 def test_a_store_opened_for_reading_reads_beside_the_writer_and_writes_nothing(tmp_path):
     path = tmp_path / "runs.sqlite"
-    with pytest.raises(StoreError, match="no such run store; nothing has been saved there yet"):
+    with pytest.raises(StoreError, match="there is no run store there; nothing has been saved yet"):
         open_store(str(path), write=False)
     assert not path.exists()
     with open_store(str(path)) as writer, open_store(str(path), write=False) as reader:
@@ -270,9 +273,9 @@ def test_a_store_opened_for_reading_reads_beside_the_writer_and_writes_nothing(t
         assert reader.count() == 1
         writer.save(sample_record(1), None)
         assert [s.run_id for s in reader.list(limit=1)] == [sample_record(1).run_id]
-        with pytest.raises(StoreError, match="opened for reading only"):
+        with pytest.raises(StoreError, match="opened read-only"):
             reader.save(sample_record(2), None)
-        with pytest.raises(StoreError, match="opened for reading only"):
+        with pytest.raises(StoreError, match="opened read-only"):
             import_records(reader, [])
 
 

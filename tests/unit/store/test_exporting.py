@@ -86,7 +86,7 @@ def test_the_filter_of_the_console_chooses_what_is_listed_and_exported(url, caps
         (["export", "--where", "colour=red"], "--where: there is no field 'colour'"),
         (
             ["export", "--format", "parquet"],
-            "--format: a Parquet file cannot go to the terminal; say where with --out FILE",
+            "--format: a Parquet file cannot be written to the terminal; use --out FILE",
         ),
         (["export", "--out", "/proc/x/y.csv"], "--out: cannot be written: No such file or directory"),
         (["list", "--out", "x"], "--out: only valid with export"),

@@ -183,5 +183,5 @@ def test_the_list_is_read_in_pages_and_kept_up_to_date(store):
 
 
 def test_a_reader_may_not_note(old: Path):
-    with open_store(str(old), write=False) as store, pytest.raises(StoreError, match="opened for reading only"):
+    with open_store(str(old), write=False) as store, pytest.raises(StoreError, match="opened read-only"):
         store.set_note(sample_record(0).run_id, "x", author="a")

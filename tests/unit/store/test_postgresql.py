@@ -125,7 +125,7 @@ def test_a_newer_store_and_a_foreign_database_are_refused(server_place, postgres
     other.execute("CREATE TABLE recipes (name text)")
     with pytest.raises(StoreError, match="is a database, but not a run store"):
         open_store(other.url)
-    with pytest.raises(StoreError, match="no such run store; nothing has been saved there yet"):
+    with pytest.raises(StoreError, match="there is no run store there; nothing has been saved yet"):
         open_store(ServerPlace(postgres).url, write=False)
 
 
@@ -141,11 +141,11 @@ def test_a_server_that_is_not_there_is_one_sentence(tmp_path):
 
 
 def test_a_database_or_an_option_that_does_not_exist_is_one_sentence(postgres):
-    with pytest.raises(StoreError, match='database "nothing" does not exist; `createdb` makes it$'):
+    with pytest.raises(StoreError, match='database "nothing" does not exist; create it with `createdb`$'):
         open_store(postgres.url(database="nothing"))
     with pytest.raises(StoreError, match=r'role "nobody-knows" does not exist$'):
         open_store(postgres.url(user="nobody-knows"))
-    with pytest.raises(StoreError, match="is not a URL that PostgreSQL understands: .*colour"):
+    with pytest.raises(StoreError, match="is not a valid PostgreSQL URL: .*colour"):
         open_store(postgres.url() + "&colour=red")
 
 
@@ -279,7 +279,7 @@ def refuse() -> None:
 def test_a_writer_waits_for_another_only_so_long(server_place, postgres, monkeypatch):
     monkeypatch.setattr("labconsole.store.sql.postgresql.BUSY_TIMEOUT_S", 0.2)
     with open_store(server_place.url) as store, open_store(server_place.url) as other:
-        with other.writing("wait"), pytest.raises(StoreError, match="another process has held it locked for"):
+        with other.writing("wait"), pytest.raises(StoreError, match="another process has kept it locked for"):
             store.save(sample_record(), None)
         store.save(sample_record(), None)
         assert store.count() == 1

@@ -60,12 +60,12 @@ REFUSED = [
     (absurd(block=3), "plan.block is 3 of 2"),
     (absurd(block=-1), "plan.block is -1; allowed: 0 or more"),
     (absurd(trial=0), "set_up.trial is 0; allowed: 1 or more"),
-    (lambda record: record.update(set_up=None), "is in a block of its plan and in no set-up"),
+    (lambda record: record.update(set_up=None), "is in a block of its plan but in no set-up"),
     (forged(), f"but block is 2 here and 1 in run {ONE}"),
     (forged(trial=1), f"but block is 2 here and 1 in run {ONE}"),
     (
         lambda record: (forged(trial=1)(record), absurd(block=1)(record)),
-        f"is said to be trial 1 of the set-up set-up-of-{ONE}, which is run {ONE}",
+        f"claims to be trial 1 of set-up set-up-of-{ONE}, which is run {ONE}",
     ),
     (
         lambda record: (forged()(record), record.update(plan=None), record["requested"].update(platform="kvm")),

@@ -245,7 +245,7 @@ def test_a_damaged_record_is_named_and_hides_no_other(store, place):
 def test_a_record_under_the_wrong_id_is_named(store, place):
     store.save(sample_record(), None)
     place.execute("UPDATE runs SET run_id = 'other'")
-    with pytest.raises(StoreError, match=f"run other: its record says that it is run {sample_record().run_id}"):
+    with pytest.raises(StoreError, match=f"run other: its record has the id {sample_record().run_id}"):
         store.get("other")
 
 
@@ -336,7 +336,7 @@ def test_an_import_takes_all_or_nothing_and_names_the_line(store, tmp_path, line
     [
         ({"colour": "red"}, "colour: Extra inputs"),
         ({"emulated": "yes"}, "emulated: Input should be a valid boolean"),
-        ({"run_id": "../x"}, "run_id '../x' is not usable"),
+        ({"run_id": "../x"}, "run_id '../x' is not valid"),
         ({"verdict": {"status": "fine"}}, "verdict.status"),
         ({"started_at": "noon"}, "'noon' is not an RFC 3339 time"),
         ({"testbed": None}, "testbed: Input should be a valid string"),

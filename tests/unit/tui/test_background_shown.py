@@ -33,7 +33,7 @@ from support.fake_session import make_inventory, make_record
 
 def no_guests(request: DesignPoint) -> None:
     if request.background != "none":
-        raise ConfigError("cannot be had on platform raw: it has one guest only", key="background", allowed="none")
+        raise ConfigError("is not available on platform raw: it has one guest only", key="background", allowed="none")
 
 
 # -- the form ---------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def test_a_form_refuses_a_load_in_the_words_of_the_platform() -> None:
     values = replace(form.initial_values(inventory), background="heavy")
     reading = form.read_form(values, inventory, no_guests)
     assert reading.request is None
-    assert reading.problems["background"].short == "cannot be had on platform raw: it has one guest only"
+    assert reading.problems["background"].short == "is not available on platform raw: it has one guest only"
     assert reading.problems["background"].allowed == "none"
     full = form.read_form(replace(values, background="forwarding-50", sources="3"), inventory)
     assert "fewer sources" in full.problems["background"].allowed
@@ -171,7 +171,7 @@ def test_a_check_of_a_plan_warns_where_nothing_of_it_would_be_compared(tmp_path:
     path.write_text(PLAN.replace("\n  - none\n  - light", " [none, idle]") + more)
     found = _checked(feasibility.order, _bench(load_plan(path, make_inventory())))
     assert found.status == status
-    assert ("will compare neither" in found.evidence) is (status == "warn")
+    assert ("will not compare" in found.evidence) is (status == "warn")
 
 
 def test_a_check_of_a_plan_wants_stress_where_the_load_runs_on_the_node(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_check_of_a_plan_wants_stress_where_the_load_runs_on_the_node(tmp_path
     assert (missing.status, missing.evidence) == ("fail", "no stress (for the background load of raw)")
     assert _checked(tools.platform, _bench(loaded, stress="/usr/bin/stress"), "uut").status == "pass"
     idle = _checked(tools.platform, _bench(_plan(tmp_path, "none, idle", "1Mbit")), "uut")
-    assert "nothing but the kernel" in idle.evidence
+    assert "only the kernel is needed" in idle.evidence
 
 
 def test_a_run_without_a_second_guest_shows_none() -> None:

@@ -532,11 +532,11 @@ async def test_no_check_disturbs_a_trial():
 async def test_a_check_that_cannot_be_done_says_why():
     def refusing() -> LabSession:
         session = LabSession()
-        session.refusal = refuse("a run is under way already")
+        session.refusal = refuse("a run is already in progress")
         return session
 
     async with console(refusing, screen="5") as (app, _, pilot):
-        await shown(app, pilot, "✗ a run is under way already")
+        await shown(app, pilot, "✗ a run is already in progress")
 
 
 # Nodes
@@ -572,7 +572,7 @@ async def test_nobody_looks_at_a_node_in_a_trial():
         await pilot.press("6")
         await shown(app, pilot, "not inspected yet")
         await pilot.press("l")
-        await shown(app, pilot, "a trial is under way")
+        await shown(app, pilot, "a trial is running")
         session.release.set()
 
 

@@ -27,8 +27,8 @@ def _sentences(points: Sequence[PointSummary], facts: Mapping[str, RunFacts]) ->
         words = "; ".join(f"{point_where(p).partition(', ')[2]}, target {target_words(p.target_bps)}" for p in found)
         yield Finding(
             sentence=(
-                f"{platform}: the capture counted some runs and the sink's NIC others, in one mean, because tcpdump "
-                f"dropped packets in some: {words}."
+                f"{platform}: one mean combines runs counted by the capture and runs counted by the sink's NIC, "
+                f"because tcpdump dropped packets in some: {words}."
             ),
             run_ids=tuple(chain.from_iterable(p.run_ids for p in found)),
         )

@@ -27,7 +27,7 @@ def _sentences(maxima: Iterable[MaximumReading]) -> Iterator[Finding]:
     for platform, words_of in held.items():
         yield Finding(
             sentence=(
-                f"{platform}: less than 0.1 % is lost or late at the highest load, so that the maximum lies there or "
+                f"{platform}: less than 0.1 % is lost or late at the highest load, so the maximum lies there or "
                 f"beyond, and nothing is concluded from it: {'; '.join(words_of)}."
             ),
             run_ids=tuple(ids[platform]),

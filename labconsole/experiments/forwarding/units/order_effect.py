@@ -70,7 +70,7 @@ def _over_blocks(taken: Sequence[RunLike]) -> str | None:
     return (
         f"measured rates change by {_signed(change)} from the first block to the last (99 % interval {_signed(low)} to "
         f"{_signed(high)}, Student's t over {len(blocks)} blocks), each point against its own mean. Pairing by block "
-        "takes out what a whole block has in common."
+        f"removes what a whole block has in common."
     )
 
 
@@ -82,9 +82,8 @@ def _over_trials(taken: Sequence[RunLike]) -> str | None:
         return None
     return (
         f"measured rates change by {_signed(found.change)} from the first run to the last, each point against its own "
-        "mean: a slope over the order of trials. It is shown because only one in 20 plans of independent trials "
-        "without a trend shows one; where neighbouring trials are alike, up to two in three do. A reason to look, and "
-        "no test."
+        "mean: a slope over the order of trials. Only one in 20 plans of independent trials without a trend shows "
+        "such a slope, but up to two in three do if neighbouring trials are alike: a reason to look closer, not a test."
     )
 
 

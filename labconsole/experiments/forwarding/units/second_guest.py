@@ -133,8 +133,8 @@ def _sentences(made: Evaluation) -> Iterator[Finding]:
         if claim is not None and claim.different:
             yield Finding(
                 sentence=(
-                    f"{setting.platform}, background {setting.background}: beside {setting_words(setting)} through the "
-                    f"first guest the second gives on {with_interval(guest.measured_bps)} of "
+                    f"{setting.platform}, background {setting.background}: with {setting_words(setting)} through the "
+                    f"first guest, the second forwards {with_interval(guest.measured_bps)} of "
                     f"{with_interval(guest.offered_bps)} Mbit/s: {effect_words(claim)}."
                 ),
                 run_ids=guest.run_ids,

@@ -63,8 +63,8 @@ def _marks(kind: str, heading: str, found: Sequence[Evidence], words: Words) -> 
 
 def _throttled(asked: str, held: list[Evidence]) -> str:
     return (
-        f"{asked}: flow control held the generator back in {count(len(held), 'run')}; the point stands at what was "
-        f"offered, not at its target ({held[0].detail})."
+        f"{asked}: flow control held the generator back in {count(len(held), 'run')}; the point is plotted at what "
+        f"was offered, not at its target ({held[0].detail})."
     )
 
 
@@ -96,7 +96,7 @@ def _beside(code: str) -> Words:
         runs = len(held)
         they = "it says" if runs == 1 else "they say"
         return (
-            f"{asked}: {count(runs, 'run')} left out of every mean ({WHY[code]}); {they} nothing of the platform "
+            f"{asked}: {count(runs, 'run')} left out of every mean ({WHY[code]}); {they} nothing about the platform "
             f"({held[0].detail})."
         )
 
@@ -106,7 +106,7 @@ def _beside(code: str) -> Words:
 def _missed(asked: str, held: list[Evidence]) -> str:
     runs = len({evidence.run_id for evidence in held})
     return (
-        f"{asked}: the background load was not what was asked for in {count(runs, 'run')}, which enter no mean "
+        f"{asked}: the background load was not as requested in {count(runs, 'run')}, which enter no mean "
         f"({held[0].detail})."
     )
 
