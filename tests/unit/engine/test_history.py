@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,12 @@ class Scripted:
         return answer
 
 
+def recorded(link: Any, history: CommandHistory) -> RecordedLink:
+    return RecordedLink(link, history)
+
+
 def ask(history: CommandHistory, link: Scripted, op: str, args=None):
-    return asyncio.run(RecordedLink(link, history).request(op, args))
+    return asyncio.run(recorded(link, history).request(op, args))
 
 
 def test_a_request_is_kept_with_its_arguments_its_time_and_its_end():
@@ -69,7 +74,7 @@ def test_what_went_wrong_is_kept_and_raised_on(error, outcome):
 
     async def body():
         with pytest.raises(type(error)):
-            await RecordedLink(Scripted(error), history).request("facts")
+            await recorded(Scripted(error), history).request("facts")
 
     asyncio.run(body())
     assert history.commands[-1].outcome == outcome
@@ -95,5 +100,5 @@ def test_a_node_that_stays_away_fills_no_history():
 
 
 def test_a_recorded_link_shows_the_links_own_clocks():
-    link = RecordedLink(Scripted(), CommandHistory())
+    link = recorded(Scripted(), CommandHistory())
     assert (link.name, link.round_trip_s, link.clock_offset_ns, link.clock_error_ns) == ("src1", 0.001, 1, 3)
