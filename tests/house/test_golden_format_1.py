@@ -158,7 +158,8 @@ def test_a_golden_store_opened_for_writing_keeps_every_record(golden, name):
     assert rows(path) == rows(GOLDEN / name)
     with open_store(str(path), write=False) as store:
         assert store.count() == STORES[name]
-        assert store.note(newest).text == "written later"
+        note = store.note(newest)
+        assert note is not None and note.text == "written later"
     assert main(["verify", "--store", str(path)]) == 0
 
 
@@ -172,7 +173,7 @@ def test_what_lies_beside_the_runs_is_kept_when_the_store_is_opened_for_writing(
         assert {run.run_id: run.note for run in store.list() if run.note} == notes
         with_series = [run.run_id for run in store.list() if run.has_series]
         assert len(with_series) == 2
-        assert all(store.series(run_id).tables for run_id in with_series)
+        assert all((series := store.series(run_id)) and series.tables for run_id in with_series)
         assert len(store.searches()) == len(searches) == 2
     assert (len(notes), len(calibrations)) == (1, 1)
     assert texts(path, "searches", "search_id") == searches

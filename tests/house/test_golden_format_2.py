@@ -187,8 +187,8 @@ def test_records_and_searches_are_read_and_written_again_as_they_were(golden):
         }
         with_series = [run.run_id for run in summaries if run.has_series]
         assert len(with_series) == SERIES
-        assert all(store.series(run_id).tables for run_id in with_series)
-        assert sorted(store.note(run.run_id).text for run in summaries if run.note) == [
+        assert all((series := store.series(run_id)) and series.tables for run_id in with_series)
+        assert sorted(str(note.text) for run in summaries if run.note and (note := store.note(run.run_id))) == [
             "taken after the sink had come back", 'the rack\'s door was open; Umlaut: ü, and a quote: "',
         ]  # fmt: skip
     with open_store(str(path)):

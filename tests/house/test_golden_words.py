@@ -143,8 +143,8 @@ def said(words: list[str], directory: Path, capsys: pytest.CaptureFixture[str]) 
         status = int(ended.code or 0)
     out, err = capsys.readouterr()
     text = f"exit status {status}\n{out}" + (f"stderr:\n{err}" if err else "")
-    for place, name in ((directory, "GOLDEN"), (GOLDEN.parent, "TESTS"), (Path.home(), "HOME")):
-        text = text.replace(str(place), name)
+    for path, name in ((directory, "GOLDEN"), (GOLDEN.parent, "TESTS"), (Path.home(), "HOME")):
+        text = text.replace(str(path), name)
     text = re.sub(r", [^,\n]+ ago", ", AGE ago", text)
     return re.sub(rf'(labconsole |"labconsole": "){re.escape(__version__)}\b', r"\1VERSION", text)
 

@@ -10,6 +10,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -91,9 +92,8 @@ def test_the_demo_takes_and_saves_a_run_and_removes_its_lab(home: Path, size: tu
         for label in ("Frame size", "Sources", "Target", "Background", "Duration"):
             terminal.keys("Tab")
             if label != "Background":  # words to choose from have no cursor
-                wait_until(
-                    lambda label=label: label in terminal.cursor_line(), timeout_s=10, what=f"{label} was not reached"
-                )
+                reached = partial(lambda label: label in terminal.cursor_line(), label)
+                wait_until(reached, timeout_s=10, what=f"{label} was not reached")
         terminal.keys("1")  # one second of traffic
         wait_until(
             lambda: terminal.cursor_line().split()[:2] == ["Duration", "1"],

@@ -60,11 +60,11 @@ def received(name: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def labs(lab_home: Path) -> Iterator[Callable[[str], lab.LabStatus]]:
+def labs(lab_home: Path) -> Iterator[Callable[[faults.SshServer], lab.LabStatus]]:
     """The lab with this SSH server, brought up when it is first asked for."""
     up: dict[str, lab.LabStatus] = {}
 
-    def get(ssh_server: str) -> lab.LabStatus:
+    def get(ssh_server: faults.SshServer) -> lab.LabStatus:
         if ssh_server not in up:
             name = f"fault{os.getpid()}{ssh_server[0]}"
             up[ssh_server] = lab.up(LabSpec(name=name, sources=1, ssh_server=ssh_server))

@@ -144,7 +144,7 @@ def test_two_labs_stand_side_by_side_on_their_own_addresses(state: Path, name: s
     lab.execute(f"{name}a", "src1", ["touch", "/tmp/mine"])
     assert "mine" not in shell(f"{name}b", "src1", "ls /tmp")
     assert lab.down(f"{name}a")
-    assert lab.status(f"{name}b").running  # type: ignore[union-attr]
+    assert lab.status(f"{name}b").running
     assert ssh(two, "src1", "hostname").stdout == b"src1\n"
 
 
@@ -157,7 +157,7 @@ def test_kill_9_of_the_lab_leaves_nothing_and_up_works_again(state: Path, name: 
     assert len(inside) == 6, "the supervisor, process 1 and the one that stayed outside, and a process for each node"
     os.kill(getattr(known, victim).pid, signal.SIGKILL)
     assert all(process.signal_and_wait(0, 10.0) for process in inside)
-    assert lab.status(name).running is False  # type: ignore[union-attr]
+    assert lab.status(name).running is False
     with pytest.raises(LabSetupError, match="is not up"):
         lab.execute(name, "src1", ["true"])
     again = lab.up(LabSpec(name=name, sources=1))
@@ -206,7 +206,7 @@ def test_a_dead_node_is_reported_and_the_others_live(state: Path, name: str) -> 
     lab.kill_node(name, "snk1")
     deadline = time.monotonic() + 10
     while True:
-        alive = {node.name: node.alive for node in lab.status(name).nodes}  # type: ignore[union-attr]
+        alive = {node.name: node.alive for node in lab.status(name).nodes}
         if not alive["snk1"] or time.monotonic() > deadline:
             break
     assert alive == {"src1": True, "uut": True, "snk1": False}
@@ -222,7 +222,7 @@ def test_a_dead_node_comes_back_as_after_a_reboot(state: Path, name: str, node: 
     before = lab_state(name)
     shell(name, node, "touch /tmp/lost")
     lab.kill_node(name, node)
-    wait_until(lambda: not all(n.alive for n in lab.status(name).nodes), timeout_s=10, what="the node lives")  # type: ignore[union-attr]
+    wait_until(lambda: not all(n.alive for n in lab.status(name).nodes), timeout_s=10, what="the node lives")
     lab.revive_node(name, node)
     assert lab_state(name) == before
     assert ssh(status, node, "hostname").stdout.decode() == f"{node}\n"
@@ -306,7 +306,7 @@ def test_injected_loss_is_counted_to_the_packet(state: Path, name: str, ratio: f
     # Nothing but test frames runs here: IPv6 is off and neighbours are static.
     assert count_received(name, "snk1") - before == sent - truth["dropped_packets"]
     assert truth["dropped_packets"] in {0.0: range(1), 1.0: range(sent, sent + 1)}.get(ratio, range(60, 240))
-    assert lab.status(name).truth == lab.truth(name)  # type: ignore[union-attr]
+    assert lab.status(name).truth == lab.truth(name)
 
 
 def test_loss_on_the_way_in_is_counted_where_it_happens(state: Path, name: str) -> None:
@@ -345,7 +345,7 @@ def test_an_address_in_use_is_refused_and_nothing_stays(state: Path, monkeypatch
         blocker.listen(1)
     except OSError:
         blocker.close()
-        blocker = None  # type: ignore[assignment]  # somebody's lab `local` is up: just as good
+        blocker = None  # somebody's lab `local` is up: just as good
     try:
         with pytest.raises(LabSetupError, match=r"127\.18\.0\.0/24 port 2222 is in use"):
             lab.up(LabSpec(name="local", sources=1))

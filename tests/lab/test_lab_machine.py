@@ -90,7 +90,7 @@ def test_kill_9_of_the_supervisor_ends_the_machine_and_down_tidies(machine: lab.
     assert known.init.alive
     os.kill(known.supervisor.pid, signal.SIGKILL)
     assert known.init.signal_and_wait(0, 10.0)
-    assert lab.status(machine.spec.name).running is False  # type: ignore[union-attr]
+    assert lab.status(machine.spec.name).running is False
     assert lab.down(machine.spec.name)
     assert not machine.directory.exists()
 

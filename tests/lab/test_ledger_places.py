@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -68,7 +69,8 @@ def make_lossy(name: str, case: Case) -> LossRule | Queue:
     if what == "queue":
         return drop_by_queue(name, node, interface, SLOW_BPS, limit_packets=10)
     assert hook in ("ingress", "egress")
-    return drop_share(name, node, interface, hook, RATIO, in_guest=in_guest)
+    where: Literal["ingress", "egress"] = "ingress" if hook == "ingress" else "egress"
+    return drop_share(name, node, interface, where, RATIO, in_guest=in_guest)
 
 
 async def measure(session: Session, name: str, platform: str) -> dict[Case, tuple[RunRecord, int]]:

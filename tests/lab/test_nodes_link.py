@@ -39,7 +39,7 @@ async def server(request: pytest.FixtureRequest, world: World) -> AsyncIterator[
     await server.stop()
 
 
-def ignore(name: str, event: dict[str, Any]) -> None:
+def ignore(name: str, event: AgentEvent) -> None:
     pass
 
 

@@ -362,7 +362,10 @@ async def test_the_first_of_many_behind_a_jump_may_be_cancelled(
 
 
 async def test_jumps_that_lead_in_a_circle_are_refused(world: World) -> None:
-    nodes = {"uut": {"address": HOST, "jump": "b"}, "b": {"address": HOST, "jump": "uut", "port": 1}}
+    nodes: dict[str, dict[str, Any]] = {
+        "uut": {"address": HOST, "jump": "b"},
+        "b": {"address": HOST, "jump": "uut", "port": 1},
+    }
     assert "in a circle" in await refused(world, nodes)
 
 

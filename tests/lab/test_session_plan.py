@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,13 @@ def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
 
 
 def ask(**changes) -> DesignPoint:
-    base = {"platform": "raw", "frame": FrameSize(64), "sources": 1, "target": 5_000_000, "duration_s": 0.3}
+    base: dict[str, Any] = {
+        "platform": "raw",
+        "frame": FrameSize(64),
+        "sources": 1,
+        "target": 5_000_000,
+        "duration_s": 0.3,
+    }
     return DesignPoint(**(base | changes))
 
 

@@ -56,7 +56,7 @@ def test_whatever_is_asked_of_an_agent_it_answers_in_its_own_words(agent: AgentP
     op = data.draw(st.sampled_from(sorted(OPERATIONS)))
     args: Any = json.loads(json.dumps(OPERATIONS[op]))
     changed = [key for key in args if key not in NEVER]
-    if changed and data.draw(st.booleans()):
+    if bool(changed) and data.draw(st.booleans()):
         args[data.draw(st.sampled_from(changed))] = data.draw(JSON)
     elif data.draw(st.integers(0, 9)) == 0:
         args = data.draw(JSON)

@@ -93,8 +93,8 @@ def test_xen_on_the_same_machine_is_one_reboot_away_and_on_the_same_testbed(
     assert "needs xen, but the UUT runs linux" in refused.stderr
     spec = LabSpec(**{**machine.spec.to_json(), "boot": "xen"})
     assert lab.up(spec).spec.boot == "xen"
-    words = ("--platform", "xen", "--target", "700kbit", "--background", "light")
-    record = measured(machine, lab_home / "m.sqlite", *words)
+    more = ("--platform", "xen", "--target", "700kbit", "--background", "light")
+    record = measured(machine, lab_home / "m.sqlite", *more)
     hops = {hop["hop"]: hop["packets"] for hop in record["streams"][0]["ledger"]}
     assert 0 < hops["from_guest"] <= hops["to_guest"] <= hops["generator"]
     assert record["background"]["achieved"]["guest_cpu_s"] > 0

@@ -60,7 +60,19 @@ def measure(directory: Path, environment: dict[str, str], set_ups: int | None) -
 def write_down(store: Path, hosts: Path, directory: Path, environment: dict[str, str]) -> None:
     """Report, bundle, verify; pictures and tables into docs/."""
     out, bundle = directory / "out", directory / "evaluation.tar.gz"
-    words = ["report", "--plan", PLAN, "--store", store, "--hosts", hosts, "--out", out, "--bundle", bundle]
+    words: list[str | Path] = [
+        "report",
+        "--plan",
+        PLAN,
+        "--store",
+        store,
+        "--hosts",
+        hosts,
+        "--out",
+        out,
+        "--bundle",
+        bundle,
+    ]
     labconsole([*words, "--reference", "schlosser", "--reference-map", IN_THE_PAPER], environment)
     verified = labconsole(["verify", bundle], environment).strip().splitlines()
     PICTURES.mkdir(exist_ok=True)

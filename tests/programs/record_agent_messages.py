@@ -30,6 +30,7 @@ from labconsole.engine.live.events import Phase, PhaseChanged
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import AgentError, LabError
 from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.nodes import channel as sessions
@@ -68,7 +69,12 @@ def kept(kind: str, op: str, message: Message) -> Message:
     """What the console keeps of a message, which is what its checks leave in place. Raises WireError."""
     if kind == "request":
         return message
-    found = {"hello": kept_hello, "event": kept_event, "reply": partial(kept_reply, op)}[kind](copy.deepcopy(message))
+    ways: dict[str, Callable[[Message], Message | None]] = {
+        "hello": kept_hello,
+        "event": kept_event,
+        "reply": partial(kept_reply, op),
+    }
+    found = ways[kind](copy.deepcopy(message))
     return message if found is None else found
 
 
@@ -188,15 +194,15 @@ async def sending(session: Testbed[Any], work: Awaitable[Any], then: Callable[[]
 
 async def end_programs(node: str, program: str) -> None:
     """End a program of a node: of its own process namespace, where nobody else's are."""
-    done = await asyncio.to_thread(lab.exec, LAB, node, ["sh", "-c", f"kill -9 $(pgrep {program})"])
+    done = await asyncio.to_thread(lab.execute, LAB, node, ["sh", "-c", f"kill -9 $(pgrep {program})"])
     print(f"  ended {program} on {node}: {done.status}")
 
 
 async def take_down(node: str, interface: str) -> None:
     """Take an interface down, and up again a little later."""
-    await asyncio.to_thread(lab.exec, LAB, node, ["ip", "link", "set", interface, "down"])
+    await asyncio.to_thread(lab.execute, LAB, node, ["ip", "link", "set", interface, "down"])
     await asyncio.sleep(0.5)
-    await asyncio.to_thread(lab.exec, LAB, node, ["ip", "link", "set", interface, "up"])
+    await asyncio.to_thread(lab.execute, LAB, node, ["ip", "link", "set", interface, "up"])
 
 
 async def two_sessions(hosts: Path, directory: Path) -> None:
@@ -295,9 +301,7 @@ warm_up: {duration_s: 0.2}
 """
 
 
-SPEC = lab.LabSpec(
-    name=LAB, sources=3, loss={"uut/out": 0.02}, platforms=("raw", "raw-bridge", "container", "lxc", "uml")
-)
+SPEC = LabSpec(name=LAB, sources=3, loss={"uut/out": 0.02}, platforms=("raw", "raw-bridge", "container", "lxc", "uml"))
 
 
 def record(tap: Tap, home: Path) -> None:

@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -74,12 +75,12 @@ class Soak:
         if not self._left:
             self._left = self._dice.sample(self._kinds, len(self._kinds))
         fault = self._left.pop()
-        choice = {
+        choice: dict[str, Any] = {
             "phase": self._dice.choice(PHASES),
             "times": self._dice.randint(1, 2 * REPETITIONS),
             "after_s": round(self._dice.random() * 0.5, 3),
         }
-        shape = {"platform": self._dice.choice(PLATFORMS), "duration_s": self._dice.choice(DURATIONS_S)}
+        shape: dict[str, Any] = {"platform": self._dice.choice(PLATFORMS), "duration_s": self._dice.choice(DURATIONS_S)}
         tally = self.tallies[fault.name]
         tally.struck += 1
         began = time.monotonic()
@@ -95,7 +96,7 @@ class Soak:
         took_s = time.monotonic() - began
         print(f"{self.runs:5d} runs  {fault.name} {choice} {shape}: {word} ({took_s:.1f} s)", flush=True)
 
-    def _lab(self, ssh_server: str) -> lab.LabStatus:
+    def _lab(self, ssh_server: faults.SshServer) -> lab.LabStatus:
         if ssh_server not in self._labs:
             name = f"soak{os.getpid()}{ssh_server[0]}"
             self._labs[ssh_server] = lab.up(LabSpec(name=name, sources=1, ssh_server=ssh_server))

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from labconsole.contracts.ports import StoredMaximum, StoredTrial
+from labconsole.contracts.ports import Series, StoredMaximum, StoredTrial
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.runner import PlanRunner
@@ -63,7 +63,7 @@ class Script:
         self.references: list[StoredMaximum | None] = []
         self.stands: tuple[Standing, str] | None = None
         self.set_ups = 0
-        self.purposes: list[str] = []
+        self.purposes: list[str | None] = []
         self._answer = answer
         self._stop = asyncio.Event()
 
@@ -77,6 +77,12 @@ class Script:
     def fixed(self, run_ids: Iterable[str]) -> dict[str, Fixed]:
         return {run_id: self.said[run_id] for run_id in run_ids if run_id in self.said}
 
+    def save(self, record: RunRecord, series: Series | None) -> None:
+        raise NotImplementedError("what is taken is held already")
+
+    def maximum(self, **_: Any) -> StoredMaximum | None:
+        return None
+
     @property
     def stopping(self) -> bool:
         return self._stop.is_set()
@@ -89,7 +95,7 @@ class Script:
 
     @asynccontextmanager
     async def batch(
-        self, request: DesignPoint, *, purpose: str, **_: Any
+        self, request: DesignPoint, *, purpose: str | None = None, **_: Any
     ) -> AsyncIterator[Callable[..., Awaitable[RunRecord]]]:
         self._stop.clear()
         self.batches += 1
@@ -180,8 +186,7 @@ def plan_of(text: str, directory: Path) -> Plan:
 
 
 async def execute(campaign: PlanExecution, script: Script) -> Outcome:
-    session: Any = script
-    return (await PlanRunner([campaign], session).run())[0]
+    return (await PlanRunner([campaign], script).run())[0]
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 from html import escape
+from typing import Any
 
 from rich.color import Color
 from rich.console import Console
@@ -58,7 +59,7 @@ def screen_lines(app: App[object]) -> list[list[Segment]]:
     return list(Segment.split_and_crop_lines(segments, width, include_new_lines=False))[:height]
 
 
-def svg(app: App[object]) -> str:
+def svg(app: App[Any]) -> str:
     """The picture."""
     width, height = app.size
     ink, paper = app.screen.styles.color.hex6, app.screen.styles.background.hex6

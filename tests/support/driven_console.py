@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from textual.pilot import Pilot
 
@@ -24,7 +23,7 @@ async def console(
     """The console with its bench open and all nodes connected."""
     made: list[FakeSession] = []
 
-    def factory() -> Any:
+    def factory() -> FakeSession:
         made.append(session())
         return made[0]
 

@@ -15,6 +15,9 @@ from functools import partial
 from typing import Any
 
 from labconsole.contracts.ports import Series
+from labconsole.engine.check.result import CheckResult, OnResult
+from labconsole.engine.execution.execution import PlanExecution
+from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.inspection import Inspection
 from labconsole.engine.leases import LeaseHolder
 from labconsole.engine.live.events import (
@@ -31,6 +34,7 @@ from labconsole.engine.live.telemetry import NodeLive, StreamLive, Telemetry
 from labconsole.errors import ConfigError, LabError, LeaseHeld, StoreError
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory
+from labconsole.model.plan.plan import Plan
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import (
     CaptureCounts,
@@ -228,7 +232,7 @@ class FakeStore:
 
 
 class FakeSession:
-    """Implements SessionLike. ``hold`` makes a trial wait until the test releases or aborts it."""
+    """Implements SessionLike, but for what LabSession can. ``hold``: a trial waits until the test releases or aborts it."""
 
     def __init__(self, inventory: Inventory | None = None, *, hold: bool = False, loss: float = 0.0) -> None:
         self.inventory = inventory or make_inventory()
@@ -366,6 +370,23 @@ class FakeSession:
         surroundings = {"load": [0.07, 0.1, 0.1], "cpus": 4, "guests": [], "sessions": [], "logins": [], "window": None}
         return Inspection(at_wall_s=0.0, facts=None, settings=None, surroundings=surroundings, holder=None)
 
+    def campaign(self, plan: Plan) -> PlanExecution:
+        raise NotImplementedError
+
+    async def execute(self, campaign: PlanExecution, *, take_over: bool = False) -> Outcome:
+        raise NotImplementedError
+
+    async def check(
+        self, *, plan: Plan | None = None, fix: bool = False, on_result: OnResult | None = None
+    ) -> list[CheckResult]:
+        raise NotImplementedError
+
+    def reconnect(self, node: str) -> bool:
+        raise NotImplementedError
+
+    def shell_argv(self, node: str) -> list[str]:
+        raise NotImplementedError
+
     async def abort(self) -> None:
         self.aborted = True
         self.release.set()
@@ -402,7 +423,7 @@ def refuse(sentence: str) -> LabError:
 if __name__ == "__main__":
     from labconsole.tui.app import run_console
 
-    def moving() -> Any:
+    def moving() -> MovingSession:
         return MovingSession(loss=0.07)
 
     raise SystemExit(run_console(moving))

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from labconsole.lab import commands as lab
 from labconsole.lab.layout import SSH_PORT
@@ -208,6 +208,9 @@ def _collect(stream: Iterable[str], lines: list[str]) -> None:
         lines.append(line)
 
 
+SshServer = Literal["builtin", "openssh"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fault:
     """``strike`` breaks something while the second trial sends; ``heal`` mends it once the console has noticed.
@@ -223,7 +226,7 @@ class Fault:
     status: frozenset[int] = frozenset({0})
     says: str = ""
     codes: frozenset[str] = frozenset()
-    ssh_server: str = "builtin"
+    ssh_server: SshServer = "builtin"
     soak_only: bool = False
     root: bool = False
     tools: tuple[str, ...] = ("pgrep",)

@@ -129,7 +129,7 @@ def taken(
 
 
 def measured(
-    number: int, mbps: float, *, block: int = 1, point: int = 0, repetition: int = 1, attempt: int = 1,
+    number: int, mbps: float, *, block: int | None = 1, point: int = 0, repetition: int = 1, attempt: int = 1,
     set_up: str | None = None, trials: int = 1, boot: str | None = "boot-1", kernel: str = "6.1.0-28-amd64",
     role: str = "measured", plan_hash: str = "3b1f7a90c4d2e865", late: int = 0, at_source: int = 0,
     fixed: int | str | None = None, margin: float | None = None, claims: tuple[str, ...] | None = None,
@@ -140,7 +140,7 @@ def measured(
     asked = data["requested"]
     asked["duration_s"] = duration_s
     if started is None:  # block after block, a day each
-        started = f"{datetime.fromisoformat(data['started_at']) + timedelta(days=block - 1):%Y-%m-%dT%H:%M:%S}"
+        started = f"{datetime.fromisoformat(data['started_at']) + timedelta(days=(1 if block is None else block) - 1):%Y-%m-%dT%H:%M:%S}"
     data |= {"started_at": f"{started}.000000Z", "finished_at": f"{started}.900000Z"}
     told = f"{asked['platform']}-{asked['background']}-{block}"
     data |= {

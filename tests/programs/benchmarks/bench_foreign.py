@@ -25,12 +25,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from bench_generator import SOURCE  # noqa: E402
-
 from labconsole.agent.reading.foreign import Own, Tap  # noqa: E402
 from labconsole.agent.sending.generator import GeneratorSession  # noqa: E402
 from labconsole.wire.stream_spec import StreamSpec  # noqa: E402
 
+SOURCE = "02:00:00:00:06:01"
 OWN = [Own(socket.inet_aton("198.18.1.1"), socket.inet_aton("198.19.1.1"), 9)]
 CASES: dict[str, list[tuple[str, bool]]] = {
     "no tap": [],

@@ -24,6 +24,7 @@ from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.parts.runs_table import SavedRunsTable, Sorting
 from labconsole.tui.screens.bench.screen import BenchScreen
+from labconsole.tui.screens.curves.curves_table import CurvesTable
 from labconsole.tui.screens.curves.screen import CurveFeed, CurvesScreen
 from labconsole.tui.screens.runs.screen import RunsScreen, choose
 from support.fake_session import FakeSession
@@ -138,8 +139,8 @@ async def tour(path: Path, runs: int) -> None:
         while not (
             isinstance(app.screen, CurvesScreen)
             and app.screen.query("#points")
-            and app.screen.query_one("#points").keys()
-        ):  # type: ignore[attr-defined]
+            and app.screen.query_one("#points", CurvesTable).keys()
+        ):
             await pilot.pause(0.01)
         print(
             f"curves            {time.perf_counter() - began:6.2f} s   {gaps.take()}   {rss_mb() - before_mb:5.0f} MB"

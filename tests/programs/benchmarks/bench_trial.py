@@ -18,6 +18,7 @@ import tempfile
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
@@ -90,7 +91,7 @@ def main() -> None:
     args = parser.parse_args()
     name = f"bench{os.getpid()}"
     status = lab.up(LabSpec(name=name, sources=3))
-    results = []
+    results: list[dict[str, Any]] = []
     try:
         for sources in (1, 3):
             ours = labconsole_overheads(status, sources, args.rounds)

@@ -138,7 +138,7 @@ async def serve(listeners: dict[str, socket.socket], spaces: dict[str, int], hos
             )
         )  # fmt: skip
     ended = asyncio.Event()
-    loop.add_reader(0, lambda: os.read(0, 4096) or ended.set())
+    loop.add_reader(0, lambda: None if os.read(0, 4096) else ended.set())
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, ended.set)
     await ended.wait()
@@ -163,8 +163,8 @@ def main() -> int:
     ours = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     spaces, sockets = {}, []
     for name in names:
-        spaces[name], opened = make_node(args.interfaces)
-        sockets += opened
+        spaces[name], of_node = make_node(args.interfaces)
+        sockets += of_node
     kernel.setns(ours, kernel.CLONE_NEWNET)
     keys = new_keys(names)
     key = args.directory / "key"

@@ -45,9 +45,9 @@ def _contradictory() -> Iterator[tuple[str, list[dict[str, Any]], str, str]]:
         runs = consistent()
         change(by_id(runs)[run_id])
         yield name, runs, run_id, where
-    for name, change, run_id, where in SEVERAL:
+    for name, change_all, run_id, where in SEVERAL:
         held = by_id(consistent())
-        change(held)
+        change_all(held)
         yield name, list(held.values()), run_id, where
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from replaying import plan_text, replaying
 from tables import NO, YES, Deadline, Table
@@ -46,7 +46,7 @@ class Place:
 
     node: str
     interface: str
-    hook: str
+    hook: Literal["ingress", "egress", ""]
     hop: str
     in_guest: bool = False
 
@@ -197,7 +197,7 @@ def _inject(name: str, place: Place, share: float | None, size: int, rate_pps: i
     if share is None:
         half_bps = round(rate_pps / 2 * 8 * (size + 14))
         return drop_by_queue(name, place.node, place.interface, half_bps, limit_packets=QUEUE_PACKETS)
-    assert place.hook == "ingress" or place.hook == "egress"
+    assert place.hook
     return drop_share(name, place.node, place.interface, place.hook, share, in_guest=place.in_guest)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.stats import nct, t
@@ -17,7 +17,7 @@ from labconsole.measure.statistics.effects import paired_effect
 from labconsole.measure.statistics.set_ups import mean_over_set_ups, set_up_means
 
 TRUE_RATE = 1000.0
-LOADS = tuple(range(1, 11))
+LOADS = tuple(float(load) for load in range(1, 11))
 TRIALS_SD, SET_UPS_SD = 0.02, 0.01
 BIAS = 0.002
 COLLAPSED = 0.98
@@ -31,7 +31,7 @@ CASES = ((PILOT, 3, 1), (PILOT, 3, 3), (PILOT, 5, 1), (PILOT, 9, 1), (BLOCK_1, 5
 SIMULATIONS = 10_000
 COLUMNS = ("what", "the load is chosen", "set-ups × trials", "simulations", "found", "must be", "is")
 
-Loads = Mapping[int, Mapping[Any, list[float]]]
+Loads = Mapping[float, Mapping[Any, list[float]]]
 
 
 def plateau(simulations: int = SIMULATIONS, processes: int = 1) -> Table:
@@ -97,14 +97,14 @@ def drawn(rng: np.random.Generator, set_ups: int, trials: int, times: float = 1.
     return {load: dict(enumerate(held, 1)) for load, held in zip(LOADS, values.tolist(), strict=True)}
 
 
-def pilot(rng: np.random.Generator, times: float = 1.0, last: float = 1.0) -> int:
+def pilot(rng: np.random.Generator, times: float = 1.0, last: float = 1.0) -> float:
     """The load that one trial of each makes look best."""
     return max((value, load) for load, held in drawn(rng, 1, 1, times, last).items() for value in held[1])[1]
 
 
 def maximum(rng: np.random.Generator, simulations: int, by_pilot: bool, set_ups: int, trials: int) -> Counter[Any]:
     """Sums of errors and of intervals that hold the truth, and how many collapses are seen where there is none."""
-    found: Counter[Any] = Counter(simulations=simulations)
+    found: Any = Counter(simulations=simulations)  # of fractions too, which its annotations do not know
     for _ in range(simulations):
         noisy = choose_maximum(drawn(rng, set_ups, trials), pilot(rng) if by_pilot else None)
         quiet = choose_maximum(drawn(rng, set_ups, trials, times=0.1), pilot(rng, 0.1) if by_pilot else None)
@@ -121,4 +121,4 @@ def maximum(rng: np.random.Generator, simulations: int, by_pilot: bool, set_ups:
             seen = collapse(choose_maximum(loads, pilot(rng, last=last) if by_pilot else None), loads[LOADS[-1]])
             found[word, "collapses"] += seen is not None and seen.p is not None and seen.p <= 0.05
     found["chance of a collapse"] = simulations * chance_of_collapse(set_ups if by_pilot else set_ups - 1, trials)
-    return found
+    return cast(Counter[Any], found)

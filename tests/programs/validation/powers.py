@@ -12,7 +12,8 @@ from synthetic import IID, SET_UPS_DIFFER, Changed, Scenario, SyntheticPlan
 from tables import NO, YES, Table
 
 from labconsole.measure.statistics.effects import equivalence_p, power
-from labconsole.report.evaluation import Comparison, evaluate
+from labconsole.report.comparisons import Comparison
+from labconsole.report.evaluation import evaluate
 
 PLANS = ((3, 1), (3, 3), (5, 3))
 CHANGES = (0.01, 0.02, 0.05)

@@ -61,7 +61,8 @@ def tables(deadline: Deadline, options: argparse.Namespace) -> dict[str, Callabl
 
 def simulations(options: argparse.Namespace) -> dict[str, Callable[[], Table]]:
     """What is drawn and not measured: the same figures everywhere, some ten minutes on two cores."""
-    share, processes = options.share, options.processes
+    share: float = options.share
+    processes: int = options.processes
 
     def some(of: int) -> int:
         return max(1, round(share * of))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -51,7 +51,8 @@ class Scenario:
         if self.slowed_ratio:
             first = int(rng.integers(count - count // 3 + 1))
             drift[first : first + count // 3] -= self.slowed_ratio
-        return 1 + self.set_ups_sd * rng.normal(size=set_ups.max() + 1)[set_ups] + drift + self.trials_sd * noise
+        by_set_up: np.ndarray[Any, Any] = rng.normal(size=set_ups.max() + 1)[set_ups]
+        return 1 + self.set_ups_sd * by_set_up + drift + self.trials_sd * noise
 
     @property
     def truth(self) -> float:
@@ -84,7 +85,7 @@ class Row:
     started_at: str = "2026-01-01T00:00:00Z"
     frame: FrameSize = field(init=False)
     sources: int = 1
-    target_bps: str = "max"
+    target_bps: int | Literal["max"] | None = "max"
     duration_s: float = DURATION_S
     generator: str = "afpacket"
     testbed: str = "synthetic"
@@ -100,6 +101,7 @@ class Row:
     method: int = METHOD
     role: str = "measured"
     attempt: int = 1
+    attempts: int | None = None
     emulated: bool = False
     has_series: bool = False
     note: str | None = None

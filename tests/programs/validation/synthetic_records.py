@@ -57,6 +57,7 @@ def records(plan: SyntheticPlan, rows: Sequence[Row]) -> list[RunRecord]:
     trials: dict[str, int] = {}
     made = []
     for position, row in enumerate(rows, 1):
+        assert row.set_up is not None
         trials[row.set_up] = trials.get(row.set_up, 0) + 1
         made.append(_record(plan, row, position, trials[row.set_up]))
     return made
@@ -100,7 +101,7 @@ def _record(plan: SyntheticPlan, row: Row, position: int, trial: int) -> RunReco
         ),
         background=None if row.background == "none" else Background(kind=row.background, guest="second"),
         verdict=Verdict(status="valid"),
-        set_up=SetUp(id=row.set_up, started_at=_time(position - trial), setup_s=5.0, trial=trial),
+        set_up=SetUp(id=str(row.set_up), started_at=_time(position - trial), setup_s=5.0, trial=trial),
         conditions=Conditions(uut_kernel=row.uut_kernel, uut_boot_id=row.boot_id),
         in_force=InForce(tolerances=Tolerances().model_dump(), settle_s=SETTLE_S, drain_s=DRAIN_S),
     )  # fmt: skip

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from labconsole.agent.processes import children
 from labconsole.agent.sending import afpacket, generator
 from labconsole.wire.codec import WireError
+from labconsole.wire.stream_spec import StreamSpec
 
 GOOD: dict[str, Any] = {
     "stream": "s1", "interface": "eth0", "generator": "afpacket", "destination_mac": "02:00:00:00:01:02",
@@ -17,8 +19,8 @@ GOOD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def spec(**changes: Any) -> generator.StreamSpec:
-    return generator.StreamSpec.parse({**GOOD, **changes})
+def spec(**changes: Any) -> StreamSpec:
+    return StreamSpec.parse({**GOOD, **changes})
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def test_a_stream_needs_a_count_or_a_duration() -> None:
 
 def test_a_stream_that_is_no_object_is_refused() -> None:
     with pytest.raises(WireError, match="is not an object"):
-        generator.StreamSpec.parse([])
+        StreamSpec.parse([])
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,7 @@ def test_bursts_are_as_long_as_a_tenth_of_a_millisecond(delay_ns: int, packets: 
     assert afpacket.burst_packets(delay_ns) == packets
 
 
-def refused(specs: list[generator.StreamSpec]) -> WireError:
+def refused(specs: list[StreamSpec]) -> WireError:
     async def prepare() -> None:
         session = generator.GeneratorSession()
         try:
@@ -121,7 +123,7 @@ def test_asking_for_pktgen_where_there_is_none_is_an_error(tmp_path: Any, monkey
     async def no_modprobe(*_: Any, **__: Any) -> Any:
         raise FileNotFoundError("modprobe")
 
-    monkeypatch.setattr(generator.children, "spawn", no_modprobe)
+    monkeypatch.setattr(children, "spawn", no_modprobe)
     monkeypatch.setattr(generator, "check_interface", lambda _spec: None)
 
     async def prepare() -> None:

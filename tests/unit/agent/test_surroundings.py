@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import time
@@ -10,7 +11,15 @@ import pytest
 
 from labconsole.agent.reading import drops, filters, surroundings
 from labconsole.agent.reading.guests import called, matching
-from labconsole.agent.reading.surroundings import Belonging, Process, Surroundings, parse_cpu, parse_stat, used_between
+from labconsole.agent.reading.surroundings import (
+    Belonging,
+    Process,
+    Snapshot,
+    Surroundings,
+    parse_cpu,
+    parse_stat,
+    used_between,
+)
 from labconsole.wire.codec import WireError
 
 
@@ -32,7 +41,8 @@ def test_what_is_no_process_line_is_none(line: str):
 
 
 def test_a_kernel_thread_is_known_by_its_flag():
-    assert parse_stat(stat_line("kworker/0:1", flags=0x00200040)).kernel
+    found = parse_stat(stat_line("kworker/0:1", flags=0x00200040))
+    assert found is not None and found.kernel
 
 
 def test_processor_times_are_by_kind_and_processor():
@@ -40,7 +50,7 @@ def test_processor_times_are_by_kind_and_processor():
     assert cpu["cpu"]["softirq"] == 7 and cpu["cpu"]["steal"] == 8 and list(cpu) == ["cpu", "cpu0"]
 
 
-class Moment:
+class Moment(Snapshot):
     def __init__(self, *processes: Process) -> None:
         self.processes = {process.pid: process for process in processes}
 
@@ -71,6 +81,7 @@ def test_a_busy_process_of_somebody_else_is_found_and_named():
     assert watch.read(True)["window"] is None
     # Beside us, not below us: our own children are ours.
     busy = subprocess.Popen(["sh", "-c", "sh -c 'while :; do :; done' & echo $!"], stdout=subprocess.PIPE, text=True)
+    assert busy.stdout is not None
     pid = int(busy.stdout.readline())
     try:
         deadline = time.monotonic() + 10
@@ -88,7 +99,7 @@ def test_a_busy_process_of_somebody_else_is_found_and_named():
 
 def test_whose_a_process_is(monkeypatch):
     lines = {30: b"python3\0-c\0x labconsole-agent y", 31: b"python3\0-c\0x labconsole-agent y", 40: b"python3\0x.py"}
-    monkeypatch.setattr(surroundings.os, "getppid", lambda: 21)
+    monkeypatch.setattr(os, "getppid", lambda: 21)
     monkeypatch.setattr(surroundings, "command_line", lambda pid: lines.get(pid, b""))
     seen = [
         process(1, parent=0, name="systemd"), process(20, name="sshd"), process(21, parent=20, name="python3"),
@@ -107,7 +118,7 @@ def test_whose_a_process_is(monkeypatch):
     assert belonging.above == {20, 1}
     # Nodes that share this kernel: agents of the same console, with all that they started and all that carries them.
     ours = b"python3\0-c\0x labconsole-agent y\0009\0session-0a"
-    lines[22], lines[30], lines[surroundings.os.getpid()] = b"", ours, ours
+    lines[22], lines[30], lines[os.getpid()] = b"", ours, ours
     shared = [*seen, process(33, parent=1, name="sshd"), process(30, parent=33, name="python3")]
     sister = Belonging({each.pid: each for each in shared}, guests, console=40)
     whose = {pid: sister.of(each) for pid, each in sorted({each.pid: each for each in shared}.items())}
@@ -196,7 +207,8 @@ def test_ip_counters_are_read_by_name():
 def test_this_machine_can_be_read():
     found = drops.read_namespace(["lo", "no-such"])
     assert found["driver"] == {"lo": None} and isinstance(found["qdiscs"], list) and "InDiscards" in found["ip"]
-    assert all(len(row) == 4 for row in drops.softnet())
+    rows = drops.softnet()
+    assert rows is not None and all(len(row) == 4 for row in rows)
 
 
 def nested(*parts: tuple[int, bytes]) -> bytes:

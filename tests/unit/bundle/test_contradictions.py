@@ -17,10 +17,10 @@ from labconsole.measure.recompute.record import examine
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import load_inventory
 from labconsole.model.record.run import Failure, InForce, RunRecord, SetUp
+from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.model.tolerances import Tolerances
 from labconsole.store.open import open_store
 from labconsole.store.records import parse_record
-from labconsole.verdict.reasons import WEIGHT
 from labconsole.verdict.record import build_record
 from support.consistent_runs import by_id, consistent
 from support.contradictory_runs import (

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 def commands() -> set[str]:
     """The commands that the parser knows."""
     (actions,) = [a for a in build_parser()._actions if a.dest == "command"]
-    return set(actions.choices)
+    return set(actions.choices or ())
 
 
 def parsers(

@@ -395,7 +395,7 @@ def test_the_maximum_is_the_highest_mean_over_targets_of_runs_that_stand() -> No
 
 
 def test_the_maximum_is_of_forwarding_rates_under_the_newest_conditions_and_of_no_pilot() -> None:
-    known = {"method": 2, "forwarding_bps": 1e6}
+    known: dict[str, Any] = {"method": 2, "forwarding_bps": 1e6}
     pilot = replace(_summary("r9", "max", 900_000.0), role="pilot")
     upstream = replace(_summary("r8", "max", 800_000.0, "suspect"), reason_codes=("lost_at_source",))
     bare = replace(_summary("r7", 10**8, 700_000.0), generator="pktgen")

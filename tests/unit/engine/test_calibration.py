@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -251,7 +252,7 @@ def snapshot(**interfaces: tuple[int, int]) -> dict:
     return {("", name): CounterSample(1, values) for name, values in interfaces.items()}
 
 
-STREAM = SimpleNamespace(name="s1", uut_in="eth1", uut_out="eth5")
+STREAM: Any = SimpleNamespace(name="s1", uut_in="eth1", uut_out="eth5")
 
 
 def test_a_proof_counts_what_the_uuts_nics_saw():

@@ -293,7 +293,7 @@ def test_a_plan_interrupted_anywhere_and_resumed_gives_what_an_unbroken_one_give
         return [(trial.point, trial.repetition) for trial in script.held]
 
     async def broken() -> list[tuple[int, int]]:
-        once_invalid = set()
+        once_invalid: set[tuple[int, ...]] = set()
 
         def answer(trial, request):
             chance = dice.random()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -107,5 +108,5 @@ def test_a_node_that_stays_away_fills_no_history():
 
 
 def test_a_recorded_link_shows_the_links_own_clocks():
-    link = RecordedLink(Scripted(), CommandHistory())
+    link = recorded(Scripted(), CommandHistory())
     assert (link.name, link.round_trip_s, link.clock_offset_ns, link.clock_error_ns) == ("src1", 0.001, 1, 3)

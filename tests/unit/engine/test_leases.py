@@ -12,7 +12,7 @@ from labconsole.errors import AgentError, LeaseHeld, NodeLost
 from labconsole.wire.lease import LeaseChanged, LeaseLost, StatedHolder
 from support.asking import Asking
 
-TOLD = {
+TOLD: dict[str, Any] = {
     "owner": "ben@b", "purpose": "plan small", "observe": "quiet", "quiet": False,
     "since_wall_ns": 1_700_000_000_000_000_000, "until_wall_ns": 1_700_000_600_000_000_000,
 }  # fmt: skip

@@ -46,7 +46,8 @@ def at(seconds: float) -> str:
 def records(plan: Plan, *, between: float, within: float, seed: int = 1, setup_s: float = 8.0) -> list[RunRecord]:
     """Every trial of every block, with log-normal rates of these deviations; a trial takes two seconds."""
     dice = random.Random(seed)
-    found, second = [], 0.0
+    found: list[RunRecord] = []
+    second = 0.0
     for set_up in plan.planned_set_ups():
         if not set_up.block:
             continue

@@ -35,7 +35,7 @@ from support.kept_messages import kept_reply
 
 DOCS = Path(__file__).parents[3] / "docs" / "check.md"
 
-INTERFACE = {
+INTERFACE: dict[str, Any] = {
     "driver": "ixgbe", "driver_version": "6.1", "firmware": "0x800004cf", "mac": "a0:36:9f:00:00:01", "mtu": 1500,
     "up": True, "carrier_changes": 2, "queue_length": 1000, "qdisc": "mq", "speed_mbps": 10000, "duplex": "full",
     "autoneg": True, "pause": {"autoneg": False, "rx": True, "tx": True},
@@ -56,7 +56,7 @@ SETTINGS = {
     "idle_states": [{"name": "C6", "exit_latency_us": 133, "disabled": False}], "irqbalance": False,
     "isolated_cpus": "2-7", "online_cpus": "0-7", "smt": "off", "sysctls": {"net/ipv4/ip_forward": "0", "x": None},
 }  # fmt: skip
-SURVEY = {
+SURVEY: dict[str, Any] = {
     "clock": {"synchronised": True, "offset_ns": -1234, "max_error_us": 2000, "estimated_error_us": 10},
     "conntrack": {"entries": None, "limit": None},
     "disk": {"directory": "/var/tmp", "error": None, "free_bytes": 5, "total_bytes": 9},
@@ -174,7 +174,8 @@ class Bench:
     """One node with one port, eth1, of a stream; says what it is given."""
 
     def __init__(self, role: str = "uut", *, fix: bool = False, **said: Any) -> None:
-        self.said, self.fix, self.leased, self.plan = said, fix, [], None
+        self.said, self.fix, self.plan = said, fix, None
+        self.leased: list[str] = []
         self.role = role
         self.inventory = SimpleNamespace(
             emulated=False, nodes={"n": SimpleNamespace(generator_cpus=None, become=None)}, defaults=Defaults()
@@ -394,7 +395,7 @@ def test_documentation_names_no_check_that_there_is_not() -> None:
 
 def test_a_plan_that_needs_other_platforms_is_for_another_testbed():
     plan = SimpleNamespace(platforms=("raw", "xen", "kvm"), points=[object()] * 6)
-    bench = SimpleNamespace(plan=plan, inventory=SimpleNamespace(platforms={"raw": None, "lxc": None}))
+    bench: Any = SimpleNamespace(plan=plan, inventory=SimpleNamespace(platforms={"raw": None, "lxc": None}))
     found = asyncio.run(feasibility.points(bench))
     assert found.status is CheckStatus.FAIL
     assert found.evidence == (

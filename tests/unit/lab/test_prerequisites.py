@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
@@ -16,10 +17,11 @@ class Machine:
     """Has every program but those of the packages that are not installed yet."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, lacks: dict[str, str], *, works: bool = True) -> None:
-        self.lacks, self.works, self.ran = dict(lacks), works, []
+        self.lacks, self.works = dict(lacks), works
+        self.ran: list[str] = []
         monkeypatch.setattr(prerequisites, "tool", lambda name: None if name in self.lacks else f"/bin/{name}")
         monkeypatch.setattr(prerequisites, "_apt", self.apt)
-        monkeypatch.setattr(prerequisites.os, "geteuid", lambda: 0)
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
 
     def apt(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
         words = argv[argv.index("apt-get") + 1 :]

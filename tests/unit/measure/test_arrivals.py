@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from labconsole.measure.arrivals import by_capture, by_counters, forwarding_pps, rate_error_ratio
@@ -44,7 +46,7 @@ def samples(*counts: int, apart_s: float = 0.1) -> list[tuple[int, int]]:
 
 def test_samples_tell_the_window_to_their_distance():
     came = samples(0, 0, 100, 200, 300, 400, 400)
-    known = {"packets": 400, "window_s": 0.3, "window_from": "counters", "resolution_s": 0.1}
+    known: dict[str, Any] = {"packets": 400, "window_s": 0.3, "window_from": "counters", "resolution_s": 0.1}
     assert by_counters(came, 400, 0.4) == Arrivals(**known, late_packets=0, queued_packets=0)
     # Sent for 0.3 s, the last hundred may have come before or after that.
     assert by_counters(came, 400, 0.3) == Arrivals(**known, late_packets=None, queued_packets=None)

@@ -13,6 +13,8 @@ from scipy import stats
 
 from labconsole.errors import MeasurementError
 from labconsole.measure.statistics import effects as own
+from labconsole.measure.statistics.distributions import noncentral_t_cdf
+from labconsole.measure.statistics.student_t import student_t_quantile
 
 BLOCKS = {1: 101.0, 2: 98.0, 3: 107.0, 4: 103.0}
 BASE = {4: 100.0, 3: 102.0, 2: 97.0, 1: 99.5, 9: 4.0}
@@ -182,7 +184,7 @@ def test_the_price_of_56_claims_is_19_standard_deviations_at_three_set_ups_and_4
         level = dict.fromkeys(range(n), 1.0)
         p_far, p_near = (own.paired_effect(subject, level).p for subject in (apart, near))
         assert p_far * 56 < 0.05 < p_near * 56
-        assert own.student_t_quantile(1 - 0.05 / 112, n - 1) == pytest.approx(limit, abs=0.05)
+        assert student_t_quantile(1 - 0.05 / 112, n - 1) == pytest.approx(limit, abs=0.05)
 
 
 def deviates(n: int) -> list[float]:
@@ -204,7 +206,7 @@ def needed(degrees: int, alpha: float, power: float) -> float:
     low, high = 0.0, 10 * limit
     for _ in range(100):
         middle = (low + high) / 2
-        low, high = (middle, high) if 1 - own.noncentral_t_cdf(limit, degrees, middle) < power else (low, middle)
+        low, high = (middle, high) if 1 - noncentral_t_cdf(limit, degrees, middle) < power else (low, middle)
     return high
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,8 @@ def test_a_single_load_is_a_rate():
 
 
 def test_a_pilots_load_without_values_is_said():
-    for loads in ({10.0: LOADS[10.0], 20.0: {1: []}}, {10.0: LOADS[10.0]}, {}):
+    some: list[dict[float, Any]] = [{10.0: LOADS[10.0], 20.0: {1: []}}, {10.0: LOADS[10.0]}, {}]
+    for loads in some:
         found = choose_maximum(loads, 20.0)
         assert (found.load, found.method) == (None, "the pilot's load was not measured")
 
@@ -81,7 +83,7 @@ def test_a_maximum_at_the_highest_load_without_loss_is_only_at_least(load, highe
 
 def test_a_collapse_is_a_fall_by_more_than_two_per_cent():
     fallen = {b: [v[0] * (0.9 + 0.001 * b)] for b, v in LOADS[20.0].items()}
-    loads = {**LOADS, 40.0: fallen}
+    loads: dict[float, Any] = {**LOADS, 40.0: fallen}
     found = collapse(choose_maximum(loads, 20.0), fallen)
     assert found.p < 0.001 and found.change == pytest.approx(-0.0975, abs=1e-3) and found.blocks == 4
     slight = {b: [v[0] * (0.985 + 0.001 * b)] for b, v in LOADS[20.0].items()}

@@ -89,5 +89,5 @@ def test_the_interval_covers_as_often_as_it_says_where_set_ups_differ(set_ups: i
         return mean_over_set_ups(values)
 
     found = [one() for _ in range(8000)]
-    covered = sum(1 for f in found if f.ci_low <= 100 <= f.ci_high) / len(found)  # type: ignore[operator]
+    covered = sum(1 for f in found if f.ci_low <= 100 <= f.ci_high) / len(found)
     assert covered == pytest.approx(0.95, abs=0.01)

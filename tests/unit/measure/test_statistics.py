@@ -293,5 +293,5 @@ def test_any_numbers_give_numbers_or_one_sentence(a: list[float], b: list[float]
             continue
         numbers = [] if found is None or isinstance(found, list) else [getattr(found, name) for name in found.__slots__]
         assert all(math.isfinite(x) for x in numbers if isinstance(x, float)), found
-        if getattr(found, "ci_low", None) is not None:
-            assert found.ci_low <= found.ci_high
+        low, high = getattr(found, "ci_low", None), getattr(found, "ci_high", None)
+        assert low is None or low <= high

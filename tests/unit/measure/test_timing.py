@@ -6,6 +6,7 @@ import math
 import random
 import struct
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def nearest_rank(values: list[int], share: float) -> int:
     return sorted(values)[math.ceil(len(values) * share - 1e-9) - 1]
 
 
-def delay_of(data: bytes, **options) -> dict:
+def delay_of(data: bytes | list[bytes], **options) -> dict:
     (stream,) = analyze_buffer(data, **options)["streams"]
     assert stream["delay_error"] is None
     return stream["delay"]
@@ -182,7 +183,7 @@ def test_what_is_shorter_than_a_window_has_no_peak_in_it():
     assert spacing_of([0, 100_000, 500_000], 0)["peak_packets"] == {"1": None, "10": None, "100": None}
 
 
-COUNTED = {
+COUNTED: dict[str, Any] = {
     "packets": 100,
     "pair_every_packets": 2,
     "raw_ns": {"min": 40_000, "mean": 60_000.0, "p50": 60_000, "p99": 80_000, "p999": 90_000, "max": 95_000},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,13 @@ from support.plan_files import BASE, INVENTORY, LISTED, load
 
 
 def ask(**changes) -> DesignPoint:
-    base = {"platform": "raw", "frame": FrameSize(64), "sources": 1, "target": 10**7, "duration_s": 10.0}
+    base: dict[str, Any] = {
+        "platform": "raw",
+        "frame": FrameSize(64),
+        "sources": 1,
+        "target": 10**7,
+        "duration_s": 10.0,
+    }
     return DesignPoint(**(base | changes))
 
 

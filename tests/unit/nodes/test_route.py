@@ -59,7 +59,10 @@ def test_jumps_come_from_the_inventory_or_ssh_config_and_may_be_chained(home: Pa
     config.write_text("Host t\n ProxyJump b:1,x@c\nHost b\n ProxyJump a\nHost c\n ProxyJump never\n")
     assert logins({"uut": {"address": "t"}}) == ["me@a:22", "me@b:1", "x@c:22", "me@t:22"]
     assert logins({"uut": {"address": "t", "jump": "none."}}) == ["me@none.:22", "me@t:22"]
-    nodes = {"uut": {"address": "t", "jump": "gw"}, "gw": {"address": "g", "port": 5, "jump": "u@[fe80::2]:7"}}
+    nodes: dict[str, dict[str, Any]] = {
+        "uut": {"address": "t", "jump": "gw"},
+        "gw": {"address": "g", "port": 5, "jump": "u@[fe80::2]:7"},
+    }
     assert logins(nodes) == ["u@[fe80::2]:7", "me@g:5", "me@t:22"]
 
 
@@ -77,7 +80,10 @@ def test_the_final_match_of_ssh_config_sees_the_real_host_name(home: Path) -> No
 def test_a_shell_is_as_strict_and_goes_the_same_way(home: Path) -> None:
     config = home / "lab_config"
     config.write_text("")
-    nodes = {"uut": {"address": "h", "user": "u", "port": 5, "key": "/k 1", "jump": "gw"}, "gw": {"address": "g"}}
+    nodes: dict[str, dict[str, Any]] = {
+        "uut": {"address": "h", "user": "u", "port": 5, "key": "/k 1", "jump": "gw"},
+        "gw": {"address": "g"},
+    }
     argv = shell_argv("uut", inventory(nodes, ssh_config=str(config)))
     strict = ["-o", "StrictHostKeyChecking=yes"]
     proxy = f"ProxyCommand=ssh -W '[%h]:%p' -F {config} {' '.join(strict)} -- g"

@@ -6,6 +6,7 @@ import hashlib
 import struct
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,12 +17,13 @@ from labconsole.cli.text.analysis import analysis_lines
 from labconsole.errors import CaptureFormatError
 from labconsole.measure.numpy_columns import NumpyRuns
 from labconsole.packets import analysis as node_side
-from labconsole.packets.analysis import CaptureAnalysis, RecordRuns
+from labconsole.packets.analysis import CaptureAnalysis
+from labconsole.packets.columns import RecordRuns
 from labconsole.packets.follower import CaptureFollower, analyze_file
 from support.capture_samples import Packet, analyze_buffer, naive_report, pcap, pcapng, traffic
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "pktgen"
-WAYS = [RecordRuns, NumpyRuns]
+WAYS: list[type[RecordRuns | NumpyRuns]] = [RecordRuns, NumpyRuns]
 
 
 def only_keys_of(expected: object, found: object) -> object:
@@ -35,9 +37,7 @@ def only_keys_of(expected: object, found: object) -> object:
     return found
 
 
-def fed_in_pieces(
-    content: bytes, runs: RecordRuns, random: Random, largest: int, sending_ns: int | None = None
-) -> dict:
+def fed_in_pieces(content: bytes, runs: Any, random: Random, largest: int, sending_ns: int | None = None) -> dict:
     analysis, kept, at = CaptureAnalysis(runs, sending_ns=sending_ns), bytearray(), 0
     while at < len(content):
         size = random.randrange(1, largest)

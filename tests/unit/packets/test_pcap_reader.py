@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ from support.capture_samples import (
 START_NS = 1_700_000_000_123_456_000
 
 
-def numbered(count: int, **changes: object) -> list[Packet]:
+def numbered(count: int, **changes: Any) -> list[Packet]:
     return [Packet(START_NS + 7_000 * k, k + 1, **changes) for k in range(count)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -52,7 +53,7 @@ FILES = {
 @given(data=st.data())
 def test_any_damage_is_counted_or_refused_and_the_same_by_either_way(name: str, data: st.DataObject) -> None:
     content = mutated_bytes(data, FILES[name])
-    reports = []
+    reports: list[dict[str, Any] | None] = []
     for use_numpy in (False, True):
         try:
             reports.append(analyze_buffer(content, use_numpy=use_numpy))
@@ -85,7 +86,7 @@ def test_the_pieces_in_which_a_file_comes_do_not_matter(data: st.DataObject) -> 
     content = mutated_bytes(data, FILES["pcapng < 1000 1"])
     cut = sorted(data.draw(st.lists(st.integers(0, len(content)), max_size=5)))
     pieces = [content[a:b] for a, b in zip([0, *cut], [*cut, len(content)], strict=True)]
-    reports = []
+    reports: list[dict[str, Any] | None] = []
     for chunks in ([content], pieces):
         try:
             reports.append(analyze_buffer(chunks, use_numpy=False))

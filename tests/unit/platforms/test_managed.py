@@ -577,6 +577,7 @@ def test_a_second_guest_runs_only_beside_a_load_has_its_own_streams_and_is_stopp
     assert prepared.attestation["other_guests"] == []
     macs = {name: path.destination_mac for name, path in prepared.paths.items()}
     assert macs == {"s1": "00:18:51:a1:c6:35", "s2": "00:18:51:a1:c6:90"}
+    assert prepared.second is not None
     assert (prepared.second.name, prepared.second.cpus, prepared.second.cannot) == ("102", None, "")
     assert prepared.second.ask is not None
     (_, argv) = node.shells[0]

@@ -34,7 +34,7 @@ def test_a_mac_address_is_read_from_any_spelling_and_from_nothing_else(text: str
 
 
 def test_cpus_are_the_same_however_they_are_written() -> None:
-    assert cpu_set("0-2,5") == {0, 1, 2, 5}
+    assert cpu_set("0-2,5") == frozenset({0, 1, 2, 5})
     assert same_cpus("0-1", "1,0")
     assert same_cpus("all", "all")
     assert not same_cpus("all", "0")

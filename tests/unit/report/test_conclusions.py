@@ -122,6 +122,7 @@ def test_platforms_that_differ_by_noise_of_set_ups_alone_are_rarely_called_diffe
                 order[block, place] = (block - 1) * 6 + rank
         shift = {key: chance.gauss(0, 0.01) for key in order}
         for run in template:
+            assert run.block is not None and run.plan_point is not None
             key = (run.block, run.plan_point)
             rate = 60e6 * (1 + shift[key] + chance.gauss(0, 0.005) - 0.05 * order[key] / 30)
             rows.append(_with_rate(run, rate))
@@ -235,8 +236,8 @@ def _a_day_each(
     for held in plan.planned_set_ups():
         blocks.setdefault(held.block, []).append((held.configuration[0], plan.ref(*held.trials[0])))
     for block in range(1, set_ups + 1):
-        held = sorted(blocks[block], key=lambda each: late(block).index(each[0]) if late(block) else 0)
-        for platform, ref in held:
+        in_order = sorted(blocks[block], key=lambda each: late(block).index(each[0]) if late(block) else 0)
+        for platform, ref in in_order:
             day += 1
             run = measured(60 * day, 80 * 0.98**day, block=block, platform=platform,
                            point=ref.point, plan_hash=ref.hash, started=f"2026-11-{day:02d}T12:00:00")  # fmt: skip
@@ -405,7 +406,8 @@ def test_a_maximum_is_read_at_the_pilots_load_and_a_collapse_is_a_contrast_with_
     (reading,) = report.maxima
     assert (reading.choice.method, reading.point.target_bps, reading.at_least) == ("pilot's load", 200_000_000, False)
     (fallen,) = report.collapses
-    assert fallen.claim.different and fallen.claim.effect.change == pytest.approx(-0.5, abs=0.01)
+    assert fallen.claim.different and fallen.claim.effect is not None
+    assert fallen.claim.effect.change == pytest.approx(-0.5, abs=0.01)
 
 
 @pytest.mark.parametrize("others", [(100,), (100, 200)])
@@ -624,8 +626,8 @@ def test_frames_of_several_sizes_are_a_reason_of_their_own() -> None:
 
     known = {"verdict": "valid", "role": "measured", "offered_pps": 1.0, "offered_bps": 1.0, "reason_codes": (),
              "forwarding_pps": 1.0, "forwarding_bps": 1.0}  # fmt: skip
-    assert kept_out(SimpleNamespace(**known, frame=None)) == "mixed_sizes"  # type: ignore[arg-type]
-    assert kept_out(SimpleNamespace(**known, frame=FrameSize(64))) is None  # type: ignore[arg-type]
+    assert kept_out(SimpleNamespace(**known, frame=None)) == "mixed_sizes"
+    assert kept_out(SimpleNamespace(**known, frame=FrameSize(64))) is None
     asked = {"platform": "raw", "frame_size_bytes": None, "frame_size_includes_fcs": False, "background": "none",
              "target_bps": "max", "sources": 1}  # fmt: skip
     assert asked_words({"requested": asked})[0] == "raw, mixed sizes"

@@ -17,7 +17,7 @@ import pytest
 
 from labconsole.errors import StoreError
 from labconsole.store.exchange.importing import import_records
-from labconsole.store.location import default_path, parse_location
+from labconsole.store.location import FileLocation, default_path, parse_location
 from labconsole.store.open import open_store
 from support.store_samples import sample_record, sample_series
 
@@ -231,9 +231,9 @@ def test_the_default_place_follows_the_xdg_rules(monkeypatch):
 
 def test_a_store_is_named_by_a_path_or_a_url(monkeypatch):
     monkeypatch.setenv("HOME", "/home/op")
-    assert parse_location("sqlite:////srv/runs.sqlite").path == Path("/srv/runs.sqlite")
-    assert parse_location("sqlite:///runs.sqlite").path == Path.cwd() / "runs.sqlite"
-    assert parse_location("~/x").path == Path("/home/op/x")
+    assert parse_location("sqlite:////srv/runs.sqlite") == FileLocation(Path("/srv/runs.sqlite"))
+    assert parse_location("sqlite:///runs.sqlite") == FileLocation(Path.cwd() / "runs.sqlite")
+    assert parse_location("~/x") == FileLocation(Path("/home/op/x"))
 
 
 @pytest.mark.parametrize(

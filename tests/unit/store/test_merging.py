@@ -24,6 +24,10 @@ def places(request, tmp_path: Path, postgres):
     return source, target
 
 
+def refused(error: StoreError) -> None:
+    pytest.fail(str(error))
+
+
 def fill(place, numbers: range) -> None:
     with open_store(place.url) as store:
         for number in numbers:
@@ -102,7 +106,7 @@ def test_series_follow_a_run_that_came_without(tmp_path):
     with open_store(target.url) as store:
         store.save(sample_record(1))
         with open_store(source.url, write=False) as other:
-            assert merge(other, store, pytest.fail).series == 1
+            assert merge(other, store, refused).series == 1
         assert store.series(sample_record(1).run_id) == sample_series()
 
 
@@ -114,7 +118,7 @@ def test_a_record_of_an_older_program_is_the_same_run_although_it_is_written_oth
     del record["timeline"]
     old.execute("UPDATE runs SET record = ?", json.dumps(record))
     with open_store(old.url, write=False) as source, open_store(new.url) as target:
-        assert merge(source, target, pytest.fail).present == 1
+        assert merge(source, target, refused).present == 1
 
 
 def test_a_store_that_is_not_there_is_one_sentence(tmp_path, capsys):
@@ -126,4 +130,4 @@ def test_a_merge_needs_a_store_that_can_be_written(tmp_path):
     place = SqlitePlace(tmp_path)
     fill(place, range(1))
     with open_store(place.url, write=False) as store, pytest.raises(StoreError, match="for reading only"):
-        merge(store, store, pytest.fail)
+        merge(store, store, refused)

@@ -255,7 +255,8 @@ def test_a_run_is_saved_although_the_server_ended_the_connection_meanwhile(serve
 
 def test_a_run_is_saved_although_the_server_is_just_being_started_again(server_place, monkeypatch):
     with open_store(server_place.url) as store:
-        connect, refusals = store.backend.engine.connect, []
+        connect = store.backend.engine.connect
+        refusals: list[int] = []
 
         def starting(*_: object):
             if len(refusals) < 2:

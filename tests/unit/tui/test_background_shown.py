@@ -148,7 +148,7 @@ def _checked(check: Any, bench: Any, *more: str) -> CheckFinding:
 def test_a_check_of_a_plan_names_the_maximum_that_must_be_measured_first(tmp_path: Path) -> None:
     plan = _plan(tmp_path, "none, forwarding-50", "1Mbit")
     missing = _checked(feasibility.references, _bench(plan))
-    assert missing.status == "fail"
+    assert missing.status == "fail" and missing.hint is not None
     assert "labconsole run --platform raw --background idle --frame-size 64 --sources 1 --target max" in missing.hint
     there = _checked(feasibility.references, _bench(plan, FOUND))
     assert there.status == "pass"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +126,9 @@ async def test_repetitions_accumulate_to_mean_and_interval_while_they_run(size: 
         app.screen.query_one("#repetitions", Field).value = "5"
         await pilot.press("r")
         for done in range(1, 5):
-            await until(pilot, lambda done=done: session.trials == done)
+            await until(pilot, partial(lambda done: session.trials == done, done))
             session.step.release()
-            await until(pilot, lambda done=done: app.state.repetitions.done == done)
+            await until(pilot, partial(lambda done: app.state.repetitions.done == done, done))
         await settle(app, pilot)
         await settle(app, pilot)
         shown = text(app)
@@ -151,7 +152,7 @@ def test_two_runs_have_a_mean_but_no_interval() -> None:
         repetitions.begin(request, number + 1, 2)
         repetitions.add(make_record(request, f"run-{number}", loss=loss))
     total = repetitions.quantities[TOTAL].loss
-    assert total is not None and (total.mean, total.ci_low) == (pytest.approx(0.25, rel=1e-3), None)
+    assert total is not None and total.mean == pytest.approx(0.25, rel=1e-3) and total.ci_low is None
 
 
 def test_another_point_begins_anew() -> None:
@@ -188,7 +189,7 @@ async def test_who_holds_the_testbed_is_said_and_it_is_taken_over_only_after_a_q
             assert "eva@desk" in text(app)
             await pilot.press(answer)
             await until(pilot, lambda: not isinstance(app.screen, Confirm) and not app.state.asked)
-            await until(pilot, lambda requests=requests: len(session.requests) == requests)
+            await until(pilot, partial(lambda requests: len(session.requests) == requests, requests))
         assert session.taken_over and len(session.store.records) == 1
 
 
@@ -285,20 +286,24 @@ async def test_no_size_however_small_ends_the_console() -> None:
 @pytest.mark.asyncio
 async def test_the_set_up_that_was_run_last_is_there_next_time(tmp_path: Path) -> None:
     path = tmp_path / "state" / "set-ups.json"
-    for turn in range(2):
+
+    async def turn(first: bool) -> None:
         session = FakeSession()
-        app = ConsoleApp(lambda session=session: session, memory=ConsoleMemory(path))
+        app = ConsoleApp(lambda: session, memory=ConsoleMemory(path))
         async with app.run_test(size=(120, 40)) as pilot:
-            await until(pilot, lambda app=app: isinstance(app.screen, BenchScreen) and app.screen.is_mounted)
+            await until(pilot, lambda: isinstance(app.screen, BenchScreen) and app.screen.is_mounted)
             await settle(app, pilot)
             field = app.screen.query_one("#frame_size", Field)
-            if turn == 0:
+            if first:
                 field.value = "777"
                 await settle(app, pilot)
                 await pilot.press("r")
-                await until(pilot, lambda session=session: bool(session.requests) and path.exists())
+                await until(pilot, lambda: bool(session.requests) and path.exists())
             else:
                 assert field.value == "777"
+
+    await turn(first=True)
+    await turn(first=False)
     assert ConsoleMemory(path).recall("elsewhere") is None
 
 
@@ -327,6 +332,7 @@ async def test_a_key_of_the_operators_own_works_instead_and_is_in_the_help() -> 
         assert made.requests == []
         await pilot.press("f9")
         await until(pilot, lambda: len(made.requests) == 1)
+        assert isinstance(app.screen, BenchScreen)
         sections = dict(app.help_sections(app.screen))
         assert "F9" in dict(sections["On the Bench screen"])
 

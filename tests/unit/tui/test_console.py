@@ -10,6 +10,7 @@ import signal
 import struct
 import sys
 import termios
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,9 @@ from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.fields import Field
 from labconsole.tui.parts.help import Help
 from labconsole.tui.parts.runs_table import RunsTable
+from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.parts.status import TopBar
-from labconsole.tui.screens import SCREENS
+from labconsole.tui.screens import SCREENS, ScreenEntry
 from labconsole.tui.screens.bench.interfaces import InterfacesTable
 from labconsole.tui.screens.bench.screen import BenchScreen
 from labconsole.tui.screens.bench.setup import Hint, SetupPanel
@@ -261,7 +263,7 @@ async def test_the_run_id_is_copied_from_the_bench_and_from_the_list() -> None:
         await pilot.press("r")
         await until(pilot, lambda: app.state.last is not None and not app.state.asked)
         await pilot.press("y")
-        assert app.clipboard == app.state.last.run_id
+        assert app.state.last is not None and app.clipboard == app.state.last.run_id
         await pilot.press("f3")
         await until(pilot, lambda: app.screen.query_one("#runs", RunsTable).chosen is not None)
         await pilot.press("end", "up", "y")  # equally old runs stand in the order of their ids
@@ -328,11 +330,15 @@ async def test_timers_that_outlast_the_screens_of_a_console_that_is_left_do_noth
     def no_screen(app: ConsoleApp) -> None:
         raise ScreenStackError("No screens on stack")
 
+    def stands(app: ConsoleApp, entry: ScreenEntry) -> bool:
+        return isinstance(app.screen, ConsoleScreen) and app.screen.tab is entry and app.screen.standing
+
     async with console(LabSession) as (app, _, pilot):
         for entry in SCREENS:
             await pilot.press(entry.function_key)
-            await until(pilot, lambda entry=entry: app.screen.tab is entry and app.screen.standing)
+            await until(pilot, partial(stands, app, entry))
             screen = app.screen
+            assert isinstance(screen, ConsoleScreen)
             timers = [timer._callback for timer in screen._timers if timer._callback is not None]
             assert screen.tick in timers
             with monkeypatch.context() as patch:
@@ -437,6 +443,11 @@ async def test_a_console_that_is_left_takes_no_more_signals() -> None:
 async def test_the_process_ends_when_its_terminal_is_closed() -> None:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+
+    def own_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(Path(fake_session.__file__)),
@@ -444,7 +455,7 @@ async def test_the_process_ends_when_its_terminal_is_closed() -> None:
         stdout=slave,
         stderr=slave,
         env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(Path(__file__).parents[3])},
-        preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
+        preexec_fn=own_terminal,
     )
     os.close(slave)
     seen = b""

@@ -109,6 +109,7 @@ async def test_enter_leads_to_the_runs_of_a_point() -> None:
         await pilot.press("end", "enter")
         await until(pilot, lambda: isinstance(app.screen, RunsScreen) and bool(app.screen.query(SavedRunsTable)))
         await still(app, pilot)
+        assert table.chosen is not None
         design = table.chosen.design
         runs = app.screen.query_one(SavedRunsTable).all_shown()
         assert {(r.platform, r.frame_size_bytes, r.target_bps) for r in runs} == {

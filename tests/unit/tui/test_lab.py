@@ -176,7 +176,7 @@ async def test_enter_on_a_trial_leads_to_its_run():
         await until(pilot, lambda: state(app) is CampaignStatus.DONE)
         await pilot.press("down", "right", "enter")
         await until(pilot, lambda: isinstance(app.screen, RunsScreen))
-        wanted = next(r.run_id for r in session.store.records if (r.plan.point, r.plan.repetition) == (1, 2))
+        wanted = next(r.run_id for r in session.store.records if r.plan and (r.plan.point, r.plan.repetition) == (1, 2))
         await until(pilot, lambda: app.screen.query_one("#runs", RunsTable).chosen == wanted)
 
 
@@ -217,7 +217,7 @@ async def test_an_abort_asks_once_keeps_what_was_measured_and_running_again_goes
         await pilot.press("r")
         await until(pilot, lambda: state(app) is CampaignStatus.DONE)
         await shown(app, pilot, "[■] ✓  ✓")
-        assert app.state.campaign.outcome.skipped == 1
+        assert app.state.campaign is not None and app.state.campaign.outcome.skipped == 1
 
 
 async def test_only_one_thing_runs_at_a_time():
@@ -640,7 +640,7 @@ async def test_the_log_has_what_was_said_before_it_was_opened_and_follows():
         await shown(app, pilot, "not following; press end or f to follow")
         app.state.note(0.0, "one more")
         await pilot.pause(0.3)
-        assert table.chosen.text == "note 97"
+        assert table.chosen is not None and table.chosen.text == "note 97"
         await pilot.press("f")
         await shown(app, pilot, "one more", "following")
 

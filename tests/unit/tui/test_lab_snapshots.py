@@ -118,9 +118,10 @@ def test_a_plan_in_blocks_while_it_is_paused(snap_compare: Any, size: tuple[int,
             nonlocal taken
             taken += 1
             if taken == 56:
+                assert app.state.campaign is not None
                 app.state.campaign.pause()
 
-        session.traffic = traffic  # type: ignore[method-assign, assignment]
+        session.traffic = traffic  # type: ignore[method-assign]
         await until(pilot, lambda: "ready" in picture(app))
         await pilot.press("down", "r")
         await until(pilot, lambda: app.state.campaign is not None and app.state.campaign.status.value == "paused")
@@ -143,9 +144,10 @@ def test_plans_while_one_is_paused(snap_compare: Any, size: tuple[int, int]) -> 
             nonlocal taken
             taken += 1
             if taken == 31:
+                assert app.state.campaign is not None
                 app.state.campaign.pause()
 
-        session.traffic = traffic  # type: ignore[method-assign, assignment]
+        session.traffic = traffic  # type: ignore[method-assign]
         await until(pilot, lambda: "ready" in picture(app))
         await pilot.press("down", "r")
         await until(pilot, lambda: app.state.campaign is not None and app.state.campaign.status.value == "paused")

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from labconsole.engine.live.events import TrialFinished
-from labconsole.model.record.note import RunNote
+from labconsole.model.record.note import NotedRecord, RunNote
 from labconsole.model.record.run import RunRecord
 from labconsole.store.exchange.lines import read_jsonl
 from labconsole.tui.app import ConsoleApp
@@ -123,15 +123,15 @@ async def test_runs_are_sorted_by_columns_with_what_is_not_known_last() -> None:
         while table.sorting.column != "loss":
             await pilot.press("s")
         await still(app, pilot)
-        ratios = [run.loss_ratio for run in table.all_shown()]
-        assert ratios[-1] is None
-        assert ratios[:-1] == sorted(ratios[:-1], reverse=True)
+        *ratios, last = (run.loss_ratio for run in table.all_shown())
+        assert last is None
+        assert ratios == sorted((ratio for ratio in ratios if ratio is not None), reverse=True)
         assert "loss %▼" in text(app)
         await pilot.press("S")
         await still(app, pilot)
-        ratios = [run.loss_ratio for run in table.all_shown()]
-        assert ratios[-1] is None
-        assert ratios[:-1] == sorted(ratios[:-1])
+        *ratios, last = (run.loss_ratio for run in table.all_shown())
+        assert last is None
+        assert ratios == sorted(ratio for ratio in ratios if ratio is not None)
         header = next(i for i, line in enumerate(picture(app)) if "measured pps" in line)
         await pilot.click(offset=(picture(app)[header].index("measured pps") + 3, header))
         await still(app, pilot)
@@ -176,6 +176,7 @@ async def test_a_note_is_written_shown_filtered_by_and_removed(size: tuple[int, 
     async with console(session_with_runs, size) as (app, session, pilot):
         table = await open_runs(app, pilot)
         run_id = table.chosen
+        assert run_id is not None
         await pilot.press("n", *"warm room".replace(" ", "_"), "enter")
         await until(pilot, lambda: not isinstance(app.screen, AskText))
         await still(app, pilot)
@@ -237,7 +238,7 @@ async def test_marked_runs_are_exported_to_a_new_file_and_never_over_one(tmp_pat
         app.screen.query_one(Input).value = str(tmp_path / "mine.jsonl")
         await pilot.press("enter")
         await until(pilot, lambda: any("exported 2 runs" in note.text for note in app.state.notes))
-        exported = list(read_jsonl(tmp_path / "mine.jsonl"))
+        exported = [item for item in read_jsonl(tmp_path / "mine.jsonl") if isinstance(item, NotedRecord)]
         assert [item.record.run_id for item in exported] == list(table.marked)
         assert {item.note.text for item in exported if item.note} <= {"the fan was loud"}
         await pilot.press("u", "x")
@@ -298,6 +299,7 @@ async def test_a_store_that_cannot_be_read_is_said_and_read_again_on_demand(size
         await until(pilot, lambda: "cannot be read" in text(app))
         assert len(table.order) == len(session.store.records)
         session.store.broken = False
+        assert isinstance(app.screen, RunsScreen)
         app.screen.follow_in_sight()
         await until(pilot, lambda: "cannot be read" not in text(app))
         assert len(table.order) == len(session.store.records)

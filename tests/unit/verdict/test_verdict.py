@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from labconsole.measure.recompute.verdict import rejudge
@@ -120,7 +122,12 @@ def test_foreign_frames_that_the_unit_sends_are_no_loss_at_the_sink(inventory):
 
 
 def with_arrivals(
-    inventory, *, late: int | None, window_s: float, window_from: str, resolution_s: float = 1e-9
+    inventory,
+    *,
+    late: int | None,
+    window_s: float,
+    window_from: Literal["capture", "counters"],
+    resolution_s: float = 1e-9,
 ) -> RunRecord:
     seen = observe(inventory)
     run = record(inventory, seen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,12 @@ REQUESTS = [line for line in LINES if line["kind"] == "request"]
 def kept(kind: str, op: str, message: dict[str, Any]) -> dict[str, Any]:
     """What the console keeps of a message that came in. Raises WireError."""
     message = decode(encode(message))
-    found = {"hello": kept_hello, "event": kept_event, "reply": partial(kept_reply, op)}[kind](message)
+    ways: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
+        "hello": kept_hello,
+        "event": kept_event,
+        "reply": partial(kept_reply, op),
+    }
+    found = ways[kind](message)
     assert found is not None
     return found
 

@@ -122,6 +122,13 @@ def test_a_hello_of_another_protocol_is_refused() -> None:
     hello = {"event": "hello", "protocol": 1, "version": "0", "python": "3.11", "pid": 1, "euid": 0,
              "hostname": "a\x07b", "kernel": "6", "monotonic_ns": 1, "wall_ns": 2}  # fmt: skip
     assert kept_hello(hello)["hostname"] == "ab"
-    for change in ({"protocol": 2}, {"protocol": None}, {"pid": "1"}, {"monotonic_ns": -1}, {"kernel": []}):
+    changes: list[dict[str, Any]] = [
+        {"protocol": 2},
+        {"protocol": None},
+        {"pid": "1"},
+        {"monotonic_ns": -1},
+        {"kernel": []},
+    ]
+    for change in changes:
         with pytest.raises(WireError):
             kept_hello({**hello, **change})

@@ -10,7 +10,7 @@ import pytest
 from labconsole.wire.codec import WireError
 from support.kept_messages import kept_reply
 
-DROPS = {
+DROPS: dict[str, Any] = {
     "monotonic_ns": 5,
     "softnet": [[0, 138161591, 0, 4], [None, 1, 2, 3]],
     "namespaces": {
