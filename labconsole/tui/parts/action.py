@@ -70,6 +70,8 @@ class Action:
 def key_word(key: str) -> str:
     """A key as people know it: ``ctrl+q`` is ^q, ``f1`` is F1, ``equals_sign`` is =."""
     *modifiers, base = key.split("+")
+    if base.startswith("upper_"):  # as Textual has it in bindings
+        base = base.removeprefix("upper_").upper()
     if base in _KEY_WORDS:
         word = _KEY_WORDS[base]
     elif base[:1] == "f" and base[1:].isdigit():

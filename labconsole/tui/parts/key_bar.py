@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from textual import events
 from textual.screen import Screen
 
+from labconsole.tui.parts.action import key_word
 from labconsole.tui.parts.lines import Lines, Span
 
 LEAVE_FIRST = ("copy", "pause")
@@ -67,7 +68,7 @@ class KeyBar(Lines):
         found: dict[str, KeyHint] = {}
         for _, binding, enabled, _tooltip in self.screen.active_bindings.values():
             if binding.show and binding.action not in found:
-                key = self.app.get_key_display(binding)
+                key = key_word(binding.key)
                 found[binding.action] = KeyHint(binding.id or "", key, binding.description, binding.key, enabled)
         return list(found.values())
 

@@ -581,7 +581,7 @@ async def test_a_lost_node_says_why_and_is_tried_again_at_once():
         await shown(app, pilot, "src1")
         session.telemetry.nodes["src1"].retry_at_s = clock.monotonic_s() + 50
         session.say(NodeChanged(node="src1", state=NodeState.LOST, message="the \x1b[31mcable\x1b[0m was pulled"))
-        await shown(app, pilot, "✗ lost", "the ·[31mcable·[0m was pulled", "c: retry now")
+        await shown(app, pilot, "✗ lost", "the ·[31mcable·[0m was pulled", "c: now")
         await pilot.press("c")
         await shown(app, pilot, "src1 is being reconnected")
         assert session.reconnected == ["src1"]

@@ -83,4 +83,4 @@ def retry_words(live: NodeLive) -> str:
     """When it is tried again."""
     if live.retry_at_s is None:
         return ""
-    return f"retry in {span(max(0.0, live.retry_at_s - clock.monotonic_s()))}, c: retry now"
+    return f"retry in {span(max(0.0, live.retry_at_s - clock.monotonic_s()))}, c: now"
