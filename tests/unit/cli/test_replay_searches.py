@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from labconsole.cli.commands.replay.searches import tell_search, tell_searches
+from labconsole.cli.main import main
 from labconsole.cli.text.replay import ReplayScreen
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress
@@ -85,3 +86,33 @@ def test_a_stop_condition_and_what_could_not_be_searched_are_told(capsys: pytest
     told = capsys.readouterr().out
     assert "t: searches ended because it is 2020-01-01 00:00; 0 made by 0 trials, 0 stored before" in told
     assert "  not searched: raw, 64 B: the guest does not boot" in told
+
+
+def searched(script: Script, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr("labconsole.cli.testbed.load_testbed", lambda *_: (script.inventory, script.store))
+    monkeypatch.setattr("labconsole.cli.testbed.open_session", lambda *_, **__: script)
+    monkeypatch.setattr("labconsole.cli.drive.drive", lambda session, nodes, work, _: asyncio.run(work(session)))
+    return main(["search", "--frame-size", "1000", "--goals", "pdr-5%", *words])
+
+
+def test_one_search_from_the_command_line_tells_others_what_it_is_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = Script()
+    assert searched(script, monkeypatch, "--json") == 0
+    *runs, result = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [run["run_id"] for run in runs] == [trial["run_id"] for trial in result["search"]["trials"]]
+    assert {(run["plan"]["name"], run["plan"]["seed"]) for run in runs} == {("search", 0)}
+    assert script.purposes == ["search: raw, 1000 B without FCS, 1 source, background none"]
+
+
+@pytest.mark.parametrize("refused_from", [1, 3])
+def test_a_search_on_a_platform_that_cannot_be_set_up_ends_with_the_reason(
+    refused_from: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = Script()
+    script.before = lambda number: "refused" if number >= refused_from else None
+    assert searched(script, monkeypatch) == 1
+    told = capsys.readouterr()
+    assert "the guest does not boot" in told.err
+    assert "Traceback" not in told.err
