@@ -37,6 +37,7 @@ from labconsole.nodes import channel as sessions
 from labconsole.nodes import link as links
 from labconsole.nodes.inbound import read_event, read_hello, read_reply
 from labconsole.store.open import open_store
+from labconsole.wire.message import Request
 from support.asking import asked
 from support.kept_messages import kept_event, kept_hello, kept_reply
 
@@ -98,12 +99,13 @@ class Tap:
     def __init__(self) -> None:
         self.seen: dict[tuple[str, str], list[tuple[str, Message]]] = {}
         self.heard = 0
-        request = links.NodeLink._asked
+        ask = links.NodeLink.ask
 
-        async def requesting(link: links.NodeLink, op: str, args: Message, *more: Any) -> Any:
-            asked = {"op": op, "args": copy.deepcopy(args)}
+        async def asking(link: links.NodeLink, request: Request[Any], **more: Any) -> Any:
+            op = request.op
+            asked = {"op": op, "args": request.arguments()}
             try:
-                ok = await request(link, op, args, *more)
+                ok = await ask(link, request, **more)
             except AgentError as exc:
                 self.keep("request", op, {**asked, "answer": exc.code})
                 raise
@@ -124,7 +126,7 @@ class Tap:
 
         patched: Any = links
         patched.read_event, patched.read_reply = reading_event, reading_reply
-        patched.NodeLink._asked = requesting
+        patched.NodeLink.ask = asking
         patched = sessions
         patched.read_hello = reading_hello
 

@@ -103,7 +103,7 @@ class LabSession(FakeSession):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.store = LabStore()
+        self.store: LabStore = LabStore()
         self.verdicts: list[str] = []
         self.results = list(RESULTS)
         self.checks: list[tuple[Plan | None, bool]] = []

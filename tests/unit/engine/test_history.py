@@ -33,8 +33,12 @@ class Scripted:
         return answer
 
 
+def recorded(link: Any, history: CommandHistory) -> RecordedLink:
+    return RecordedLink(link, history)
+
+
 def ask(history: CommandHistory, link: Scripted, request):
-    return asyncio.run(RecordedLink(link, history).ask(request))
+    return asyncio.run(recorded(link, history).ask(request))
 
 
 def executed(exit_status: int) -> Executed:
@@ -82,7 +86,7 @@ def test_what_went_wrong_is_kept_and_raised_on(error, outcome):
 
     async def body():
         with pytest.raises(type(error)):
-            await RecordedLink(Scripted(error), history).ask(ReadFacts())
+            await recorded(Scripted(error), history).ask(ReadFacts())
 
     asyncio.run(body())
     assert history.commands[-1].outcome == outcome

@@ -101,7 +101,7 @@ def test_a_plan_that_is_ended_after_its_grid_says_that_the_grid_is_whole() -> No
     async def body() -> None:
         script = Script()
         campaign, runner = execution(script, grid=True)
-        script.before = lambda number: runner.finish()  # type: ignore[func-returns-value]
+        script.before = lambda number: runner.finish()
         (outcome,) = await runner.run()
         assert (outcome.stopped, outcome.steps.cut, outcome.grid_complete) == (True, True, True)
         assert (outcome.steps_complete, campaign.status) == (False, CampaignStatus.STOPPED)
@@ -167,7 +167,7 @@ def test_a_pause_holds_after_the_running_trial_and_costs_the_search_no_time() ->
     async def body() -> None:
         script = Script()
         campaign, runner = execution(script, search=QUICK.model_copy(update={"within_s": 1.0}))
-        script.before = lambda number: campaign.pause() if number == 2 else None  # type: ignore[func-returns-value]
+        script.before = lambda number: campaign.pause() if number == 2 else None
         task = asyncio.create_task(runner.run())
         await until(lambda: campaign.status is CampaignStatus.PAUSED)
         taken, spent_s = script.taken, campaign.spent_s
@@ -193,7 +193,7 @@ def test_an_abort_while_paused_keeps_what_was_measured_and_the_search_goes_on_fr
     async def body() -> None:
         script = Script(store)
         campaign, runner = execution(script)
-        script.before = lambda number: campaign.pause() if number == 2 else None  # type: ignore[func-returns-value]
+        script.before = lambda number: campaign.pause() if number == 2 else None
         task = asyncio.create_task(runner.run())
         await until(lambda: campaign.status is CampaignStatus.PAUSED)
         await campaign.abort()
@@ -213,7 +213,7 @@ def test_finish_lets_the_running_trial_end_and_begins_no_other() -> None:
     async def body() -> None:
         script = Script()
         campaign, runner = execution(script, searches=2)
-        script.before = lambda number: runner.finish() if number == 2 else None  # type: ignore[func-returns-value]
+        script.before = lambda number: runner.finish() if number == 2 else None
         (outcome,) = await runner.run()
         assert (outcome.stopped, script.taken, len(script.store.runs)) == (True, 2, 2)
 

@@ -9,7 +9,7 @@ from textual.binding import Binding
 from textual.widgets import Input
 
 from labconsole.tui.app import ConsoleApp
-from labconsole.tui.parts.action import key_word
+from labconsole.tui.parts.action import HasActions, key_word
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.fields import Choice, Field
 from labconsole.tui.parts.help import Help
@@ -71,7 +71,8 @@ def test_only_keys_that_every_terminal_delivers_are_used() -> None:
 
 
 def test_every_key_has_an_id_for_keymaps_and_words_for_help() -> None:
-    for owner in (ConsoleApp, *ALL_SCREENS):
+    owners: tuple[type[HasActions], ...] = (ConsoleApp, *ALL_SCREENS)
+    for owner in owners:
         for action in owner.declared_actions():
             assert action.id or not action.keys, action
             assert action.sentence, action
@@ -97,7 +98,7 @@ async def test_help_and_palette_name_only_keys_that_work_here() -> None:
             nodes = (screen, *screen.query("*"), app)
             keys = {key for node in nodes for key in node._bindings.key_to_bindings}
             bound = {key_word(key) for key in keys}
-            offered = list(app.get_system_commands(screen))
+            offered = list(app.get_system_commands(app.screen))
             named = [
                 (c.title, key)
                 for c in offered

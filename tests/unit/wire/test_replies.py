@@ -277,7 +277,7 @@ def test_every_request_is_answered_by_one_method_of_the_agent_that_takes_it_and_
     ]
     classes = {value for module in (server, *modules) for value in vars(module).values() if isinstance(value, type)}
     methods = [
-        (m, m.request)
+        (m, vars(m)["request"])
         for each in classes
         for m in vars(each).values()
         if inspect.isfunction(m) and "request" in vars(m)
