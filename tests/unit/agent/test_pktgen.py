@@ -152,7 +152,7 @@ def test_a_foreign_device_is_refused_named_and_left_alone() -> None:
     error = refusal(fake, [spec()])
     assert error.code == "pktgen_in_use"
     assert "eth1@1 on kpktgend_1" in error.message
-    assert "start would start them too" in error.message
+    assert "starting would start their devices, too" in error.message
     assert fake.written == []
 
 

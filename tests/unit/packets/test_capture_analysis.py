@@ -200,7 +200,14 @@ def test_the_text_for_people_names_every_trouble(tmp_path):
     packets = [Packet(k * 10_000, k + 3 * (k > 5)) for k in range(20)] + [Packet(0, None), Packet(-1 % 2**32, 2)]
     path.write_bytes(pcap(packets) + struct.pack("<IIII", 0, 0, 2**31, 0))
     text = "\n".join(analysis_lines(analyze_path(path)))
-    for part in ("a.pcap: pcap, ethernet", "1 packets not pktgen's", "damaged", "1 of 3", "duplicates 1", "gaps (µs)"):
+    for part in (
+        "a.pcap: pcap, ethernet",
+        "1 packets not from pktgen",
+        "damaged",
+        "1 of 3",
+        "duplicates 1",
+        "gaps (µs)",
+    ):
         assert part in text, text
 
 

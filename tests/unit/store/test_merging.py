@@ -123,11 +123,11 @@ def test_a_record_of_an_older_program_is_the_same_run_although_it_is_written_oth
 
 def test_a_store_that_is_not_there_is_one_sentence(tmp_path, capsys):
     assert main(["runs", "import", "sqlite:///nowhere.sqlite", "--store", str(tmp_path / "s")]) == 2
-    assert "nowhere.sqlite: no such run store" in capsys.readouterr().err
+    assert "nowhere.sqlite: there is no run store there" in capsys.readouterr().err
 
 
 def test_a_merge_needs_a_store_that_can_be_written(tmp_path):
     place = SqlitePlace(tmp_path)
     fill(place, range(1))
-    with open_store(place.url, write=False) as store, pytest.raises(StoreError, match="for reading only"):
+    with open_store(place.url, write=False) as store, pytest.raises(StoreError, match="opened read-only"):
         merge(store, store, refused)

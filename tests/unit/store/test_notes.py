@@ -143,7 +143,7 @@ def test_an_exported_run_brings_its_note(store, tmp_path):
     [
         ("text", "note must be an object of text, author and written_at"),
         ({"text": "x", "author": "a"}, "note must be an object of text, author and written_at"),
-        ({"text": 1, "author": "a", "written_at": "2026-01-01T00:00:00Z"}, "note must hold text"),
+        ({"text": 1, "author": "a", "written_at": "2026-01-01T00:00:00Z"}, "note must have a text"),
         ({"text": "x", "author": "a", "written_at": "noon"}, "note: 'noon' is not an RFC 3339 time"),
         ({"text": "x" * 10_001, "author": "a", "written_at": "2026-01-01T00:00:00Z"}, "at most 10000 characters"),
     ],

@@ -119,7 +119,7 @@ def test_a_newer_store_and_a_foreign_database_are_refused(server_place, postgres
     open_store(server_place.url).close()
     server_place.execute("UPDATE labconsole_schema SET version = 77")
     for write in (True, False):
-        with pytest.raises(StoreError, match="has schema version 77; labconsole .* knows up to"):
+        with pytest.raises(StoreError, match="has schema version 77; labconsole .* reads versions up to"):
             open_store(server_place.url, write=write)
     other = ServerPlace(postgres)
     other.execute("CREATE TABLE recipes (name text)")
@@ -227,7 +227,7 @@ def test_who_may_only_read_reads_and_is_told_what_is_missing_to_write(postgres):
     url = postgres.url(user="reader", schema=place.schema)
     with open_store(url, write=False) as store:
         assert store.series(sample_record().run_id) == sample_series()
-    with open_store(url) as store, pytest.raises(StoreError, match="permission denied for table runs; who owns"):
+    with open_store(url) as store, pytest.raises(StoreError, match="permission denied for table runs; the owner of"):
         store.save(sample_record(1))
 
 

@@ -61,19 +61,19 @@ REFUSED = [
     (absurd(block=-1), "plan.block is -1; allowed: 0 or more"),
     (absurd(trial=0), "set_up.trial is 0; allowed: 1 or more"),
     (lambda record: record.update(set_up=None), "is in a block of its plan but in no set-up"),
-    (forged(), f"but block is 2 here and 1 in run {ONE}"),
-    (forged(trial=1), f"but block is 2 here and 1 in run {ONE}"),
+    (forged(), f"but block is 2 here but 1 in run {ONE}"),
+    (forged(trial=1), f"but block is 2 here but 1 in run {ONE}"),
     (
         lambda record: (forged(trial=1)(record), absurd(block=1)(record)),
         f"claims to be trial 1 of set-up set-up-of-{ONE}, which is run {ONE}",
     ),
     (
         lambda record: (forged()(record), record.update(plan=None), record["requested"].update(platform="kvm")),
-        f"but platform is kvm here and raw in run {ONE}",
+        f"but platform is kvm here but raw in run {ONE}",
     ),
     (
         lambda record: (forged()(record), record.update(plan=None, testbed_fingerprint="f" * 16)),
-        f"but testbed_fingerprint is {'f' * 16} here and 7d3f9a11c0de4b52 in run {ONE}",
+        f"but testbed_fingerprint is {'f' * 16} here but 7d3f9a11c0de4b52 in run {ONE}",
     ),
 ]
 
