@@ -16,7 +16,6 @@ PACKAGE = Path(__file__).resolve().parents[2] / "labconsole"
 LINES_OF_A_MODULE = 400
 
 LONGER: dict[str, int] = {
-    "agent/sending/pktgen.py": 446,
     "engine/session.py": 450,
     "engine/trial/trial.py": 423,
     "lab/commands.py": 425,
