@@ -192,9 +192,9 @@ def _namespace(entry: Entry) -> None:
 
 
 def _pktgen(entry: Entry) -> None:
-    from labconsole.agent.sending import pktgen
+    from labconsole.agent.sending import pktgen_files
 
-    pktgen.cleanup_ours(**entry.get("arguments", {}))
+    pktgen_files.cleanup_ours(**entry.get("arguments", {}))
 
 
 KINDS: Dict[str, Callable[[Entry], None]] = {

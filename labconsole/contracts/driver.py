@@ -103,7 +103,10 @@ class SecondGuest:
     same_pids: bool = False
 
 
-Attest = Callable[[AgentLink], Awaitable[dict[str, Any]]]
+Attestation = dict[str, Any]
+"""What exactly runs, for the record: a hypervisor's own words beside ours, kept as they came."""
+
+Attest = Callable[[AgentLink], Awaitable[Attestation]]
 """Asks the UUT what runs now, in the words of the attestation. Raises NodeError."""
 
 
@@ -117,7 +120,7 @@ class Prepared:
 
     paths: dict[str, StreamPath]
     second: SecondGuest | None = None
-    attestation: dict[str, Any] = field(default_factory=dict)
+    attestation: Attestation = field(default_factory=dict)
     attest: Attest | None = None
 
 

@@ -67,7 +67,7 @@ async def have_pktgen(root: str = PKTGEN_ROOT) -> bool:
 
 
 def cleanup_arguments() -> Dict[str, Any]:
-    """What a keeper passes to ``pktgen.cleanup_ours`` if this agent is killed; known before anything is configured."""
+    """What ``pktgen_files.cleanup_ours`` is given if this agent is killed; known before anything is configured."""
     return {"owner": "lc%d" % os.getpid()}
 
 

@@ -4,14 +4,12 @@ The non-obvious part is who holds what. ``start`` and ``stop`` act on every devi
 added it, so nothing is touched while a foreign device is configured. The write of ``start`` blocks until the last one
 has ended; a fatal signal to the writer makes the kernel stop all threads (pktgen_wait_all_threads_run sees
 signal_pending). So the writer is a process that dies with the agent, and killing it is how we stop: writing ``stop``
-would block on kernels before 5.2 (fixed in 720f1de4021f). Every value is read back, because the kernel clamps and cuts
-without a word.
+would block on kernels before 5.2 (fixed in 720f1de4021f).
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import signal
 import time
@@ -31,13 +29,10 @@ from labconsole.agent.sending.pktgen_files import (
     refuse_foreign,
     thread_cpu,
 )
+from labconsole.agent.sending.pktgen_setup import choose_threads, configure, sentence_of, settings_of
 from labconsole.wire.codec import WireError
 from labconsole.wire.stream_spec import OVERTIME_NS, StreamSpec
 
-__all__ = ["PktgenBackend", "cleanup_ours", "configure", "settings_of"]
-
-MAX_DIGITS = 10
-"""The kernel reads the first ten digits of a number and ignores the rest."""
 STOP_LIMIT_S = 2.0
 TELL_AFTER_S = 0.1
 """How long a killed writer's own stop may take before ``stop`` is written as well."""
@@ -46,131 +41,6 @@ LATE_START_LIMIT_S = 0.25
 POLL_NS = 10_000_000
 SETTLE_LIMIT_S = 0.5
 """rem_device_all takes 125 ms in the kernel's thread, after the write has returned."""
-
-_ENOTSUPP = 524
-"""Not in errno: the kernel's own, which some drivers let out."""
-
-ERRNO_SENTENCES = {
-    errno.ENETDOWN: "the interface is down",
-    errno.ENODEV: "no such interface",
-    errno.EBUSY: "the device is already in use",
-    errno.EINVAL: "pktgen does not know or accept this",
-    errno.EACCES: "permission denied: pktgen needs root",
-    errno.EPERM: "permission denied: pktgen needs root",
-    errno.EOPNOTSUPP: "the driver does not support shared packet buffers (clone_skb and burst need them)",
-    _ENOTSUPP: "the driver does not support shared packet buffers (clone_skb and burst need them)",
-}
-
-
-# -- configuration ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PktgenLine:
-    """One line to write, and under which name and value Params must show it afterwards (None: it does not)."""
-
-    line: str
-    shown_as: Optional[str] = None
-    shown: Optional[str] = None
-    optional: bool = False
-    """Kernels that do not know it send the same frames without it."""
-
-
-def settings_of(spec: StreamSpec, count: int) -> List[PktgenLine]:
-    """All settings of a stream, in the order in which they are written."""
-    numbers = {
-        "pkt_size": spec.pkt_size_bytes, "count": count, "delay": spec.delay_ns,
-        "udp_src_min": spec.udp_source_port, "udp_dst_min": spec.udp_sink_port,
-    }  # fmt: skip
-    for name, value in numbers.items():
-        if len(str(value)) > MAX_DIGITS:
-            raise WireError(
-                "bad_request",
-                "stream %s: %s %d has more than %d digits, and pktgen would truncate it"
-                % (spec.stream, name, value, MAX_DIGITS),
-                {"stream": spec.stream, "field": name},
-            )
-    settings = [
-        PktgenLine("pkt_size %d" % spec.pkt_size_bytes, "min_pkt_size", str(spec.pkt_size_bytes)),
-        PktgenLine("count %d" % count, "count", str(count)),
-        PktgenLine("delay %d" % spec.delay_ns, "delay", str(spec.delay_ns)),
-        PktgenLine("clone_skb 0", "clone_skb", "0"),
-        # Before 3.18 there is none. Params shows it only above 1.
-        PktgenLine("burst 1", optional=True),
-        PktgenLine("dst_mac %s" % spec.destination_mac, "dst_mac", spec.destination_mac.lower()),
-    ]
-    if spec.source_mac is not None:
-        settings.append(PktgenLine("src_mac %s" % spec.source_mac, "src_mac", spec.source_mac.lower()))
-    texts = {"src": spec.source_ip, "dst": spec.sink_ip}
-    for end in ("src", "dst"):
-        for bound in ("min", "max"):
-            name = "%s_%s" % (end, bound)
-            settings.append(PktgenLine("%s %s" % (name, texts[end]), name, texts[end]))
-    for end, port in (("src", spec.udp_source_port), ("dst", spec.udp_sink_port)):
-        # The maximum is exclusive, but with max = min pktgen takes min: one port.
-        for bound in ("min", "max"):
-            name = "udp_%s_%s" % (end, bound)
-            settings.append(PktgenLine("%s %d" % (name, port), name, str(port)))
-    settings.append(PktgenLine("flag QUEUE_MAP_CPU", optional=True))
-    return settings
-
-
-def configure(files: ProcFiles, device: str, settings: List[PktgenLine]) -> None:
-    """Write, look at the answer, and read everything back. Raises WireError naming the parameter."""
-    for setting in settings:
-        try:
-            files.write(device, setting.line)
-        except OSError as exc:
-            if setting.optional and exc.errno == errno.EINVAL:
-                continue
-            raise WireError(
-                "pktgen_refused", "pktgen refused %r for %s: %s" % (setting.line, device, _sentence(exc))
-            ) from exc
-        answer = parse_device(files.read(device)).result_text
-        if not answer.startswith("OK:") and not setting.optional:
-            raise WireError("pktgen_refused", "pktgen answered %r to %r for %s" % (answer, setting.line, device))
-    shown = parse_device(files.read(device))
-    expected = [(item.shown_as, item.shown) for item in settings if item.shown_as]
-    expected += [("max_pkt_size", dict(expected)["min_pkt_size"]), ("burst", None)]
-    for name, wanted in expected:
-        got = shown.params.get(name or "")
-        if got != wanted:
-            raise WireError(
-                "pktgen_mismatch",
-                "pktgen set %s of %s to %s instead of %s" % (name, device, got, wanted),
-                {"device": device, "parameter": name, "wanted": wanted, "got": got},
-            )
-    surplus = sorted(set(shown.flags) - {"QUEUE_MAP_CPU", "SHARED"})
-    if surplus:
-        raise WireError(
-            "pktgen_mismatch",
-            "pktgen has unrequested flags %s on %s" % (" ".join(surplus), device),
-            {"device": device, "parameter": "flags", "wanted": "", "got": " ".join(surplus)},
-        )
-
-
-def _sentence(exc: OSError) -> str:
-    return ERRNO_SENTENCES.get(exc.errno or 0) or exc.strerror or "errno %s" % exc.errno
-
-
-def choose_threads(specs: List[StreamSpec], cpus: List[int]) -> List[int]:
-    """A CPU for each stream: the first one asked for, else one of its own, CPU 0 last, which serves most interrupts."""
-    chosen: List[int] = []
-    free = sorted(cpus, key=lambda cpu: (cpu == 0, cpu))
-    for spec in specs:
-        if spec.cpus is not None:
-            if spec.cpus[0] not in cpus:
-                raise WireError(
-                    "bad_request",
-                    "stream %s: no pktgen thread runs on CPU %d, only on %s" % (spec.stream, spec.cpus[0], cpus),
-                    {"stream": spec.stream, "field": "cpus"},
-                )
-            chosen.append(spec.cpus[0])
-        else:
-            taken = chosen + [other.cpus[0] for other in specs if other.cpus]
-            chosen.append(min(free, key=taken.count))
-    return chosen
-
 
 # -- the blocking start -----------------------------------------------------------------------------------------------
 
@@ -184,7 +54,7 @@ def write_start(files: ProcFiles, side: ChildSide) -> None:
     try:
         files.write(CONTROL, "start")
     except OSError as exc:
-        side.failed("pktgen_refused", "pktgen did not start: %s" % _sentence(exc))
+        side.failed("pktgen_refused", "pktgen did not start: %s" % sentence_of(exc))
 
 
 def fork_writer(files: ProcFiles) -> ArmedChild:
@@ -227,7 +97,7 @@ class PktgenBackend:
                 self._add(spec, "%s@%s-%d" % (spec.interface, self._tag, number), THREAD_PREFIX + str(cpu))
             refuse_foreign(self._files, [stream.device for stream in self._streams])
         except (OSError, ValueError) as exc:
-            text = _sentence(exc) if isinstance(exc, OSError) else str(exc)
+            text = sentence_of(exc) if isinstance(exc, OSError) else str(exc)
             raise WireError("pktgen_failed", "cannot work with %s: %s" % (self._files.root, text)) from exc
         self._writer = self._make_writer(self._files)
         await self._writer.wait_ready()
@@ -250,7 +120,7 @@ class PktgenBackend:
             self._files.write(thread, "add_device " + device)
         except OSError as exc:
             raise WireError(
-                "pktgen_refused", "pktgen did not accept %s on %s: %s" % (spec.interface, thread, _sentence(exc))
+                "pktgen_refused", "pktgen did not accept %s on %s: %s" % (spec.interface, thread, sentence_of(exc))
             ) from exc
         self._streams.append(_Stream(spec, device, thread, count, reason))
         answer = self._files.threads()[thread].result

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.check.context import CheckContext
-from labconsole.engine.check.result import CheckFinding, failed, passed, skipped
+from labconsole.engine.check.result import CheckFinding, Values, failed, passed, skipped
 from labconsole.engine.trial.setup import UDP_SOURCE_PORT
 from labconsole.errors import AgentError, LabError, NodeError
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
@@ -207,7 +206,7 @@ def _judge(cable: Cable, heard: Heard, refused: str | None) -> CheckFinding:
         )
     places = heard.get(cable.port, {})
     arrived = places.get(cable.far, 0)
-    values: dict[str, Any] = {
+    values: Values = {
         "stream": cable.stream,
         "from": near,
         "to": far,

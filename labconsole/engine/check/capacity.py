@@ -6,11 +6,10 @@ import asyncio
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from labconsole.engine.check.cabling import close_generator
 from labconsole.engine.check.context import CheckContext, check
-from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
+from labconsole.engine.check.result import CheckFinding, Values, failed, passed, skipped, warned
 from labconsole.engine.trial.setup import SNAP_BYTES, Flow, capture_request, most_packets, stream_spec
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES, DesignPoint, FrameSize
 from labconsole.model.inventory import Stream
@@ -58,7 +57,7 @@ async def disk(bench: CheckContext, node: str) -> CheckFinding:
         return failed(f"{found.directory}: {found.error or 'its room is not told'}", f"set another directory as {key}")
     what = "the plan's largest trial" if bench.plan is not None else f"{USUAL_RUN_S:g} s at line rate"
     evidence = f"{found.free_bytes / 1e6:.0f} MB free in {found.directory}; {what} needs up to {needed / 1e6:.0f} MB"
-    values: dict[str, Any] = {"free_bytes": found.free_bytes, "needed_bytes": needed}
+    values: Values = {"free_bytes": found.free_bytes, "needed_bytes": needed}
     hint = f"free some space, or set a directory on a larger disk as {key}"
     if found.free_bytes < SPACE_RESERVE_BYTES or (bench.plan is not None and found.free_bytes < needed):
         return failed(evidence, hint, **values)
@@ -77,7 +76,7 @@ async def store(bench: CheckContext) -> CheckFinding:
         free = (await asyncio.to_thread(shutil.disk_usage, directory)).free
     except OSError as exc:
         return failed(f"{directory}: {exc.strerror}", "give --store a directory that exists")
-    values: dict[str, Any] = {"free_bytes": free}
+    values: Values = {"free_bytes": free}
     if bench.plan is None:
         evidence = f"{free / 1e6:.0f} MB free in {directory}"
         if free < SPACE_RESERVE_BYTES:
@@ -195,7 +194,7 @@ def _spec(bench: CheckContext, request: DesignPoint, stream: Stream, index: int)
 
 def _judge(rows: list[tuple[str, float, SentStream | None, CaptureResult | None]]) -> CheckFinding:
     words, dropped_by, short, missing = [], [], [], []
-    values: dict[str, Any] = {}
+    values: Values = {}
     for name, asked_pps, sent, captured in rows:
         packets = sent.sent_packets if sent is not None else None
         if not packets or captured is None or not sent or not sent.elapsed_ns:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from labconsole.engine.check.context import CheckContext, check
-from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
+from labconsole.engine.check.result import CheckFinding, Values, failed, passed, skipped, warned
 
 OFFSET_S = 0.05
 """Beyond this, records of different nodes cannot be laid side by side by their wall clocks."""
@@ -20,7 +18,7 @@ async def offset(bench: CheckContext, node: str) -> CheckFinding:
     link = bench.link(node)
     offset_ns, bound_ns = link.clock_offset_ns, link.clock_error_ns
     evidence = f"{offset_ns / 1e6:+.3f} ms ± {bound_ns / 1e6:.3f} ms from this machine"
-    values: dict[str, Any] = {"clock_offset_ns": offset_ns, "clock_error_ns": bound_ns}
+    values: Values = {"clock_offset_ns": offset_ns, "clock_error_ns": bound_ns}
     certain_s = max(0, abs(offset_ns) - bound_ns) / 1e9
     if certain_s > WRONG_S:
         return failed(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from labconsole.engine.check.context import CheckContext, check
-from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
+from labconsole.engine.check.result import CheckFinding, Values, failed, passed, skipped, warned
 
 _CPUS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 DEEP_IDLE_US = 200
@@ -25,7 +24,7 @@ async def governor(bench: CheckContext, node: str) -> CheckFinding:
     if found is None:
         return passed("the kernel does not change frequencies here")
     evidence = ", ".join(f"{name} on {count} CPUs" for name, count in found.items())
-    values: dict[str, Any] = {**found}
+    values: Values = {**found}
     if set(found) != {"performance"}:
         return warned(evidence, f"on {node}: cpupower frequency-set -g performance", **values)
     return passed(evidence, **values)

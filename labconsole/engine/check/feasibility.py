@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from labconsole.engine.check.context import CheckContext
-from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
+from labconsole.engine.check.result import CheckFinding, Values, failed, passed, skipped, warned
 from labconsole.engine.execution.pending import remaining
 from labconsole.engine.trial.second_guest import find_reference, is_reference, reference_command
 from labconsole.errors import ConfigError, OtherTestbed, StoreError
@@ -212,7 +212,7 @@ async def time(bench: CheckContext) -> CheckFinding:
     )
     if stored:
         evidence += f"; {format_count(stored)} are already stored"
-    values: dict[str, Any] = {"trials": reckoned.trials, "stored_trials": stored, "total_s": reckoned.total_s}
+    values: Values = {"trials": reckoned.trials, "stored_trials": stored, "total_s": reckoned.total_s}
     if reckoned.total_s > LONG_S:
         return warned(
             evidence,

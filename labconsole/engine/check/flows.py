@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from labconsole.engine.check.context import CheckContext
 from labconsole.engine.check.rehearsal import rehearse
-from labconsole.engine.check.result import CheckFinding, failed, passed, skipped, warned
+from labconsole.engine.check.result import CheckFinding, Values, failed, passed, skipped, warned
 from labconsole.errors import LabError
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import RunRecord, StreamRecord
@@ -56,7 +54,7 @@ def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out:
     if refused:
         complaints.append((f"the UUT sent {refused} ICMP unreachable", "it rejects frames instead of forwarding them"))
     evidence = f"{', '.join(words)} packets at {LOAD_RATIO:.0%} load"
-    values: dict[str, Any] = {
+    values: Values = {
         "streams": [
             {
                 "name": s.name,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
 
 from labconsole.engine.check.context import ETHERNET_HEADER_BYTES, FIX_TOKEN, CheckContext, Wave, alike, check
-from labconsole.engine.check.result import CheckFinding, failed, mended, passed, skipped, warned
+from labconsole.engine.check.result import CheckFinding, Values, failed, mended, passed, skipped, warned
 from labconsole.units import format_rate_bps
 from labconsole.verdict.observed import parse_snapshot
 from labconsole.wire.changes import ApplyChanges
@@ -117,7 +116,7 @@ async def speed(bench: CheckContext, node: str) -> CheckFinding:
     """Links run at the speed of the file, full duplex. A virtual link has no speed of its own."""
     worse, better, unknown = [], [], []
     words: dict[str, str] = {}
-    values: dict[str, Any] = {}
+    values: Values = {}
     for name, setting in (await _settings(bench, node)).items():
         wanted_bps = max(stream.link_speed_bps for stream in bench.ports(node)[name])
         if setting.bus is None or setting.bus.kind not in ("pci", "usb", "platform"):
@@ -238,7 +237,7 @@ async def offloads(bench: CheckContext, node: str) -> CheckFinding:
     """Large receive offload merges frames before they can be counted or forwarded; the others are left as found."""
     merging = []
     words: dict[str, str] = {}
-    values: dict[str, Any] = {}
+    values: Values = {}
     for name, setting in (await _settings(bench, node)).items():
         on = [key for key, value in setting.offloads.items() if value and key in ("gro", "gso", "tso", "lro")]
         values[name] = setting.offloads
@@ -258,7 +257,7 @@ async def offloads(bench: CheckContext, node: str) -> CheckFinding:
 async def errors(bench: CheckContext, node: str) -> CheckFinding:
     """Damaged frames since the node was started point at a cable or a duplex mismatch."""
     snapshot = parse_snapshot(await bench.read(node, ReadCounters()))
-    found: dict[str, Any] = {}
+    found: Values = {}
     for name in bench.ports(node):
         sample = snapshot.get(("", name))
         for statistic in LINE_ERRORS:

@@ -10,6 +10,9 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+Values = dict[str, Any]
+"""Figures of a finding for programs, by name: each check has its own."""
+
 
 class CheckStatus(StrEnum):
     """How a check came out. ``skipped`` means that it could not be asked, and the evidence says why."""
@@ -37,7 +40,7 @@ class CheckResult:
     fixable: bool = False
     fixed: bool = False
     took_s: float = 0.0
-    values: dict[str, Any] = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -56,7 +59,7 @@ class CheckFinding:
     hint: str | None = None
     fixable: bool = False
     fixed: bool = False
-    values: dict[str, Any] = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
 
 
 def passed(evidence: str, **values: Any) -> CheckFinding:

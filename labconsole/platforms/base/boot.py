@@ -7,11 +7,11 @@ beside the real one under the same name.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from labconsole.contracts.driver import Driver, Prepared, StreamWiring
+from labconsole.contracts.driver import Attest, Attestation, Driver, Prepared, StreamWiring
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import ConfigError, NodeError
 from labconsole.wire.execution import Execute
@@ -58,15 +58,13 @@ class BootedDriver:
             attest=None if attest is None else self._attested(attest),
         )
 
-    def _attested(
-        self, attest: Callable[[AgentLink], Awaitable[dict[str, Any]]]
-    ) -> Callable[[AgentLink], Awaitable[dict[str, Any]]]:
-        async def both(uut: AgentLink) -> dict[str, Any]:
+    def _attested(self, attest: Attest) -> Attest:
+        async def both(uut: AgentLink) -> Attestation:
             return {**await attest(uut), "machine": await self._machine(uut)}
 
         return both
 
-    async def _machine(self, uut: AgentLink) -> dict[str, Any]:
+    async def _machine(self, uut: AgentLink) -> Attestation:
         """What the machine says of itself. Raises NodeError when it is not what the platform needs."""
         read = await uut.ask(Execute(argv=["cat", DESCRIPTION], timeout_s=_READ_S))
         try:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
+from labconsole.contracts.driver import Attestation
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError, NodeLost
+from labconsole.network.spoken import Change
 from labconsole.wire.changes import ApplyChanges, ReadNetwork, UndoChanges
 from labconsole.wire.links import ReadLinks
 
 
 def route_changes(
     *, inbound: str, outbound: str, source_ip: str, sink_ip: str, sink_mac: str, namespace: str = ""
-) -> list[dict[str, Any]]:
+) -> list[Change]:
     """Forward ``source_ip`` to ``sink_ip`` from one interface to the other.
 
     Forwarding is switched on for these two interfaces only, not for the machine. The route back to the source keeps
     reverse-path filtering satisfied without switching it off. The neighbour is permanent, so no ARP runs in a trial.
     """
-    changes: list[dict[str, Any]] = []
+    changes: list[Change] = []
     for interface in (inbound, outbound):
         changes.append({"do": "link_up", "interface": interface, "namespace": namespace})
         changes.append(
@@ -41,12 +42,12 @@ def route_changes(
 
 async def read_state(
     uut: AgentLink, *, routing: dict[str, Sequence[str]], ports: Sequence[str]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Attestation]:
     """What an attestation says of interfaces: whether those that route still may, and whose ports the others are.
 
     ``routing``: namespace to interfaces; ``ports``: of the node's own namespace. Raises NodeError.
     """
-    state: dict[str, dict[str, Any]] = {}
+    state: dict[str, Attestation] = {}
     for namespace, interfaces in routing.items():
         names = {f"net/ipv4/conf/{interface}/forwarding": interface for interface in interfaces}
         reply = await uut.ask(ReadNetwork(sysctls=list(names), namespace=namespace))
@@ -60,7 +61,7 @@ async def read_state(
     return state
 
 
-async def apply(uut: AgentLink, token: str, changes: Sequence[dict[str, Any]]) -> None:
+async def apply(uut: AgentLink, token: str, changes: Sequence[Change]) -> None:
     """Have the agent make ``changes``, all or none. Raises NodeError, for an interface in another's bridge as well:
     it would be taken out of that one, and what somebody else measures or runs there would end.
     """

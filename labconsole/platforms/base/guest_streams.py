@@ -7,10 +7,10 @@ the UUT's NICs are the operator's, or ours where ``bridges: made`` says so.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from labconsole.contracts.driver import PathPoint, StreamPath, StreamWiring
 from labconsole.errors import ConfigError
+from labconsole.network.spoken import Change
 from labconsole.platforms.base.guest import GuestNic, Wires, listed
 from labconsole.platforms.base.hypervisor import Hypervisor
 from labconsole.platforms.base.options import mac_address
@@ -75,7 +75,7 @@ class GuestStreams(Hypervisor):
                 f"guest another MAC address"
             )
 
-    def changes(self, streams: Streams, wires: Wires) -> list[dict[str, Any]]:
+    def changes(self, streams: Streams, wires: Wires) -> list[Change]:
         """What the agent is to do so that every stream meets its guest; nothing where the operator has done it."""
         if self.options.bridges == "found":
             return []

@@ -7,11 +7,11 @@ never taken for done.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from labconsole.contracts.driver import Capabilities, DriverInfo
+from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
 from labconsole.errors import ConfigError
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, UnknownGuest, listed
 from labconsole.platforms.base.options import ManagedOptions, read_options
@@ -30,7 +30,7 @@ class Hypervisor(ABC):
 
     options: ManagedOptions
 
-    def __init__(self, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, name: str, options: Mapping[str, object]) -> None:
         self.name = name
         read = read_options(self.about.Options, self.about.name, name, options)
         assert isinstance(read, ManagedOptions)
@@ -116,7 +116,7 @@ class Hypervisor(ABC):
 
     # What not all have --------------------------------------------------------------------------------------------
 
-    async def facts(self, shell: Shell, name: str) -> dict[str, Any]:
+    async def facts(self, shell: Shell, name: str) -> Attestation:
         """What else the record says of a guest that runs: nothing that changes by itself."""
         return {}
 

@@ -10,11 +10,11 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from labconsole.contracts.driver import PathPoint, StreamPath, StreamWiring
+from labconsole.contracts.driver import Attestation, PathPoint, StreamPath, StreamWiring
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
+from labconsole.network.spoken import Change
 from labconsole.platforms.base.inside import DONE, READY, close_shell
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import AskGuest, GuestStatus, StartGuest
@@ -52,9 +52,9 @@ class BootedGuest:
     def words(self) -> str:
         return kernel_words(self.wirings, self.after)
 
-    def changes(self) -> list[dict[str, Any]]:
+    def changes(self) -> list[Change]:
         """A tap for each of its NICs, bridged to the UUT's NIC on that side."""
-        changes: list[dict[str, Any]] = []
+        changes: list[Change] = []
         for wiring, (inbound, outbound) in zip(self.wirings, self.nics, strict=True):
             for nic, port in ((inbound, wiring.uut_in), (outbound, wiring.uut_out)):
                 changes.append({"do": "tap", "name": nic.tap})
@@ -125,7 +125,7 @@ async def boot(uut: AgentLink, argvs: Mapping[str, Sequence[str]], *, timeout_s:
     return pids
 
 
-async def look_at_guest(uut: AgentLink, platform: str, name: str, pid: int) -> dict[str, Any]:
+async def look_at_guest(uut: AgentLink, platform: str, name: str, pid: int) -> Attestation:
     """What a guest that is the process ``pid`` says of itself, and where that may run.
 
     Raises NodeError when it is another process, or none.

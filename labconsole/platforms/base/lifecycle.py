@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from typing import Any
+from collections.abc import Mapping
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError, NodeLost
@@ -25,7 +25,7 @@ _ALREADY = re.compile(r"already (?:running|active|started|exists|powered on|lock
 class Lifecycle(Hypervisor):
     """A hypervisor's guests from off to running and back."""
 
-    def __init__(self, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, name: str, options: Mapping[str, object]) -> None:
         super().__init__(name, options)
         self._started: list[str] = []
         self._pinned: dict[str, Pinning] = {}

@@ -8,10 +8,9 @@ passes. That the guests forward is the operator's set-up; only the frames that c
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from labconsole.contracts.driver import Ask, Prepared, SecondGuest, StreamWiring
+from labconsole.contracts.driver import Ask, Attestation, Prepared, SecondGuest, StreamWiring
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import ConfigError, NodeError, NodeLost
 from labconsole.network.spoken import as_commands
@@ -37,7 +36,7 @@ class ManagedDriver(Lifecycle, GuestStreams):
     outlives_agent = True
     """The guests are their hypervisor's: what was begun when the UUT was lost has to be undone when it is back."""
 
-    def __init__(self, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, name: str, options: Mapping[str, object]) -> None:
         super().__init__(name, options)
         self._applied = False
         self._inside = False
@@ -122,7 +121,7 @@ class ManagedDriver(Lifecycle, GuestStreams):
             await self._restore_after(uut, exc)
             raise
 
-        async def attest(link: AgentLink) -> dict[str, Any]:
+        async def attest(link: AgentLink) -> Attestation:
             return await self.attestation(self.shell(link), streams)
 
         return Prepared(paths=paths, second=beside, attestation=attestation, attest=attest)
@@ -172,11 +171,11 @@ class ManagedDriver(Lifecycle, GuestStreams):
 
     # Attestation --------------------------------------------------------------------------------------------------
 
-    async def attestation(self, shell: Shell, streams: Streams) -> dict[str, Any]:
+    async def attestation(self, shell: Shell, streams: Streams) -> Attestation:
         """What runs now. Equal as long as nothing was changed, so no times, no counters, no identities per start."""
         versions = await self.probe(shell)
         found = await self.guests(shell)
-        machines: dict[str, Any] = {}
+        machines: Attestation = {}
         for name in self.planned:
             if name not in found:
                 raise self.unknown(shell, name, found)
@@ -184,7 +183,7 @@ class ManagedDriver(Lifecycle, GuestStreams):
                 raise shell.error(f"guest {name} is {found[name].said}; expected: running")
             machines[name] = await self._machine(shell, name)
         others = sorted(g.name for g in found.values() if g.name not in self.planned and g.state is not State.STOPPED)
-        attested: dict[str, Any] = {
+        attested: Attestation = {
             "driver": self.about.name,
             "guests": list(self.planned),
             "other_guests": others,
@@ -199,7 +198,7 @@ class ManagedDriver(Lifecycle, GuestStreams):
         ports += [name for name in hosts if name is not None]
         return {**attested, "interfaces": await read_state(shell.uut, routing={}, ports=ports)}
 
-    async def _machine(self, shell: Shell, name: str) -> dict[str, Any]:
+    async def _machine(self, shell: Shell, name: str) -> Attestation:
         nics = [
             {"mac": n.mac, "model": n.model, "host_interface": n.host_interface, "attached_to": n.attached_to}
             for n in await self.nics(shell, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -124,7 +125,7 @@ class ManagedOptions(BaseModel):
 Options = TypeVar("Options", bound=BaseModel)
 
 
-def read_options(model: type[Options], driver: str, platform: str, options: dict[str, Any]) -> Options:
+def read_options(model: type[Options], driver: str, platform: str, options: Mapping[str, object]) -> Options:
     """Options of hosts.yaml as ``model``. Raises ConfigError for the first that is wrong."""
     try:
         return model.model_validate(options)

@@ -6,8 +6,7 @@ it by itself; ordinary runs only where hosts.yaml names it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
@@ -32,7 +31,7 @@ class BypassDriver:
         Options=BypassOptions,
     )
 
-    def __init__(self, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, name: str, options: Mapping[str, object]) -> None:
         read_options(BypassOptions, "bypass", name, options)
 
     def refusal(self, background: str) -> str | None:

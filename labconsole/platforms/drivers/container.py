@@ -8,15 +8,22 @@ packet happens to arrive.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from labconsole.contracts.driver import DriverInfo, PathPoint, Prepared, SecondGuest, StreamPath, StreamWiring
+from labconsole.contracts.driver import (
+    Attestation,
+    DriverInfo,
+    PathPoint,
+    Prepared,
+    SecondGuest,
+    StreamPath,
+    StreamWiring,
+)
 from labconsole.contracts.ports import AgentLink
-from labconsole.network.spoken import as_commands
+from labconsole.network.spoken import Change, as_commands
 from labconsole.platforms.base.forwarding import apply, read_state, restored_on_failure, route_changes, undo
 from labconsole.platforms.base.inside import allowed_cpus, close_shell, shell_as_guest
 from labconsole.platforms.base.options import Cpus, read_options
@@ -74,9 +81,9 @@ class _Container:
             pairs.append((inbound, outbound))
         return pairs
 
-    def changes(self) -> list[dict[str, Any]]:
+    def changes(self) -> list[Change]:
         """The namespace, its NICs on their bridges, its routes."""
-        changes: list[dict[str, Any]] = [{"do": "namespace", "name": self.name}]
+        changes: list[Change] = [{"do": "namespace", "name": self.name}]
         for wiring, (inbound, outbound) in zip(self.wirings, self.nics(), strict=True):
             for nic in (inbound, outbound):
                 changes.append(
@@ -136,7 +143,7 @@ class ContainerDriver:
         load_inside=False,
     )
 
-    def __init__(self, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, name: str, options: Mapping[str, object]) -> None:
         self.options = read_options(ContainerOptions, "container", name, options)
 
     def refusal(self, background: str) -> str | None:
@@ -154,7 +161,7 @@ class ContainerDriver:
         guests = _containers(wirings, second)
         beside: SecondGuest | None = None
 
-        async def attest(uut: AgentLink) -> dict[str, Any]:
+        async def attest(uut: AgentLink) -> Attestation:
             nics = {guest.name: [nic for pair in guest.nics() for nic in pair] for guest in guests}
             each = [nic for found in nics.values() for nic in found]
             interfaces = await read_state(

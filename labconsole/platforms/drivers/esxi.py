@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
-from labconsole.contracts.driver import Capabilities, DriverInfo
+from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
@@ -177,7 +176,7 @@ class EsxiDriver(ManagedDriver):
                 found[mac] = told[f"{device}.virtualdev"]
         return found
 
-    async def facts(self, shell: Shell, name: str) -> dict[str, Any]:
+    async def facts(self, shell: Shell, name: str) -> Attestation:
         """vCPUs and CPU affinity as configured; a machine without ``numvcpus`` has one."""
         told = await self._settings(shell, name)
         cpus = told.get("numvcpus", "1")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
-from labconsole.contracts.driver import Capabilities, DriverInfo
+from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, State, as_interface, as_pid
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, Word, mac_address
@@ -151,7 +151,7 @@ class LibvirtDriver(ManagedDriver):
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
         return interfaces(await shell.must(self.virsh("domiflist", name)))
 
-    async def facts(self, shell: Shell, name: str) -> dict[str, Any]:
+    async def facts(self, shell: Shell, name: str) -> Attestation:
         """``kind`` tells a guest under KVM ("kvm") from one that is translated ("qemu")."""
         kind = _KIND.search(await shell.must(self.virsh("dumpxml", name)))
         cpus = _CPUS.search(await shell.must(self.virsh("dominfo", name)))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from labconsole.contracts.driver import Capabilities, DriverInfo
+from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, as_interface
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
@@ -129,7 +129,7 @@ class OpenVzDriver(ManagedDriver):
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
         return interfaces((await self._settings(shell, name)).get("NETIF", ""))
 
-    async def facts(self, shell: Shell, name: str) -> dict[str, Any]:
+    async def facts(self, shell: Shell, name: str) -> Attestation:
         """vCPUs, CPU mask and CPU share as configured; None where the configuration does not limit them."""
         told = await self._settings(shell, name)
         cpus = told.get("CPUS", "")

@@ -8,13 +8,13 @@ second guest is a second such machine, with NICs and a console of its own.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from labconsole.contracts.driver import DriverInfo, Prepared, SecondGuest, StreamWiring
+from labconsole.contracts.driver import Attestation, DriverInfo, Prepared, SecondGuest, StreamWiring
 from labconsole.contracts.ports import AgentLink
 from labconsole.network.spoken import as_commands
 from labconsole.platforms.base.forwarding import apply, restored_on_failure, undo
@@ -71,7 +71,7 @@ class QemuDriver:
         processes=("qemu-.*", "kvm"),
     )
 
-    def __init__(self, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, name: str, options: Mapping[str, object]) -> None:
         self.name = name
         self.options = read_options(QemuOptions, "qemu", name, options)
         self.about = replace(self.about, tools=(self.options.program,))
@@ -118,7 +118,7 @@ class QemuDriver:
             pids = await boot(uut, {guest.name: self.argv(guest) for guest in guests}, timeout_s=BOOT_S)
             attestation = await self._attest(uut, pids)
 
-        async def attest(link: AgentLink) -> dict[str, Any]:
+        async def attest(link: AgentLink) -> Attestation:
             return await self._attest(link, pids)
 
         return Prepared(
@@ -133,7 +133,7 @@ class QemuDriver:
             return None
         return SecondGuest(name=SECOND, cpus=self.options.second_cpu, ask=ask_on_console(SECOND), pid=pids[SECOND])
 
-    async def _attest(self, uut: AgentLink, pids: dict[str, int]) -> dict[str, Any]:
+    async def _attest(self, uut: AgentLink, pids: dict[str, int]) -> Attestation:
         """What runs now. Model, accelerator and memory are the running command line's, which nobody can change."""
         machines = {name: await self._machine(uut, name, pid) for name, pid in pids.items()}
         beside = {name: machine for name, machine in machines.items() if name != FIRST}
@@ -145,7 +145,7 @@ class QemuDriver:
             **({"machines": beside} if beside else {}),
         }
 
-    async def _machine(self, uut: AgentLink, name: str, pid: int) -> dict[str, Any]:
+    async def _machine(self, uut: AgentLink, name: str, pid: int) -> Attestation:
         seen = await look_at_guest(uut, self.name, name, pid)
         return {**seen, **({"memory_mib": self.options.second_memory_mib} if name == SECOND else {})}
 

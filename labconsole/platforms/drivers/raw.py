@@ -6,14 +6,22 @@ is forwarded by it as the first one is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from labconsole.contracts.driver import DriverInfo, PathPoint, Prepared, SecondGuest, StreamPath, StreamWiring
+from labconsole.contracts.driver import (
+    Attestation,
+    DriverInfo,
+    PathPoint,
+    Prepared,
+    SecondGuest,
+    StreamPath,
+    StreamWiring,
+)
 from labconsole.contracts.ports import AgentLink
-from labconsole.network.spoken import as_commands
+from labconsole.network.spoken import Change, as_commands
 from labconsole.platforms.base.forwarding import apply, read_state, restored_on_failure, route_changes, undo
 from labconsole.platforms.base.inside import allowed_cpus, close_shell, shell_as_guest
 from labconsole.platforms.base.options import Cpus, read_options
@@ -42,7 +50,7 @@ class RawDriver:
         load_inside=False,
     )
 
-    def __init__(self, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, name: str, options: Mapping[str, object]) -> None:
         self.options = read_options(RawOptions, "raw", name, options)
         self.forwarding = self.options.forwarding
 
@@ -50,8 +58,8 @@ class RawDriver:
         """None: whatever a guest could do, the host can."""
         return None
 
-    def _changes(self, wirings: Sequence[StreamWiring]) -> list[dict[str, Any]]:
-        changes: list[dict[str, Any]] = []
+    def _changes(self, wirings: Sequence[StreamWiring]) -> list[Change]:
+        changes: list[Change] = []
         for index, wiring in enumerate(wirings, start=1):
             if self.forwarding == "route":
                 changes += route_changes(
@@ -91,10 +99,10 @@ class RawDriver:
 
         beside: SecondGuest | None = None
 
-        async def attest(uut: AgentLink) -> dict[str, Any]:
+        async def attest(uut: AgentLink) -> Attestation:
             routed = self.forwarding == "route"
             interfaces = await read_state(uut, routing={"": nics} if routed else {}, ports=() if routed else nics)
-            found: dict[str, Any] = {
+            found: Attestation = {
                 "driver": "raw",
                 "forwarding": self.forwarding,
                 "guests": [],

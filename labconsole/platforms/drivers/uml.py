@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from labconsole.contracts.driver import DriverInfo, Prepared, SecondGuest, StreamPath, StreamWiring
+from labconsole.contracts.driver import Attestation, DriverInfo, Prepared, SecondGuest, StreamPath, StreamWiring
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
-from labconsole.network.spoken import as_commands
+from labconsole.network.spoken import Change, as_commands
 from labconsole.platforms.base.forwarding import apply, restored_on_failure, undo
 from labconsole.platforms.base.image import (
     FIRST,
@@ -76,7 +76,7 @@ class UmlDriver:
         processes=(r"linux\.uml.*",),
     )
 
-    def __init__(self, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, name: str, options: Mapping[str, object]) -> None:
         self.name = name
         self.options = read_options(UmlOptions, "uml", name, options)
         self.about = replace(self.about, tools=(self.options.kernel,))
@@ -126,7 +126,7 @@ class UmlDriver:
             pids = await boot(uut, {guest.name: self.argv(guest) for guest in guests}, timeout_s=BOOT_S)
             attestation = await self._attest(uut, pids)
 
-        async def attest(link: AgentLink) -> dict[str, Any]:
+        async def attest(link: AgentLink) -> Attestation:
             return await self._attest(link, pids)
 
         beside = None
@@ -136,7 +136,7 @@ class UmlDriver:
         paths = {name: self._path(path) for guest in guests for name, path in guest.paths().items()}
         return Prepared(paths=paths, second=beside, attestation=attestation, attest=attest)
 
-    def _changes(self, guest: BootedGuest) -> list[dict[str, Any]]:
+    def _changes(self, guest: BootedGuest) -> list[Change]:
         return guest.changes() if self.options.transport == "tap" else []
 
     def _path(self, path: StreamPath) -> StreamPath:
@@ -171,7 +171,7 @@ class UmlDriver:
                 "(docs/platforms.md, User-mode Linux)",
             )
 
-    async def _attest(self, uut: AgentLink, pids: dict[str, int]) -> dict[str, Any]:
+    async def _attest(self, uut: AgentLink, pids: dict[str, int]) -> Attestation:
         """What runs now: the kernel's own word, and the command line of the process that it is."""
         machines = {name: await self._machine(uut, name, pid) for name, pid in pids.items()}
         beside = {name: machine for name, machine in machines.items() if name != FIRST}
@@ -183,7 +183,7 @@ class UmlDriver:
             **({"machines": beside} if beside else {}),
         }
 
-    async def _machine(self, uut: AgentLink, name: str, pid: int) -> dict[str, Any]:
+    async def _machine(self, uut: AgentLink, name: str, pid: int) -> Attestation:
         seen = await look_at_guest(uut, self.name, name, pid)
         # The words end in zero bytes, which no reply of an agent carries.
         argv = ["sh", "-c", 'tr "\\0" " " <"$0"', f"/proc/{pid}/cmdline"]

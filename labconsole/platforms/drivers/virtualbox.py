@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
-from labconsole.contracts.driver import Capabilities, DriverInfo
+from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
@@ -131,7 +130,7 @@ class VirtualBoxDriver(ManagedDriver):
             )
         return nics
 
-    async def facts(self, shell: Shell, name: str) -> dict[str, Any]:
+    async def facts(self, shell: Shell, name: str) -> Attestation:
         told = await self._values(shell, name)
         cpus = told.get("cpus", "")
         return {

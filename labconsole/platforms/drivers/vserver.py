@@ -8,11 +8,11 @@ that are started here are children of the agent's keeper and end with it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from labconsole.contracts.driver import Capabilities, DriverInfo, PathPoint, StreamPath
+from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo, PathPoint, StreamPath
 from labconsole.errors import ConfigError
+from labconsole.network.spoken import Change
 from labconsole.platforms.base.forwarding import read_state, route_changes
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, Wires
 from labconsole.platforms.base.guest_streams import Streams, wirings_of
@@ -44,7 +44,7 @@ class VserverDriver(ManagedDriver):
         capabilities=Capabilities(exec=True),
     )
 
-    def __init__(self, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, name: str, options: Mapping[str, object]) -> None:
         super().__init__(name, options)
         for key in ("nics", "ssh"):
             if getattr(self.options, key):
@@ -118,7 +118,7 @@ class VserverDriver(ManagedDriver):
     async def wires(self, shell: Shell, streams: Streams) -> Wires:
         return {}
 
-    def changes(self, streams: Streams, wires: Wires) -> list[dict[str, Any]]:
+    def changes(self, streams: Streams, wires: Wires) -> list[Change]:
         """The host's own stack forwards, for whichever guest a stream is meant."""
         return [
             change
@@ -140,7 +140,7 @@ class VserverDriver(ManagedDriver):
             for w in wirings_of(streams)
         }
 
-    async def attestation(self, shell: Shell, streams: Streams) -> dict[str, Any]:
+    async def attestation(self, shell: Shell, streams: Streams) -> Attestation:
         attested = await super().attestation(shell, streams)
         nics = [nic for wiring in wirings_of(streams) for nic in (wiring.uut_in, wiring.uut_out)]
         return {**attested, "interfaces": await read_state(shell.uut, routing={"": nics}, ports=())}

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
-from labconsole.contracts.driver import Capabilities, DriverInfo
+from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, State, as_interface
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, Word, mac_address
@@ -163,7 +163,7 @@ class XlDriver(ManagedDriver):
             )
         return nics
 
-    async def facts(self, shell: Shell, name: str) -> dict[str, Any]:
+    async def facts(self, shell: Shell, name: str) -> Attestation:
         domain = (await self._domains(shell)).get(name)
         config = described(await shell.must(["xl", "list", "-l", name]), name) or {}
         kind = config.get("c_info", {}).get("type")
