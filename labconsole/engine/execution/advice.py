@@ -204,4 +204,4 @@ def _seconds(begin: str, end: str) -> float:
     try:
         return max(0.0, (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds())
     except (ValueError, TypeError):
-        raise MeasurementError(f"a record has times that are none: {begin!r} to {end!r}") from None
+        raise MeasurementError(f"a record has invalid times: {begin!r} to {end!r}") from None

@@ -87,8 +87,8 @@ def test_platforms_and_first_blocks_can_be_chosen(replay):
     [
         (("--set-ups", "4"), "--set-ups: plan blocks has no such number of blocks; raise its set_ups"),
         (("--set-ups", "0"), "allowed: 1 to 3"),
-        (("--points", "0"), "--points: names some points of a set-up.*allowed: these also: 1,2,3"),
-        (("--points", "0-4"), "these also: 5,6,7"),
+        (("--points", "0"), "--points: selects only some points of a set-up.*allowed: also 1,2,3"),
+        (("--points", "0-4"), "also 5,6,7"),
     ],
 )
 def test_what_is_no_whole_set_up_or_no_block_is_refused(replay, more, words):

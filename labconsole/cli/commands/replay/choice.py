@@ -32,14 +32,18 @@ def refuse_twice(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
     for path, plan in zip(paths, plans, strict=True):
         meaning = (plan.hash(), plan.grid, plan.search)
         if meaning in seen:
-            raise ConfigError(f"means the same as {seen[meaning]}; leave one of them out", file=str(path))
+            raise ConfigError(
+                f"describes the same measurements as {seen[meaning]}; remove one of the two", file=str(path)
+            )
         seen[meaning] = path
 
 
 def chosen_points(plan: Plan, args: argparse.Namespace) -> frozenset[int] | None:
     """The points that --platforms and --points leave; None: all. Raises ConfigError."""
     if args.points is not None and len(args.plan) > 1:
-        raise ConfigError("goes with one plan: every plan numbers its own points", key="--points", value=args.points)
+        raise ConfigError(
+            "only valid with one plan: every plan numbers its own points", key="--points", value=args.points
+        )
     chosen: set[int] | None = None
     if args.points is not None:
         chosen = _numbers(args.points, len(plan.points))
@@ -48,11 +52,11 @@ def chosen_points(plan: Plan, args: argparse.Namespace) -> frozenset[int] | None
         unknown = [name for name in args.platforms if name not in plan.platforms]
         if unknown and len(args.plan) == 1:
             raise ConfigError(
-                "is no platform of the plan", key="--platforms", value=unknown[0], allowed=", ".join(plan.platforms)
+                "is not a platform of this plan", key="--platforms", value=unknown[0], allowed=", ".join(plan.platforms)
             )
         chosen = own if chosen is None else chosen & own
         if not chosen and len(args.plan) == 1:
-            raise ConfigError("--platforms and --points leave no point of the plan")
+            raise ConfigError("--platforms and --points select no point of the plan")
     if plan.set_ups is not None and args.points is not None and chosen is not None:
         _refuse_parts_of_set_ups(plan, chosen, args)
     return None if chosen is None else frozenset(chosen)
@@ -65,8 +69,8 @@ def _refuse_parts_of_set_ups(plan: Plan, chosen: set[int], args: argparse.Namesp
     if len(whole) > len(chosen):
         lacking = ",".join(str(index) for index in whole if index not in chosen)
         raise ConfigError(
-            "names some points of a set-up, and with set_ups every set-up is taken whole",
-            key="--points", value=args.points, allowed=f"these also: {lacking}",
+            "selects only some points of a set-up; with set_ups, every set-up is measured whole",
+            key="--points", value=args.points, allowed=f"also {lacking}",
         )  # fmt: skip
 
 
@@ -76,9 +80,11 @@ def _numbers(text: str, points: int) -> set[int]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not (first.isascii() and first.isdecimal()) or (dash and not (last.isascii() and last.isdecimal())):
-            raise ConfigError("is no list of points", key="--points", value=text, allowed="numbers such as 3,8-11")
+            raise ConfigError(
+                "is not a list of points", key="--points", value=text, allowed="numbers and ranges such as 3,8-11"
+            )
         low, high = int(first[:9]), int((last or first)[:9])
         if not low <= high < points:
-            raise ConfigError("names points that are not there", key="--points", value=part, allowed=f"0-{points - 1}")
+            raise ConfigError("the plan has no such points", key="--points", value=part, allowed=f"0-{points - 1}")
         found.update(range(low, high + 1))
     return found
