@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Dict, List, Optional
 
 from labconsole.wire.message import Done, Message, Request
-from labconsole.wire.rules import Most, Name, Rule, Sentence, Word, Words, bad, listed
+from labconsole.wire.rules import MAX_ITEMS, Key, Most, Name, Rule, Sentence, Word, bad, listed
 from labconsole.wire.session import Undone
 from labconsole.wire.settings import MAX_SETTINGS
 
@@ -59,7 +59,7 @@ class NetworkState(Message):
 class ReadNetwork(Request[NetworkState], op="net.read"):
     """Ask for these settings, and for the routes and the neighbours."""
 
-    sysctls: Optional[Words] = None
+    sysctls: Optional[Annotated[List[Key], Most(MAX_ITEMS)]] = None
     routes: Optional[bool] = None
     neighbours: Optional[bool] = None
     namespace: Optional[Word] = None

@@ -223,6 +223,13 @@ def word(value: Any, where: str) -> str:
     return value
 
 
+def key_name(value: Any, where: str) -> str:
+    """A name that comes back as a key of the answer, so refused when no key may be like it."""
+    if type(value) is not str or not printable(value):
+        raise bad(where, f"is not a printable name of at most {MAX_NAME} characters")
+    return value
+
+
 def free(value: Any, where: str) -> str:
     """Text of any kind that this node is given, kept as it is."""
     if type(value) is not str or not encodable(value):
@@ -260,4 +267,5 @@ Sentence = Annotated[str, Rule(sentence)]
 Word = Annotated[str, Rule(word)]
 Free = Annotated[str, Rule(free)]
 Words = Annotated[List[Word], Most(MAX_ITEMS)]
+Key = Annotated[str, Rule(key_name)]
 Plain = Annotated[Dict[str, Any], Rule(plain())]

@@ -12,6 +12,7 @@ from labconsole.wire.message import Message
 from labconsole.wire.rules import S64, Count, Finite, Most, Rule, Word, whole
 
 GENERATORS = ("auto", "pktgen", "afpacket")
+MIN_DURATION_S = 1e-6
 MAX_DURATION_S = 7 * 86400.0
 NEVER_DELAY_NS = 0x7FFFFFFF
 """pktgen takes this one value for "never send"."""
@@ -83,8 +84,8 @@ class StreamSpec(Message):
             self._check_range("count", 1, self.max_count)
         elif self.duration_s is None:
             self._refuse("count", None, "a count or a duration_s")
-        if self.duration_s is not None and not 0 < self.duration_s <= MAX_DURATION_S:
-            self._refuse("duration_s", self.duration_s, "more than 0 and at most %g" % MAX_DURATION_S)
+        if self.duration_s is not None and not MIN_DURATION_S <= self.duration_s <= MAX_DURATION_S:
+            self._refuse("duration_s", self.duration_s, "from %g to %g" % (MIN_DURATION_S, MAX_DURATION_S))
         if self.cpus is not None and not self.cpus:
             self._refuse("cpus", self.cpus, "a list of CPU numbers")
 

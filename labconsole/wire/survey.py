@@ -7,7 +7,7 @@ from typing import Annotated, Dict, List, Optional
 from labconsole.wire.facts import LoadAverages
 from labconsole.wire.links import MAX_INTERFACES
 from labconsole.wire.message import Done, Message, Request
-from labconsole.wire.rules import Amount, Count, Most, Name, Port, Sentence, Signed, Word, Words
+from labconsole.wire.rules import Amount, Count, Key, Most, Name, Port, Sentence, Signed, Word, Words
 from labconsole.wire.session import MAX_FAILURES
 
 MAX_LISTED = 200
@@ -117,7 +117,7 @@ class Survey(Message):
 class TakeSurvey(Request[Survey], op="survey"):
     """Ask what else a check must know; starts no program. ``guests``: as in a request for the surroundings."""
 
-    tools: Words
+    tools: Annotated[List[Key], Most(MAX_TOOLS)]
     capture_directory: Optional[Word] = None
     guests: Optional[Words] = None
 
