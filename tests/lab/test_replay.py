@@ -133,12 +133,15 @@ def test_two_processes_never_share_the_testbed(testbed, plan: Path, tmp_path: Pa
     output = process.stdout.read()  # communicate() would miss what is buffered here
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 130, errors
-    assert "the running trial ends first" in errors
+    assert "the running trial will finish first" in errors
     *events, last = [json.loads(line) for line in output.splitlines()]
     assert (last["event"], last["stopped"], last["exit_status"]) == ("plan_finished", True, 130)
     begun = sum(event["event"] == "trial_started" for event in events)
     ended = [event["status"] for event in events if event["event"] == "trial_finished"]
-    assert (len(ended), set(ended) <= {"valid", "suspect"}) == (begun, True)
+    # Each stored run was told; ``finished`` has read one before. The signal may come before a trial that was told has begun.
+    assert len(ended) + 1 == len(points(store))
+    assert begun - len(ended) in (0, 1)
+    assert set(ended[:-1]) <= {"valid", "suspect"}
 
 
 def test_two_plans_are_measured_in_one_go_with_their_commands_and_warm_ups(testbed, plan: Path, tmp_path: Path):

@@ -322,6 +322,8 @@ class PlanExecution(InBlocks):
             return
         if record is None or (self.stopping and record.verdict.status == "invalid"):
             outcome.stopped = True
+            if record is not None:  # stored, so told, but not counted: the trial is taken again
+                self.tell(trial, record, attempt=self._attempts.attempt)
             return
         self._todo.done += 1
         outcome.taken += 1
