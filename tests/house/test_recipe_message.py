@@ -81,7 +81,7 @@ def test_a_message_is_one_class_and_one_method(tmp_path: Path) -> None:
     )
     assert done.stdout.splitlines() == [
         '{"id": 0, "ok": {"said": "hello"}}',
-        '{"id": 1, "error": {"code": "bad_request", "message": "said is not text that may name something"}}',
+        '{"id": 1, "error": {"code": "bad_request", "message": "said is not a valid name"}}',
         '{"id": 2, "error": {"code": "bad_request", "message": "echo has an unknown key more"}}',
         "hello",
     ], done.stderr

@@ -162,7 +162,7 @@ async def watch(testbed: lab.LabStatus, store: Path, measured: Path) -> None:
     request = DesignPoint(platform="raw", frame=FrameSize(64), sources=1, target=5_000_000, duration_s=1)
     try:
         await watching.connect()
-        with pytest.raises(ConfigError, match="only watches"):
+        with pytest.raises(ConfigError, match="read-only"):
             await watching.run(request)
         assert watching.lease_holders() == {}
         process = await asyncio.create_subprocess_exec(

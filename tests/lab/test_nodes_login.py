@@ -366,7 +366,7 @@ async def test_jumps_that_lead_in_a_circle_are_refused(world: World) -> None:
         "uut": {"address": HOST, "jump": "b"},
         "b": {"address": HOST, "jump": "uut", "port": 1},
     }
-    assert "in a circle" in await refused(world, nodes)
+    assert "form a loop" in await refused(world, nodes)
 
 
 # --- starting the agent ------------------------------------------------------------------------------------------

@@ -199,7 +199,7 @@ class Bench:
         argv = [*COMMAND, "runs", "export", "--store", str(self.store)]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            assert "no such run store" in done.stderr, done.stderr
+            assert "there is no run store there" in done.stderr, done.stderr
         return {run["run_id"]: run for run in map(json.loads, done.stdout.splitlines())}
 
 
@@ -560,7 +560,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="store locked by another", strike=lock_store, status=frozenset({2}),
-        says="cannot save run .*another process has held it locked",
+        says="cannot save run .*another process has kept it locked",
     ),
     Fault(
         name="Ctrl-C", strike=console(signal.SIGINT), status=frozenset({130}), says="stopping; what was measured is saved",

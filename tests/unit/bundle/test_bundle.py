@@ -488,18 +488,18 @@ def test_a_header_that_claims_gigabytes_is_not_believed(tmp_path):
     with gzip.open(path, "wb") as stream:
         stream.write(claim.tobuf(tarfile.GNU_FORMAT))
         stream.write(bytes(1 << 20))
-    with pytest.raises(StoreError, match=r"claim.tar.gz: is no bundle"):
+    with pytest.raises(StoreError, match=r"claim.tar.gz: is not a bundle"):
         archive.unpack(path, target)
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is no bundle"),
-        (b"no archive at all", "is no bundle"),
-        (gzip.compress(b"", mtime=0), "is no bundle"),
-        (gzip.compress(b"x" * 5000, mtime=0), "is no bundle"),
-        (gzip.compress(bytes(20_000), mtime=0)[:-9], "is no bundle"),
+        (b"", "is not a bundle"),
+        (b"no archive at all", "is not a bundle"),
+        (gzip.compress(b"", mtime=0), "is not a bundle"),
+        (gzip.compress(b"x" * 5000, mtime=0), "is not a bundle"),
+        (gzip.compress(bytes(20_000), mtime=0)[:-9], "is not a bundle"),
     ],
 )
 def test_what_is_no_bundle_is_one_sentence(tmp_path, capsys, content, words):

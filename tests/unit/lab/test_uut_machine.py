@@ -223,7 +223,7 @@ def test_the_attestation_says_that_the_machine_is_emulated_and_by_what() -> None
 
 
 def test_a_system_that_nothing_boots_is_refused_when_hosts_yaml_is_read() -> None:
-    with pytest.raises(ConfigError, match="boots"):
+    with pytest.raises(ConfigError, match="not a system the UUT can boot"):
         take_boot("raw", {"boot": "plan9"})
     options: dict[str, Any] = {"boot": "xen", "guest": "a"}
     assert take_boot("xen", options) == "xen"

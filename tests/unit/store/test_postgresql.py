@@ -306,7 +306,7 @@ def test_what_one_process_holds_no_other_can_until_it_ends(place):
             other.kill()
         for _ in range(2):
             hold_once_free(store)
-        with pytest.raises(StoreError, match="cannot be held"):
+        with pytest.raises(StoreError, match="cannot be locked"):
             store.hold("../x", "me")
 
 

@@ -129,8 +129,8 @@ def _plan(tmp_path: Path, backgrounds: str, targets: str) -> Plan:
 
 
 def _bench(plan: Plan, found: StoredMaximum | None = None, stress: str | None = None) -> Any:
-    async def survey(node: str) -> dict[str, Any]:
-        return {"tools": {"stress": stress}}
+    async def survey(node: str) -> Any:
+        return SimpleNamespace(tools={"stress": stress})
 
     store = SimpleNamespace(maximum=lambda **asked: found)
     session = SimpleNamespace(

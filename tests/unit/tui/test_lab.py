@@ -300,7 +300,7 @@ async def test_the_searches_of_a_plan_are_previewed_run_paused_and_end_with_thei
         await shown(app, pilot, "✓ stored", "2 stored, which are")
 
 
-async def test_a_search_is_aborted_and_goes_on_where_it_was(plans, monkeypatch):
+async def test_a_search_is_aborted_and_goes_on_where_it_was(plans):
     (plans / "pair.yaml").write_text(SEARCHES.replace("[64, 1500]", "[64]") + "targets: [10Mbit]\nduration_s: 1\n")
     async with console(lambda: LabSession(hold=True), screen="4") as (app, session, pilot):
         await shown(app, pilot, "ready", "[·]")
@@ -312,7 +312,7 @@ async def test_a_search_is_aborted_and_goes_on_where_it_was(plans, monkeypatch):
                 session.release.clear()
             await original(request)
 
-        monkeypatch.setattr(session, "traffic", traffic)
+        session.traffic = traffic  # type: ignore[method-assign]
         await pilot.press("r")
         await until(pilot, lambda: len(session.store.records) == 2 and not session.release.is_set())
         await shown(app, pilot, "1 of 1: raw, 64 B", "1 trial so far", "[✓]", "bounds in packets/s")
@@ -322,7 +322,7 @@ async def test_a_search_is_aborted_and_goes_on_where_it_was(plans, monkeypatch):
         await until(pilot, lambda: state(app) is CampaignStatus.STOPPED)
         assert len(session.store.records) == 3
         session.release.set()
-        monkeypatch.undo()
+        session.traffic = original  # type: ignore[method-assign]
         await pilot.press("l")
         await shown(app, pilot, "◐ begun")
         await pilot.press("r")
@@ -407,7 +407,7 @@ async def test_what_was_done_in_a_session_becomes_a_plan_of_exactly_that(plans):
         await shown(app, pilot, "this plan already exists")
         app.screen.query_one(Input).value = "a/b"
         await pilot.press("enter")
-        await shown(app, pilot, "is not a valid name")
+        await shown(app, pilot, "is not a usable name")
         app.screen.query_one(Input).value = "again"
         await pilot.press("enter")
         await shown(app, pilot, "again.yaml")

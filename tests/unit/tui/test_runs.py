@@ -199,7 +199,7 @@ async def test_a_note_that_a_locked_store_refuses_is_not_lost() -> None:
         await open_runs(app, pilot)
         session.store.locked = True
         await pilot.press("n", *"warm", "enter")
-        await until(pilot, lambda: "held it locked" in text(app))
+        await until(pilot, lambda: "kept it locked" in text(app))
         assert isinstance(app.screen, AskText)
         session.store.locked = False
         await pilot.press("enter")

@@ -100,7 +100,7 @@ def test_a_reader_sees_whose_loss_it_was_and_what_was_queued(inventory):
     assert "forwarding rate 3.379 Mbit/s; 1 200 packets arrived after sending had ended" in text
     page = plainly("".join(part for part, _ in row) for row in verdict_page(run, None, 100))
     assert "source 7 000, UUT 5 (0.069 %), sink 0" in page
-    assert "1 200 packets after the time of sending" in page
+    assert "1 200 packets after the sending time" in page
     old = run.model_copy(update={"total": run.total.model_copy(update={"generator_packets": None})})
     assert "sides" not in "\n".join(run_lines(old, saved=True))
     assert "lost at" not in "\n".join("".join(part for part, _ in row) for row in verdict_page(old, None, 100))
