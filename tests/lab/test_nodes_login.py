@@ -378,7 +378,7 @@ async def test_no_python_is_told_with_what_to_install(
     world.trust(server)
     monkeypatch.setattr(link, "program", lambda python, become: (f"{python} -c x", b""))
     told = await refused(world, at(server, python="python-absent"), CapabilityMissing)
-    assert told.startswith("uut: no python-absent there (") and "python3-minimal" in told and "`python:`" in told
+    assert told.startswith("uut: python-absent is not installed there (") and "python3-minimal" in told and "`python:`" in told
 
 
 @pytest.mark.parametrize("launcher", ["real", "other"])
@@ -416,7 +416,7 @@ async def test_the_real_agent_starts_and_ends_with_its_link(
         ("sudo: a password is required", f"sudo wants a password from {USER}"),
         ("sudo: sorry, you are not allowed to do that", f"sudo does not let {USER} in"),
         ("bob is not in the sudoers file.", f"sudo does not let {USER} in"),
-        ("sudo: python3: command not found", "no /usr/bin/python3 there"),
+        ("sudo: python3: command not found", "/usr/bin/python3 is not installed there"),
         ("sh: 1: sudo: not found", "sudo is not installed there"),
     ],
 )
