@@ -106,12 +106,12 @@ class SessionLike(Protocol):
         """Let go of all nodes."""
         ...
 
-    def campaign(self, plan: Plan) -> PlanExecution:
+    def execution(self, plan: Plan) -> PlanExecution:
         """An execution of a plan that is resolved for this testbed, not begun yet."""
         ...
 
-    async def execute(self, campaign: PlanExecution, *, take_over: bool = False) -> Outcome:
-        """Take what a campaign has left to take. Raises LabError, LeaseHeld where ``take_over`` would help."""
+    async def execute(self, execution: PlanExecution, *, take_over: bool = False) -> Outcome:
+        """Take what a execution has left to take. Raises LabError, LeaseHeld where ``take_over`` would help."""
         ...
 
     async def check(

@@ -37,11 +37,11 @@ class Testbed(Session[StoreT]):
         """Preflight: see engine/preflight. Connects first; raises MeasurementError when a run is under way."""
         return await preflight(self, plan=plan, fix=fix, on_result=on_result)
 
-    def campaign(self, plan: Plan) -> PlanExecution:
+    def execution(self, plan: Plan) -> PlanExecution:
         """An execution of a plan on this testbed, not begun yet. The plan is resolved for it (check_plan)."""
         return PlanExecution(plan, self)
 
-    async def execute(self, campaign: PlanExecution, *, take_over: bool = False) -> Outcome:
-        """Take what a campaign of this testbed has left to take (Tour.run). Raises LabError, LeaseHeld where
+    async def execute(self, execution: PlanExecution, *, take_over: bool = False) -> Outcome:
+        """Take what a execution of this testbed has left to take (PlanRunner.run). Raises LabError, LeaseHeld where
         ``take_over`` would help."""
-        return (await PlanRunner([campaign], self, take_over=take_over).run())[0]
+        return (await PlanRunner([execution], self, take_over=take_over).run())[0]

@@ -378,7 +378,11 @@ async def test_no_python_is_told_with_what_to_install(
     world.trust(server)
     monkeypatch.setattr(link, "program", lambda python, become: (f"{python} -c x", b""))
     told = await refused(world, at(server, python="python-absent"), CapabilityMissing)
-    assert told.startswith("uut: python-absent is not installed there (") and "python3-minimal" in told and "`python:`" in told
+    assert (
+        told.startswith("uut: python-absent is not installed there (")
+        and "python3-minimal" in told
+        and "`python:`" in told
+    )
 
 
 @pytest.mark.parametrize("launcher", ["real", "other"])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from labconsole.engine.execution.grid import TrialState
-from labconsole.engine.execution.progress import CampaignStatus
+from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.design_point import DesignPoint, FrameSize
@@ -87,22 +87,22 @@ def test_a_plan_is_paused_on_a_real_testbed_keeps_it_and_goes_on(testbed, tmp_pa
 
     async def operator() -> None:
         async with connected(testbed.hosts_file, tmp_path / "p.sqlite") as session:
-            campaign = session.campaign(load_plan(path, session.inventory))
-            running = asyncio.create_task(session.execute(campaign))
-            while campaign.grid.count(TrialState.RUNNING) == 0:
+            execution = session.execution(load_plan(path, session.inventory))
+            running = asyncio.create_task(session.execute(execution))
+            while execution.grid.count(TrialState.RUNNING) == 0:
                 await asyncio.sleep(0.01)
-            campaign.pause()
-            while campaign.status is not CampaignStatus.PAUSED:
+            execution.pause()
+            while execution.status is not ExecutionStatus.PAUSED:
                 await asyncio.sleep(0.01)
-            assert campaign.grid.count(TrialState.PENDING) == 3
+            assert execution.grid.count(TrialState.PENDING) == 3
             link = session.links["uut"]
             assert (await asked(link, "lease.read"))["holder"]["own"]
             looked = await session.inspect("uut")
             assert looked.settings is not None
             assert any(command.op == "settings" for command in session.telemetry.nodes["uut"].history.commands)
-            campaign.resume()
+            execution.resume()
             assert (await running).taken == 4
-            assert campaign.grid.count(TrialState.PENDING, TrialState.RUNNING) == 0
+            assert execution.grid.count(TrialState.PENDING, TrialState.RUNNING) == 0
             assert (await asked(link, "lease.read"))["holder"] is None
 
     asyncio.run(asyncio.wait_for(operator(), 60))

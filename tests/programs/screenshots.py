@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from labconsole.engine.execution.progress import CampaignStatus  # noqa: E402
+from labconsole.engine.execution.progress import ExecutionStatus  # noqa: E402
 from labconsole.engine.protocol import SessionFactory  # noqa: E402
 from labconsole.lab import commands as lab  # noqa: E402
 from labconsole.lab.spec import LabSpec  # noqa: E402
@@ -179,8 +179,8 @@ async def plans(console: Pictures) -> None:
     await console.keys("end", "r")
 
     def half() -> bool:
-        campaign = console.app.state.campaign
-        return campaign is not None and campaign.outcome.taken >= 13 and console.app.state.trial is not None
+        execution = console.app.state.execution
+        return execution is not None and execution.outcome.taken >= 13 and console.app.state.trial is not None
 
     await console.until(half, "half a plan", 180)
     await console.shown("sending")
@@ -188,8 +188,8 @@ async def plans(console: Pictures) -> None:
     await console.keys("a", "y")
     await console.until(
         lambda: (
-            console.app.state.campaign is not None
-            and console.app.state.campaign.status not in (CampaignStatus.RUNNING, CampaignStatus.PAUSING)
+            console.app.state.execution is not None
+            and console.app.state.execution.status not in (ExecutionStatus.RUNNING, ExecutionStatus.PAUSING)
         ),
         "the plan's end",
     )
@@ -237,7 +237,7 @@ def real_factory(hosts: Path) -> SessionFactory:
     return lambda: open_session(inventory, runs)
 
 
-def tour(factory: SessionFactory, directory: Path, only: str) -> None:
+def runner(factory: SessionFactory, directory: Path, only: str) -> None:
     """Every picture."""
     if only in ("", "120"):
         asyncio.run(every_screen(factory, directory))
@@ -273,7 +273,7 @@ def main() -> int:
             hosts = Path(status.hosts_file)
             command = [sys.executable, "-m", "labconsole", "replay", "plans/curves.yaml", "--hosts", str(hosts)]
             subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
-            tour(real_factory(hosts), directory, args.only)
+            runner(real_factory(hosts), directory, args.only)
         finally:
             lab.down(NAME)
     return 0

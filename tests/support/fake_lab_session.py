@@ -131,15 +131,15 @@ class LabSession(FakeSession):
             for command in live.history.commands:
                 command.at_wall_s = 1_772_442_880.0
 
-    # What a campaign needs
+    # What a execution needs
 
-    def campaign(self, plan: Plan) -> PlanExecution:
+    def execution(self, plan: Plan) -> PlanExecution:
         session: Any = self
         return PlanExecution(plan, session)
 
-    async def execute(self, campaign: PlanExecution, *, take_over: bool = False) -> Outcome:
+    async def execute(self, execution: PlanExecution, *, take_over: bool = False) -> Outcome:
         session: Any = self
-        return (await PlanRunner([campaign], session, take_over=take_over).run())[0]
+        return (await PlanRunner([execution], session, take_over=take_over).run())[0]
 
     @property
     def stopping(self) -> bool:

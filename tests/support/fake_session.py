@@ -370,10 +370,10 @@ class FakeSession:
         surroundings = {"load": [0.07, 0.1, 0.1], "cpus": 4, "guests": [], "sessions": [], "logins": [], "window": None}
         return Inspection(at_wall_s=0.0, facts=None, settings=None, surroundings=surroundings, holder=None)
 
-    def campaign(self, plan: Plan) -> PlanExecution:
+    def execution(self, plan: Plan) -> PlanExecution:
         raise NotImplementedError
 
-    async def execute(self, campaign: PlanExecution, *, take_over: bool = False) -> Outcome:
+    async def execute(self, execution: PlanExecution, *, take_over: bool = False) -> Outcome:
         raise NotImplementedError
 
     async def check(

@@ -21,7 +21,7 @@ class ReplayScreen:
 
     def __init__(self, plans: Sequence[Plan], *, as_json: bool) -> None:
         self._plans, self._as_json = list(plans), as_json
-        self._campaigns: Sequence[PlanExecution] = ()
+        self._executions: Sequence[PlanExecution] = ()
         self._begun: list[Plan] = []
         self._above: object = None
         self._shown = False
@@ -43,9 +43,9 @@ class ReplayScreen:
             self._task = self._bar.add_task(plans[0].name, total=total, rate="", left="")
 
     @contextmanager
-    def over(self, campaigns: Sequence[PlanExecution]) -> Iterator[None]:
+    def over(self, executions: Sequence[PlanExecution]) -> Iterator[None]:
         """The bar, while these run."""
-        self._campaigns = campaigns
+        self._executions = executions
         self._show()
         try:
             yield
@@ -75,7 +75,7 @@ class ReplayScreen:
             return
         self._show()
         name = progress.plan.name if len(self._plans) == 1 else f"{progress.plan.name} ({self._place(progress.plan)})"
-        running = [campaign.outcome for campaign in self._campaigns]
+        running = [execution.outcome for execution in self._executions]
         taken = sum(each.taken for each in running)
         done = taken + sum(each.skipped + each.left_out + sum(n for _, n in each.refused) for each in running)
         elapsed_s = self._bar.tasks[0].elapsed or 0
@@ -108,13 +108,13 @@ class ReplayScreen:
         return f"{self._plans.index(plan) + 1} of {len(self._plans)}"
 
     def _total(self) -> int:
-        return sum(campaign.total for campaign in self._campaigns)
+        return sum(execution.total for execution in self._executions)
 
     def _left_s(self, progress: Progress) -> float | None:
         if progress.left_s is None:
             return None
         at = self._plans.index(progress.plan)
-        later = [campaign.left_s for campaign in self._campaigns[at + 1 :]]
+        later = [execution.left_s for execution in self._executions[at + 1 :]]
         return progress.left_s + sum(left or 0.0 for left in later)
 
     # For machines
@@ -147,10 +147,10 @@ class ReplayScreen:
         )
 
     def _execution_of(self, plan: Plan) -> PlanExecution:
-        return next(each for each in self._campaigns if each.plan is plan)
+        return next(each for each in self._executions if each.plan is plan)
 
-    def _started(self, campaign: PlanExecution) -> None:
-        plan, outcome = campaign.plan, campaign.outcome
+    def _started(self, execution: PlanExecution) -> None:
+        plan, outcome = execution.plan, execution.outcome
         if plan in self._begun:
             return
         self._begun.append(plan)
@@ -164,23 +164,23 @@ class ReplayScreen:
                 "seed": plan.seed,
                 "blocks": plan.set_ups,
                 "points": len(plan.points),
-                "trials": campaign.total,
+                "trials": execution.total,
                 "stored": outcome.skipped,
-                "remaining": campaign.total - outcome.skipped - outcome.left_out,
-                "estimate_s": None if campaign.estimate is None else campaign.estimate.total_s,
+                "remaining": execution.total - outcome.skipped - outcome.left_out,
+                "estimate_s": None if execution.estimate is None else execution.estimate.total_s,
             }
         )
 
-    def finished(self, campaign: PlanExecution, exit_status: int) -> None:
+    def finished(self, execution: PlanExecution, exit_status: int) -> None:
         """Tell machines how a plan ended."""
-        self._started(campaign)
-        outcome = campaign.outcome
+        self._started(execution)
+        outcome = execution.outcome
         json_line(
             {
                 "event": "plan_finished",
                 "at": now(),
-                "plan": campaign.plan.name,
-                "hash": campaign.plan.hash(),
+                "plan": execution.plan.name,
+                "hash": execution.plan.hash(),
                 "taken": outcome.taken,
                 "skipped": outcome.skipped,
                 "left_out": outcome.left_out,

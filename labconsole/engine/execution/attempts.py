@@ -7,7 +7,7 @@ from typing import Protocol
 
 from labconsole.contracts.ports import StoredMaximum
 from labconsole.engine.execution.grid import Grid
-from labconsole.engine.execution.pending import CampaignSession, Take
+from labconsole.engine.execution.pending import ExecutionSession, Take
 from labconsole.engine.execution.pilot import Pilot
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse, breaks
@@ -33,7 +33,7 @@ ENDS_ALL = (NodeLost, NodeUnreachable, LeaseHeld, LeaseTaken, StoreError, Aborte
 
 
 class Running(Protocol):
-    """What is needed of the campaign that a trial belongs to."""
+    """What is needed of the execution that a trial belongs to."""
 
     @property
     def plan(self) -> Plan: ...
@@ -105,57 +105,57 @@ class GridRunning(Running, Protocol):
 class GridTrial:
     """A trial of a plan's grid."""
 
-    def __init__(self, campaign: GridRunning, trial: Trial) -> None:
-        plan, (point, number) = campaign.plan, trial
-        self._campaign, self._trial = campaign, trial
+    def __init__(self, execution: GridRunning, trial: Trial) -> None:
+        plan, (point, number) = execution.plan, trial
+        self._execution, self._trial = execution, trial
         self.request = plan.every_point[point].request
         self.numbers = (number or 1, plan.numbers_of(point) if number else 1)
         self.tolerances = plan.tolerances_of(point)
         self.role: Role = "pilot" if plan.set_ups is not None and number == PILOT else "measured"
-        self.in_set_up = campaign.course.key is not None
+        self.in_set_up = execution.course.key is not None
 
     @property
     def reference(self) -> StoredMaximum | None:
-        blocks = self._campaign.plan.set_ups is not None
-        return self._campaign.pilot.reference(self._trial[0]) if blocks and forwards(self.request.background) else None
+        blocks = self._execution.plan.set_ups is not None
+        return self._execution.pilot.reference(self._trial[0]) if blocks and forwards(self.request.background) else None
 
     def place(self, *, warm_ups: int, attempt: int, without_run: int) -> PlanRef:
-        campaign, (point, number) = self._campaign, self._trial
-        return campaign.plan.ref(
+        execution, (point, number) = self._execution, self._trial
+        return execution.plan.ref(
             point,
             number,
             warm_ups=warm_ups,
             attempt=attempt,
-            set_up_trials=campaign.course.size(campaign.pilot),
+            set_up_trials=execution.course.size(execution.pilot),
             without_run=without_run,
-            fixed=campaign.pilot.fixed(point, over=number != PILOT),
+            fixed=execution.pilot.fixed(point, over=number != PILOT),
         )
 
     def warms_up(self) -> None:
-        self._campaign.tell(self._trial, None, warm_up=True)
+        self._execution.tell(self._trial, None, warm_up=True)
 
     def begins(self) -> None:
-        self._campaign.grid.begin(self._trial)
+        self._execution.grid.begin(self._trial)
 
     def saw(self, record: RunRecord) -> None:
-        self._campaign.course.saw(record)
+        self._execution.course.saw(record)
 
     def ended(self, record: RunRecord) -> None:
-        self._campaign.grid.finish(self._trial, record)
+        self._execution.grid.finish(self._trial, record)
 
     def gave_none(self, why: str) -> None:
-        self._campaign.grid.give_up(self._trial, why)
+        self._execution.grid.give_up(self._trial, why)
 
     def again(self) -> None:
-        self._campaign.outcome.redone += 1
-        self._campaign.grid.redo(self._trial)
+        self._execution.outcome.redone += 1
+        self._execution.grid.redo(self._trial)
 
 
 class Attempts:
-    """Takes trials of one campaign; knows whether what stands is warm."""
+    """Takes trials of one execution; knows whether what stands is warm."""
 
-    def __init__(self, campaign: Running, session: CampaignSession) -> None:
-        self._campaign, self._session = campaign, session
+    def __init__(self, execution: Running, session: ExecutionSession) -> None:
+        self._execution, self._session = execution, session
         self._warm: Standing | None = None
         self._warm_ups = 0
         self._anew = False
@@ -177,22 +177,22 @@ class Attempts:
 
         Raises LabError when it cannot be taken, SetUpBroke when its set-up has to be taken again whole.
         """
-        campaign, session = self._campaign, self._session
-        plan = campaign.plan
+        execution, session = self._execution, self._session
+        plan = execution.plan
         attempt = self._without_run = 0
         self.attempt = 1
         while True:
-            await campaign.hold()
-            if campaign.stopping:
+            await execution.hold()
+            if execution.stopping:
                 return None
             problem: LabError | None = None
             record: RunRecord | None = None
             try:
                 await self._warm_up(take, asked)
-                if campaign.stopping:
+                if execution.stopping:
                     return None
                 asked.begins()
-                await session.renew_lease(campaign.left_s)
+                await session.renew_lease(execution.left_s)
                 record = await self._ask(take, asked, asked.request)
             except (*ENDS_ALL, ConfigError, SetUpBroke):
                 raise
@@ -202,7 +202,7 @@ class Attempts:
                 problem = exc
                 self.cold()
                 asked.gave_none(str(exc))
-            last = campaign.stopping or attempt == plan.max_redo
+            last = execution.stopping or attempt == plan.max_redo
             if record is not None:
                 asked.ended(record)
                 if record.verdict.status == "invalid" and (not asked.in_set_up or breaks(record)):
@@ -221,7 +221,7 @@ class Attempts:
             await session.settle(max(plan.settle_s or 0, plan.retry.pause_s))
 
     async def _ask(self, take: Take, asked: Asked, request: DesignPoint, *, keep: bool = True) -> RunRecord:
-        plan, session = self._campaign.plan, self._session
+        plan, session = self._execution.plan, self._session
         place = asked.place(warm_ups=self._warm_ups, attempt=self.attempt, without_run=self._without_run)
         anew, self._anew = self._anew, False
         record = await take(
@@ -240,15 +240,15 @@ class Attempts:
         return record
 
     def _retries(self, record: RunRecord) -> bool:
-        codes = self._campaign.plan.retry.codes
+        codes = self._execution.plan.retry.codes
         return record.verdict.status == "invalid" and (
             codes is None or any(reason.code in codes for reason in record.verdict.reasons)
         )
 
     async def _warm_up(self, take: Take, asked: Asked) -> None:
         """A trial that is thrown away, when the platform or a second guest was just set up."""
-        campaign = self._campaign
-        request, how = asked.request, campaign.plan.warm_up
+        execution = self._execution
+        request, how = asked.request, execution.plan.warm_up
         stands = standing(request, self._session.inventory)
         if how is None or self._warm == stands:
             return
@@ -259,10 +259,10 @@ class Attempts:
             target="max" if how.target == "max" else request.target,
             duration_s=how.duration_s or request.duration_s,
         )
-        await self._session.renew_lease(campaign.left_s)
+        await self._session.renew_lease(execution.left_s)
         record = await self._ask(take, asked, warmed, keep=False)
         if asked.in_set_up and breaks(record):
             raise SetUpBroke("the warm-up: " + "; ".join(reason.detail for reason in record.verdict.reasons))
-        campaign.outcome.warm_ups += 1
+        execution.outcome.warm_ups += 1
         self._warm_ups = 1
         self._warm = stands

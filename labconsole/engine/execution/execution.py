@@ -17,8 +17,8 @@ from labconsole.engine.execution.conditions import StopConditions
 from labconsole.engine.execution.grid import Grid, TrialState
 from labconsole.engine.execution.hooks import Hooks
 from labconsole.engine.execution.pending import (
-    CampaignSession,
     Dependency,
+    ExecutionSession,
     PlanState,
     Take,
     asked_for,
@@ -27,7 +27,7 @@ from labconsole.engine.execution.pending import (
     look_up,
 )
 from labconsole.engine.execution.pilot import Pilot, stored_trial
-from labconsole.engine.execution.progress import ENDED, CampaignStatus, Outcome, Progress, StepProgress
+from labconsole.engine.execution.progress import ENDED, ExecutionStatus, Outcome, Progress, StepProgress
 from labconsole.engine.execution.set_up_blocks import InBlocks
 from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse, breaks
 from labconsole.engine.execution.steps import Steps
@@ -58,7 +58,7 @@ class PlanExecution(InBlocks):
     def __init__(
         self,
         plan: Plan,
-        session: CampaignSession,
+        session: ExecutionSession,
         on_progress: Callable[[Progress], None] = lambda progress: None,
         *,
         on_step: Callable[[StepProgress], None] = lambda progress: None,
@@ -67,7 +67,7 @@ class PlanExecution(InBlocks):
         self.plan = plan
         self.only = only
         self.grid = Grid(plan)
-        self.status = CampaignStatus.READY
+        self.status = ExecutionStatus.READY
         self.detail = ""
         self.refusal: ConfigError | None = None
         self.pilot = Pilot(plan)
@@ -141,29 +141,29 @@ class PlanExecution(InBlocks):
 
     def pause(self) -> None:
         """Begin no further trial; the running one ends. The testbed stays held and set up."""
-        if self.running and self.status is not CampaignStatus.STOPPING:
+        if self.running and self.status is not ExecutionStatus.STOPPING:
             self._resumed.clear()
-            if self.status is CampaignStatus.RUNNING:
-                self.say(CampaignStatus.PAUSING)
+            if self.status is ExecutionStatus.RUNNING:
+                self.say(ExecutionStatus.PAUSING)
 
     def resume(self) -> None:
         """Go on after a pause."""
         self._resumed.set()
-        if self.status is CampaignStatus.PAUSING:
-            self.say(CampaignStatus.RUNNING)
+        if self.status is ExecutionStatus.PAUSING:
+            self.say(ExecutionStatus.RUNNING)
 
     def finish(self) -> None:
         """Let the running trial end, begin no other, and let the testbed go."""
         self._finishing = True
         self._resumed.set()
         if self.running:
-            self.say(CampaignStatus.STOPPING)
+            self.say(ExecutionStatus.STOPPING)
 
     async def abort(self) -> None:
         """Stop the running trial and end; what was measured is kept, and the same plan goes on from there."""
         self._aborted = True
         if self.running:
-            self.say(CampaignStatus.STOPPING)
+            self.say(ExecutionStatus.STOPPING)
         await self._session.abort()
 
     async def look(self) -> None:
@@ -191,13 +191,13 @@ class PlanExecution(InBlocks):
         state = look_up(self.plan, self._session, self.only)
         return state, dependencies(self.plan, state.left, self._session, state.pilot)
 
-    # What the tour calls
+    # What the runner calls
 
     async def begin(self) -> None:
         """From now on it runs, or waits for those before it. Raises StoreError, ConfigError where it must not begin."""
         self._begun = True
         self.conditions.begin()
-        self.say(CampaignStatus.RUNNING)
+        self.say(ExecutionStatus.RUNNING)
         await self.look()
         if self.refusal is not None:
             raise self.refusal
@@ -211,9 +211,9 @@ class PlanExecution(InBlocks):
         if problem is None and not stands:
             problem = self._first_refusal
         detail = str(problem) if isinstance(problem, LabError) else self.outcome.ended_by
-        status = CampaignStatus.STOPPED if self.outcome.stopped or self.outcome.ended_by else CampaignStatus.DONE
+        status = ExecutionStatus.STOPPED if self.outcome.stopped or self.outcome.ended_by else ExecutionStatus.DONE
         if problem is not None:
-            status = CampaignStatus.FAILED if isinstance(problem, LabError) else CampaignStatus.STOPPED
+            status = ExecutionStatus.FAILED if isinstance(problem, LabError) else ExecutionStatus.STOPPED
         if self.current is not None and self.grid[self.current].state is TrialState.RUNNING:
             self.grid.give_up(self.current, detail or "stopped before it had ended")
         steps.cut = self._over and self._todo.exhausted and bool(self.steps.rest)
@@ -232,14 +232,14 @@ class PlanExecution(InBlocks):
         """Something of it cannot be measured at all."""
         self._first_refusal = self._first_refusal or problem
 
-    def say(self, status: CampaignStatus, detail: str = "") -> None:
+    def say(self, status: ExecutionStatus, detail: str = "") -> None:
         """Where it stands now."""
         self.status, self.detail = status, detail
         self.moved()
 
     def say_again(self) -> None:
         """It goes on after a lost node came back."""
-        self.say(CampaignStatus.RUNNING if self._resumed.is_set() else CampaignStatus.PAUSING)
+        self.say(ExecutionStatus.RUNNING if self._resumed.is_set() else ExecutionStatus.PAUSING)
 
     def lost(self, reason: str) -> None:
         """A node went away: the current trial, or step, is taken again once it is back."""
@@ -251,7 +251,7 @@ class PlanExecution(InBlocks):
         if self.course.begun:
             self._broke(SetUpBroke(reason))
         self.course.leave()
-        self.say(CampaignStatus.WAITING, reason)
+        self.say(ExecutionStatus.WAITING, reason)
 
     @property
     def told_to_stop(self) -> bool:
@@ -349,7 +349,7 @@ class PlanExecution(InBlocks):
         if self._resumed.is_set() or self.stopping:
             return
         with self._watch.held():
-            self.say(CampaignStatus.PAUSED)
+            self.say(ExecutionStatus.PAUSED)
             waits = [asyncio.ensure_future(self._resumed.wait()), asyncio.ensure_future(self._session.wait_stopping())]
             try:
                 done: set[asyncio.Future[Any]] = set()
@@ -360,7 +360,7 @@ class PlanExecution(InBlocks):
             finally:
                 for each in waits:
                     each.cancel()
-        self.say(CampaignStatus.STOPPING if self.stopping else CampaignStatus.RUNNING)
+        self.say(ExecutionStatus.STOPPING if self.stopping else ExecutionStatus.RUNNING)
 
     def tell(
         self, trial: Trial, last: RunRecord | None, *, warm_up: bool = False, attempt: int = 1, broke: str = ""

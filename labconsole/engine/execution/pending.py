@@ -34,8 +34,8 @@ class Stored(Protocol):
     def store(self) -> RunSink: ...
 
 
-class CampaignSession(Protocol):
-    """What a campaign needs of the session."""
+class ExecutionSession(Protocol):
+    """What a execution needs of the session."""
 
     @property
     def inventory(self) -> Inventory: ...

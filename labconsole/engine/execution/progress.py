@@ -11,8 +11,8 @@ from labconsole.model.plan.plan import Plan, PlannedPoint
 from labconsole.model.record.run import RunRecord
 
 
-class CampaignStatus(StrEnum):
-    """What a campaign does now. PAUSING: a pause was asked for and the running trial has to end first."""
+class ExecutionStatus(StrEnum):
+    """What a execution does now. PAUSING: a pause was asked for and the running trial has to end first."""
 
     READY = "ready"
     RUNNING = "running"
@@ -25,12 +25,12 @@ class CampaignStatus(StrEnum):
     FAILED = "failed"
 
 
-ENDED = frozenset({CampaignStatus.DONE, CampaignStatus.STOPPED, CampaignStatus.FAILED})
+ENDED = frozenset({ExecutionStatus.DONE, ExecutionStatus.STOPPED, ExecutionStatus.FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a campaign stands, told at both ends of every trial: ``last`` is None when one begins.
+    """Where a execution stands, told at both ends of every trial: ``last`` is None when one begins.
 
     ``left_s`` is estimated from the trials taken so far; None before the first. ``warm_up``: what begins is not kept.
     ``block`` 0 is the pilot, None: the plan has no blocks. ``broke``: why its set-up broke off, which is taken
@@ -89,7 +89,7 @@ class StepsOutcome:
 
 @dataclass(slots=True)
 class Outcome:
-    """How a campaign ended. ``invalid`` counts trials that stayed invalid after all their redos.
+    """How a execution ended. ``invalid`` counts trials that stayed invalid after all their redos.
 
     ``left_out``: trials that the plan's stop conditions made needless. ``refused``: what could not be measured at all,
     in a sentence each, with how many trials that are. ``stopped``: by the operator; ``ended_by``: by which condition.

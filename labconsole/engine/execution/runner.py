@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.pending import CampaignSession
+from labconsole.engine.execution.pending import ExecutionSession
 from labconsole.engine.execution.progress import Outcome
 from labconsole.errors import Aborted, LabError, NodeLost, NodeUnreachable
 
@@ -19,25 +19,25 @@ BACK_WITHIN_S = 120.0
 
 
 class PlanRunner:
-    """Campaigns on one session. ``run`` once only. ``purpose``: what others are told, None: which plans."""
+    """Executions on one session. ``run`` once only. ``purpose``: what others are told, None: which plans."""
 
     def __init__(
-        self, campaigns: Sequence[PlanExecution], session: CampaignSession, *, take_over: bool = False,
+        self, executions: Sequence[PlanExecution], session: ExecutionSession, *, take_over: bool = False,
         purpose: str | None = None,
     ) -> None:  # fmt: skip
-        self.campaigns = list(campaigns)
+        self.executions = list(executions)
         self.current: PlanExecution | None = None
         self._session, self._take_over, self._purpose = session, take_over, purpose
 
     def finish(self) -> None:
         """Let the running trial end and begin no other, of any plan."""
-        for campaign in self.campaigns:
-            campaign.finish()
+        for execution in self.executions:
+            execution.finish()
 
     @property
     def left_s(self) -> float | None:
         """Until all plans are through; None while one of them cannot tell."""
-        each = [campaign.left_s for campaign in self.campaigns if campaign.running]
+        each = [execution.left_s for execution in self.executions if execution.running]
         return None if any(left is None for left in each) else sum(left for left in each if left is not None)
 
     async def run(self) -> list[Outcome]:
@@ -49,27 +49,27 @@ class PlanRunner:
         """
         problem: BaseException | None = None
         try:
-            for campaign in self.campaigns:
-                await campaign.begin()
-            if any(not campaign.exhausted for campaign in self.campaigns):
+            for execution in self.executions:
+                await execution.begin()
+            if any(not execution.exhausted for execution in self.executions):
                 await self._batches()
         except BaseException as exc:
             problem = exc
             raise
         finally:
             await self._end(problem)
-        return [campaign.outcome for campaign in self.campaigns]
+        return [execution.outcome for execution in self.executions]
 
     async def _end(self, problem: BaseException | None) -> None:
         """Every plan has a status that tells how it ended, and its post commands have run, whatever happened."""
         later: list[LabError] = []
-        for campaign in self.campaigns:
-            mine = problem if campaign is self.current or self.current is None else None
-            await asyncio.shield(campaign.clean_up())
-            if problem is not None and mine is None and not campaign.exhausted:
-                campaign.outcome.stopped = True
+        for execution in self.executions:
+            mine = problem if execution is self.current or self.current is None else None
+            await asyncio.shield(execution.clean_up())
+            if problem is not None and mine is None and not execution.exhausted:
+                execution.outcome.stopped = True
             try:
-                campaign.end(mine)
+                execution.end(mine)
             except LabError as exc:
                 later.append(exc)
         if later and problem is None:
@@ -79,13 +79,13 @@ class PlanRunner:
         """Batch after batch: a batch ends when all is done, or when a node is lost."""
         session = self._session
         setbacks, stuck_at = 0, -1
-        while (open_plans := [c for c in self.campaigns if not c.exhausted]) and not self._stopped():
+        while (open_plans := [c for c in self.executions if not c.exhausted]) and not self._stopped():
             # The lease names one request and takes the nodes of it: those of the widest.
             # A second guest's own stream may be none of theirs.
             requests = list({(r.sources, r.background): r for c in open_plans for r in c.open_requests}.values())
             widest = max(requests, key=lambda request: len(session.nodes_of(request)))
             nodes = list(dict.fromkeys(node for request in requests for node in session.nodes_of(request)))
-            names = ", ".join(campaign.plan.name for campaign in open_plans)
+            names = ", ".join(execution.plan.name for execution in open_plans)
             purpose = self._purpose or (f"plan {names}" if len(open_plans) == 1 else f"plans {names}")
             self.current = open_plans[0]
             try:
@@ -93,12 +93,12 @@ class PlanRunner:
                     widest, purpose=purpose, take_over=self._take_over, left_s=self.left_s, nodes=nodes
                 ) as take:
                     self._take_over = False  # meant for who had it then, not for who takes it while a node is away
-                    for campaign in open_plans:
-                        self.current = campaign
-                        await campaign.take_all(take)
-                        if campaign.exhausted and not campaign.outcome.stopped:
-                            await campaign.clean_up()
-                        if campaign.outcome.stopped:
+                    for execution in open_plans:
+                        self.current = execution
+                        await execution.take_all(take)
+                        if execution.exhausted and not execution.outcome.stopped:
+                            await execution.clean_up()
+                        if execution.outcome.stopped:
                             break
             except Aborted:
                 # While a platform was set up, or before a trial had sent anything.
@@ -107,26 +107,26 @@ class PlanRunner:
                 self.current.outcome.stopped = True
                 return
             except (NodeLost, NodeUnreachable) as exc:
-                campaign = self.current
-                if campaign.stopping:
-                    campaign.outcome.stopped = True
+                execution = self.current
+                if execution.stopping:
+                    execution.outcome.stopped = True
                     return
-                place = sum(each.place for each in self.campaigns)
+                place = sum(each.place for each in self.executions)
                 setbacks = setbacks + 1 if stuck_at == place else 1
                 stuck_at = place
-                if setbacks > campaign.plan.max_redo:
+                if setbacks > execution.plan.max_redo:
                     raise
-                campaign.lost(str(exc))
+                execution.lost(str(exc))
                 await session.wait_connected(nodes, within_s=BACK_WITHIN_S)
-                if campaign.stopping:
-                    campaign.outcome.stopped = True
+                if execution.stopping:
+                    execution.outcome.stopped = True
                 else:
-                    campaign.say_again()
+                    execution.say_again()
 
     def _stopped(self) -> bool:
         """Whether the operator wants it to end: then plans that were not begun are stopped as well."""
-        stopped = any(campaign.outcome.stopped for campaign in self.campaigns)
-        for campaign in self.campaigns:
-            if not campaign.exhausted and (stopped or campaign.told_to_stop):
-                campaign.outcome.stopped = stopped = True
+        stopped = any(execution.outcome.stopped for execution in self.executions)
+        for execution in self.executions:
+            if not execution.exhausted and (stopped or execution.told_to_stop):
+                execution.outcome.stopped = stopped = True
         return stopped

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from labconsole.engine.execution.attempts import Attempts
 from labconsole.engine.execution.grid import Grid, TrialState
-from labconsole.engine.execution.pending import CampaignSession
+from labconsole.engine.execution.pending import ExecutionSession
 from labconsole.engine.execution.pilot import Pilot
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse, set_up_words
@@ -19,8 +19,8 @@ from labconsole.model.record.run import RunRecord
 
 
 class InBlocks:
-    """Base of Campaign, whose these attributes are. What raises NotImplementedError is Campaign's to define: it is
-    declared here only for the type checker, and nobody makes an InBlocks by itself."""
+    """Base of PlanExecution, which has these attributes. What raises NotImplementedError is defined there and declared
+    here only for the type checker; nobody makes an InBlocks by itself."""
 
     plan: Plan
     grid: Grid
@@ -28,7 +28,7 @@ class InBlocks:
     pilot: Pilot
     course: SetUpCourse
     current: Trial | None
-    _session: CampaignSession
+    _session: ExecutionSession
     _attempts: Attempts
     _todo: Todo
 

@@ -16,7 +16,7 @@ from labconsole.contracts.experiment import Step, StepRecord, TrialPlace
 from labconsole.contracts.ports import StoredMaximum
 from labconsole.engine.execution.attempts import ENDS_ALL, Attempts, Running
 from labconsole.engine.execution.conditions import StopConditions
-from labconsole.engine.execution.pending import CampaignSession, Take
+from labconsole.engine.execution.pending import ExecutionSession, Take
 from labconsole.engine.execution.progress import StepProgress
 from labconsole.errors import Aborted, ConfigError, LabError
 from labconsole.model.design_point import DesignPoint
@@ -84,7 +84,7 @@ def estimate_steps(
 
 
 class HasExperiments(Running, Protocol):
-    """What is needed of the campaign that the steps belong to."""
+    """What is needed of the execution that the steps belong to."""
 
     @property
     def only(self) -> frozenset[int] | None: ...
@@ -101,10 +101,10 @@ class Steps:
     """The steps of one execution of a plan, in their order."""
 
     def __init__(
-        self, campaign: HasExperiments, session: CampaignSession, attempts: Attempts,
+        self, execution: HasExperiments, session: ExecutionSession, attempts: Attempts,
         on_step: Callable[[StepProgress], None],
     ) -> None:  # fmt: skip
-        self.campaign, self.session, self.attempts = campaign, session, attempts
+        self.execution, self.session, self.attempts = execution, session, attempts
         self.seen: list[StepSeen] = []
         self.reckoned_trials = 0
         self.trials = 0
@@ -120,12 +120,12 @@ class Steps:
 
         Raises ConfigError for what this testbed cannot be asked.
         """
-        plan, session = self.campaign.plan, self.session
+        plan, session = self.execution.plan, self.session
         seen: list[StepSeen] = []
         fingerprint = session.inventory.fingerprint()
         for experiment in session.experiments:
             experiment.refuse(plan, session.inventory)
-            for step in experiment.steps(plan, self.campaign.only):
+            for step in experiment.steps(plan, self.execution.only):
                 record = step.stored(fingerprint)
                 state = StepState.PENDING if record is None else StepState.STORED
                 seen.append(StepSeen(step, state, record))
@@ -139,7 +139,7 @@ class Steps:
         """Take what was looked up."""
         self.seen, self.reckoned_trials = seen, reckoned_trials
         self._asked = [each for each in seen if each.state is StepState.PENDING]
-        self.campaign.outcome.steps.skipped = len(seen) - len(self._asked)
+        self.execution.outcome.steps.skipped = len(seen) - len(self._asked)
 
     @property
     def rest(self) -> list[StepSeen]:
@@ -167,7 +167,7 @@ class Steps:
     @property
     def left_s(self) -> float:
         """By the estimate."""
-        spent_s = self.campaign.spent_s - self._begun_s
+        spent_s = self.execution.spent_s - self._begun_s
         return sum(
             each.estimate_s if each.state is StepState.PENDING else max(0.0, each.estimate_s - spent_s)
             for each in self.rest
@@ -182,12 +182,12 @@ class Steps:
 
     async def take_all(self, take: Take) -> None:
         """Step after step, while the testbed is held. Raises what no other step would fare better with."""
-        campaign, outcome = self.campaign, self.campaign.outcome
+        execution, outcome = self.execution, self.execution.outcome
         while (seen := next(iter(self.rest), None)) is not None and not (outcome.stopped or outcome.ended_by):
             bench = StepBench(self, seen, take)
             try:
                 self.refuse_when_over()
-                self._begun_s = campaign.spent_s
+                self._begun_s = execution.spent_s
                 self._say(seen, StepState.RUNNING)
                 self.tell(seen)
                 record = await seen.step.take(bench)
@@ -207,12 +207,12 @@ class Steps:
 
     @property
     def _over(self) -> bool:
-        return self.campaign.stopping or bool(self.campaign.outcome.ended_by)
+        return self.execution.stopping or bool(self.execution.outcome.ended_by)
 
     def refuse_when_over(self) -> None:
         """Raises Aborted when no further trial is to be begun."""
-        if not self.campaign.stopping:
-            self.campaign.outcome.ended_by = self.campaign.conditions.met
+        if not self.execution.stopping:
+            self.execution.outcome.ended_by = self.execution.conditions.met
         if self._over:
             raise Aborted("the plan was ended")
 
@@ -230,23 +230,23 @@ class Steps:
         """Tell whoever listens."""
         self._on_step(
             StepProgress(
-                plan=self.campaign.plan, number=self.number_of(seen), total=self.asked, step=seen.step, last=last,
+                plan=self.execution.plan, number=self.number_of(seen), total=self.asked, step=seen.step, last=last,
                 record=record, warm_up=warm_up,
             )
         )  # fmt: skip
 
     def _say(self, seen: StepSeen, state: StepState) -> None:
         seen.state = state
-        self.campaign.moved()
+        self.execution.moved()
 
     def _refuse(self, seen: StepSeen, problem: LabError, *, alone: bool) -> None:
         """Leave out what cannot be measured: this step, or with a platform that cannot be set up all that need it."""
-        self.campaign.refused(problem)
+        self.execution.refused(problem)
         needs = configuration(seen.step.request)
         for each in [seen] if alone else self.rest:
             if configuration(each.step.request) == needs:
                 each.why = str(problem)
-                self.campaign.outcome.steps.refused.append(f"{each.step.describe()}: {problem}")
+                self.execution.outcome.steps.refused.append(f"{each.step.describe()}: {problem}")
                 self._say(each, StepState.FAILED)
 
 
@@ -259,13 +259,13 @@ class StepTrial:
     in_set_up = False
 
     def __init__(self, steps: Steps, seen: StepSeen, request: DesignPoint, place: TrialPlace) -> None:
-        plan = steps.campaign.plan
+        plan = steps.execution.plan
         self.request = request
         self.tolerances = dict(plan.platform_tolerances).get(request.platform, plan.tolerances)
         self._steps, self._seen, self._place = steps, seen, place
 
     def place(self, *, warm_ups: int, attempt: int, without_run: int) -> PlanRef:
-        granted = self._steps.campaign.plan.max_redo + 1 - without_run
+        granted = self._steps.execution.plan.max_redo + 1 - without_run
         return self._place(warm_ups=warm_ups, attempt=attempt, attempts=granted)
 
     def warms_up(self) -> None:
@@ -278,14 +278,14 @@ class StepTrial:
         """Outside blocks every setting-up will do."""
 
     def ended(self, record: RunRecord) -> None:
-        self._steps.campaign.outcome.steps.trials += 1
+        self._steps.execution.outcome.steps.trials += 1
         self._steps.tell(self._seen, last=record)
 
     def gave_none(self, why: str) -> None:
         self._seen.why = why
 
     def again(self) -> None:
-        self._steps.campaign.outcome.steps.redone += 1
+        self._steps.execution.outcome.steps.redone += 1
 
 
 class StepBench:
@@ -306,25 +306,25 @@ class StepBench:
 
     @property
     def spent_s(self) -> float:
-        return self._steps.campaign.spent_s
+        return self._steps.execution.spent_s
 
     async def trial(self, request: DesignPoint, place: TrialPlace) -> RunRecord:
-        steps, campaign = self._steps, self._steps.campaign
+        steps, execution = self._steps, self._steps.execution
         steps.refuse_when_over()
         try:
             record = await steps.attempts.take(self._take, StepTrial(steps, self._seen, request, place))
         except LabError as exc:
             self.problem = exc
             raise
-        if record is None or (campaign.stopping and record.verdict.status == "invalid"):
+        if record is None or (execution.stopping and record.verdict.status == "invalid"):
             raise Aborted("the plan was ended")
         steps.trials += 1
         self._seen.why = ""
-        campaign.conditions.saw(record.verdict.status)
-        if not campaign.stopping:
-            await steps.session.settle(campaign.plan.settle_s or 0)
+        execution.conditions.saw(record.verdict.status)
+        if not execution.stopping:
+            await steps.session.settle(execution.plan.settle_s or 0)
         return record
 
     def found(self, trials: int, words: Sequence[str]) -> None:
         self._seen.trials, self._seen.found = trials, tuple(words)
-        self._steps.campaign.moved()
+        self._steps.execution.moved()

@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.progress import CampaignStatus
+from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.engine.live.events import (
     Event,
     NodeChanged,
@@ -86,7 +86,7 @@ class ConsoleState:
     done: dict[DesignPoint, int] = field(default_factory=dict)
     """What was measured in this session: how many runs of it stand (none, if all were invalid)."""
 
-    campaign: PlanExecution | None = None
+    execution: PlanExecution | None = None
     """The plan that runs or ran last."""
 
     wanted_run: str | None = None
@@ -155,7 +155,7 @@ class ConsoleState:
 
     def phase_progress(self, now_s: float) -> tuple[float, float] | None:
         """Seconds spent and expected in the present phase, or None where its length is not known."""
-        held = self.campaign is not None and self.campaign.status in (CampaignStatus.PAUSED, CampaignStatus.WAITING)
+        held = self.execution is not None and self.execution.status in (ExecutionStatus.PAUSED, ExecutionStatus.WAITING)
         if held or self.trial is None or self.trial.phase is None or not self.trial.expected_s:
             return None
         return now_s - self.trial.phase_started_s, self.trial.expected_s
@@ -163,10 +163,10 @@ class ConsoleState:
     def phase_words(self, now_s: float) -> str:
         """The present step in words with the time left, as far as that is known."""
         trial = self.trial
-        if self.campaign is not None and self.campaign.status is CampaignStatus.PAUSED:
+        if self.execution is not None and self.execution.status is ExecutionStatus.PAUSED:
             return "paused between trials; the lease is kept"
-        if self.campaign is not None and self.campaign.status is CampaignStatus.WAITING:
-            return f"waiting for a lost node: {self.campaign.detail}"
+        if self.execution is not None and self.execution.status is ExecutionStatus.WAITING:
+            return f"waiting for a lost node: {self.execution.detail}"
         if trial is None:
             return "stopping" if self.stopping else "starting" if self.asked else "ready"
         words = "stopping traffic" if self.stopping else PHASE_WORDS[trial.phase] if trial.phase else "starting"

@@ -119,19 +119,19 @@ class PhaseBar(Lines):
         return [_justified(left, right, width)]
 
     def _of_a_plan(self, width: int) -> list[Span]:
-        campaign = self._state.campaign
-        if campaign is None or not campaign.running:
+        execution = self._state.execution
+        if execution is None or not execution.running:
             return []
-        done, steps = campaign.outcome.taken + campaign.outcome.skipped, campaign.steps
-        far = f"{done} of {campaign.plan.trials}"
+        done, steps = execution.outcome.taken + execution.outcome.skipped, execution.steps
+        far = f"{done} of {execution.plan.trials}"
         if steps.current is not None:
             far = f"search {steps.number_of(steps.current)} of {steps.asked}"
-        right: list[Span] = [(f"plan {safe(campaign.plan.name, 20)}, {far} ", "")]
-        if campaign.current is not None and campaign.plan.set_ups is not None and width >= 100:
-            block, _ = campaign.plan.place_of(campaign.current)
-            right.append((f"· {block_words(block or 0, campaign.plan.set_ups)} ", "muted"))
-        if campaign.left_s is not None and width >= 100:
-            right.append((f"· about {span(campaign.left_s)} left ", "muted"))
+        right: list[Span] = [(f"plan {safe(execution.plan.name, 20)}, {far} ", "")]
+        if execution.current is not None and execution.plan.set_ups is not None and width >= 100:
+            block, _ = execution.plan.place_of(execution.current)
+            right.append((f"· {block_words(block or 0, execution.plan.set_ups)} ", "muted"))
+        if execution.left_s is not None and width >= 100:
+            right.append((f"· about {span(execution.left_s)} left ", "muted"))
         return right
 
     def _of_a_point(self, now_s: float, width: int) -> list[Span]:

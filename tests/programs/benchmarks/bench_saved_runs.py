@@ -91,7 +91,7 @@ class Gaps:
         return f"longest gap {longest * 1000:6.0f} ms"
 
 
-async def tour(path: Path, runs: int) -> None:
+async def runner(path: Path, runs: int) -> None:
     """Open both screens, type a filter, sort, scroll."""
     store = open_store(str(path))
 
@@ -168,7 +168,7 @@ def main() -> None:
             cpu = time.process_time()
             call()
             print(f"{words:<17} {(time.process_time() - cpu) * 1000:6.0f} ms CPU")
-        asyncio.run(tour(path, runs))
+        asyncio.run(runner(path, runs))
 
 
 if __name__ == "__main__":

@@ -28,11 +28,11 @@ def replayed(script: Script, plan: Plan, *, as_json: bool) -> Outcome:
 
     async def work() -> Outcome:
         session: Any = bench
-        campaign = PlanExecution(plan, session, screen.update, on_step=tell_step)
-        with screen.over([campaign]):
-            (outcome,) = await PlanRunner([campaign], session).run()
+        execution = PlanExecution(plan, session, screen.update, on_step=tell_step)
+        with screen.over([execution]):
+            (outcome,) = await PlanRunner([execution], session).run()
         if plan.grid:
-            screen.finished(campaign, 0)
+            screen.finished(execution, 0)
         return outcome
 
     return asyncio.run(work())

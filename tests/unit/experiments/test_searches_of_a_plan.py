@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.progress import CampaignStatus, StepProgress
+from labconsole.engine.execution.progress import ExecutionStatus, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.execution.steps import StepState
 from labconsole.errors import Aborted, ConfigError, MeasurementError, NodeLost
@@ -100,11 +100,11 @@ def test_a_run_without_counts_refuses_its_own_search_only() -> None:
 def test_a_plan_that_is_ended_after_its_grid_says_that_the_grid_is_whole() -> None:
     async def body() -> None:
         script = Script()
-        campaign, runner = execution(script, grid=True)
+        execution, runner = execution_of(script, grid=True)
         script.before = lambda number: runner.finish()
         (outcome,) = await runner.run()
         assert (outcome.stopped, outcome.steps.cut, outcome.grid_complete) == (True, True, True)
-        assert (outcome.steps_complete, campaign.status) == (False, CampaignStatus.STOPPED)
+        assert (outcome.steps_complete, execution.status) == (False, ExecutionStatus.STOPPED)
 
     asyncio.run(body())
 
@@ -157,28 +157,28 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.001)
 
 
-def execution(script: Script, **more: Any) -> tuple[PlanExecution, PlanRunner]:
+def execution_of(script: Script, **more: Any) -> tuple[PlanExecution, PlanRunner]:
     bench: Any = script
-    campaign = PlanExecution(searching(**more), bench)
-    return campaign, PlanRunner([campaign], bench)
+    execution = PlanExecution(searching(**more), bench)
+    return execution, PlanRunner([execution], bench)
 
 
 def test_a_pause_holds_after_the_running_trial_and_costs_the_search_no_time() -> None:
     async def body() -> None:
         script = Script()
-        campaign, runner = execution(script, search=QUICK.model_copy(update={"within_s": 1.0}))
-        script.before = lambda number: campaign.pause() if number == 2 else None
+        execution, runner = execution_of(script, search=QUICK.model_copy(update={"within_s": 1.0}))
+        script.before = lambda number: execution.pause() if number == 2 else None
         task = asyncio.create_task(runner.run())
-        await until(lambda: campaign.status is CampaignStatus.PAUSED)
-        taken, spent_s = script.taken, campaign.spent_s
+        await until(lambda: execution.status is ExecutionStatus.PAUSED)
+        taken, spent_s = script.taken, execution.spent_s
         await asyncio.sleep(1.2)
         assert (script.taken, taken, script.told.count("given back")) == (2, 2, 0)
-        assert campaign.spent_s == pytest.approx(spent_s, abs=0.3)
-        seen = campaign.steps.current
+        assert execution.spent_s == pytest.approx(spent_s, abs=0.3)
+        seen = execution.steps.current
         assert seen is not None
-        assert (seen.trials, campaign.steps.number_of(seen), campaign.steps.asked) == (2, 1, 1)
+        assert (seen.trials, execution.steps.number_of(seen), execution.steps.asked) == (2, 1, 1)
         assert seen.found[0].startswith("ndr (adjusted) ")
-        campaign.resume()
+        execution.resume()
         (outcome,) = await task
         assert outcome.steps.made[0].status == "done"
 
@@ -192,15 +192,15 @@ def test_an_abort_while_paused_keeps_what_was_measured_and_the_search_goes_on_fr
 
     async def body() -> None:
         script = Script(store)
-        campaign, runner = execution(script)
-        script.before = lambda number: campaign.pause() if number == 2 else None
+        execution, runner = execution_of(script)
+        script.before = lambda number: execution.pause() if number == 2 else None
         task = asyncio.create_task(runner.run())
-        await until(lambda: campaign.status is CampaignStatus.PAUSED)
-        await campaign.abort()
+        await until(lambda: execution.status is ExecutionStatus.PAUSED)
+        await execution.abort()
         (outcome,) = await task
         assert (outcome.stopped, outcome.steps.made, len(store.runs)) == (True, [], 2)
-        assert campaign.status is CampaignStatus.STOPPED
-        assert [each.state for each in campaign.steps.seen] == [StepState.PENDING]
+        assert execution.status is ExecutionStatus.STOPPED
+        assert [each.state for each in execution.steps.seen] == [StepState.PENDING]
 
     asyncio.run(body())
     again = Script(store)
@@ -212,7 +212,7 @@ def test_an_abort_while_paused_keeps_what_was_measured_and_the_search_goes_on_fr
 def test_finish_lets_the_running_trial_end_and_begins_no_other() -> None:
     async def body() -> None:
         script = Script()
-        campaign, runner = execution(script, searches=2)
+        execution, runner = execution_of(script, searches=2)
         script.before = lambda number: runner.finish() if number == 2 else None
         (outcome,) = await runner.run()
         assert (outcome.stopped, script.taken, len(script.store.runs)) == (True, 2, 2)
@@ -278,8 +278,8 @@ def test_an_error_that_nobody_asked_for_is_no_stop() -> None:
 
 def test_the_request_of_a_search_is_what_the_testbed_is_held_for() -> None:
     script = Script()
-    campaign, _ = execution(script)
-    asyncio.run(campaign.look())
-    assert campaign.open_requests == [REQUEST.loadless()]
-    assert campaign.left_s is not None
-    assert campaign.left_s > 0
+    execution, _ = execution_of(script)
+    asyncio.run(execution.look())
+    assert execution.open_requests == [REQUEST.loadless()]
+    assert execution.left_s is not None
+    assert execution.left_s > 0

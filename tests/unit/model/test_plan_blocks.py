@@ -16,7 +16,7 @@ from labconsole.model.plan.estimate import estimate
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.writer import plan_text
-from support.campaign_script import plan_of
+from support.execution_script import plan_of
 from support.fake_session import make_inventory
 from support.plan_files import MATRIX, load
 

@@ -15,7 +15,7 @@ from textual.widgets import Input
 from textual.worker import WorkerCancelled
 
 from labconsole.engine.execution.grid import TrialState
-from labconsole.engine.execution.progress import CampaignStatus
+from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice
 from labconsole.errors import LeaseHeld
 from labconsole.model.plan.loader import load_plan
@@ -104,8 +104,8 @@ async def shown(app: ConsoleApp, pilot: Pilot[int], *words: str) -> str:
     return text(app)
 
 
-def state(app: ConsoleApp) -> CampaignStatus | None:
-    return app.state.campaign.status if app.state.campaign is not None else None
+def state(app: ConsoleApp) -> ExecutionStatus | None:
+    return app.state.execution.status if app.state.execution is not None else None
 
 
 # Plans
@@ -128,7 +128,7 @@ async def test_a_plan_is_previewed_run_to_its_end_and_its_failures_found(size):
         await pilot.press("r")
         await shown(app, pilot, "[▶]", "running")
         session.release.set()
-        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
         await shown(app, pilot, "[✓] ?  ✗′", "✓ done")
         grid = app.screen.query_one(GridTable)
         assert grid.has_focus
@@ -173,7 +173,7 @@ async def test_enter_on_a_trial_leads_to_its_run():
     async with console(screen="4") as (app, session, pilot):
         await shown(app, pilot, "pair.yaml", "ready")
         await pilot.press("r")
-        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
         await pilot.press("down", "right", "enter")
         await until(pilot, lambda: isinstance(app.screen, RunsScreen))
         wanted = next(r.run_id for r in session.store.records if r.plan and (r.plan.point, r.plan.repetition) == (1, 2))
@@ -193,7 +193,7 @@ async def test_a_pause_holds_after_the_running_trial_and_every_screen_says_so():
         await pilot.press("1")
         await shown(app, pilot, "paused between trials", "plan pair, 1 of 6")
         await pilot.press("4", "p")
-        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
 
 
 async def test_an_abort_asks_once_keeps_what_was_measured_and_running_again_goes_on():
@@ -207,17 +207,17 @@ async def test_an_abort_asks_once_keeps_what_was_measured_and_running_again_goes
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("n")
-        assert state(app) is CampaignStatus.PAUSED
+        assert state(app) is ExecutionStatus.PAUSED
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
-        await until(pilot, lambda: state(app) is CampaignStatus.STOPPED)
+        await until(pilot, lambda: state(app) is ExecutionStatus.STOPPED)
         assert not session.running
         await until(pilot, lambda: not app.state.asked)
         await pilot.press("r")
-        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
         await shown(app, pilot, "[■] ✓  ✓")
-        assert app.state.campaign is not None and app.state.campaign.outcome.skipped == 1
+        assert app.state.execution is not None and app.state.execution.outcome.skipped == 1
 
 
 async def test_only_one_thing_runs_at_a_time():
@@ -228,7 +228,7 @@ async def test_only_one_thing_runs_at_a_time():
         await shown(app, pilot, "pair.yaml", "ready")
         await pilot.press("r")
         await shown(app, pilot, "Wait, or press a to abort it")
-        assert app.state.campaign is None
+        assert app.state.execution is None
         session.release.set()
 
 
@@ -242,7 +242,7 @@ async def test_a_plan_runs_on_while_its_file_changes_and_vanishes(plans):
         (plans / "pair.yaml").unlink()
         await rescanned(app)
         session.release.set()
-        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
         assert {record.requested.frame_size_bytes for record in session.store.records} == {64}
 
 
@@ -292,7 +292,7 @@ async def test_the_searches_of_a_plan_are_previewed_run_paused_and_end_with_thei
         await rescanned(app)
         assert len(session.store.records) == taken
         await pilot.press("p")
-        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
         await shown(app, pilot, "✓ done", "2 of 2", "2 ndr (adjusted) ")
         assert [record.status for record in session.store.searches] == ["done", "done"]
         assert any("2 searches made, 0 stored before" in note.text for note in app.state.notes)
@@ -319,14 +319,14 @@ async def test_a_search_is_aborted_and_goes_on_where_it_was(plans):
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
-        await until(pilot, lambda: state(app) is CampaignStatus.STOPPED)
+        await until(pilot, lambda: state(app) is ExecutionStatus.STOPPED)
         assert len(session.store.records) == 3
         session.release.set()
         session.traffic = original  # type: ignore[method-assign]
         await pilot.press("l")
         await shown(app, pilot, "◐ begun")
         await pilot.press("r")
-        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
         (record,) = session.store.searches
         kept = [each for each in session.store.records if each.verdict.status != "invalid"]
         assert len(kept) == len(record.trials) + 1
@@ -370,7 +370,7 @@ async def test_a_refused_plan_says_why_and_can_be_run_again(monkeypatch):
         monkeypatch.undo()
         await until(pilot, lambda: not app.state.asked)
         await pilot.press("r")
-        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
 
 
 async def test_a_held_testbed_is_taken_over_for_a_plan_only_after_a_question():
@@ -381,12 +381,12 @@ async def test_a_held_testbed_is_taken_over_for_a_plan_only_after_a_question():
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "eve@desk" in text(app)
         await pilot.press("n")
-        await until(pilot, lambda: state(app) is CampaignStatus.FAILED and not app.state.asked)
+        await until(pilot, lambda: state(app) is ExecutionStatus.FAILED and not app.state.asked)
         assert session.store.records == []
         await pilot.press("r")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
-        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
         assert len(session.store.records) == 6
 
 
@@ -399,7 +399,7 @@ async def test_what_was_done_in_a_session_becomes_a_plan_of_exactly_that(plans):
         await pilot.press("4")
         await shown(app, pilot, "pair.yaml", "ready")
         await pilot.press("r")
-        await until(pilot, lambda: state(app) is CampaignStatus.DONE)
+        await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
         await pilot.press("s")
         await until(pilot, lambda: isinstance(app.screen, AskText))
         app.screen.query_one(Input).value = "pair"

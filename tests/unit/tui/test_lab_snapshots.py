@@ -37,7 +37,7 @@ settle_s: 0
 
 
 class StillTime:
-    """The campaign's clock."""
+    """The execution's clock."""
 
     @staticmethod
     def monotonic() -> float:
@@ -118,13 +118,13 @@ def test_a_plan_in_blocks_while_it_is_paused(snap_compare: Any, size: tuple[int,
             nonlocal taken
             taken += 1
             if taken == 56:
-                assert app.state.campaign is not None
-                app.state.campaign.pause()
+                assert app.state.execution is not None
+                app.state.execution.pause()
 
         session.traffic = traffic  # type: ignore[method-assign]
         await until(pilot, lambda: "ready" in picture(app))
         await pilot.press("down", "r")
-        await until(pilot, lambda: app.state.campaign is not None and app.state.campaign.status.value == "paused")
+        await until(pilot, lambda: app.state.execution is not None and app.state.execution.status.value == "paused")
         await paint(app, pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=drive)
@@ -144,13 +144,13 @@ def test_plans_while_one_is_paused(snap_compare: Any, size: tuple[int, int]) -> 
             nonlocal taken
             taken += 1
             if taken == 31:
-                assert app.state.campaign is not None
-                app.state.campaign.pause()
+                assert app.state.execution is not None
+                app.state.execution.pause()
 
         session.traffic = traffic  # type: ignore[method-assign]
         await until(pilot, lambda: "ready" in picture(app))
         await pilot.press("down", "r")
-        await until(pilot, lambda: app.state.campaign is not None and app.state.campaign.status.value == "paused")
+        await until(pilot, lambda: app.state.execution is not None and app.state.execution.status.value == "paused")
         await pilot.press("f", "f")
         await paint(app, pilot)
 

@@ -83,40 +83,40 @@ def _replay(
         screen.leave_grid(progress.plan)
         tell_search(progress, as_json=args.json)
 
-    campaigns = [
+    executions = [
         PlanExecution(plan, session, screen.update, on_step=tell_step, only=only)
         for plan, only in zip(plans, chosen, strict=True)
     ]
-    runner = PlanRunner(campaigns, session, take_over=args.take_over)
+    runner = PlanRunner(executions, session, take_over=args.take_over)
 
     async def work(session: Testbed[RunStore]) -> int:
-        with screen.over(campaigns):
+        with screen.over(executions):
             outcomes = await runner.run()
         status = 0
-        for campaign, outcome in zip(campaigns, outcomes, strict=True):
-            if campaign.plan.grid:
-                status = max(status, _tell(screen, campaign, outcome, as_json=args.json))
-            if campaign.plan.search is not None and (outcome.steps.cut or not outcome.stopped):
-                status = max(status, tell_searches(campaign.plan, outcome, as_json=args.json))
+        for execution, outcome in zip(executions, outcomes, strict=True):
+            if execution.plan.grid:
+                status = max(status, _tell(screen, execution, outcome, as_json=args.json))
+            if execution.plan.search is not None and (outcome.steps.cut or not outcome.stopped):
+                status = max(status, tell_searches(execution.plan, outcome, as_json=args.json))
         return max(status, Aborted.exit_code) if any(outcome.stopped for outcome in outcomes) else status
 
     nodes = list(dict.fromkeys(needed)) or [inventory.uut]
     return drive(session, nodes, work, [narrator(args, quiet=True)], finish=runner.finish)
 
 
-def _tell(screen: ReplayScreen, campaign: PlanExecution, outcome: Outcome, *, as_json: bool) -> int:
+def _tell(screen: ReplayScreen, execution: PlanExecution, outcome: Outcome, *, as_json: bool) -> int:
     """How one plan ended, and the exit status that goes with it."""
     stopped, ended_by = (False, "") if outcome.steps.cut else (outcome.stopped, outcome.ended_by)
     status = Aborted.exit_code if stopped else 0 if outcome.grid_complete else 1
     if as_json:
-        screen.finished(campaign, status)
+        screen.finished(execution, status)
         return status
     counts = ", ".join(f"{count} {word}" for word, count in sorted(outcome.verdicts.items())) or "nothing to do"
     word = "stopped" if stopped else f"ended because {ended_by}" if ended_by else "done"
     more = f", {outcome.left_out} left out" if outcome.left_out else ""
     more += f", {outcome.warm_ups} warm-ups thrown away" if outcome.warm_ups else ""
     plain_lines(
-        f"{campaign.plan.name}: {word}; {outcome.taken} taken ({counts}), {outcome.skipped} stored before, "
+        f"{execution.plan.name}: {word}; {outcome.taken} taken ({counts}), {outcome.skipped} stored before, "
         f"{outcome.redone} redone{more}"
     )
     for why, trials in outcome.refused:

@@ -76,28 +76,28 @@ class GridTable(LineTable):
 
     def __init__(self) -> None:
         super().__init__(id="grid")
-        self._campaign: PlanExecution | None = None
+        self._execution: PlanExecution | None = None
         self._chosen_columns: tuple[Column, ...] = ()
         self.repetition = 1
         self._first = 1
         self.border_title = "Points and repetitions"
 
-    def show(self, campaign: PlanExecution | None) -> None:
+    def show(self, execution: PlanExecution | None) -> None:
         """Take a plan's execution, begun or not. The cursor goes home when it is another plan's."""
-        before = self._campaign
-        self._campaign = campaign
-        if before is None or campaign is None or before.plan != campaign.plan:
-            self.repetition = self._first = self._lowest(campaign)
+        before = self._execution
+        self._execution = execution
+        if before is None or execution is None or before.plan != execution.plan:
+            self.repetition = self._first = self._lowest(execution)
             self._steered = False
-            self._chosen_columns = self._columns_for(campaign)
+            self._chosen_columns = self._columns_for(execution)
             self._keys = []
         self._cells.clear()
         self.paint()
 
-    def _columns_for(self, campaign: PlanExecution | None) -> tuple[Column, ...]:
-        if campaign is None:
+    def _columns_for(self, execution: PlanExecution | None) -> tuple[Column, ...]:
+        if execution is None:
             return ()
-        plan = campaign.plan
+        plan = execution.plan
         columns = list(self.POINT)
         longest = max(len(name) for name in plan.platforms)
         columns[1] = replace(columns[1], width=min(14, max(8, longest)))
@@ -105,13 +105,13 @@ class GridTable(LineTable):
             columns.append(self.BACKGROUND)
         if len({point.request.duration_s for point in plan.points[:1000]}) > 1:
             columns.append(self.DURATION)
-        width = CELL * (self._most(plan) + 1 - self._lowest(campaign))
+        width = CELL * (self._most(plan) + 1 - self._lowest(execution))
         return (*columns, Column("trials", "repetitions", min(width, CELL * 4), right=False, grow_to=width))
 
     @staticmethod
-    def _lowest(campaign: PlanExecution | None) -> int:
+    def _lowest(execution: PlanExecution | None) -> int:
         """The number of the first column: the pilot's, where there is one."""
-        return PILOT if campaign is not None and campaign.plan.pilot else 1
+        return PILOT if execution is not None and execution.plan.pilot else 1
 
     @staticmethod
     def _most(plan: Plan) -> int:
@@ -128,29 +128,29 @@ class GridTable(LineTable):
         return self._chosen_columns
 
     def keys(self) -> list[int]:
-        if self._campaign is None or not self._campaign.plan.grid:  # a plan that only searches measures no point
+        if self._execution is None or not self._execution.plan.grid:  # a plan that only searches measures no point
             return []
-        return list(range(len(self._campaign.plan.every_point)))
+        return list(range(len(self._execution.plan.every_point)))
 
     @property
     def trial(self) -> tuple[int, int] | None:
         """The trial under the cursor."""
-        if self._campaign is None or not self._campaign.plan.grid:
+        if self._execution is None or not self._execution.plan.grid:
             return None
-        if self.cursor_key not in range(len(self._campaign.plan.every_point)):
+        if self.cursor_key not in range(len(self._execution.plan.every_point)):
             return None
-        lowest, most = self._numbers(self._campaign.plan, self.cursor_key)
+        lowest, most = self._numbers(self._execution.plan, self.cursor_key)
         return self.cursor_key, max(lowest, min(self.repetition, most))
 
     @property
     def cell(self) -> Cell | None:
         """What is known of it."""
-        return self._campaign.grid[self.trial] if self._campaign is not None and self.trial is not None else None
+        return self._execution.grid[self.trial] if self._execution is not None and self.trial is not None else None
 
     def header_title(self, column: Column, width: int) -> str:
-        if column.name != "trials" or self._campaign is None:
+        if column.name != "trials" or self._execution is None:
             return column.title
-        plan = self._campaign.plan
+        plan = self._execution.plan
         text = ""
         for number in self._visible(width):
             shown = str(number)
@@ -168,26 +168,26 @@ class GridTable(LineTable):
     def prepare(self) -> None:
         """Say which repetitions, or blocks, are in sight where not all are."""
         self.border_title = "Points and repetitions"
-        if self._campaign is None:
+        if self._execution is None:
             return
-        plan = self._campaign.plan
+        plan = self._execution.plan
         kind, each = ("repetitions", 1) if plan.set_ups is None else ("blocks", plan.repetitions)
         self.border_title = f"Points and {kind}"
         if self._layout:
             seen, most = self._visible(self._layout[-1][1]), self._most(plan)
-            if len(seen) < most + 1 - self._lowest(self._campaign):
+            if len(seen) < most + 1 - self._lowest(self._execution):
                 first, last = ((max(1, number) - 1) // each + 1 for number in (seen.start, seen.stop - 1))
                 self.border_title = f"Points and {kind} {first} to {last} of {most // each}, ← → scroll"
 
     def _visible(self, width: int) -> range:
-        assert self._campaign is not None
-        most = self._most(self._campaign.plan)
+        assert self._execution is not None
+        most = self._most(self._execution.plan)
         return range(self._first, min(most, self._first + max(1, width // CELL) - 1) + 1)
 
     def _number_in(self, column: int, key: int) -> int | None:
         """The number of a point's trial in this column: blocks stand beneath each other, however long."""
-        assert self._campaign is not None
-        plan = self._campaign.plan
+        assert self._execution is not None
+        plan = self._execution.plan
         own = plan.repetitions_of(key)
         if plan.set_ups is None or column == PILOT or own == plan.repetitions:
             return column
@@ -196,9 +196,9 @@ class GridTable(LineTable):
 
     def _column_of(self, number: int) -> int:
         """The column of the trial of this number, of the point under the cursor."""
-        if self._campaign is None or self.trial is None:
+        if self._execution is None or self.trial is None:
             return number
-        plan = self._campaign.plan
+        plan = self._execution.plan
         own = plan.repetitions_of(self.trial[0])
         if plan.set_ups is None or number == PILOT or not own:
             return number
@@ -213,8 +213,8 @@ class GridTable(LineTable):
         return row
 
     def _trials(self, key: int, width: int) -> list[Span]:
-        assert self._campaign is not None
-        grid, here, plan = self._campaign.grid, self.trial, self._campaign.plan
+        assert self._execution is not None
+        grid, here, plan = self._execution.grid, self.trial, self._execution.plan
         lowest, most = self._numbers(plan, key)
         # Points that are repeated less often than others have their blocks beneath the others' all the same.
         spans: list[Span] = []
@@ -256,8 +256,8 @@ class GridTable(LineTable):
         return "", ""
 
     def _request(self, key: int) -> DesignPoint:
-        assert self._campaign is not None
-        return self._campaign.plan.every_point[key].request
+        assert self._execution is not None
+        return self._execution.plan.every_point[key].request
 
     def move_to_trial(self, trial: tuple[int, int]) -> None:
         """Put the cursor on a trial and bring it into view."""
@@ -266,9 +266,9 @@ class GridTable(LineTable):
         self._reveal()
 
     def action_repetition(self, by: int) -> None:
-        if self._campaign is None or self.trial is None:
+        if self._execution is None or self.trial is None:
             return
-        lowest, most = self._numbers(self._campaign.plan, self.trial[0])
+        lowest, most = self._numbers(self._execution.plan, self.trial[0])
         self.repetition = min(most, max(lowest, self.trial[1] + by))
         self._reveal()
 
@@ -277,7 +277,7 @@ class GridTable(LineTable):
             room = max(1, self._layout[-1][1] // CELL)
             column = self._column_of(self.repetition)
             if not self._first <= column < self._first + room:
-                lowest = self._lowest(self._campaign)
+                lowest = self._lowest(self._execution)
                 self._first = max(lowest, column if column < self._first else column - room + 1)
         self._cells.clear()
         self.refresh()

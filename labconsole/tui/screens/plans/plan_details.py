@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import Cell, TrialState
-from labconsole.engine.execution.progress import ENDED, CampaignStatus
+from labconsole.engine.execution.progress import ENDED, ExecutionStatus
 from labconsole.engine.execution.set_up_course import beside_words, block_words
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.blocks import PILOT
@@ -38,13 +38,13 @@ class PlanDetails(Lines):
         super().__init__(id="plan-details")
         self._inventory, self._boots_s = inventory, boots_s
         self._entry: PlanEntry | None = None
-        self._campaign: PlanExecution | None = None
+        self._execution: PlanExecution | None = None
         self._trial: tuple[int, int] | None = None
         self._capture_bytes: tuple[PlanEntry, int] | None = None
 
-    def show(self, entry: PlanEntry | None, campaign: PlanExecution | None, trial: tuple[int, int] | None) -> None:
+    def show(self, entry: PlanEntry | None, execution: PlanExecution | None, trial: tuple[int, int] | None) -> None:
         """Show these."""
-        self._entry, self._campaign, self._trial = entry, campaign, trial
+        self._entry, self._execution, self._trial = entry, execution, trial
         self.paint()
 
     def lines(self, width: int) -> list[list[Span]]:
@@ -67,15 +67,15 @@ class PlanDetails(Lines):
                 *field("error", entry.problem, width, "bad", rows=8),
                 *field("", "Correct the file; the console reads it again.", width, "muted"),
             ]
-        campaign = self._campaign
-        rows = self._progress(campaign, width) if campaign is not None and campaign.status is not _READY else []
-        if campaign is not None and self._trial is not None:
-            rows += self._cell(campaign, self._trial, width)
-        if campaign is not None:
-            rows += self._failing(campaign, width)
-        return rows + self._plan(entry, campaign, width)
+        execution = self._execution
+        rows = self._progress(execution, width) if execution is not None and execution.status is not _READY else []
+        if execution is not None and self._trial is not None:
+            rows += self._cell(execution, self._trial, width)
+        if execution is not None:
+            rows += self._failing(execution, width)
+        return rows + self._plan(entry, execution, width)
 
-    def _plan(self, entry: PlanEntry, campaign: PlanExecution | None, width: int) -> list[list[Span]]:
+    def _plan(self, entry: PlanEntry, execution: PlanExecution | None, width: int) -> list[list[Span]]:
         plan = entry.plan
         assert plan is not None
         if self._capture_bytes is None or self._capture_bytes[0] is not entry:
@@ -97,7 +97,7 @@ class PlanDetails(Lines):
                 f"{count(len(plan.points))} points ({kind}), {times}: {count(plan.trials)} trials of {longest}",
                 width,
             )
-        for label, text, tone in search_words(plan, campaign):
+        for label, text, tone in search_words(plan, execution):
             rows += field(label, text, width, tone)
         rows += field("platforms", ", ".join(plan.platforms), width)
         rows += field(
@@ -121,12 +121,12 @@ class PlanDetails(Lines):
         if plan.claims is not None:
             rows += field("claims", ", ".join(plan.claims), width, "muted")
         rows += self._conduct(plan, width)
-        if campaign is not None and campaign.refusal is not None and campaign.status is _READY:
-            rows += field("cannot", str(campaign.refusal), width, "bad", rows=6)
-        for number, need in enumerate(campaign.dependencies if campaign is not None else ()):
+        if execution is not None and execution.refusal is not None and execution.status is _READY:
+            rows += field("cannot", str(execution.refusal), width, "bad", rows=6)
+        for number, need in enumerate(execution.dependencies if execution is not None else ()):
             rows += field("needs" if number == 0 else "", need.words, width, "warn" if need.missing else "muted")
-        if plan.grid and campaign is not None and campaign.estimate is not None and campaign.status is _READY:
-            stored, time = campaign.outcome.skipped, campaign.estimate
+        if plan.grid and execution is not None and execution.estimate is not None and execution.status is _READY:
+            stored, time = execution.outcome.skipped, execution.estimate
             if stored:
                 rows += field("stored", f"{count(stored)} trials, will not be repeated", width, "good")
             text = f"{span(time.total_s)} for {count(time.trials)} trials" if time.trials else "nothing left to do"
@@ -149,21 +149,21 @@ class PlanDetails(Lines):
                 rows += field(key, f"{shlex.join(command.run)} (at most {command.timeout_s:g} s)", width, "warn")
         return rows
 
-    def _progress(self, campaign: PlanExecution, width: int) -> list[list[Span]]:
-        glyph, tone = STATUS_LOOKS[campaign.status]
-        text = f"{glyph} {campaign.status.value}"
+    def _progress(self, execution: PlanExecution, width: int) -> list[list[Span]]:
+        glyph, tone = STATUS_LOOKS[execution.status]
+        text = f"{glyph} {execution.status.value}"
         rows = field("state", text, width, tone)
-        if campaign.status is CampaignStatus.PAUSING:
+        if execution.status is ExecutionStatus.PAUSING:
             rows += field("", "after the current trial", width, "muted")
-        if campaign.status is CampaignStatus.PAUSED:
+        if execution.status is ExecutionStatus.PAUSED:
             rows += field("", "lease and platform are kept; press a to release them", width, "muted")
-        if campaign.detail:
-            rows += field("", campaign.detail, width, "bad" if campaign.status is CampaignStatus.FAILED else "warn")
-        if campaign.current is not None:
-            rows += self._where(campaign.plan, campaign.current, width)
-        for label, text, told in running_words(campaign):
+        if execution.detail:
+            rows += field("", execution.detail, width, "bad" if execution.status is ExecutionStatus.FAILED else "warn")
+        if execution.current is not None:
+            rows += self._where(execution.plan, execution.current, width)
+        for label, text, told in running_words(execution):
             rows += field(label, text, width, told)
-        grid, total, done = campaign.grid, asked_for(campaign), standing(campaign)
+        grid, total, done = execution.grid, asked_for(execution), standing(execution)
         cells = max(4, min(30, width - LABEL_CELLS - 20))
         filled = cells * done // max(1, total)
         rows.append(
@@ -178,17 +178,17 @@ class PlanDetails(Lines):
         for state in TALLIED:
             if grid.count(state):
                 spans += [(LOOKS[state][0], LOOKS[state][1]), (f" {count(grid.count(state))}  ", "")]
-        if campaign.outcome.redone:
-            spans.append((f"redone {campaign.outcome.redone}", "warn"))
-        rows += [spans] if campaign.plan.grid else []
-        rate = campaign.trials_per_s
+        if execution.outcome.redone:
+            spans.append((f"redone {execution.outcome.redone}", "warn"))
+        rows += [spans] if execution.plan.grid else []
+        rate = execution.trials_per_s
         if rate is not None:
             rows += field("rate", f"{rate * 60:.1f} trials a minute", width)
-        left_s = campaign.left_s
+        left_s = execution.left_s
         if left_s is not None:
             rows += field("left", f"about {span(left_s)}", width, "strong")
-        elif campaign.status in ENDED:
-            rows += field("took", span(campaign.spent_s), width)
+        elif execution.status in ENDED:
+            rows += field("took", span(execution.spent_s), width)
         return [*rows, []]
 
     @staticmethod
@@ -201,12 +201,12 @@ class PlanDetails(Lines):
         words = f"{block_words(block, plan.set_ups)}: {request.platform} {beside_words(request.background)}"
         return field("now", words, width, "strong")
 
-    def _cell(self, campaign: PlanExecution, trial: tuple[int, int], width: int) -> list[list[Span]]:
-        cell = campaign.grid[trial]
+    def _cell(self, execution: PlanExecution, trial: tuple[int, int], width: int) -> list[list[Span]]:
+        cell = execution.grid[trial]
         if cell.state is TrialState.PENDING and not cell.why:
             return []
         glyph, tone = look(cell)
-        words = f"{glyph} point {trial[0]}, {place_words(campaign.plan, trial)}: {cell.state.value}"
+        words = f"{glyph} point {trial[0]}, {place_words(execution.plan, trial)}: {cell.state.value}"
         rows = field("trial", words + (f", {cell.verdict}" if cell.state is TrialState.STORED else ""), width, tone)
         if cell.redone:
             rows += field("", f"taken {cell.redone + 1} times", width, "warn")
@@ -216,22 +216,15 @@ class PlanDetails(Lines):
             rows += field("run", f"{cell.run_id}  (enter opens it)", width, "muted", rows=2)
         return [*rows, []]
 
-    def _failing(self, campaign: PlanExecution, width: int) -> list[list[Span]]:
-        failing = campaign.grid.failing()
+    def _failing(self, execution: PlanExecution, width: int) -> list[list[Span]]:
+        failing = execution.grid.failing()
         if not failing:
             return []
         rows: list[list[Span]] = [[(f" {count(len(failing))} not valid", "warn"), ("   press f for the next", "muted")]]
         for trial, cell in failing[:FAILING_SHOWN]:
             glyph, tone = look(cell)
-            rows.append(
-                [
-                    (f"  {glyph} ", tone),
-                    (
-                        safe(f"point {trial[0]}, {place_words(campaign.plan, trial, 'rep.')}: {_why(cell)}", width - 4),
-                        "",
-                    ),
-                ]
-            )
+            words = f"point {trial[0]}, {place_words(execution.plan, trial, 'rep.')}: {_why(cell)}"
+            rows.append([(f"  {glyph} ", tone), (safe(words, width - 4), "")])
         return [*rows, []]
 
 
@@ -246,7 +239,7 @@ def place_words(plan: Plan, trial: tuple[int, int], repetition_word: str = "repe
     return f"block {block}, {own}" if plan.repetitions_of(trial[0]) > 1 else f"block {block}"
 
 
-_READY = CampaignStatus.READY
+_READY = ExecutionStatus.READY
 TALLIED = (
     TrialState.STORED, TrialState.VALID, TrialState.SUSPECT, TrialState.INVALID, TrialState.LEFT_OUT,
     TrialState.PENDING,

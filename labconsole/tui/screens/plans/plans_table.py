@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import TrialState
-from labconsole.engine.execution.progress import CampaignStatus
+from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.engine.execution.steps import StepState
 from labconsole.text.cells import UNKNOWN, count, safe, span
 from labconsole.tui.parts.lines import Span
@@ -18,26 +18,26 @@ from labconsole.tui.parts.table import Column, LineTable
 STANDING = (TrialState.STORED, TrialState.VALID, TrialState.SUSPECT)
 
 STATUS_LOOKS = {
-    CampaignStatus.READY: ("○", "muted"),
-    CampaignStatus.RUNNING: ("▶", "accent"),
-    CampaignStatus.PAUSING: ("‖", "warn"),
-    CampaignStatus.PAUSED: ("‖", "warn"),
-    CampaignStatus.WAITING: ("◌", "warn"),
-    CampaignStatus.STOPPING: ("■", "warn"),
-    CampaignStatus.DONE: ("✓", "good"),
-    CampaignStatus.STOPPED: ("■", "warn"),
-    CampaignStatus.FAILED: ("✗", "bad"),
+    ExecutionStatus.READY: ("○", "muted"),
+    ExecutionStatus.RUNNING: ("▶", "accent"),
+    ExecutionStatus.PAUSING: ("‖", "warn"),
+    ExecutionStatus.PAUSED: ("‖", "warn"),
+    ExecutionStatus.WAITING: ("◌", "warn"),
+    ExecutionStatus.STOPPING: ("■", "warn"),
+    ExecutionStatus.DONE: ("✓", "good"),
+    ExecutionStatus.STOPPED: ("■", "warn"),
+    ExecutionStatus.FAILED: ("✗", "bad"),
 }
 
 
-def standing(campaign: PlanExecution) -> int:
+def standing(execution: PlanExecution) -> int:
     """How many trials of the grid, and searches, are there."""
-    return campaign.grid.count(*STANDING) + campaign.steps.count(StepState.STORED, StepState.DONE)
+    return execution.grid.count(*STANDING) + execution.steps.count(StepState.STORED, StepState.DONE)
 
 
-def asked_for(campaign: PlanExecution) -> int:
+def asked_for(execution: PlanExecution) -> int:
     """How many trials, and searches, the plan asks for."""
-    return campaign.plan.trials + len(campaign.plan.searches)
+    return execution.plan.trials + len(execution.plan.searches)
 
 
 class PlansTable(LineTable):
@@ -55,13 +55,13 @@ class PlansTable(LineTable):
     def __init__(self) -> None:
         super().__init__(id="plans")
         self._entries: dict[Path, PlanEntry] = {}
-        self._campaigns: dict[Path, PlanExecution] = {}
+        self._executions: dict[Path, PlanExecution] = {}
         self.border_title = "Plans"
 
-    def show(self, entries: Sequence[PlanEntry], campaigns: dict[Path, PlanExecution]) -> None:
+    def show(self, entries: Sequence[PlanEntry], executions: dict[Path, PlanExecution]) -> None:
         """Take the files of now and what is known of their execution."""
         self._entries = {entry.path: entry for entry in entries}
-        self._campaigns = campaigns
+        self._executions = executions
         self._cells.clear()
         self.paint()
 
@@ -79,13 +79,13 @@ class PlansTable(LineTable):
     def cell_state(self, key: Path, width: int) -> Span:
         if self._entries[key].plan is None:
             return ("◌ other", "muted") if self._entries[key].needs else ("✗ broken", "bad")
-        campaign = self._campaigns.get(key)
-        if campaign is None:
+        execution = self._executions.get(key)
+        if execution is None:
             return "…", "muted"
-        glyph, tone = STATUS_LOOKS[campaign.status]
-        if campaign.status is CampaignStatus.READY and (there := standing(campaign)):
-            return ("✓ stored", "good") if there == asked_for(campaign) else ("◐ begun", "")
-        word = "waiting" if campaign.status is CampaignStatus.WAITING else campaign.status.value
+        glyph, tone = STATUS_LOOKS[execution.status]
+        if execution.status is ExecutionStatus.READY and (there := standing(execution)):
+            return ("✓ stored", "good") if there == asked_for(execution) else ("◐ begun", "")
+        word = "waiting" if execution.status is ExecutionStatus.WAITING else execution.status.value
         return f"{glyph} {word}"[:width], tone
 
     def cell_trials(self, key: Path, width: int) -> Span:
@@ -93,14 +93,14 @@ class PlansTable(LineTable):
         return (count(plan.trials + len(plan.searches)), "") if plan is not None else ("", "")
 
     def cell_done(self, key: Path, width: int) -> Span:
-        campaign = self._campaigns.get(key)
+        execution = self._executions.get(key)
         if self._entries[key].plan is None:
             return "", ""
-        return (count(standing(campaign)), "") if campaign is not None else (UNKNOWN, "muted")
+        return (count(standing(execution)), "") if execution is not None else (UNKNOWN, "muted")
 
     def cell_left(self, key: Path, width: int) -> Span:
-        campaign = self._campaigns.get(key)
-        if campaign is None or self._entries[key].plan is None:
+        execution = self._executions.get(key)
+        if execution is None or self._entries[key].plan is None:
             return "", ""
-        left_s = campaign.left_s
+        left_s = execution.left_s
         return (safe(span(left_s), width), "muted") if left_s else ("", "")

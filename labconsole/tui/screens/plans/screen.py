@@ -1,6 +1,6 @@
 """Plans: the files, what each asks for, and the trials of the one that runs, filling a grid as they are measured.
 
-What runs is the very campaign that ``labconsole replay`` runs. It belongs to the console and not to this screen, so
+What runs is the very execution that ``labconsole replay`` runs. It belongs to the console and not to this screen, so
 that one may look elsewhere meanwhile.
 """
 
@@ -16,7 +16,7 @@ from textual.app import ComposeResult
 from textual.containers import Container, VerticalScroll
 
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.progress import CampaignStatus, Outcome
+from labconsole.engine.execution.progress import ExecutionStatus, Outcome
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import ConfigError, LabError, LeaseHeld
 from labconsole.model.plan.plan import Plan
@@ -65,7 +65,7 @@ class PlansScreen(ConsoleScreen):
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
         super().__init__(app, session, tab)
         self._entries: dict[Path, PlanEntry] = {}
-        self._campaigns: dict[Path, PlanExecution] = {}
+        self._executions: dict[Path, PlanExecution] = {}
         self._painted: tuple[object, ...] = ()
         self._complaint = ""
 
@@ -101,14 +101,14 @@ class PlansScreen(ConsoleScreen):
             self.rescan()
 
     def action_rescan(self) -> None:
-        for path, campaign in list(self._campaigns.items()):
-            if not self._in_use(campaign):
-                del self._campaigns[path]
+        for path, execution in list(self._executions.items()):
+            if not self._in_use(execution):
+                del self._executions[path]
         self.rescan()
 
-    def _in_use(self, campaign: PlanExecution) -> bool:
+    def _in_use(self, execution: PlanExecution) -> bool:
         """It runs, or was just asked to."""
-        return campaign.running or (self.state.asked and campaign is self.state.campaign)
+        return execution.running or (self.state.asked and execution is self.state.execution)
 
     @work(exclusive=True, group="plan-files")
     async def rescan(self) -> None:
@@ -121,27 +121,27 @@ class PlansScreen(ConsoleScreen):
             return
         changed = [e for e in found if e.plan is not None and self._is_new(e)]
         self._entries = {entry.path: entry for entry in found}
-        for path in [p for p, c in self._campaigns.items() if p not in self._entries and not self._in_use(c)]:
-            del self._campaigns[path]
+        for path in [p for p, c in self._executions.items() if p not in self._entries and not self._in_use(c)]:
+            del self._executions[path]
         for entry in changed:
             assert entry.plan is not None
-            campaign = self.session.campaign(entry.plan)
+            execution = self.session.execution(entry.plan)
             try:
-                await campaign.look()
+                await execution.look()
             except LabError as exc:
                 self._complain(str(exc))
                 break
             if self._is_new(entry):  # still: it may have been started while the store was asked
-                self._campaigns[entry.path] = campaign
+                self._executions[entry.path] = execution
         else:
             self._complaint = ""
         self._painted = ()
         self._paint_plans()
 
     def _is_new(self, entry: PlanEntry) -> bool:
-        campaign = self._campaigns.get(entry.path)
+        execution = self._executions.get(entry.path)
         # A plan that runs is shown as it was when it began, whatever happens to its file.
-        return campaign is None or (campaign.plan != entry.plan and not self._in_use(campaign))
+        return execution is None or (execution.plan != entry.plan and not self._in_use(execution))
 
     def _complain(self, sentence: str) -> None:
         """Say it once, not at every look."""
@@ -151,9 +151,9 @@ class PlansScreen(ConsoleScreen):
 
     def show_runs(self, runs: Sequence[RunSummary]) -> None:
         """Runs were saved: what plans have stored may have changed, unless a plan runs and tells it itself."""
-        if self.state.campaign is None or not self._in_use(self.state.campaign):
-            for path in [p for p, c in self._campaigns.items() if c.status is CampaignStatus.READY]:
-                del self._campaigns[path]
+        if self.state.execution is None or not self._in_use(self.state.execution):
+            for path in [p for p, c in self._executions.items() if c.status is ExecutionStatus.READY]:
+                del self._executions[path]
             self.rescan()
 
     # Painting
@@ -161,7 +161,7 @@ class PlansScreen(ConsoleScreen):
     @property
     def _chosen(self) -> tuple[PlanEntry | None, PlanExecution | None]:
         entry = self.query_one(PlansTable).chosen
-        return entry, self._campaigns.get(entry.path) if entry is not None and entry.plan is not None else None
+        return entry, self._executions.get(entry.path) if entry is not None and entry.plan is not None else None
 
     def paint_clock(self) -> None:
         self.query_one(PhaseBar).paint()
@@ -174,23 +174,23 @@ class PlansScreen(ConsoleScreen):
         """Paint when a trial or a status moved, and once a second while time left runs down."""
         if not self.standing:
             return
-        running = self.state.campaign
+        running = self.state.execution
         second = int(clock.monotonic_s()) if running is not None and running.running else 0
-        seen = (second, *(campaign.revision for campaign in self._campaigns.values()))
+        seen = (second, *(execution.revision for execution in self._executions.values()))
         if seen == self._painted:
             return
         self._painted = seen
-        self.query_one(PlansTable).show(list(self._entries.values()), self._campaigns)
+        self.query_one(PlansTable).show(list(self._entries.values()), self._executions)
         self._show_chosen()
 
     @on(LineTable.Chosen, "#plans")
     def _show_chosen(self) -> None:
-        entry, campaign = self._chosen
+        entry, execution = self._chosen
         grid = self.query_one(GridTable)
-        self._make_room(campaign.plan if campaign is not None else None)
-        grid.show(campaign)
-        self.query_one(SearchesTable).show(campaign)
-        self.query_one(PlanDetails).show(entry, campaign, grid.trial)
+        self._make_room(execution.plan if execution is not None else None)
+        grid.show(execution)
+        self.query_one(SearchesTable).show(execution)
+        self.query_one(PlanDetails).show(entry, execution, grid.trial)
 
     def _make_room(self, plan: Plan | None) -> None:
         """For what there is of a grid and of searches."""
@@ -201,13 +201,13 @@ class PlansScreen(ConsoleScreen):
 
     @on(LineTable.Chosen, "#grid")
     def _show_trial(self) -> None:
-        entry, campaign = self._chosen
-        self.query_one(PlanDetails).show(entry, campaign, self.query_one(GridTable).trial)
+        entry, execution = self._chosen
+        self.query_one(PlanDetails).show(entry, execution, self.query_one(GridTable).trial)
 
     # Running
 
     def action_run(self) -> None:
-        entry, campaign = self._chosen
+        entry, execution = self._chosen
         if entry is not None and entry.needs:
             self.console_app.tell(f"{entry.name} is for another testbed: needs {', '.join(entry.needs)}.", "warning")
             return
@@ -217,30 +217,30 @@ class PlansScreen(ConsoleScreen):
         if self.state.asked or self.session.running:
             self.console_app.tell("A trial is running. Wait, or press a to abort it.", "warning")
             return
-        if campaign is None or campaign.status is not CampaignStatus.READY:
-            campaign = self._campaigns[entry.path] = self.session.campaign(entry.plan)
-        self._start(entry.path, campaign)
+        if execution is None or execution.status is not ExecutionStatus.READY:
+            execution = self._executions[entry.path] = self.session.execution(entry.plan)
+        self._start(entry.path, execution)
 
-    def _start(self, path: Path, campaign: PlanExecution, *, take_over: bool = False) -> None:
+    def _start(self, path: Path, execution: PlanExecution, *, take_over: bool = False) -> None:
         self.state.asked = True
-        self.state.campaign = campaign
+        self.state.execution = execution
         self.state.revision += 1
         # The app's and not this screen's worker: leaving waits for it, and it ends with the app.
-        running = self._run(path, campaign, take_over=take_over)
-        self.app.run_worker(running, group="trial", name=f"plan {campaign.plan.name}")
-        self.set_focus(self.query_one(GridTable if campaign.plan.grid else SearchesTable))
+        running = self._run(path, execution, take_over=take_over)
+        self.app.run_worker(running, group="trial", name=f"plan {execution.plan.name}")
+        self.set_focus(self.query_one(GridTable if execution.plan.grid else SearchesTable))
 
-    async def _run(self, path: Path, campaign: PlanExecution, *, take_over: bool) -> None:
-        name, held = campaign.plan.name, ""
-        self.state.note(clock.wall_s(), f"plan {name} begins: {extent(campaign.plan)}")
+    async def _run(self, path: Path, execution: PlanExecution, *, take_over: bool) -> None:
+        name, held = execution.plan.name, ""
+        self.state.note(clock.wall_s(), f"plan {name} begins: {extent(execution.plan)}")
         try:
-            outcome = await self.session.execute(campaign, take_over=take_over)
+            outcome = await self.session.execute(execution, take_over=take_over)
         except LeaseHeld as exc:
             held = str(exc)
         except LabError as exc:
             self.console_app.tell(f"plan {name}: {exc}", "error")
         else:
-            words = f"plan {name}: {ending(campaign.plan, outcome)}"
+            words = f"plan {name}: {ending(execution.plan, outcome)}"
             severity = "warning" if outcome.invalid or outcome.steps.failed else "information"
             if self.in_sight:  # where it is seen anyway: a toast would cover it
                 self.state.note(clock.wall_s(), words, severity)
@@ -249,47 +249,47 @@ class PlansScreen(ConsoleScreen):
         finally:
             self.state.run_ended()
         if held:
-            self._ask_take_over(path, campaign, held)
+            self._ask_take_over(path, execution, held)
 
     @work(group="ask", exclusive=True)
-    async def _ask_take_over(self, path: Path, campaign: PlanExecution, held: str) -> None:
+    async def _ask_take_over(self, path: Path, execution: PlanExecution, held: str) -> None:
         """Somebody else has the testbed: say who, and take it only if the operator says so."""
         self.state.note(clock.wall_s(), held, "warning")
         question = Confirm("The testbed is in use. Take it over?", f"{held}. Their run is aborted and recorded so.")
         if await self.app.push_screen_wait(question) and not (self.state.asked or self.session.running):
-            again = self._campaigns[path] = self.session.campaign(campaign.plan)
+            again = self._executions[path] = self.session.execution(execution.plan)
             self._start(path, again, take_over=True)
 
     def action_hold(self) -> None:
-        campaign = self.state.campaign
-        if campaign is None or not campaign.running:
+        execution = self.state.execution
+        if execution is None or not execution.running:
             self.console_app.tell("No plan is running.")
-        elif campaign.status in (CampaignStatus.PAUSED, CampaignStatus.PAUSING):
-            campaign.resume()
-            self.state.note(clock.wall_s(), f"plan {campaign.plan.name} goes on")
+        elif execution.status in (ExecutionStatus.PAUSED, ExecutionStatus.PAUSING):
+            execution.resume()
+            self.state.note(clock.wall_s(), f"plan {execution.plan.name} goes on")
         else:
-            campaign.pause()
-            self.state.note(clock.wall_s(), f"plan {campaign.plan.name} pauses after this trial; the testbed is kept")
+            execution.pause()
+            self.state.note(clock.wall_s(), f"plan {execution.plan.name} pauses after this trial; the testbed is kept")
 
     @work(group="ask", exclusive=True)
     async def action_abort(self) -> None:
-        campaign = self.state.campaign
-        if campaign is None or not campaign.running:
+        execution = self.state.execution
+        if execution is None or not execution.running:
             self.console_app.ask_abort()
             return
         question = Confirm(
-            f"Abort plan {campaign.plan.name}?",
+            f"Abort plan {execution.plan.name}?",
             "Traffic stops. What was measured so far is kept. Run it again to go on from here.",
         )
-        if await self.app.push_screen_wait(question) and campaign.running:
+        if await self.app.push_screen_wait(question) and execution.running:
             self.state.stopping = True
             self.state.revision += 1
-            await campaign.abort()
+            await execution.abort()
 
     def action_failing(self) -> None:
         """The next one after the cursor, from the top again after the last."""
-        _, campaign = self._chosen
-        failing = [trial for trial, _ in campaign.grid.failing()] if campaign is not None else []
+        _, execution = self._chosen
+        failing = [trial for trial, _ in execution.grid.failing()] if execution is not None else []
         if not failing:
             self.console_app.tell("No trial of this plan is suspect or invalid.")
             return

@@ -36,17 +36,17 @@ class SearchesTable(LineTable):
 
     def __init__(self) -> None:
         super().__init__(id="searches")
-        self._campaign: PlanExecution | None = None
+        self._execution: PlanExecution | None = None
         self.border_title = "Searches"
 
-    def show(self, campaign: PlanExecution | None) -> None:
+    def show(self, execution: PlanExecution | None) -> None:
         """Take a plan's execution, begun or not."""
-        self._campaign = campaign
+        self._execution = execution
         self._cells.clear()
         self.paint()
 
     def keys(self) -> list[int]:
-        return list(range(len(self._campaign.steps.seen))) if self._campaign is not None else []
+        return list(range(len(self._execution.steps.seen))) if self._execution is not None else []
 
     def cell_state(self, key: int, width: int) -> Span:
         return LOOKS[self._seen(key).state]
@@ -76,8 +76,8 @@ class SearchesTable(LineTable):
         return safe("; ".join(words), width), ""
 
     def _seen(self, key: int) -> StepSeen:
-        assert self._campaign is not None
-        return self._campaign.steps.seen[key]
+        assert self._execution is not None
+        return self._execution.steps.seen[key]
 
 
 def bounds(record: SearchRecord) -> list[str]:

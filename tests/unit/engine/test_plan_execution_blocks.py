@@ -19,13 +19,13 @@ from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import TrialState
 from labconsole.engine.execution.pending import left_to_take, look_up
 from labconsole.engine.execution.pilot import Pilot
-from labconsole.engine.execution.progress import CampaignStatus, Progress
+from labconsole.engine.execution.progress import ExecutionStatus, Progress
 from labconsole.engine.execution.set_up_course import BREAKING
 from labconsole.errors import AgentError, ConfigError, NodeLost
 from labconsole.model.plan.conduct import INVALID_CODES
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
-from support.campaign_script import Script, execute, plan_of, run
+from support.execution_script import Script, execute, plan_of, run
 from support.fake_session import make_inventory
 
 PAIR = """\
@@ -299,10 +299,10 @@ def test_a_reference_is_measured_at_max_whatever_a_lower_load_loses_before(tmp_p
         text = FORWARDING + f"seed: {seed}\nstop: {{raising: {{loss_ratio: 0.5}}}}\n"
         script, plan = Script(valid), plan_of(text, tmp_path)
         script.losses, script.rates = {(3, 1): 0.9}, {3: 100.0, 4: 9000.0, 5: 5000.0}
-        campaign = PlanExecution(plan, script)
-        outcome = await execute(campaign, script)
+        execution = PlanExecution(plan, script)
+        outcome = await execute(execution, script)
         assert (outcome.complete, outcome.refused) == (True, [])
-        assert outcome.taken + outcome.left_out == campaign.total
+        assert outcome.taken + outcome.left_out == execution.total
         assert {point for block, point, _ in script.asked if block} == set(range(18)) - {4, 5}
         assert pilots_of(script).count(5) == 1
         assert {r.fixed.reference_pps for r in script.refs if r.block and r.point in (6, 7, 8)} == {5000.0}
@@ -346,8 +346,8 @@ def test_a_reference_beyond_the_instrument_is_none_and_tried_again(tmp_path):
     async def body():
         script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
         script.rates, script.doubts = {3: 1500.0, 4: 2500.0, 5: 4000.0}, {(0, 5): "lost_at_sink"}
-        campaign = PlanExecution(plan, script)
-        outcome = await execute(campaign, script)
+        execution = PlanExecution(plan, script)
+        outcome = await execute(execution, script)
         assert "a share of; at max packets were lost at the sink" in " ".join(why for why, _ in outcome.refused)
         assert pilots_of(script).count(5) == 1
         script.doubts = {}
@@ -489,10 +489,10 @@ def test_a_trial_that_stays_invalid_costs_its_place_and_not_the_set_up(tmp_path)
     async def body():
         script, plan = Script(), plan_of(PAIR, tmp_path)
         script.will_end("invalid", "invalid", *["valid"] * 7)
-        campaign = PlanExecution(plan, script)
-        outcome = await execute(campaign, script)
+        execution = PlanExecution(plan, script)
+        outcome = await execute(execution, script)
         assert (outcome.taken, len(outcome.invalid), script.set_ups) == (8, 1, 4)
-        assert campaign.grid[0, 1].state is TrialState.INVALID
+        assert execution.grid[0, 1].state is TrialState.INVALID
         again = PlanExecution(plan, script)
         outcome = await execute(again, script)
         assert (outcome.taken, outcome.invalid_before, outcome.complete) == (0, 1, False)
@@ -506,13 +506,13 @@ def test_a_platform_in_doubt_breaks_its_set_up_which_is_taken_again_whole(tmp_pa
         script, plan = Script(), plan_of(PAIR, tmp_path)
         told: list[Progress] = []
         script.will_end("valid", "broken", *["valid"] * 8)
-        campaign = PlanExecution(plan, script, told.append)
-        outcome = await execute(campaign, script)
+        execution = PlanExecution(plan, script, told.append)
+        outcome = await execute(execution, script)
         assert script.asked == [SETTLED[0], SETTLED[1], *SETTLED]
         assert (outcome.taken, outcome.complete, dict(outcome.verdicts)) == (8, True, {"valid": 8})
         assert [t.set_up for t in stored_blocks(plan, script.held).done][:2] == ["set-up-2", "set-up-2"]
         assert [p.broke for p in told if p.broke] == ["the cable"]
-        assert campaign.grid[0, 1].redone == 1
+        assert execution.grid[0, 1].redone == 1
 
     run(body)
 
@@ -641,7 +641,7 @@ def test_more_repetitions_than_done_blocks_have_are_refused_before_anything_is_t
         more = PlanExecution(plan_of(PAIR.replace("repetitions: 2", "repetitions: 3"), tmp_path), script)
         with pytest.raises(ConfigError, match=r"than blocks 1, 2 had.*gone: raise set_ups instead"):
             await execute(more, script)
-        assert (script.batches, more.status) == (1, CampaignStatus.FAILED)
+        assert (script.batches, more.status) == (1, ExecutionStatus.FAILED)
         fewer = PlanExecution(plan_of(PAIR.replace("repetitions: 2", "repetitions: 1"), tmp_path), script)
         assert (await execute(fewer, script)).taken == 0
 
@@ -652,9 +652,9 @@ def test_more_repetitions_than_done_blocks_have_are_refused_before_anything_is_t
 def test_one_platform_can_be_taken_alone_and_its_blocks_are_filled_later(tmp_path, only):
     async def body():
         script, plan = Script(valid), plan_of(PAIR.replace("[10Mbit]", "[10Mbit]"), tmp_path)
-        campaign = PlanExecution(plan, script, only=only)
-        outcome = await execute(campaign, script)
-        assert (outcome.taken, campaign.total, {point for _, point, _ in script.asked}) == (4, 4, set(only))
+        execution = PlanExecution(plan, script, only=only)
+        outcome = await execute(execution, script)
+        assert (outcome.taken, execution.total, {point for _, point, _ in script.asked}) == (4, 4, set(only))
         assert (await execute(PlanExecution(plan, script), script)).taken == 4
         assert entered(plan, script) == set(SETTLED)
 
@@ -665,10 +665,10 @@ def test_a_chosen_platform_brings_the_pilot_that_it_needs_and_no_other(tmp_path)
     async def body():
         script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
         only = frozenset(range(6, 9))  # raw beside forwarding-50
-        campaign = PlanExecution(plan, script, only=only)
-        await execute(campaign, script)
+        execution = PlanExecution(plan, script, only=only)
+        await execute(execution, script)
         assert sorted(point for block, point, _ in script.asked if block == 0) == list(range(3, 9))
-        assert campaign.total == 6 + 2 * 3
+        assert execution.total == 6 + 2 * 3
 
     run(body)
 
@@ -679,10 +679,10 @@ def test_a_chosen_platform_brings_the_pilot_that_it_needs_and_no_other(tmp_path)
 def test_a_plan_of_which_not_one_block_fits_is_refused_before_anything_is_touched(tmp_path, stop):
     async def body():
         script = Script(valid)
-        campaign = PlanExecution(plan_of(PAIR + f"stop: {stop}\n", tmp_path), script)
+        execution = PlanExecution(plan_of(PAIR + f"stop: {stop}\n", tmp_path), script)
         with pytest.raises(ConfigError, match=r"its next block takes about 0:00:\d\d .*stop later, or make a block"):
-            await execute(campaign, script)
-        assert (script.batches, campaign.refusal is not None) == (0, True)
+            await execute(execution, script)
+        assert (script.batches, execution.refusal is not None) == (0, True)
 
     run(body)
 
@@ -701,15 +701,15 @@ def test_an_end_inside_a_set_up_tells_how_many_trials_will_be_taken_again(tmp_pa
     async def body():
         def answer(trial, request):
             if trial == last:
-                campaign.finish()
+                execution.finish()
             return "valid"
 
         script, plan = Script(answer), plan_of(PAIR, tmp_path)
-        campaign = PlanExecution(plan, script)
-        outcome = await execute(campaign, script)
+        execution = PlanExecution(plan, script)
+        outcome = await execute(execution, script)
         assert outcome.to_retake == again
         assert len(left_to_take(plan, script.held)) == 8 - outcome.taken + again
-        _tell(None, campaign, outcome, as_json=False)
+        _tell(None, execution, outcome, as_json=False)
         words = f"of a set-up that broke off: {again} of the trials taken, which will be taken again"
         assert (words in capsys.readouterr().out) is bool(again)
 
@@ -758,7 +758,7 @@ def test_blocks_interrupted_anywhere_and_resumed_give_what_unbroken_ones_give(tm
             if chance < 0.02:
                 raise asyncio.CancelledError  # as kill -9 leaves it: nothing is said to anybody
             if chance < 0.04:
-                campaign.finish()
+                execution.finish()
             elif chance < 0.06:
                 return NodeLost("snk1", "the cable", operation="x")
             elif chance < 0.08:
@@ -773,10 +773,10 @@ def test_blocks_interrupted_anywhere_and_resumed_give_what_unbroken_ones_give(tm
         for _ in range(1000):
             if not left_to_take(plan, script.held, points):
                 break
-            campaign = PlanExecution(plan, script, only=points)
+            execution = PlanExecution(plan, script, only=points)
             with suppress(asyncio.CancelledError, NodeLost, AgentError):
-                await execute(campaign, script)
-            assert campaign.status in (CampaignStatus.DONE, CampaignStatus.STOPPED, CampaignStatus.FAILED)
+                await execute(execution, script)
+            assert execution.status in (ExecutionStatus.DONE, ExecutionStatus.STOPPED, ExecutionStatus.FAILED)
         return script
 
     whole, pieces = asyncio.run(unbroken()), asyncio.run(broken())

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import TrialState
 from labconsole.engine.execution.pending import left_to_take
-from labconsole.engine.execution.progress import CampaignStatus, Progress
+from labconsole.engine.execution.progress import ExecutionStatus, Progress
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.errors import AgentError, MeasurementError, NodeLost
 from labconsole.model.plan.plan import Plan
-from support.campaign_script import EVERY, PLAN, Script, execute, plan_of, run
+from support.execution_script import EVERY, PLAN, Script, execute, plan_of, run
 
 
 def valid(trial, request) -> str:
@@ -96,13 +96,13 @@ def test_a_retry_waits_as_long_as_the_plan_says(tmp_path):
 def test_a_condition_ends_a_plan_early_and_says_which(tmp_path, stop, taken, words):
     async def body():
         script = Script(lambda trial, request: "invalid")
-        campaign = PlanExecution(
+        execution = PlanExecution(
             plan_of(PLAN.replace("max_redo: 1", "max_redo: 0") + f"stop: {stop}\n", tmp_path), script
         )
-        outcome = await execute(campaign, script)
+        outcome = await execute(execution, script)
         assert (outcome.taken <= taken, outcome.stopped, outcome.complete) == (True, False, False)
         assert words in outcome.ended_by
-        assert (campaign.status, campaign.detail) == (CampaignStatus.STOPPED, outcome.ended_by)
+        assert (execution.status, execution.detail) == (ExecutionStatus.STOPPED, outcome.ended_by)
         assert not script.leased
 
     run(body)
@@ -123,13 +123,13 @@ def test_a_loss_sweep_ends_after_two_loss_free_targets_in_a_row(tmp_path):
     async def body():
         script = Script(valid)
         script.losses = {(0, 1): 0.5, (1, 1): 0.0, (2, 1): 0.1, (5, 1): 0.1}
-        campaign = PlanExecution(plan_of(SWEEP + "stop: {lowering: {lossless: 2}}\n", tmp_path), script)
-        outcome = await execute(campaign, script)
+        execution = PlanExecution(plan_of(SWEEP + "stop: {lowering: {lossless: 2}}\n", tmp_path), script)
+        outcome = await execute(execution, script)
         assert [point for point, _ in script.asked] == [0, 1, 2, 3, 4, 5, 6, 7]
-        assert (outcome.left_out, outcome.complete, campaign.status) == (2, True, CampaignStatus.DONE)
-        assert campaign.grid[8, 1].state is TrialState.LEFT_OUT
-        assert campaign.grid.failing() == []
-        again = PlanExecution(campaign.plan, script)
+        assert (outcome.left_out, outcome.complete, execution.status) == (2, True, ExecutionStatus.DONE)
+        assert execution.grid[8, 1].state is TrialState.LEFT_OUT
+        assert execution.grid.failing() == []
+        again = PlanExecution(execution.plan, script)
         assert ((await execute(again, script)).taken, again.outcome.left_out) == (0, 2)
 
     run(body)
@@ -201,10 +201,10 @@ def test_a_pre_command_that_fails_ends_the_plan_before_its_first_trial_and_post_
     async def body():
         text = PLAN + f"pre: [{command}]\npost: [[touch, {tmp_path}/after]]\n"
         script = Script(valid)
-        campaign = PlanExecution(plan_of(text, tmp_path), script)
+        execution = PlanExecution(plan_of(text, tmp_path), script)
         with pytest.raises(MeasurementError, match=words):
-            await execute(campaign, script)
-        assert (script.asked, script.leased, campaign.status) == ([], False, CampaignStatus.FAILED)
+            await execute(execution, script)
+        assert (script.asked, script.leased, execution.status) == ([], False, ExecutionStatus.FAILED)
         assert (tmp_path / "after").exists()
 
     run(body)
@@ -228,11 +228,11 @@ def two(tmp_path: Path, script: Script) -> list[PlanExecution]:
 def test_several_plans_hold_the_testbed_once(tmp_path):
     async def body():
         script = Script(valid)
-        campaigns = two(tmp_path, script)
-        outcomes = await PlanRunner(campaigns, script).run()
+        executions = two(tmp_path, script)
+        outcomes = await PlanRunner(executions, script).run()
         assert ([o.taken for o in outcomes], script.batches) == ([6, 6], 1)
         assert script.purposes == ["plans small, large"]
-        assert [c.status for c in campaigns] == [CampaignStatus.DONE] * 2
+        assert [c.status for c in executions] == [ExecutionStatus.DONE] * 2
 
     run(body)
 
@@ -240,15 +240,15 @@ def test_several_plans_hold_the_testbed_once(tmp_path):
 def test_what_stops_one_plan_stops_those_after_it_and_they_say_so(tmp_path):
     async def body():
         script = Script()
-        campaigns = two(tmp_path, script)
-        tour = PlanRunner(campaigns, script)
-        task = asyncio.create_task(tour.run())
+        executions = two(tmp_path, script)
+        runner = PlanRunner(executions, script)
+        task = asyncio.create_task(runner.run())
         await script.begun.get()
-        tour.finish()
+        runner.finish()
         script.will_end("valid")
         outcomes = await task
         assert [(o.taken, o.stopped) for o in outcomes] == [(1, True), (0, True)]
-        assert [c.status for c in campaigns] == [CampaignStatus.STOPPED] * 2
+        assert [c.status for c in executions] == [ExecutionStatus.STOPPED] * 2
 
     run(body)
 
@@ -256,11 +256,11 @@ def test_what_stops_one_plan_stops_those_after_it_and_they_say_so(tmp_path):
 def test_a_plan_of_which_nothing_is_measurable_does_not_keep_the_next_from_it(tmp_path):
     async def body():
         script = Script(lambda t, request: AgentError("uut", "no") if request.frame.bytes == 64 else "valid")
-        campaigns = two(tmp_path, script)
+        executions = two(tmp_path, script)
         with pytest.raises(AgentError):
-            await PlanRunner(campaigns, script).run()
-        assert [c.outcome.taken for c in campaigns] == [0, 6]
-        assert [c.status for c in campaigns] == [CampaignStatus.FAILED, CampaignStatus.DONE]
+            await PlanRunner(executions, script).run()
+        assert [c.outcome.taken for c in executions] == [0, 6]
+        assert [c.status for c in executions] == [ExecutionStatus.FAILED, ExecutionStatus.DONE]
 
     run(body)
 
@@ -300,7 +300,7 @@ def test_a_plan_interrupted_anywhere_and_resumed_gives_what_an_unbroken_one_give
             if chance < 0.1:
                 raise asyncio.CancelledError  # as kill -9 leaves it: nothing is said to anybody
             if chance < 0.2:
-                campaign.finish()
+                execution.finish()
             elif chance < 0.3:
                 return NodeLost("snk1", "the cable", operation="x")
             elif chance < 0.4 and trial not in once_invalid:
@@ -313,10 +313,10 @@ def test_a_plan_interrupted_anywhere_and_resumed_gives_what_an_unbroken_one_give
         for _ in range(1000):
             if not left_to_take(plan, script.held, points):
                 break
-            campaign = PlanExecution(plan, script, only=points)
+            execution = PlanExecution(plan, script, only=points)
             with suppress(asyncio.CancelledError, NodeLost):
-                await execute(campaign, script)
-            assert campaign.status in (CampaignStatus.DONE, CampaignStatus.STOPPED, CampaignStatus.FAILED)
+                await execute(execution, script)
+            assert execution.status in (ExecutionStatus.DONE, ExecutionStatus.STOPPED, ExecutionStatus.FAILED)
         return [(trial.point, trial.repetition) for trial in script.held]
 
     whole, pieces = asyncio.run(unbroken()), asyncio.run(broken())

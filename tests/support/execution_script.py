@@ -185,8 +185,8 @@ def plan_of(text: str, directory: Path) -> Plan:
     return check_plan(load_plan(path), make_inventory())
 
 
-async def execute(campaign: PlanExecution, script: Script) -> Outcome:
-    return (await PlanRunner([campaign], script).run())[0]
+async def execute(execution: PlanExecution, script: Script) -> Outcome:
+    return (await PlanRunner([execution], script).run())[0]
 
 
 async def until(condition: Callable[[], bool]) -> None:
