@@ -133,7 +133,7 @@ class Peer:
     async def ask(self, op: str, wait_s: float, **arguments: Any) -> dict[str, Any]:
         """Raises Refused, or TimeoutError."""
         if self.closed:
-            raise Refused("it has ended")
+            raise Refused("its process has ended")
         self._next += 1
         number = self._next
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -171,7 +171,7 @@ class Peer:
             self.closed = True
             for future in self._waiting.values():
                 if not future.done():
-                    future.set_result({"error": "it has ended"})
+                    future.set_result({"error": "its process has ended"})
             self._writer.close()
 
     async def finish(self) -> None:

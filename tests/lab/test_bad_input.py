@@ -42,7 +42,7 @@ ARGUMENTS = [
     (["--repetitions", "0"], 2, r"--repetitions: must be 1 or more"),
     (["--background", "lots"], 2, r"background: is not a background load, got 'lots'; allowed: none, idle, light"),
     (["--background", "forwarding-50"], 2, r"background: needs a stream .*got 'forwarding-50'; allowed: none, idle"),
-    (["--generator", "pktgen"], 3, r"src1: no pktgen"),
+    (["--generator", "pktgen"], 3, r"src1: pktgen is not available"),
     (["--store", "/proc/none.sqlite"], 2, r"/proc/none.sqlite: cannot"),
 ]
 
@@ -63,7 +63,7 @@ def expect(testbed, done, status: int, message: str) -> None:
 INVENTORY = [
     ("sink: snk1/eth1", "sink: snk1/eth9", 2, r"hosts\.yaml:\d+: streams\[0\]\.sink: snk1 has no such interface, got 'eth9'"),
     ("uut_out: eth5", "uut_out: eth9", 2, r"hosts\.yaml:\d+: streams\[0\]\.uut_out: uut has no .*allowed: .*eth1, eth5"),
-    ("{address: NAME-snk1", "{address: NAME-snk1, python: python7", 3, r"snk1: no python7 there.*python:"),
+    ("{address: NAME-snk1", "{address: NAME-snk1, python: python7", 3, r"snk1: python7 is not installed there.*python:"),
     ("{address: NAME-snk1", "{address: 127.18.250.250, port: 2222", 3, r"snk1: 127\.18\.250\.250:2222 refuses"),
     ("{address: NAME-snk1", "{address: no-such-host.invalid", 3, r"snk1: .*no-such-host\.invalid"),
     ("{address: NAME-snk1", "{address: NAME-snk1, key: OTHER_KEY", 3, r"snk1: .*refuse.*other_key"),

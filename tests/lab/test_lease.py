@@ -112,7 +112,7 @@ def test_another_user_s_lease_is_seen_and_only_root_may_end_it(start: Start, tmp
     refused = nobody.error("lease.take", owner="ben@b", purpose="a look", take_over=True)
     assert refused["code"] == "lease_held"
     assert refused["message"].startswith("anna@a has this node since")
-    assert refused["message"].endswith("it is a session of user 0 of this node, which only that user and root can end")
+    assert refused["message"].endswith("it is a session of user 0 of this node; only that user and root can end it")
     root.ok("lease.release")
     take(nobody, "ben@b")
     held = root.error("lease.take", owner="anna@a", purpose="a plan")

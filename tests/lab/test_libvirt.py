@@ -119,7 +119,7 @@ def test_pinning_that_virsh_forgets_is_not_believed(uri: str) -> None:
 
 
 def test_unknown_paused_and_unreachable_are_each_said(uri: str) -> None:
-    with pytest.raises(NodeError, match="there is no guest nosuch; libvirt knows: fw, held, spare one"):
+    with pytest.raises(NodeError, match="there is no guest nosuch; the guests of libvirt are fw, held, spare one"):
         prepare(uri=uri, guest="nosuch")
     with pytest.raises(NodeError, match="guest held is paused; expected: running or stopped"):
         prepare(uri=uri, guest="held", others="allow")

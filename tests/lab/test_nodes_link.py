@@ -77,9 +77,9 @@ async def test_a_line_of_eight_megabytes_arrives(world: World, server: Server) -
 
 async def test_a_line_beyond_the_limit_loses_the_node(world: World, server: Server) -> None:
     async with linked(world, server) as node:
-        with pytest.raises(NodeLost, match="not of the protocol"):
+        with pytest.raises(NodeLost, match="does not follow the protocol"):
             await asked(node, "big", {"bytes": MAX_LINE_BYTES + 1})
-        assert "not of the protocol" in await node.wait_lost()
+        assert "does not follow the protocol" in await node.wait_lost()
     await world.agents_gone()
 
 
