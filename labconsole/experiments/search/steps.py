@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from labconsole.experiments.search.procedure import LoadSearch, SearchStore, check_search
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.search import search_hash
+
+if TYPE_CHECKING:
+    from labconsole.experiments.search.procedure import LoadSearch, SearchStore
 
 
 class LoadSearches:
@@ -20,6 +23,8 @@ class LoadSearches:
         """Every search of a plan that is resolved for its testbed; ``only`` where these points of it are."""
         if plan.search is None:
             return []
+        from labconsole.experiments.search.procedure import LoadSearch  # 0.05 s: only for plans that search
+
         places = None if only is None else {plan.points[index].request.loadless() for index in only}
         return [
             LoadSearch(
@@ -36,5 +41,9 @@ class LoadSearches:
 
     def refuse(self, plan: Plan, inventory: Inventory) -> None:
         """Refuse before anything is touched what cannot be searched on this testbed. Raises ConfigError."""
+        if plan.search is None:
+            return
+        from labconsole.experiments.search.procedure import check_search
+
         for wanted in self.steps(plan):
             check_search(wanted.search, wanted.request, inventory)
