@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from labconsole.measure.groups import STANDING, RunLike, design_of, is_search_trial, kept_out
+from labconsole.measure.groups import STANDING, design_of, is_search_trial, kept_out
+from labconsole.measure.run_row import RunRow
 from labconsole.measure.stretches import Begun, Stretches, first_begun, stretches
 
 Place = tuple[str, str, int | None, int, int]
@@ -24,20 +25,20 @@ class Admission:
     ``stretches``: which set-ups were taken in one go, ``begun``: when each was first tried, by all that is stored.
     """
 
-    entered: tuple[RunLike, ...]
+    entered: tuple[RunRow, ...]
     left_out: dict[str, str]
     stretches: Stretches = field(default_factory=dict)
     begun: Begun = field(default_factory=dict)
 
 
-def place_of(run: RunLike) -> Place | None:
+def place_of(run: RunRow) -> Place | None:
     """A run's place in its plan; None without a plan."""
     if run.plan_hash is None or run.plan_point is None or run.repetition is None:
         return None
     return (run.plan_hash, run.testbed_fingerprint, run.block, run.plan_point, run.repetition)
 
 
-def admit(runs: Sequence[RunLike], meant: Collection[str] | None = None) -> Admission:
+def admit(runs: Sequence[RunRow], meant: Collection[str] | None = None) -> Admission:
     """Judge runs together: ``runs`` has to hold everything that is stored of their set-ups and places.
 
     ``meant``: ids of those that a report is about, None: all. Runs without a block give way to blocks only among them:
@@ -61,15 +62,15 @@ def admit(runs: Sequence[RunLike], meant: Collection[str] | None = None) -> Admi
     return Admission(entered, left_out, stretches(runs), first_begun(runs))
 
 
-def _by_set_up(runs: Iterable[RunLike]) -> dict[str, list[RunLike]]:
-    found: dict[str, list[RunLike]] = {}
+def _by_set_up(runs: Iterable[RunRow]) -> dict[str, list[RunRow]]:
+    found: dict[str, list[RunRow]] = {}
     for run in runs:
         if run.set_up is not None and run.block:
             found.setdefault(run.set_up, []).append(run)
     return found
 
 
-def _contradictory(runs: Iterable[RunLike]) -> list[str]:
+def _contradictory(runs: Iterable[RunRow]) -> list[str]:
     """Runs of set-ups that say to be several, or to hold more trials than they do."""
     found = []
     for held in _by_set_up(runs).values():
@@ -81,7 +82,7 @@ def _contradictory(runs: Iterable[RunLike]) -> list[str]:
     return found
 
 
-def _broken_off(runs: Iterable[RunLike]) -> list[str]:
+def _broken_off(runs: Iterable[RunRow]) -> list[str]:
     """Runs of set-ups of which fewer places are filled than they have."""
     found = []
     for held in _by_set_up(runs).values():
@@ -91,12 +92,12 @@ def _broken_off(runs: Iterable[RunLike]) -> list[str]:
     return found
 
 
-def _fills_its_place(run: RunLike) -> bool:
+def _fills_its_place(run: RunRow) -> bool:
     """A run that stands does, and an invalid one after which no further attempt was to come: resume asks the same."""
     return run.verdict in STANDING or run.attempt is None or run.attempts is None or run.attempt >= run.attempts
 
 
-def _without_earlier(runs: Iterable[RunLike]) -> list[str]:
+def _without_earlier(runs: Iterable[RunRow]) -> list[str]:
     """Runs of places whose attempts do not count from 1 without a gap: some are not here."""
     attempts: dict[Place, list[tuple[int, str]]] = {}
     for run in runs:
@@ -113,9 +114,9 @@ def _without_earlier(runs: Iterable[RunLike]) -> list[str]:
     return found
 
 
-def _of_one_place(runs: Iterable[RunLike]) -> list[tuple[str, str]]:
+def _of_one_place(runs: Iterable[RunRow]) -> list[tuple[str, str]]:
     """Of several standing runs of one place the last attempt enters; where there are two of it, none does."""
-    places: dict[Place, list[RunLike]] = {}
+    places: dict[Place, list[RunRow]] = {}
     for run in runs:
         place = place_of(run)
         if place is not None and run.verdict in STANDING:
@@ -133,7 +134,7 @@ def _of_one_place(runs: Iterable[RunLike]) -> list[tuple[str, str]]:
     return found
 
 
-def _outside_blocks(runs: Iterable[RunLike]) -> list[str]:
+def _outside_blocks(runs: Iterable[RunRow]) -> list[str]:
     """Runs without a block whose design point has blocks: nobody drew when they were taken."""
     blocked, bare = set(), []
     for run in runs:

@@ -12,15 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from labconsole.measure.groups import (
-    Alike,
-    DesignPoints,
-    GroupConditions,
-    Repetitions,
-    RunLike,
-    maxima,
-    told_apart,
-)
+from labconsole.measure.groups import Alike, DesignPoints, GroupConditions, Repetitions, maxima, told_apart
+from labconsole.measure.run_row import RunRow
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.units import format_target
 
@@ -93,10 +86,10 @@ class Curves:
 class CurveData:
     """Runs by design point. ``add`` takes more of them; ``curves`` answers a spec."""
 
-    def __init__(self, runs: Iterable[RunLike] = ()) -> None:
+    def __init__(self, runs: Iterable[RunRow] = ()) -> None:
         self._grouped = DesignPoints(runs)
 
-    def add(self, runs: Iterable[RunLike]) -> None:
+    def add(self, runs: Iterable[RunRow]) -> None:
         """Take more runs. Those that do not stand are only counted."""
         self._grouped.add(runs)
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
+from labconsole.measure.run_row import RunRow
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.model.design_point import FrameSize
 from labconsole.model.plan.search import HASH_PREFIX
@@ -29,87 +30,6 @@ ONE_SET_UP = "one set-up"
 
 Point = TypeVar("Point")
 Setting = TypeVar("Setting", bound=Hashable)
-
-
-class RunLike(Protocol):
-    """What is needed of a run; a summary of the store has it. ``target_bps`` None or "max": no limit."""
-
-    @property
-    def run_id(self) -> str: ...
-    @property
-    def started_at(self) -> str: ...
-    @property
-    def platform(self) -> str: ...
-    @property
-    def frame(self) -> FrameSize | None: ...
-    @property
-    def sources(self) -> int: ...
-    @property
-    def target_bps(self) -> int | Literal["max"] | None: ...
-    @property
-    def background(self) -> str: ...
-    @property
-    def duration_s(self) -> float: ...
-    @property
-    def generator(self) -> str: ...
-    @property
-    def testbed(self) -> str: ...
-    @property
-    def testbed_fingerprint(self) -> str: ...
-    @property
-    def uut_kernel(self) -> str | None: ...
-    @property
-    def hypervisor(self) -> str | None: ...
-    @property
-    def boot_id(self) -> str | None: ...
-    @property
-    def method(self) -> int | None: ...
-    @property
-    def format(self) -> int | None: ...
-    @property
-    def role(self) -> str | None: ...
-    @property
-    def set_up(self) -> str | None: ...
-    @property
-    def set_up_trials(self) -> int | None: ...
-    @property
-    def block(self) -> int | None: ...
-    @property
-    def attempt(self) -> int | None: ...
-    @property
-    def attempts(self) -> int | None: ...
-    @property
-    def repetition(self) -> int | None: ...
-    @property
-    def plan_hash(self) -> str | None: ...
-    @property
-    def plan_point(self) -> int | None: ...
-    @property
-    def verdict(self) -> str: ...
-    @property
-    def reason_codes(self) -> tuple[str, ...]: ...
-    @property
-    def offered_packets(self) -> int | None: ...
-    @property
-    def offered_pps(self) -> float | None: ...
-    @property
-    def offered_bps(self) -> float | None: ...
-    @property
-    def measured_pps(self) -> float | None: ...
-    @property
-    def measured_bps(self) -> float | None: ...
-    @property
-    def forwarding_pps(self) -> float | None: ...
-    @property
-    def forwarding_bps(self) -> float | None: ...
-    @property
-    def loss_packets(self) -> int | None: ...
-    @property
-    def loss_ratio(self) -> float | None: ...
-    @property
-    def uut_lost_packets(self) -> int | None: ...
-    @property
-    def late_packets(self) -> int | None: ...
 
 
 class GroupConditions(NamedTuple):
@@ -145,7 +65,7 @@ class Alike(NamedTuple):
     conditions: GroupConditions
 
 
-def conditions_of(run: RunLike, pool: Collection[str] = ()) -> GroupConditions:
+def conditions_of(run: RunRow, pool: Collection[str] = ()) -> GroupConditions:
     """The conditions of a run; those of ``pool`` count as equal."""
     held = GroupConditions(
         run.duration_s, run.testbed, run.testbed_fingerprint, run.uut_kernel, run.hypervisor, run.generator, run.method
@@ -153,7 +73,7 @@ def conditions_of(run: RunLike, pool: Collection[str] = ()) -> GroupConditions:
     return held._replace(**dict.fromkeys(pool)) if pool else held
 
 
-def design_of(run: RunLike, pool: Collection[str] = ()) -> Alike | None:
+def design_of(run: RunRow, pool: Collection[str] = ()) -> Alike | None:
     """What a run shares with its repetitions; None where its frames had no one size."""
     if run.frame is None:
         return None
@@ -167,7 +87,7 @@ def design_of(run: RunLike, pool: Collection[str] = ()) -> Alike | None:
     )
 
 
-def rate_of(run: RunLike) -> tuple[float, float] | None:
+def rate_of(run: RunRow) -> tuple[float, float] | None:
     """What a run forwarded, in packets and bits per second: over the window of arrivals (RFC 2285, forwarding rate).
 
     Over the sending time where numbers were reckoned by method 1, and where not even two packets arrived, which have no
@@ -184,33 +104,33 @@ def rate_of(run: RunLike) -> tuple[float, float] | None:
     return run.measured_pps, run.measured_bps
 
 
-def arrived_packets(run: RunLike) -> int | None:
+def arrived_packets(run: RunRow) -> int | None:
     """How many packets of a run came to the sinks."""
     if run.offered_packets is None or run.loss_packets is None:
         return None
     return run.offered_packets - run.loss_packets
 
 
-def block_of(run: RunLike) -> Hashable:
+def block_of(run: RunRow) -> Hashable:
     """Where a run's set-up stands: its block in a plan on a testbed, or the one set-up of all that have none."""
     if run.set_up is None or not run.block or run.plan_hash is None:
         return ONE_SET_UP
     return (run.block, run.plan_hash, run.testbed_fingerprint)
 
 
-def _set_up_of(run: RunLike) -> Hashable:
+def _set_up_of(run: RunRow) -> Hashable:
     """A run's set-up itself: of one that broke off and the one taken again for it, each is its own."""
     block = block_of(run)
     return block if block == ONE_SET_UP else (run.set_up, block)
 
 
-def _taken_again(run: RunLike) -> Hashable:
+def _taken_again(run: RunRow) -> Hashable:
     """What a later set-up has in common with the one that it was taken again for; None outside blocks."""
     block = block_of(run)
     return None if block == ONE_SET_UP else (block, run.platform, run.background)
 
 
-def is_search_trial(run: RunLike) -> bool:
+def is_search_trial(run: RunRow) -> bool:
     """Whether the run was taken by a load search, and is no point of a grid."""
     of = run.plan_hash
     return isinstance(of, str) and of.startswith(HASH_PREFIX)  # pandas' missing text is no text
@@ -274,7 +194,7 @@ class Repetitions:
         """How many."""
         return len(self.run_ids)
 
-    def add(self, run: RunLike, set_up: Hashable, known: Iterable[float | None]) -> None:
+    def add(self, run: RunRow, set_up: Hashable, known: Iterable[float | None]) -> None:
         """Take one more; ``known``: its values in the order of QUANTITIES."""
         self.run_ids.append(run.run_id)
         self.set_ups.append(set_up)
@@ -312,7 +232,7 @@ class DesignPoints:
     nothing else.
     """
 
-    def __init__(self, runs: Iterable[RunLike] = ()) -> None:
+    def __init__(self, runs: Iterable[RunRow] = ()) -> None:
         self._points: dict[Alike, Repetitions] = {}
         self._searched: dict[Alike, Repetitions] = {}
         self._left_out: Counter[str] = Counter()
@@ -332,7 +252,7 @@ class DesignPoints:
         trials = sum(repetitions.runs for repetitions in self._searched.values()) if self._points else 0
         return {**self._left_out, **({SEARCH_TRIALS: trials} if trials else {})}
 
-    def add(self, runs: Iterable[RunLike]) -> None:
+    def add(self, runs: Iterable[RunRow]) -> None:
         """Take more runs. Those that do not enter are only counted."""
         for run in runs:
             superseded = self._is_superseded(run)
@@ -354,7 +274,7 @@ class DesignPoints:
                 there = points[key] = Repetitions()
             there.add(run, _set_up_of(run), (run.offered_pps, run.offered_bps, *rate, run.loss_ratio))
 
-    def _is_superseded(self, run: RunLike) -> bool:
+    def _is_superseded(self, run: RunRow) -> bool:
         """Whether a later set-up was made in place of this run's. An earlier one that this run shows goes out."""
         place, set_up = _taken_again(run), _set_up_of(run)
         if place is None:
@@ -395,7 +315,7 @@ WHY: dict[str, str] = {
 """Why a run enters no mean: the code that tables and files use, and in words."""
 
 
-def kept_out(run: RunLike) -> str | None:
+def kept_out(run: RunRow) -> str | None:
     """Why this run enters no mean, looked at by itself: a key of WHY; None: nothing speaks against it."""
     if run.verdict not in STANDING:
         return "invalid"

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-from labconsole.measure.groups import RunLike, block_of
+from labconsole.measure.groups import block_of
+from labconsole.measure.run_row import RunRow
 
 Stretches = Mapping[tuple[Hashable, str], int]
 """The number of a set-up's stretch, by block (``block_of``) and set-up."""
@@ -22,7 +23,7 @@ LAST = "~"
 """Beyond every time stamp."""
 
 
-def first_begun(runs: Iterable[RunLike]) -> Begun:
+def first_begun(runs: Iterable[RunRow]) -> Begun:
     """Of all set-ups in ``runs``: one that broke off counts where it was begun, not where it was taken again."""
     begun: dict[tuple[Hashable, str, str], str] = {}
     for run in runs:
@@ -33,7 +34,7 @@ def first_begun(runs: Iterable[RunLike]) -> Begun:
     return begun
 
 
-def stretches(runs: Iterable[RunLike]) -> Stretches:
+def stretches(runs: Iterable[RunRow]) -> Stretches:
     """Of all set-ups in ``runs``, which have to hold everything that is stored: also what enters nothing parts a block.
 
     A set-up begins with its earliest run. Those of one moment are ordered by block.

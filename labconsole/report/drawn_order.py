@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
-from labconsole.measure.groups import RunLike, block_of
+from labconsole.measure.groups import block_of
+from labconsole.measure.run_row import RunRow
 from labconsole.measure.stretches import Begun
 from labconsole.report.points import PointSummary, RunFacts
 
@@ -46,7 +47,7 @@ Drawn = Mapping[str, Taken]
 """By run id, of the runs whose records tell of it."""
 
 
-def drawn(entered: Iterable[RunLike], begun: Begun, facts: Mapping[str, RunFacts]) -> Drawn:
+def drawn(entered: Iterable[RunRow], begun: Begun, facts: Mapping[str, RunFacts]) -> Drawn:
     """Of every run of a block: what its record says of the order, and when the set-up was really first tried."""
     found = {}
     for run in entered:

@@ -7,7 +7,7 @@ How to call it, from a report or a simulation::
     [claim for claim in made.claims.claims if claim.different]
 
 ``rows``: every stored run of the plans concerned, as RunSummary or anything with its attributes
-(measure/groups.py, RunLike). To be told from format 1 a row needs ``format=2, method=2, role="measured"``,
+(measure/groups.py, RunRow). To be told from format 1 a row needs ``format=2, method=2, role="measured"``,
 ``set_up`` (an id), ``block`` from 1, ``attempt=1``, ``plan_hash, plan_point, repetition`` and a ``boot_id`` that the
 set-ups of a block share; ``set_up_trials`` None asks for no whole set-ups. Rates: ``offered_pps/bps, measured_pps/bps,
 forwarding_pps/bps``. Counts: ``offered_packets``, ``loss_packets``, ``uut_lost_packets``, ``late_packets``: where less
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from labconsole.errors import MeasurementError
 from labconsole.measure.admission import Admission, admit
-from labconsole.measure.groups import RunLike
+from labconsole.measure.run_row import RunRow
 from labconsole.measure.statistics.components import Components, components, pooled_components
 from labconsole.report.claims import Family, answer
 from labconsole.report.comparisons import (
@@ -90,7 +90,7 @@ class Evaluation:
 
 
 def evaluate(
-    rows: Iterable[RunLike],
+    rows: Iterable[RunRow],
     *,
     admission: Admission | None = None,
     facts: Mapping[str, RunFacts] | None = None,
@@ -165,7 +165,7 @@ class _Declared(NamedTuple):
     differ: tuple[str, ...]
 
 
-def _declared(entered: Sequence[RunLike], facts: Mapping[str, RunFacts]) -> _Declared:
+def _declared(entered: Sequence[RunRow], facts: Mapping[str, RunFacts]) -> _Declared:
     """Margin and claims as all records of blocks declare them. A plan may gain them while it is measured."""
     held = [facts[run.run_id] for run in entered if run.block and run.run_id in facts]
     margins, claims = {each.margin_ratio for each in held}, {each.claims for each in held}

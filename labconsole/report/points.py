@@ -15,7 +15,6 @@ from labconsole.measure.groups import (
     ONE_SET_UP,
     Alike,
     GroupConditions,
-    RunLike,
     arrived_packets,
     block_of,
     design_of,
@@ -23,6 +22,7 @@ from labconsole.measure.groups import (
     told_apart,
 )
 from labconsole.measure.maximum import REACHED_LOSS_RATIO, MaximumChoice, choose_maximum, is_at_least
+from labconsole.measure.run_row import RunRow
 from labconsole.measure.statistics.loss_interval import LossEstimate, is_told, loss_of_counts, loss_of_trials
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
 from labconsole.measure.stretches import Stretches
@@ -151,10 +151,10 @@ class _Group:
     offered: Values = field(default_factory=dict)
     bps: Values = field(default_factory=dict)
     pps: Values = field(default_factory=dict)
-    runs: list[RunLike] = field(default_factory=list)
+    runs: list[RunRow] = field(default_factory=list)
 
 
-def make_points(runs: Iterable[RunLike], pool: Collection[str], taken: Stretches) -> list[PointSummary]:
+def make_points(runs: Iterable[RunRow], pool: Collection[str], taken: Stretches) -> list[PointSummary]:
     """Every design point of runs that enter, ordered by its factors, raw first."""
     groups: dict[Alike, _Group] = {}
     for run in runs:
@@ -229,7 +229,7 @@ def _boots(group: _Group) -> dict[Hashable, str | None]:
     return found
 
 
-def _lost_packets(runs: Sequence[RunLike], by_sides: bool) -> list[int | None]:
+def _lost_packets(runs: Sequence[RunRow], by_sides: bool) -> list[int | None]:
     """Lost by the unit under test, or by everything between the generator and the sink; None where not known.
 
     A few frames more that came out of a trial than went in are the unit under test's own, and no loss shows. More in
@@ -258,7 +258,7 @@ def _loss(group: _Group, lost: Sequence[int | None]) -> LossEstimate | None:
     return loss_of_counts(*trials.values()) if mixed(group.bps) else loss_of_trials(trials)
 
 
-def _missing(runs: Sequence[RunLike], lost: Sequence[int | None], by_sides: bool) -> float | None:
+def _missing(runs: Sequence[RunRow], lost: Sequence[int | None], by_sides: bool) -> float | None:
     """The share of what was offered that was lost, or came late, of the trials whose loss is known; None: not known."""
     missing = offered = 0
     late_known = True

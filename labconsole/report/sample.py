@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from labconsole.measure.admission import Admission, place_of
-from labconsole.measure.groups import RunLike
+from labconsole.measure.run_row import RunRow
 from labconsole.model.design_point import FrameSize
 from labconsole.model.query import Query
 from labconsole.report.selection import factors_match
@@ -17,8 +17,8 @@ from labconsole.report.selection import factors_match
 class KeptRuns:
     """``entered``: runs that enter a mean, oldest first; ``excluded``: those that do not, with ``why`` by run id."""
 
-    entered: tuple[RunLike, ...]
-    excluded: tuple[RunLike, ...]
+    entered: tuple[RunRow, ...]
+    excluded: tuple[RunRow, ...]
     why: Mapping[str, str]
 
     @property
@@ -44,7 +44,7 @@ class KeptRuns:
         return frozenset(run.run_id for run in (*self.entered, *self.excluded))
 
 
-def sample(meant: Iterable[RunLike], admission: Admission) -> KeptRuns:
+def sample(meant: Iterable[RunRow], admission: Admission) -> KeptRuns:
     """The runs that are meant, by whether they enter. ``admission`` was judged from all that is stored."""
     held = sorted(meant, key=lambda run: (run.started_at, run.run_id))
     return KeptRuns(
@@ -120,7 +120,7 @@ def coverage(
 ) -> list[Coverage]:
     """Planned, taken, retaken and entered of each point; points of a plan's file also without any run."""
     entered = {run.run_id for run in kept.entered}
-    groups: dict[tuple[str, str, int], list[RunLike]] = {}
+    groups: dict[tuple[str, str, int], list[RunRow]] = {}
     for run in (*kept.entered, *kept.excluded):
         place = place_of(run)
         if place is not None and run.role not in ("pilot", "telemetry") and not place[0].startswith("search-"):

@@ -14,7 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from labconsole.errors import ConfigError
-from labconsole.measure.groups import CONDITIONS, STANDING, RunLike, design_of, is_search_trial
+from labconsole.measure.groups import CONDITIONS, STANDING, design_of, is_search_trial
+from labconsole.measure.run_row import RunRow
 from labconsole.model.query import Query, QueryError, parse_query
 
 FACTORS = ("platform", "size", "sources", "target", "background", "duration", "point", "plan")
@@ -79,7 +80,7 @@ def parse_filter(words: Sequence[str]) -> Query:
         raise ConfigError(str(exc), key="FILTER", value=text) from None
 
 
-def outcomes(query: Query, runs: Sequence[RunLike] | None) -> tuple[str, ...]:
+def outcomes(query: Query, runs: Sequence[RunRow] | None) -> tuple[str, ...]:
     """The fields by which this filter could choose outcomes.
 
     ``runs``: all that it chooses from; None: any, so that every time counts as an outcome.
@@ -96,7 +97,7 @@ def outcomes(query: Query, runs: Sequence[RunLike] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def require_free(query: Query, runs: Sequence[RunLike], *, allowed: bool) -> tuple[str, ...]:
+def require_free(query: Query, runs: Sequence[RunRow], *, allowed: bool) -> tuple[str, ...]:
     """The same; raises ConfigError where outcomes were not ``allowed`` to be chosen.
 
     Where they were, what counts as one is told from the filter alone: a bundle holds only the runs that were meant, and
@@ -130,7 +131,7 @@ def _keeps_what_stands(test: Callable[[Any], bool]) -> bool:
     return all(test(SimpleNamespace(verdict=verdict)) for verdict in STANDING)
 
 
-def _cut(test: Callable[[Any], bool], runs: Sequence[RunLike]) -> str | None:
+def _cut(test: Callable[[Any], bool], runs: Sequence[RunRow]) -> str | None:
     """What a time takes a part of: a plan, or repetitions outside of plans; None: nothing.
 
     It may part a plan's pilot, which enters nothing, from the blocks.
@@ -149,7 +150,7 @@ def _cut(test: Callable[[Any], bool], runs: Sequence[RunLike]) -> str | None:
     return None
 
 
-def factors_match(query: Query, point: RunLike) -> bool:
+def factors_match(query: Query, point: RunRow) -> bool:
     """Whether a point of a plan is meant, as far as the filter asks for factors: its runs may not have been taken."""
     return all(test(point) for name, test in zip(query.fields, query.tests, strict=True) if name in FACTORS[:-1])
 

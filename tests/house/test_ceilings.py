@@ -18,8 +18,6 @@ LINES_OF_A_MODULE = 400
 LONGER: dict[str, int] = {
     "engine/session.py": 450,
     "engine/trial/trial.py": 423,
-    "lab/commands.py": 425,
-    "measure/groups.py": 423,
 }
 """Modules above the limit and their lines today."""
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import product
 from typing import Any
 
-from labconsole.measure.groups import RunLike
 from labconsole.measure.recompute.intervals import (
     EffectAgain,
     holm_again,
@@ -21,6 +20,7 @@ from labconsole.measure.recompute.intervals import (
     paired_again,
     unpaired_again,
 )
+from labconsole.measure.run_row import RunRow
 from labconsole.model.design_point import INCLUDES_FCS
 
 Row = Mapping[str, str]
@@ -42,7 +42,7 @@ OWN_PACKETS, OWN_RATIO = 20, 1e-4
 
 FEWEST_BOOTS = 3
 ALONE = "one set-up"
-CONDITIONS: dict[str, Callable[[RunLike], object]] = {
+CONDITIONS: dict[str, Callable[[RunRow], object]] = {
     "duration": lambda run: run.duration_s,
     "testbed": lambda run: run.testbed,
     "fingerprint": lambda run: run.testbed_fingerprint,
@@ -55,7 +55,7 @@ CONDITIONS: dict[str, Callable[[RunLike], object]] = {
 
 
 def wrong_cells(
-    tables: Tables, entered: Iterable[RunLike], pool: Collection[str], stored: Iterable[RunLike]
+    tables: Tables, entered: Iterable[RunRow], pool: Collection[str], stored: Iterable[RunRow]
 ) -> Iterator[str]:
     """Cells that the runs which enter do not give, each as a sentence that begins with its table and row.
 
@@ -84,14 +84,14 @@ def _told(name: str, number: int, row: Row, cells: Iterable[tuple[str, str | flo
 class _Begun:
     """When the set-ups of each plan on each testbed began, and so whether two of them were taken in one go."""
 
-    def __init__(self, stored: Iterable[RunLike]) -> None:
+    def __init__(self, stored: Iterable[RunRow]) -> None:
         self._earliest: dict[tuple[object, ...], str] = {}
         for run in stored:
             if run.set_up and run.block:
                 key = (run.plan_hash, run.testbed_fingerprint, run.block, run.set_up)
                 self._earliest[key] = min(self._earliest.get(key, run.started_at), run.started_at)
 
-    def in_one_go(self, runs: Iterable[RunLike]) -> bool:
+    def in_one_go(self, runs: Iterable[RunRow]) -> bool:
         """Whether no set-up of another block of their plan began between the set-ups of these runs of one block."""
         keys = {(run.plan_hash, run.testbed_fingerprint, run.block, run.set_up) for run in runs}
         times = [self._earliest[key] for key in keys]
@@ -107,9 +107,9 @@ class _SetUpTrials:
     """The trials of one design point that enter, by set-up."""
 
     def __init__(self) -> None:
-        self.runs: dict[object, list[RunLike]] = {}
+        self.runs: dict[object, list[RunRow]] = {}
 
-    def values(self, of: Callable[[RunLike], float | None]) -> dict[object, list[float]]:
+    def values(self, of: Callable[[RunRow], float | None]) -> dict[object, list[float]]:
         found = {block: [value for run in runs if (value := of(run)) is not None] for block, runs in self.runs.items()}
         return {block: values for block, values in found.items() if values}
 
@@ -168,7 +168,7 @@ class _Pair:
 class _Groups:
     """Runs that enter, by everything that has to be equal."""
 
-    def __init__(self, entered: Iterable[RunLike], pool: Collection[str], begun: _Begun) -> None:
+    def __init__(self, entered: Iterable[RunRow], pool: Collection[str], begun: _Begun) -> None:
         self._begun = begun
         self._groups: dict[tuple[object, ...], dict[tuple[object, ...], _SetUpTrials]] = {}
         for run in entered:
@@ -224,7 +224,7 @@ def _plain(text: str) -> str:
     return {"true": "True", "false": "False"}.get(text, text)
 
 
-def rate_bps(run: RunLike) -> float | None:
+def rate_bps(run: RunRow) -> float | None:
     """Over the window of arrivals; over the sending time by method 1, or where not even two packets came a stream."""
     if run.forwarding_bps is not None:
         return run.forwarding_bps
@@ -236,7 +236,7 @@ def rate_bps(run: RunLike) -> float | None:
     return run.measured_bps if arrived is not None and arrived <= run.sources else None
 
 
-def _counted(run: RunLike, sides: bool) -> tuple[int, int] | None:
+def _counted(run: RunRow, sides: bool) -> tuple[int, int] | None:
     """Packets lost and offered as counters say; None where one was not read."""
     lost, offered = run.uut_lost_packets if sides else run.loss_packets, run.offered_packets
     return None if lost is None or offered is None else (lost, offered)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from labconsole.contracts.report import Finding, Findings, ReportUnit
-from labconsole.measure.groups import RunLike, rate_of
+from labconsole.measure.groups import rate_of
+from labconsole.measure.run_row import RunRow
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
 from labconsole.measure.statistics.repetitions import order_effect
 from labconsole.measure.statistics.set_ups import mean_of, set_up_means
@@ -23,13 +24,13 @@ def make(material: Material) -> Findings:
     return Findings(kind="order_effect", heading="Rates that change over the course of a plan", found=found)
 
 
-def order_effects(entered: Sequence[RunLike], digest: Digest) -> Iterator[Finding]:
+def order_effects(entered: Sequence[RunRow], digest: Digest) -> Iterator[Finding]:
     """Plans whose results depend on when in the schedule they were taken, on one testbed.
 
     In blocks the means of the blocks are tested: trials are alike within a set-up, and with their neighbours. Without
     blocks there is a slope and nothing to test it by: it is told where independent trials would rarely have it.
     """
-    groups: dict[tuple[str, str], list[RunLike]] = {}
+    groups: dict[tuple[str, str], list[RunRow]] = {}
     for run in sorted(entered, key=lambda run: (run.started_at, run.run_id)):
         if run.plan_hash is not None and run.plan_point is not None:
             groups.setdefault((run.plan_hash, run.testbed_fingerprint), []).append(run)
@@ -45,7 +46,7 @@ def order_effects(entered: Sequence[RunLike], digest: Digest) -> Iterator[Findin
             )
 
 
-def _over_blocks(taken: Sequence[RunLike]) -> str | None:
+def _over_blocks(taken: Sequence[RunRow]) -> str | None:
     """The change from the first block to the last, where its 99 % interval excludes zero; None elsewhere."""
     points: dict[int, dict[int, list[float]]] = {}
     for run in taken:
@@ -74,7 +75,7 @@ def _over_blocks(taken: Sequence[RunLike]) -> str | None:
     )
 
 
-def _over_trials(taken: Sequence[RunLike]) -> str | None:
+def _over_trials(taken: Sequence[RunRow]) -> str | None:
     """The slope, where its 95 % interval excludes zero as if trials were independent; None elsewhere."""
     values = [(rate_of(run) or (0.0, 0.0))[1] for run in taken]
     found = order_effect(range(1, len(values) + 1), values, [run.plan_point or 0 for run in taken], relative=True)
