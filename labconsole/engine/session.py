@@ -35,8 +35,9 @@ from labconsole.engine.live.telemetry import NodeLive, Telemetry
 from labconsole.engine.trial.platform import StandingPlatform
 from labconsole.engine.trial.saving import environment, save
 from labconsole.engine.trial.second_guest import beside, check_background
+from labconsole.engine.trial.setup import TrialSettings
 from labconsole.engine.trial.stream_wiring import check_mtu
-from labconsole.engine.trial.trial import Trial, TrialSettings
+from labconsole.engine.trial.trial import Trial
 from labconsole.errors import ConfigError, LabError, MeasurementError, NodeUnreachable
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id
@@ -437,13 +438,7 @@ class Session(Generic[StoreT]):
 
     def settings(self, *, drain_s: float | None = None) -> TrialSettings:
         """How trials are taken on this testbed unless a plan says otherwise."""
-        defaults = self.inventory.defaults
-        return TrialSettings(
-            drain_s=defaults.drain_s if drain_s is None else drain_s,
-            sample_interval_s=defaults.sample_interval_s,
-            capture_buffer_kib=defaults.capture_buffer_kib,
-            capture_directories={name: node.capture_dir for name, node in self.inventory.nodes.items()},
-        )
+        return TrialSettings.of(self.inventory, drain_s)
 
     def _mark_quiet(self, node: str, quiet: bool) -> None:
         self.telemetry.nodes[node].quiet = quiet

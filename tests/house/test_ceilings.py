@@ -16,8 +16,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "labconsole"
 LINES_OF_A_MODULE = 400
 
 LONGER: dict[str, int] = {
-    "engine/session.py": 450,
-    "engine/trial/trial.py": 423,
+    "engine/session.py": 445,
 }
 """Modules above the limit and their lines today."""
 

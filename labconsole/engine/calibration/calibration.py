@@ -17,8 +17,8 @@ from labconsole import __version__
 from labconsole.contracts.ports import RunSink
 from labconsole.engine.calibration.bypass import cabling, prove_bypass
 from labconsole.engine.session import Session
+from labconsole.engine.trial.setup import TrialSettings
 from labconsole.engine.trial.stream_wiring import check_mtu
-from labconsole.engine.trial.trial import TrialSettings
 from labconsole.errors import Aborted, MeasurementError
 from labconsole.measure.bounds import LossBounds, loss_bounds, unverified
 from labconsole.model.design_point import DesignPoint, FrameSize

@@ -12,8 +12,9 @@ from labconsole.engine.live.events import Event
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.engine.trial.forwarding_proof import wait_forwarding
+from labconsole.engine.trial.setup import TrialSettings
 from labconsole.engine.trial.stream_wiring import wiring_of
-from labconsole.engine.trial.trial import Trial, TrialSettings
+from labconsole.engine.trial.trial import Trial
 from labconsole.errors import Aborted, NodeError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id

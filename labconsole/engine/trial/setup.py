@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.inventory import Stream
+from labconsole.model.inventory import Inventory, Stream
 from labconsole.wire.capture import StartCapture
 from labconsole.wire.stream_spec import StreamSpec
 
@@ -24,6 +24,29 @@ COUNT_SLACK_S = 0.05
 """How much longer than asked a generator may take to send its count before it is stopped by time."""
 
 MAX_COUNT = 4_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSettings:
+    """What the testbed's defaults or a plan say about how to take a trial."""
+
+    drain_s: float
+    sample_interval_s: float
+    capture_buffer_kib: int
+    capture_directories: dict[str, str | None] = field(default_factory=dict)
+    spacing: bool = False
+    """Look at how evenly frames arrive, too: in calibrations."""
+
+    @classmethod
+    def of(cls, inventory: Inventory, drain_s: float | None = None) -> TrialSettings:
+        """The testbed's defaults, and a plan's own ``drain_s`` where it has one."""
+        defaults = inventory.defaults
+        return cls(
+            drain_s=defaults.drain_s if drain_s is None else drain_s,
+            sample_interval_s=defaults.sample_interval_s,
+            capture_buffer_kib=defaults.capture_buffer_kib,
+            capture_directories={name: node.capture_dir for name, node in inventory.nodes.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True)

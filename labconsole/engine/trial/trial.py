@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from labconsole.contracts.driver import Prepared
@@ -20,9 +19,10 @@ from labconsole.engine.gather import together
 from labconsole.engine.live.events import Event, Phase, PhaseChanged
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.trial.background import BackgroundLoad
+from labconsole.engine.trial.captures import Captures
 from labconsole.engine.trial.foreign_taps import ForeignTaps
 from labconsole.engine.trial.second_guest import SecondGuestSetup
-from labconsole.engine.trial.setup import Flow, capture_request, longest_s, stream_spec
+from labconsole.engine.trial.setup import Flow, TrialSettings, longest_s, stream_spec
 from labconsole.engine.trial.sources import Sources
 from labconsole.engine.trial.window import Readings, ports_by_node
 from labconsole.errors import Aborted, LabError, LeaseTaken, MeasurementError, NodeError, NodeLost
@@ -47,18 +47,6 @@ OVERDUE_S = 5.0
 
 class _Interrupted(Exception):
     """The operator aborted, or a node was lost, while the trial waited."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialSettings:
-    """What the testbed's defaults or a plan say about how to take a trial."""
-
-    drain_s: float
-    sample_interval_s: float
-    capture_buffer_kib: int
-    capture_directories: dict[str, str | None] = field(default_factory=dict)
-    spacing: bool = False
-    """Look at how evenly frames arrive, too: in calibrations."""
 
 
 class Trial:
@@ -104,6 +92,7 @@ class Trial:
         pids = [prepared.second.pid] if prepared.second is not None and prepared.second.pid is not None else []
         self._readings = Readings(self.seen, links, ports_by_node(self._nodes(), ports), guests, {self._uut: pids})
         self._sources = Sources(self.seen.flows, links, live)
+        self._captures = Captures(self.seen, self._flows, links, settings, self._let_go)
 
     # What may happen to a trial from outside
 
@@ -198,7 +187,7 @@ class Trial:
         clock.lap("drain_s")
         self._phase(Phase.COUNTING)
         self._operation = "capture.stop"
-        await together([self._close_captures(), self._readings.close(), self._attest()])
+        await together([self._captures.stop(), self._readings.close(), self._attest()])
         # After the captures, so that nothing the NIC counted while they were open is missing from the difference.
         await together([self._count_after(), self._readings.drops(begin=False)])
         clock.lap("count_s")
@@ -223,10 +212,10 @@ class Trial:
         if self._request.intended_packets is None:
             # How much a capture may have to hold depends on which generator runs.
             await self._prepare_generators(stack)
-            await self._start_captures(stack)
+            await self._captures.start(stack)
         else:
             # Neither needs the other, and both take their time.
-            await together([self._prepare_generators(stack), self._start_captures(stack)])
+            await together([self._prepare_generators(stack), self._captures.start(stack)])
 
     async def _attest(self) -> None:
         """Ask again what runs on the UUT: a guest that was restarted in between is not the one that was measured."""
@@ -309,23 +298,6 @@ class Trial:
             sender = seen.prepared.generator if seen.prepared is not None else ""
             self._live.begin(seen.stream, flow.request, sender, beside=flow.request is not self._request)
 
-    async def _start_captures(self, stack: AsyncExitStack) -> None:
-        async def start(flow: Flow, seen: StreamObservations) -> None:
-            stream, node = seen.stream, seen.stream.sink.node
-            stack.push_async_callback(self._let_go, node, capture.StopCapture(capture=stream.name))
-            wish = capture_request(
-                flow,
-                capture=stream.name,
-                generator=seen.prepared.generator if seen.prepared is not None else "",
-                buffer_kib=self._settings.capture_buffer_kib,
-                directory=self._settings.capture_directories.get(node),
-                run_id=self.seen.run_id,
-                spacing=self._settings.spacing,
-            )
-            await self._links[node].ask(wish)
-
-        await together(start(flow, seen) for flow, seen in zip(self._flows, self.seen.flows, strict=True))
-
     async def _quiet(self, stack: AsyncExitStack) -> None:
         """The UUT samples into its own memory while traffic runs: watching it can cause the loss one measures."""
         await self._links[self._uut].ask(counters.KeepQuiet(on=True))
@@ -354,11 +326,7 @@ class Trial:
         """
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        drains = [
-            self._let_go(s.stream.sink.node, capture.DrainCapture(capture=s.stream.name, sending_ns=_sending_ns(s)))
-            for s in self.seen.flows
-        ]
-        await together([*drains, asyncio.sleep(self._settings.drain_s - STILL_S)])
+        await together([self._captures.drain(), asyncio.sleep(self._settings.drain_s - STILL_S)])
         previous = await self._still_counts()
         while True:
             await asyncio.sleep(STILL_S)
@@ -382,17 +350,6 @@ class Trial:
             if node in snapshots
         }
 
-    async def _close_captures(self) -> None:
-        async def stop(seen: StreamObservations) -> None:
-            wish = capture.StopCapture(capture=seen.stream.name, sending_ns=_sending_ns(seen))
-            try:
-                seen.capture = await self._links[seen.stream.sink.node].ask(wish, timeout_s=120)
-            except NodeError as exc:
-                # The sink's counters still stand; the verdict says that the capture is missing.
-                self.seen.notes.append({"node": exc.node, "kind": "capture_failed", "detail": exc.message})
-
-        await together(stop(seen) for seen in self.seen.flows)
-
     async def _let_go(self, node: str, request: message.Request[Any]) -> None:
         """Ask a node to end something. A node that cannot answer ends it by itself when its link ends."""
         try:
@@ -400,11 +357,6 @@ class Trial:
         except NodeError as exc:
             if getattr(exc, "code", None) not in ("no_such_capture", "not_prepared"):
                 self.seen.notes.append({"node": node, "kind": "cleanup", "detail": f"{request.op}: {exc.message}"})
-
-
-def _sending_ns(seen: StreamObservations) -> int | None:
-    """How long the stream was sent: what came later after the first packet was queued."""
-    return seen.generated.elapsed_ns if seen.generated is not None else None
 
 
 class _Stopwatch:

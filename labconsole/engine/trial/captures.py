@@ -1,0 +1,76 @@
+"""The captures of one trial: opened before traffic, drained while packets still arrive, closed and counted after."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.gather import together
+from labconsole.engine.trial.setup import Flow, TrialSettings, capture_request
+from labconsole.errors import NodeError
+from labconsole.verdict.observed import StreamObservations, TrialObservations
+from labconsole.wire.capture import DrainCapture, StopCapture
+from labconsole.wire.message import Request
+
+CLOSE_S = 120.0
+"""How long a sink may take to count what its capture still holds."""
+
+
+class Captures:
+    """One at the sink of every stream. ``let_go`` asks a node to end something, and notes what it cannot."""
+
+    def __init__(
+        self,
+        seen: TrialObservations,
+        flows: Sequence[Flow],
+        links: dict[str, AgentLink],
+        settings: TrialSettings,
+        let_go: Callable[[str, Request[Any]], Awaitable[None]],
+    ) -> None:
+        self._seen, self._flows, self._links = seen, flows, links
+        self._settings, self._let_go = settings, let_go
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Open all; ``stack`` closes them whatever happens."""
+
+        async def open_one(flow: Flow, seen: StreamObservations) -> None:
+            stream, node = seen.stream, seen.stream.sink.node
+            stack.push_async_callback(self._let_go, node, StopCapture(capture=stream.name))
+            wish = capture_request(
+                flow,
+                capture=stream.name,
+                generator=seen.prepared.generator if seen.prepared is not None else "",
+                buffer_kib=self._settings.capture_buffer_kib,
+                directory=self._settings.capture_directories.get(node),
+                run_id=self._seen.run_id,
+                spacing=self._settings.spacing,
+            )
+            await self._links[node].ask(wish)
+
+        await together(open_one(flow, seen) for flow, seen in zip(self._flows, self._seen.flows, strict=True))
+
+    async def drain(self) -> None:
+        """Have the sinks count what they captured so far, so that closing is quick."""
+        await together(
+            self._let_go(seen.stream.sink.node, DrainCapture(capture=seen.stream.name, sending_ns=_sending_ns(seen)))
+            for seen in self._seen.flows
+        )
+
+    async def stop(self) -> None:
+        """Close all. If one cannot be closed, the sink's counters still stand; the verdict says that it is missing."""
+
+        async def close_one(seen: StreamObservations) -> None:
+            wish = StopCapture(capture=seen.stream.name, sending_ns=_sending_ns(seen))
+            try:
+                seen.capture = await self._links[seen.stream.sink.node].ask(wish, timeout_s=CLOSE_S)
+            except NodeError as exc:
+                self._seen.notes.append({"node": exc.node, "kind": "capture_failed", "detail": exc.message})
+
+        await together(close_one(seen) for seen in self._seen.flows)
+
+
+def _sending_ns(seen: StreamObservations) -> int | None:
+    """How long the stream was sent: what came later after the first packet was queued."""
+    return seen.generated.elapsed_ns if seen.generated is not None else None
