@@ -62,6 +62,7 @@ PAGES: tuple[str, ...] = (
     "README.md",
     "docs/ARCHITECTURE.md",
     "docs/CONTRIBUTING.md",
+    "docs/agent-protocol.md",
     "docs/analyze.md",
     "docs/background.md",
     "docs/calibration.md",
