@@ -73,6 +73,7 @@ PAGES: tuple[str, ...] = (
     "docs/glossary.md",
     "docs/lab.md",
     "docs/limitations.md",
+    "docs/method.md",
     "docs/performance.md",
     "docs/plans.md",
     "docs/platforms.md",
@@ -82,6 +83,7 @@ PAGES: tuple[str, ...] = (
     "docs/security.md",
     "docs/settings.md",
     "docs/ssh.md",
+    "docs/statistics.md",
     "docs/store.md",
 )
 """Pages that have been read through."""
