@@ -52,7 +52,7 @@ Number = Annotated[int, Rule(whole(0, SEQUENCE_MODULUS - 1))]
 
 
 class CountedSequence(Message):
-    """What a stream's sequence numbers tell; ``lost_runs``: how often so many were lost in a row."""
+    """What a stream's sequence numbers show; ``lost_runs``: runs of consecutive losses by length."""
 
     first: Number
     last: Number
@@ -74,7 +74,7 @@ class CountedGaps(Message):
 
 
 class CountedRawDelay(Message):
-    """Arrival minus the time stamp in the frame: two clocks, so negative too."""
+    """Arrival minus the time stamp in the frame: of two clocks, so it may be negative."""
 
     min: Signed
     mean: Finite
@@ -114,7 +114,7 @@ class CountedDelay(Message):
 
 
 class CountedSpacing(Message):
-    """Bursts, and the most packets in any window of so many milliseconds."""
+    """Bursts; ``peak_packets``: the most packets in any window, by its length in milliseconds."""
 
     packets: Count
     gap_ns: CountedGaps
@@ -123,7 +123,7 @@ class CountedSpacing(Message):
 
 
 class CapturedStream(Message):
-    """One stream in a capture; ``spacing``, ``late_packets`` and ``queued_packets`` only where they were asked for."""
+    """One stream in a capture; ``spacing``, ``late_packets`` and ``queued_packets`` only if requested."""
 
     source_ip: Name
     sink_ip: Name
@@ -185,8 +185,8 @@ class CaptureStarted(Message):
 class StartCapture(Request[CaptureStarted], op="capture.start"):
     """Replies when tcpdump says "listening".
 
-    ``spacing_gap_ns``: look at spacing too, against this gap; 0: against its median. ``sampling_seed``: which frames'
-    delay is looked at; 0 when left out. ``directory`` defaults to the node's $TMPDIR or /var/tmp.
+    ``spacing_gap_ns``: also measure spacing, relative to this gap; 0: to the median gap. ``sampling_seed``: chooses
+    the frames whose delay is measured; 0 when left out. ``directory`` defaults to the node's $TMPDIR or /var/tmp.
     """
 
     capture: Word
@@ -204,7 +204,7 @@ class StartCapture(Request[CaptureStarted], op="capture.start"):
 
 
 class CountedSoFar(Message):
-    """How many packets are on file so far."""
+    """How many packets are in the file so far."""
 
     packets: Count
 
@@ -213,9 +213,9 @@ SendingTime = Annotated[int, Rule(whole(0, (1 << 62) - 1))]
 
 
 class DrainCapture(Request[CountedSoFar], op="capture.drain"):
-    """Count what is on file so far: called while draining, so that closing is quick.
+    """Count the packets in the file so far: called while draining, so that closing is quick.
 
-    ``sending_ns``: how long the stream was sent; told before counting begins, it adds to the analysis, per stream,
+    ``sending_ns``: how long the stream was sent; if given before counting begins, it adds to the analysis, per stream,
     ``late_packets`` (came more than that after the first one) and ``queued_packets`` (more than 0.01 s later still).
     """
 
@@ -224,7 +224,7 @@ class DrainCapture(Request[CountedSoFar], op="capture.drain"):
 
 
 class CaptureResult(Message):
-    """None: tcpdump did not say. ``sha256``: of the file as it was counted; None: it could not be read to its end."""
+    """None: tcpdump did not say. ``sha256``: of the file as it was counted; None: the file was not fully readable."""
 
     captured_packets: Optional[Count]
     received_by_filter_packets: Optional[Count]
@@ -237,7 +237,7 @@ class CaptureResult(Message):
 
 
 class StopCapture(Request[CaptureResult], op="capture.stop"):
-    """End tcpdump when it has taken over all that the kernel holds for it, and count."""
+    """End tcpdump once it has taken over all packets that the kernel holds for it, and count."""
 
     capture: Word
     sending_ns: Optional[SendingTime] = None

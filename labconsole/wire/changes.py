@@ -19,7 +19,7 @@ def _object(value: Any, where: str) -> Any:
 
 
 class ApplyChanges(Request[Done], op="net.apply"):
-    """Apply in order and remember the inverse of each; on an error undo what this call did."""
+    """Apply the changes in order and remember the inverse of each; on an error undo what this call did."""
 
     token: Word
     changes: Annotated[List[Dict[str, Any]], Rule(listed(_object, MAX_SETTINGS))]
@@ -32,7 +32,7 @@ class UndoChanges(Request[Undone], op="net.undo"):
 
 
 class RouteEntry(Message):
-    """A route of the main table; ``interface`` and ``gateway`` where it has them."""
+    """A route of the main table; ``interface`` and ``gateway`` if it has them."""
 
     destination: Name
     interface: Optional[Name]
@@ -40,7 +40,7 @@ class RouteEntry(Message):
 
 
 class NeighbourEntry(Message):
-    """``permanent``: somebody set it."""
+    """``permanent``: the entry was set, not learned."""
 
     address: Optional[Name]
     mac: Optional[Name]
@@ -49,7 +49,7 @@ class NeighbourEntry(Message):
 
 
 class NetworkState(Message):
-    """What is set now. The tables are there if they were asked for."""
+    """The current settings, and the tables if requested."""
 
     sysctls: Annotated[Dict[str, Sentence], Most(MAX_SETTINGS)]
     routes: Optional[Annotated[List[RouteEntry], Most(MAX_ROUTES)]] = None

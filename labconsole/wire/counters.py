@@ -77,20 +77,20 @@ class StartCounters(Request[Done], op="counters.start"):
 
 
 class StopCounters(Request[Done], op="counters.stop"):
-    """End them."""
+    """End ``counters`` events."""
 
 
 class KeptSamples(Message):
-    """How many samples of a quiet window were sent, and how many of those due are not there."""
+    """How many samples of a quiet window were sent, and how many due samples are missing."""
 
     samples: Count
     missed: Count
 
 
 class KeepQuiet(Request[KeptSamples], op="counters.quiet"):
-    """On: samples are kept in memory (at most 65 536 or 64 MiB) instead of sent, ``links`` events wait too.
+    """On: samples are kept in memory (at most 65 536 or 64 MiB) instead of sent, and ``links`` events wait too.
 
-    Off: replies after they were sent, as ``counters`` events with ``late`` true.
+    Off: replies after the samples were sent, as ``counters`` events with ``late`` true.
     """
 
     on: bool
@@ -99,7 +99,7 @@ class KeepQuiet(Request[KeptSamples], op="counters.quiet"):
 class CountersSampled(AgentEvent, kind="counters"):
     """One sample; ``namespaces`` has rows of index and statistics.
 
-    ``missed`` counts the samples before this one that were due and are not there: the node was too busy, or more than
+    ``missed`` counts the samples before this one that were due and are missing: the node was too busy, or more than
     1 MiB waited for the console.
     """
 

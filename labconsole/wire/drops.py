@@ -48,10 +48,10 @@ class DroppingRule(Message):
 
 
 class NamespaceDrops(Message):
-    """Of one namespace.
+    """Drops of one namespace.
 
-    ``qdiscs``: rows of interface, kind and QdiscCounts, root and ingress; ``driver``: of a driver's statistics
-    (ethtool -S) those whose name tells of trouble and that are not 0, None where it cannot be asked.
+    ``qdiscs``: rows of interface, kind and QdiscCounts, root and ingress; ``driver``: the driver's
+    statistics (ethtool -S) with a name that suggests loss or errors and a value that is not 0, None if not available.
     """
 
     ip: Optional[Annotated[Dict[str, Count], Most(MAX_IP_STATISTICS)]]

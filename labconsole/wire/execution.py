@@ -25,7 +25,7 @@ class Executed(Message):
 
 
 class Execute(Request[Executed], op="exec"):
-    """Run a program. The process and its group die with the request; what has left the group dies with the agent."""
+    """Run a program. The process and its group die with the request; a process that left it dies with the agent."""
 
     argv: Words
     timeout_s: Annotated[float, Rule(above(0, MAX_TIMEOUT_S))]

@@ -19,7 +19,7 @@ Governors = Annotated[Dict[str, Count], Most(MAX_CPUS)]
 
 
 class Login(Message):
-    """Somebody who is logged in."""
+    """A user who is logged in."""
 
     user: Name
     line: Name

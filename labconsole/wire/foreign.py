@@ -16,7 +16,7 @@ Protocols = Annotated[Dict[str, Count], Most(MAX_PROTOCOLS)]
 
 
 class OwnStream(Message):
-    """What tells a stream's frames."""
+    """What identifies a stream's frames."""
 
     source_ip: Word
     sink_ip: Word
@@ -32,13 +32,13 @@ class TappedPort(Message):
 
 
 class StartTaps(Request[Done], op="foreign.start"):
-    """From now on count, by protocol, the frames of these ports that are not the streams'. Replaces taps that stand."""
+    """From now on count, by protocol, the frames of these ports that are not the streams'. Replaces existing taps."""
 
     ports: Annotated[List[TappedPort], Most(MAX_TAPS)]
 
 
 class TapCounts(Message):
-    """Packets by protocol; ``missed_packets``: those that its buffer had no room for, None where that is not known."""
+    """Packets by protocol; ``missed_packets``: those for which the buffer had no room, None if not known."""
 
     interface: Name
     every: bool
@@ -48,7 +48,7 @@ class TapCounts(Message):
 
 
 class ForeignCounts(Message):
-    """None without taps."""
+    """Empty without taps."""
 
     ports: Annotated[List[TapCounts], Most(MAX_TAPS)]
 

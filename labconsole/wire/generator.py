@@ -38,14 +38,14 @@ class PrepareGenerator(Request[PreparedStreams], op="generator.prepare"):
 
 
 class StartGenerator(Request[Done], op="generator.start"):
-    """Replies when armed processes have the word; then ``generator`` events, one ``generator.done`` at the end."""
+    """Replies when the armed processes were told to start; ``generator`` events and one ``generator.done`` follow."""
 
     at_monotonic_ns: Optional[Annotated[int, Rule(whole(-(2**63), 2**63 - 1))]] = None
     progress_interval_s: Optional[Annotated[float, Rule(between(0.01, 3600))]] = None
 
 
 class SentStream(Message):
-    """What a stream has come to; None is unknown. ``raw``: the generator's own report."""
+    """What a stream sent; None is unknown. ``raw``: the generator's own report."""
 
     stream: Name
     generator: Name
@@ -70,7 +70,7 @@ SentStreams = Annotated[List[SentStream], Most(MAX_STREAMS)]
 
 
 class Sent(Message):
-    """What the streams have come to."""
+    """What the streams sent."""
 
     streams: SentStreams
 
@@ -84,11 +84,11 @@ class StopGenerator(Request[Done], op="generator.stop"):
 
 
 class CloseGenerator(Request[Sent], op="generator.close"):
-    """End and leave nothing; no streams if it was not started."""
+    """End and clean up; the reply has no streams if the generator was not started."""
 
 
 class StreamProgress(Message):
-    """How far a stream is."""
+    """Progress of a stream."""
 
     stream: Name
     sent_packets: Optional[Count]
@@ -97,7 +97,7 @@ class StreamProgress(Message):
 
 
 class GeneratorProgress(AgentEvent, kind="generator"):
-    """How far the streams are."""
+    """Progress of the streams."""
 
     monotonic_ns: Count
     streams: Annotated[List[StreamProgress], Most(MAX_STREAMS)]
@@ -111,7 +111,7 @@ class GeneratorFailure(Message):
 
 
 class GeneratorDone(AgentEvent, kind="generator.done"):
-    """The last stream has ended; no streams, and ``error``, when it failed."""
+    """The last stream has ended; if the generator failed, no streams but ``error``."""
 
     streams: SentStreams
     error: Optional[GeneratorFailure] = None

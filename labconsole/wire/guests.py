@@ -14,7 +14,7 @@ Wait = Annotated[float, Rule(above(0, MAX_WAIT_S))]
 
 
 class GuestStarted(Message):
-    """``console``: what it printed before it was up."""
+    """``console``: what the guest printed before it was up."""
 
     pid: Count
     console: Output
@@ -34,7 +34,7 @@ class StartGuest(Request[GuestStarted], op="guest.start"):
 
 
 class GuestAnswer(Message):
-    """What the console showed after the line, up to ``until`` (the last 64 KiB)."""
+    """What the guest's console printed after the line, up to ``until`` (the last 64 KiB)."""
 
     printed: Output
 
@@ -49,7 +49,7 @@ class AskGuest(Request[GuestAnswer], op="guest.ask"):
 
 
 class GuestState(Message):
-    """``cpu_s``: what its process has had of the processor."""
+    """``cpu_s``: CPU time of its process."""
 
     running: bool
     pid: Count
@@ -57,7 +57,7 @@ class GuestState(Message):
 
 
 class GuestStatus(Request[GuestState], op="guest.status"):
-    """Ask whether a guest runs."""
+    """Ask whether a guest is running."""
 
     guest: Word
 

@@ -11,7 +11,7 @@ MAX_LEFT_S = 1e9
 
 
 class StatedHolder(Message):
-    """Who holds a lease, as far as that is said."""
+    """Who holds a lease, as far as the holder says."""
 
     owner: Optional[Sentence]
     purpose: Optional[Sentence]
@@ -35,10 +35,10 @@ class LeaseGranted(Message):
 
 
 class TakeLease(Request[LeaseGranted], op="lease.take"):
-    """Hold this node; again by the holder: renew what is said.
+    """Hold this node; if the holder asks again, renew the lease's text.
 
-    ``left_s``: how long it will take; ``observe``: a word for others. Errors ``lease_held`` with the holder as detail,
-    ``lease_stuck`` when a take-over does not succeed.
+    ``left_s``: the time still needed; ``observe``: shown to others. Errors ``lease_held`` with the holder as detail,
+    ``lease_stuck`` if a take-over does not succeed.
     """
 
     owner: Word
@@ -59,9 +59,9 @@ class ReadLease(Request[LeaseState], op="lease.read"):
 
 
 class WatchLease(Request[Done], op="lease.watch"):
-    """On: a ``lease`` event now and whenever another session's lease changes.
+    """On: send a ``lease`` event now and whenever another session's lease changes.
 
-    Within its counted window this agent takes no samples and sends no ``counters`` and ``links``.
+    Within that session's counted window this agent takes no samples and sends no ``counters`` and ``links``.
     """
 
     on: bool
@@ -72,14 +72,14 @@ class ReleaseLease(Request[Done], op="lease.release"):
 
 
 class LeaseChanged(AgentEvent, kind="lease"):
-    """Who else has this node, and whether that session counts now."""
+    """Who else holds this node, and whether that session is counting now."""
 
     holder: Optional[StatedHolder]
     quiet: bool
 
 
 class LeaseLost(AgentEvent, kind="lease_lost"):
-    """Somebody took this session's lease over."""
+    """Another session took this session's lease over."""
 
     by: Sentence
     purpose: Sentence

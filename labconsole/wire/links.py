@@ -29,7 +29,7 @@ class Pause(Message):
 
 
 class NodeLinkState(Message):
-    """One interface; None is unknown. ``namespace`` "" is the node's own; ``master``: the bridge it is a port of."""
+    """One interface; None is unknown. ``namespace`` "" is the node's own; ``master``: the bridge it belongs to."""
 
     namespace: Name
     index: Index
@@ -55,10 +55,10 @@ class NodeLinks(Message):
 
 
 class ReadLinks(Request[NodeLinks], op="links"):
-    """Ask for the interfaces, and to be told of changes from now on."""
+    """Ask for the interfaces, and for an event at each change from now on."""
 
 
 class LinksChanged(AgentEvent, kind="links"):
-    """An interface appeared, went or changed: all of them anew."""
+    """An interface appeared, disappeared or changed; the event lists all interfaces."""
 
     links: Interfaces

@@ -32,11 +32,11 @@ class Clocks(Message):
 
 
 class Ping(Request[Clocks], op="ping"):
-    """Ask for the clocks, or say that somebody is there."""
+    """Ask for the clocks, or show that the console is alive."""
 
 
 class Watchdog(Request[Done], op="watchdog"):
-    """From now on the session ends when no line came for this long: a pulled cable ends no stdin for hours."""
+    """From now on, end the session after this long without a line: a pulled cable may not end stdin for hours."""
 
     silence_s: Optional[Annotated[float, Rule(between(1, 86400))]] = None
 
@@ -52,7 +52,7 @@ class Close(Request[Undone], op="close"):
 
 
 class AgentNotice(AgentEvent, kind="notice"):
-    """Something that a person should know."""
+    """A message for the operator."""
 
     code: Name
     message: Sentence

@@ -21,7 +21,7 @@ Sysctls = Annotated[Dict[str, Optional[Sentence]], Most(MAX_SETTINGS)]
 
 
 class Rings(Message):
-    """Entries of the descriptor rings, and the most that the NIC can have."""
+    """Entries of the descriptor rings, and their maximum."""
 
     rx_max: Kilo
     tx_max: Kilo
@@ -106,6 +106,6 @@ class NodeSettings(Message):
 
 
 class ReadSettings(Request[NodeSettings], op="settings"):
-    """Ask how the node is set; a reading takes milliseconds."""
+    """Ask for the node's settings; a reading takes milliseconds."""
 
     namespace: Optional[Word] = None

@@ -24,7 +24,7 @@ OVERTIME_NS = 20_000_000
 
 
 class StreamSpec(Message):
-    """What one stream is to send. pkt_size_bytes is without the frame check sequence; delay_ns 0 is flat out."""
+    """What one stream is to send. pkt_size_bytes is without the frame check sequence; delay_ns 0 means no delay."""
 
     stream: Word
     interface: Word

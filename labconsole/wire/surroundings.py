@@ -42,7 +42,7 @@ class BusyProcess(Message):
 
 
 class UsageWindow(Message):
-    """Who used the processors since the begin; ``processes``: the 20 busiest."""
+    """Who used the processors since the start of the window; ``processes``: the 20 busiest."""
 
     elapsed_s: Amount
     cpu: Optional[CpuShares]
@@ -60,7 +60,7 @@ class RunningGuest(Message):
 
 class NodeSurroundings(Message):
     """``pid_namespace``: an inode; nodes with the same one see the same processes. ``sessions``: agents of other
-    consoles. ``window``: None at the begin.
+    consoles. ``window``: None at the start.
     """
 
     monotonic_ns: Count
@@ -76,7 +76,7 @@ class NodeSurroundings(Message):
 
 
 class ProcessPlace(Message):
-    """The console's process, which is ours where it can be seen from a node."""
+    """The console's process, so that a node that sees it counts it as ours."""
 
     boot_id: Optional[Word]
     pid_namespace: Optional[Count]
@@ -84,9 +84,9 @@ class ProcessPlace(Message):
 
 
 class ReadSurroundings(Request[NodeSurroundings], op="surroundings"):
-    """Ask what goes on; ``own``: a guest's processes that others started and that are ours.
+    """Ask what else is going on; ``own``: processes of our guest that others started.
 
-    ``guests``: patterns of the whole names of processes that are a guest.
+    ``guests``: patterns for the full names of processes that are guests.
     """
 
     begin: bool

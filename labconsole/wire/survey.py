@@ -17,7 +17,7 @@ MAX_HEARD = 1000
 
 
 class ClockState(Message):
-    """What the kernel says of its own clock."""
+    """What the kernel says about its own clock."""
 
     synchronised: bool
     offset_ns: Signed
@@ -26,7 +26,7 @@ class ClockState(Message):
 
 
 class Conntrack(Message):
-    """Connections that are tracked, and how many may be."""
+    """Tracked connections, and their maximum number."""
 
     entries: Optional[Count]
     limit: Optional[Count]
@@ -42,7 +42,7 @@ class Disk(Message):
 
 
 class Heat(Message):
-    """``throttled``: how often a processor was slowed down for it."""
+    """``throttled``: how often a processor was slowed down because of heat."""
 
     throttled: Optional[Count]
     hottest_millidegrees: Optional[Count]
@@ -56,14 +56,14 @@ class IcmpCounts(Message):
 
 
 class Leftover(Message):
-    """Something of an earlier session: a pktgen device or a link."""
+    """What an earlier session left behind: a pktgen device or a link."""
 
     kind: Name
     name: Sentence
 
 
 class Management(Message):
-    """Where SSH comes in, and the addresses of every interface."""
+    """The interface that SSH uses, and the addresses of every interface."""
 
     address: Optional[Name]
     interface: Optional[Name]
@@ -95,7 +95,7 @@ class WatchdogState(Message):
 
 
 class Survey(Message):
-    """None is unknown. ``iptables``: tables with rules; ``tools``: the paths of programs, None for those not there."""
+    """None is unknown. ``iptables``: tables with rules; ``tools``: the paths of programs, None for missing ones."""
 
     clock: Optional[ClockState]
     conntrack: Conntrack
@@ -115,7 +115,7 @@ class Survey(Message):
 
 
 class TakeSurvey(Request[Survey], op="survey"):
-    """Ask what else a check must know; starts no program. ``guests``: as in a request for the surroundings."""
+    """Ask for whatever else a check needs; starts no program. ``guests``: as in ``surroundings``."""
 
     tools: Annotated[List[Key], Most(MAX_TOOLS)]
     capture_directory: Optional[Word] = None
@@ -129,7 +129,7 @@ class Removed(Message):
 
 
 class RemoveLeftovers(Request[Removed], op="clean"):
-    """Remove what a survey lists as leftovers, for good."""
+    """Remove the leftovers that a survey lists, permanently."""
 
 
 class HeardStream(Message):
@@ -149,14 +149,14 @@ class Heard(Message):
 
 
 class StartListening(Request[Done], op="listen.start"):
-    """From now on count test frames that arrive, promiscuously on these interfaces."""
+    """From now on, count arriving test frames on these interfaces, in promiscuous mode."""
 
     interfaces: Words
 
 
 class ReadListening(Request[Heard], op="listen.read"):
-    """Ask what was heard so far."""
+    """Ask which test frames have arrived so far."""
 
 
 class StopListening(Request[Heard], op="listen.stop"):
-    """Listen no more."""
+    """Stop listening."""

@@ -13,7 +13,7 @@ MAX_PIDS = 64
 class Usage(Message):
     """Sums so far over the processes and their descendants.
 
-    ``cpu_ns`` is user and system time; ``run_ns`` and ``wait_ns`` are on a processor and waiting for one, None where
+    ``cpu_ns`` is user and system time; ``run_ns`` and ``wait_ns`` are on a processor and waiting for one, None if
     the kernel does not count that. ``gone``: the processes asked for that do not exist.
     """
 
