@@ -103,6 +103,6 @@ def test_a_changed_number_is_found_or_named_as_raw(run_id: str) -> None:
 
 
 def test_what_nothing_repeats_is_named_by_the_documentation() -> None:
-    told = DOCS.partition("These numbers nothing else in a record repeats")[2].partition("## Format 1")[0]
+    told = DOCS.partition("No other part of a record repeats these numbers")[2].partition("## Format 1")[0]
     assert told
     assert [word for word in RAW if f"`{word}`" not in told] == []
