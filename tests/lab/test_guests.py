@@ -191,7 +191,7 @@ def test_what_a_half_started_guest_left_is_in_the_way_and_a_check_clears_it(gues
     on_uut(guests, "ip link add lcbi1 type bridge")
     try:
         said = refused(guests.hosts_file, store, "qemu-virtio")
-        assert "there is an interface lcbi1 already, and it is not this session's" in said
+        assert "interface lcbi1 already exists and does not belong to this session" in said
         labconsole("check", "--fix", "--brief", hosts=guests.hosts_file, store=store)
         assert "lcbi1" not in on_uut(guests, "ip -o link")
     finally:
@@ -201,7 +201,7 @@ def test_what_a_half_started_guest_left_is_in_the_way_and_a_check_clears_it(gues
 def test_what_may_not_be_run_or_is_not_there_is_named(guests, store: Path) -> None:
     on_uut(guests, ": > /tmp/no; mount --bind /tmp/no /usr/bin/lxc-start && mount -t tmpfs none /dev/net")
     try:
-        assert "may not run lxc-start on this node" in refused(guests.hosts_file, store, "lxc")
+        assert "no permission to run lxc-start on this node" in refused(guests.hosts_file, store, "lxc")
         assert "no taps on this node: /dev/net/tun: No such file" in refused(guests.hosts_file, store, "qemu-virtio")
     finally:
         on_uut(guests, "umount /usr/bin/lxc-start; umount /dev/net; rm /tmp/no")
