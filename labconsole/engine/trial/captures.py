@@ -18,7 +18,7 @@ CLOSE_S = 120.0
 """How long a sink may take to count what its capture still holds."""
 
 
-class Captures:
+class TrialCaptures:
     """One at the sink of every stream. ``let_go`` asks a node to end something, and notes what it cannot."""
 
     def __init__(

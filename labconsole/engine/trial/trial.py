@@ -19,7 +19,7 @@ from labconsole.engine.gather import together
 from labconsole.engine.live.events import Event, Phase, PhaseChanged
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.trial.background import BackgroundLoad
-from labconsole.engine.trial.captures import Captures
+from labconsole.engine.trial.captures import TrialCaptures
 from labconsole.engine.trial.foreign_taps import ForeignTaps
 from labconsole.engine.trial.second_guest import SecondGuestSetup
 from labconsole.engine.trial.setup import Flow, TrialSettings, longest_s, stream_spec
@@ -92,7 +92,7 @@ class Trial:
         pids = [prepared.second.pid] if prepared.second is not None and prepared.second.pid is not None else []
         self._readings = Readings(self.seen, links, ports_by_node(self._nodes(), ports), guests, {self._uut: pids})
         self._sources = Sources(self.seen.flows, links, live)
-        self._captures = Captures(self.seen, self._flows, links, settings, self._let_go)
+        self._captures = TrialCaptures(self.seen, self._flows, links, settings, self._let_go)
 
     # What may happen to a trial from outside
 
