@@ -111,7 +111,7 @@ class SessionLike(Protocol):
         ...
 
     async def execute(self, execution: PlanExecution, *, take_over: bool = False) -> Outcome:
-        """Take what a execution has left to take. Raises LabError, LeaseHeld where ``take_over`` would help."""
+        """Take what an execution has left to take. Raises LabError, LeaseHeld where ``take_over`` would help."""
         ...
 
     async def check(

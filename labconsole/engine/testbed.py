@@ -42,6 +42,6 @@ class Testbed(Session[StoreT]):
         return PlanExecution(plan, self)
 
     async def execute(self, execution: PlanExecution, *, take_over: bool = False) -> Outcome:
-        """Take what a execution of this testbed has left to take (PlanRunner.run). Raises LabError, LeaseHeld where
+        """Take what an execution of this testbed has left to take (PlanRunner.run). Raises LabError, LeaseHeld where
         ``take_over`` would help."""
         return (await PlanRunner([execution], self, take_over=take_over).run())[0]

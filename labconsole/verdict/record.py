@@ -143,7 +143,7 @@ def _stream_record(
     return StreamRecord(
         name=stream.name,
         generator=sender.generator if sender is not None else request.generator,
-        generator_version=sender.version if sender is not None else None,
+        generator_version=next((said.version for said in (generated, raw.prepared) if said and said.version), None),
         delay_ns=request.delay_ns,
         burst_packets=generated.burst_packets if generated is not None else None,
         intended_packets=request.intended_packets,

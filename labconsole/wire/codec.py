@@ -5,8 +5,8 @@
                        {"id": 7, "error": {"code": "...", "message": "...", "detail": {...}}}
                        {"event": "counters", ...}
 
-Both sides check every line with the functions here and nothing else; whatever does not fit is a WireError. This is
-the only module of the agent that the rest of the program speaks through. docs/agent-protocol.md lists the operations.
+Both sides read and write lines with the functions here; whatever does not fit is a WireError. The messages themselves
+are the classes of this room. docs/agent-protocol.md lists them.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class LabSession(FakeSession):
             for command in live.history.commands:
                 command.at_wall_s = 1_772_442_880.0
 
-    # What a execution needs
+    # What an execution needs
 
     def execution(self, plan: Plan) -> PlanExecution:
         session: Any = self

@@ -81,7 +81,7 @@ class PlanExecution(InBlocks):
         self._total = plan.trials
         self._limits = TargetLimits(plan)
         self._attempts = Attempts(self, session)
-        self._first_refusal: LabError | None = None
+        self.first_refusal: LabError | None = None
         self._hooks = Hooks(plan, session.inventory.testbed)
         self._begun = False
         self._watch = Stopwatch()
@@ -208,8 +208,8 @@ class PlanExecution(InBlocks):
             return
         steps = self.outcome.steps
         stands = self.outcome.taken or self.outcome.skipped or self.steps.trials or steps.made or steps.skipped
-        if problem is None and not stands:
-            problem = self._first_refusal
+        if problem is None and not stands and not self._over:
+            problem = self.first_refusal
         detail = str(problem) if isinstance(problem, LabError) else self.outcome.ended_by
         status = ExecutionStatus.STOPPED if self.outcome.stopped or self.outcome.ended_by else ExecutionStatus.DONE
         if problem is not None:
@@ -221,7 +221,7 @@ class PlanExecution(InBlocks):
         self.current, self.outcome.to_retake = None, self._to_retake()
         self._watch.stop()
         self.say(status, detail)
-        if problem is self._first_refusal and isinstance(problem, LabError):
+        if problem is self.first_refusal and isinstance(problem, LabError):
             raise problem
 
     def moved(self) -> None:
@@ -230,7 +230,7 @@ class PlanExecution(InBlocks):
 
     def refused(self, problem: LabError) -> None:
         """Something of it cannot be measured at all."""
-        self._first_refusal = self._first_refusal or problem
+        self.first_refusal = self.first_refusal or problem
 
     def say(self, status: ExecutionStatus, detail: str = "") -> None:
         """Where it stands now."""
@@ -243,7 +243,9 @@ class PlanExecution(InBlocks):
 
     def lost(self, reason: str) -> None:
         """A node went away: the current trial, or step, is taken again once it is back."""
-        if not self.steps.interrupted(reason):
+        if self.steps.interrupted(reason):
+            self.outcome.steps.redone += 1
+        elif not self._todo.exhausted:
             self.outcome.redone += 1
         if self.current is not None:
             self.grid.redo(self.current)
@@ -273,7 +275,7 @@ class PlanExecution(InBlocks):
         return self.outcome.stopped or bool(self.outcome.ended_by)
 
     async def take_all(self, take: Take) -> None:
-        """Take trial after trial while the testbed is held. Raises what a trial, or the pre command, cannot do."""
+        """Take trial after trial, then steps, while the testbed is held. Raises what a trial, or pre, cannot do."""
         self._attempts.cold()
         self.course.leave()
         self._watch.start()

@@ -35,7 +35,7 @@ class Stored(Protocol):
 
 
 class ExecutionSession(Protocol):
-    """What a execution needs of the session."""
+    """What an execution needs of the session."""
 
     @property
     def inventory(self) -> Inventory: ...

@@ -12,7 +12,7 @@ from labconsole.model.record.run import RunRecord
 
 
 class ExecutionStatus(StrEnum):
-    """What a execution does now. PAUSING: a pause was asked for and the running trial has to end first."""
+    """What an execution does now. PAUSING: a pause was asked for and the running trial has to end first."""
 
     READY = "ready"
     RUNNING = "running"
@@ -30,7 +30,7 @@ ENDED = frozenset({ExecutionStatus.DONE, ExecutionStatus.STOPPED, ExecutionStatu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a execution stands, told at both ends of every trial: ``last`` is None when one begins.
+    """Where an execution stands, told at both ends of every trial: ``last`` is None when one begins.
 
     ``left_s`` is estimated from the trials taken so far; None before the first. ``warm_up``: what begins is not kept.
     ``block`` 0 is the pilot, None: the plan has no blocks. ``broke``: why its set-up broke off, which is taken
@@ -70,8 +70,9 @@ class StepProgress:
 
 @dataclass(slots=True)
 class StepsOutcome:
-    """How a plan's steps ended. ``skipped`` were finished before; ``refused``: what could not be carried out at all, in
-    a sentence each; ``trials``: attempts that gave a run. ``cut``: the plan was ended among them, and not in its grid.
+    """How a plan's steps ended. ``skipped`` were finished before; ``refused``: what could not be run at all, in a
+    sentence each; ``trials``: attempts that gave a run; ``redone``: what was repeated. ``cut``: the plan ended among
+    its steps, and not in its grid.
     """
 
     made: list[StepRecord] = field(default_factory=list)
@@ -89,7 +90,7 @@ class StepsOutcome:
 
 @dataclass(slots=True)
 class Outcome:
-    """How a execution ended. ``invalid`` counts trials that stayed invalid after all their redos.
+    """How an execution ended. ``invalid`` counts trials that stayed invalid after all their redos.
 
     ``left_out``: trials that the plan's stop conditions made needless. ``refused``: what could not be measured at all,
     in a sentence each, with how many trials that are. ``stopped``: by the operator; ``ended_by``: by which condition.

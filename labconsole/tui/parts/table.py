@@ -202,6 +202,11 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
             spans.append((pad + title + " " if column.right else title + pad + " ", "head"))
         return spans
 
+    @property
+    def nothing_words(self) -> str:
+        """What stands where there are no rows."""
+        return self.EMPTY
+
     def render_line(self, y: int) -> Strip:
         """The header stays at the top; rows scroll beneath it."""
         width = self.size.width
@@ -209,7 +214,7 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
             return self.strip_of(self._header(), width)
         key = self._key_at(y)
         if key is None:
-            empty = self.EMPTY if y == 1 and not self._keys else ""
+            empty = self.nothing_words if y == 1 and not self._keys else ""
             return self.strip_of([(" " * GUTTER + empty, "muted")], width)
         cells = self._cells.get(key)
         if cells is None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 from typing import Any
 
 import pytest
 
+from labconsole.cli.commands.replay import execution
 from labconsole.cli.commands.replay.searches import tell_search, tell_searches
 from labconsole.cli.main import main
 from labconsole.cli.text.replay import ReplayScreen
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
+from labconsole.errors import LabError
 from labconsole.model.plan.conduct import WarmUp
 from labconsole.model.plan.plan import Plan
 from support.search_script import Script, made, searching
@@ -28,11 +31,11 @@ def replayed(script: Script, plan: Plan, *, as_json: bool) -> Outcome:
 
     async def work() -> Outcome:
         session: Any = bench
-        execution = PlanExecution(plan, session, screen.update, on_step=tell_step)
-        with screen.over([execution]):
-            (outcome,) = await PlanRunner([execution], session).run()
+        running = PlanExecution(plan, session, screen.update, on_step=tell_step)
+        with screen.over([running]):
+            (outcome,) = await PlanRunner([running], session).run()
         if plan.grid:
-            screen.finished(execution, 0)
+            screen.finished(running, 0)
         return outcome
 
     return asyncio.run(work())
@@ -116,3 +119,17 @@ def test_a_search_on_a_platform_that_cannot_be_set_up_ends_with_the_reason(
     told = capsys.readouterr()
     assert "the guest does not boot" in told.err
     assert "Traceback" not in told.err
+
+
+def test_what_no_search_could_be_set_up_for_is_told_before_the_replay_ends_with_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script: Any = Script()
+    script.before = lambda number: "refused"
+    monkeypatch.setattr(execution, "drive", lambda session, nodes, work, *_, **__: asyncio.run(work(session)))
+    args = argparse.Namespace(json=True, take_over=False, verbose=0)
+    with pytest.raises(LabError, match="the guest does not boot"):
+        execution._replay(args, script.inventory, script, [searching()], [None])
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (last["event"], last["made"], last["exit_status"]) == ("searches_finished", 0, 1)
+    assert "the guest does not boot" in last["refused"][0]

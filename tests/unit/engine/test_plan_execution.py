@@ -26,7 +26,7 @@ def states(execution: PlanExecution) -> list[TrialState]:
 
 
 async def begun(plan: Plan) -> tuple[Script, PlanExecution, asyncio.Task]:
-    """A execution whose first trial is running."""
+    """An execution whose first trial is running."""
     script = Script()
     execution = PlanExecution(plan, script)
     task = asyncio.create_task(execute(execution, script))
@@ -35,7 +35,7 @@ async def begun(plan: Plan) -> tuple[Script, PlanExecution, asyncio.Task]:
 
 
 async def paused(plan: Plan) -> tuple[Script, PlanExecution, asyncio.Task]:
-    """A execution that holds the testbed after its first trial."""
+    """An execution that holds the testbed after its first trial."""
     script, execution, task = await begun(plan)
     execution.pause()
     assert execution.status is ExecutionStatus.PAUSING

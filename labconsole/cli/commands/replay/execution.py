@@ -20,7 +20,7 @@ from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.testbed import Testbed
-from labconsole.errors import Aborted, ConfigError, StoreHeld
+from labconsole.errors import Aborted, ConfigError, LabError, StoreHeld
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
@@ -90,15 +90,25 @@ def _replay(
     runner = PlanRunner(executions, session, take_over=args.take_over)
 
     async def work(session: Testbed[RunStore]) -> int:
-        with screen.over(executions):
-            outcomes = await runner.run()
+        problem: LabError | None = None
+        try:
+            with screen.over(executions):
+                await runner.run()
+        except LabError as exc:
+            if not any(execution.first_refusal is exc for execution in executions):
+                raise
+            problem = exc  # nothing of a plan could be measured: told as every end, then raised
         status = 0
-        for execution, outcome in zip(executions, outcomes, strict=True):
+        for execution in executions:
+            outcome = execution.outcome
             if execution.plan.grid:
                 status = max(status, _tell(screen, execution, outcome, as_json=args.json))
             if execution.plan.search is not None and (outcome.steps.cut or not outcome.stopped):
                 status = max(status, tell_searches(execution.plan, outcome, as_json=args.json))
-        return max(status, Aborted.exit_code) if any(outcome.stopped for outcome in outcomes) else status
+        if problem is not None:
+            raise problem
+        stopped = any(execution.outcome.stopped for execution in executions)
+        return max(status, Aborted.exit_code) if stopped else status
 
     nodes = list(dict.fromkeys(needed)) or [inventory.uut]
     return drive(session, nodes, work, [narrator(args, quiet=True)], finish=runner.finish)

@@ -65,6 +65,7 @@ def tell_searches(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
                 "failed": [record.search_id for record in failed],
                 "skipped": steps.skipped,
                 "trials": steps.trials,
+                "redone": steps.redone,
                 "refused": steps.refused,
                 "stopped": outcome.stopped,
                 "ended_by": outcome.ended_by or None,
@@ -76,7 +77,7 @@ def tell_searches(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
     unfinished = f", {len(failed)} of them not to their end" if failed else ""
     plain_lines(
         f"{plan.name}: searches {word}; {len(steps.made)} made{unfinished} by {steps.trials} trials, "
-        f"{steps.skipped} stored before"
+        f"{steps.skipped} stored before{f', {steps.redone} redone' if steps.redone else ''}"
     )
     for why in steps.refused:
         plain_lines(f"  not searched: {why}")

@@ -241,7 +241,8 @@ class PlansScreen(ConsoleScreen):
             self.console_app.tell(f"plan {name}: {exc}", "error")
         else:
             words = f"plan {name}: {ending(execution.plan, outcome)}"
-            severity = "warning" if outcome.invalid or outcome.steps.failed else "information"
+            lacking = outcome.invalid or outcome.refused or outcome.steps.failed or outcome.steps.refused
+            severity = "warning" if lacking else "information"
             if self.in_sight:  # where it is seen anyway: a toast would cover it
                 self.state.note(clock.wall_s(), words, severity)
             else:
@@ -352,7 +353,7 @@ def extent(plan: Plan) -> str:
 def ending(plan: Plan, outcome: Outcome) -> str:
     """How a plan ended, in a sentence."""
     counts = ", ".join(f"{number} {word}" for word, number in sorted(outcome.verdicts.items())) or "nothing to do"
-    word = "stopped" if outcome.stopped else "done"
+    word = "stopped" if outcome.stopped else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"
     redone = f", {outcome.redone} redone" if outcome.redone else ""
     words = [f"{outcome.taken} taken ({counts}), {outcome.skipped} stored before{redone}"] if plan.grid else []
     steps = outcome.steps

@@ -45,6 +45,12 @@ class SearchesTable(LineTable):
         self._cells.clear()
         self.paint()
 
+    @property
+    def nothing_words(self) -> str:
+        """Why there is nothing to see."""
+        refusal = self._execution.refusal if self._execution is not None else None
+        return super().nothing_words if refusal is None else f"not searched: {refusal}"
+
     def keys(self) -> list[int]:
         return list(range(len(self._execution.steps.seen))) if self._execution is not None else []
 
