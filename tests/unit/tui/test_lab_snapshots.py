@@ -76,7 +76,7 @@ async def until(pilot: Pilot[int], true: Callable[[], bool]) -> None:
 
 async def go(app: ConsoleApp, pilot: Pilot[int], made: list[LabSession], key: str) -> None:
     await until(pilot, lambda: isinstance(app.screen, BenchScreen) and bool(made and made[0].telemetry.interfaces))
-    await pilot.pause(0.1)
+    await until(pilot, lambda: any("snk3 connected" in note.text for note in app.state.notes))  # the last node
     await pilot.press(key)
     await until(pilot, lambda: not isinstance(app.screen, BenchScreen) and app.screen.is_mounted)
 
