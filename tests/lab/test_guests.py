@@ -202,7 +202,9 @@ def test_what_may_not_be_run_or_is_not_there_is_named(guests, store: Path) -> No
     on_uut(guests, ": > /tmp/no; mount --bind /tmp/no /usr/bin/lxc-start && mount -t tmpfs none /dev/net")
     try:
         assert "no permission to run lxc-start on this node" in refused(guests.hosts_file, store, "lxc")
-        assert "taps are not available on this node: /dev/net/tun: No such file" in refused(guests.hosts_file, store, "qemu-virtio")
+        assert "taps are not available on this node: /dev/net/tun: No such file" in refused(
+            guests.hosts_file, store, "qemu-virtio"
+        )
     finally:
         on_uut(guests, "umount /usr/bin/lxc-start; umount /dev/net; rm /tmp/no")
 
