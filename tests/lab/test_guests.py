@@ -169,7 +169,7 @@ def test_a_guest_that_boots_but_does_not_forward_is_told_and_ended(guests, store
     told = config.read_text()
     try:
         config.write_text(told.replace("ip_forward = 1", "ip_forward = 0"))
-        assert "no test frame of stream s1 came through" in refused(guests.hosts_file, store, "lxc")
+        assert "no test frame of stream s1 reached its sink" in refused(guests.hosts_file, store, "lxc")
     finally:
         config.write_text(told)
     assert lab_state(guests.spec.name) == before
