@@ -18,8 +18,14 @@ exit status: 0 done; 1 done, but a run is invalid or a check failed; 2 bad usage
 """
 
 
-def build_parser(named: str | None = None) -> argparse.ArgumentParser:
-    """The parser of every command; of one only, and no other is imported, where a command is named."""
+HELP = ("-h", "--help")
+
+
+def build_parser(first: str | None = None) -> argparse.ArgumentParser:
+    """The parser of every command. Where ``first``, the first word, is a command, of that only: no other is imported.
+
+    Where it asks for help, the commands are listed without their options.
+    """
     parser = argparse.ArgumentParser(
         prog="labconsole",
         description="Measure how well a machine forwards packets when it is virtualized. Without a command, the "
@@ -31,10 +37,12 @@ def build_parser(named: str | None = None) -> argparse.ArgumentParser:
     parser.set_defaults(verbose=0)
     choices = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     known = commands.names()
-    found = [(name, commands.load(name)) for name in ([named] if named in known else known)]
+    found = [(name, commands.load(name)) for name in ([first] if first in known else known)]
     for name, command in sorted(found, key=lambda each: (each[1].about.place, each[0])):
         about = command.about
-        command.add_arguments(choices.add_parser(name, help=about.summary, description=about.description))
+        parser_of_command = choices.add_parser(name, help=about.summary, description=about.description)
+        if first not in HELP:
+            command.add_arguments(parser_of_command)
     return parser
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Experiment
-from labconsole.engine.check.result import CheckResult, OnResult
-from labconsole.engine.check.runner import preflight
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.runner import PlanRunner
@@ -14,6 +14,16 @@ from labconsole.engine.inspection import Inspection, inspect
 from labconsole.engine.session import Session, StoreT
 from labconsole.errors import MeasurementError
 from labconsole.model.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from labconsole.engine.check.result import CheckResult, OnResult
+
+
+def _imported_checks() -> Callable[..., Awaitable[list[CheckResult]]]:
+    """The checks take a twentieth of what opening a session takes to import, and most sessions check nothing."""
+    from labconsole.engine.check.runner import preflight
+
+    return preflight
 
 
 class Testbed(Session[StoreT]):
@@ -34,7 +44,8 @@ class Testbed(Session[StoreT]):
     async def check(
         self, *, plan: Plan | None = None, fix: bool = False, on_result: OnResult | None = None
     ) -> list[CheckResult]:
-        """Preflight: see engine/preflight. Connects first; raises MeasurementError when a run is under way."""
+        """Preflight: see engine/check/runner. Connects first; raises MeasurementError when a run is under way."""
+        preflight = await asyncio.to_thread(_imported_checks)
         return await preflight(self, plan=plan, fix=fix, on_result=on_result)
 
     def execution(self, plan: Plan) -> PlanExecution:

@@ -14,7 +14,6 @@ from labconsole.cli.commands import About
 from labconsole.cli.options import GENERATORS, add_common, add_shared, hosts_path
 from labconsole.cli.output import answer
 from labconsole.errors import ConfigError, MeasurementError
-from labconsole.model.design_point import FrameSize
 from labconsole.text.harmless import undisguised
 
 if TYPE_CHECKING:
@@ -107,6 +106,7 @@ def _with_bypass(inventory: Inventory) -> tuple[str, Inventory]:
 
 def _request(args: argparse.Namespace, inventory: Inventory, platform: str) -> CalibrationRequest:
     from labconsole.engine.calibration.calibration import CalibrationRequest
+    from labconsole.model.design_point import FrameSize
     from labconsole.model.plan.loader import load_plan
 
     plan = load_plan(args.plan, inventory) if args.plan is not None else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from labconsole.cli.commands import About
@@ -80,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
     """0 when every goal has a lower bound and all ended well, 1 when not."""
     if args.list or args.show:
         return _stored(args)
+    from dataclasses import replace
+
     from labconsole.cli.drive import drive
     from labconsole.cli.testbed import load_testbed, open_session
     from labconsole.cli.text.runs import run_row
