@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from labconsole.contracts.ports import AgentLink, Connect, OnAgentEvent
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import StoreError
-from labconsole.experiments.search.steps import LoadSearches
+from labconsole.experiments.kinds import kinds
 from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.model.record.envelope import Envelope, parse_envelope
 from labconsole.platforms.loading import driver_for, guest_processes
@@ -62,7 +62,7 @@ def open_session(
         shell_argv=shell_argv,
         read_only=read_only,
     )
-    session.experiments = (LoadSearches(store, salt),)
+    session.experiments = kinds(store, salt)
     session.envelope = latest_envelope(inventory, store)
     return session
 

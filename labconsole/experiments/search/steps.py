@@ -47,3 +47,6 @@ class LoadSearches:
 
         for wanted in self.steps(plan):
             check_search(wanted.search, wanted.request, inventory)
+
+
+EXPERIMENT = LoadSearches
