@@ -85,6 +85,7 @@ PAGES: tuple[str, ...] = (
     "docs/ssh.md",
     "docs/statistics.md",
     "docs/store.md",
+    "docs/validation.md",
 )
 """Pages that have been read through."""
 

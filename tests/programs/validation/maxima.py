@@ -1,4 +1,4 @@
-"""Maxima on a plateau of ten loads: is the highest of several noisy means told too high, or a collapse that is none?"""
+"""Maxima on a plateau of ten loads: is the highest of several noisy means told too high, or a collapse claimed where there is none?"""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _rows(table: Table, chosen: str, plan: str, found: Counter[Any]) -> None:
         share = found[word, "collapses"] / of
         table.add(
             f"{word}: called a collapse", chosen, plan, of, f"{share:.2%}", "at most 5%", YES if right else NO,
-            failure=None if right else f"{share:.2%} are called a collapse that is none",
+            failure=None if right else f"{share:.2%} are falsely called a collapse",
         )  # fmt: skip
 
     share, chance = found[FALL, "collapses"] / of, found["chance of a collapse"] / of

@@ -46,8 +46,8 @@ def no_effect(reports: int = REPORTS, processes: int = 1) -> Table:
     table.summary = (
         f"{len(PLATFORMS)} platforms × {len(BACKGROUNDS)} backgrounds × {len(FRAME_SIZES_BYTES)} frame sizes, all alike. "
         "A share of errors passes when its lower 99 % bound (Clopper and Pearson) is at most 5 %; comparisons of one "
-        "report share set-ups, and weigh as so many fewer (Korn and Graubard 1998). In (v) the mean of a platform that "
-        "no block had measured in the slow third is too high, and few blocks cannot tell: that is shown, and no claim "
+        "report share set-ups, and count as correspondingly fewer (Korn and Graubard 1998). In (v) the mean of a platform "
+        "that no block had measured in the slow third is too high, and few blocks cannot tell: that is shown, and no claim "
         "rests on it."
     )
     cases = [(scenario, *plan) for scenario in SCENARIOS for plan in plans_of(scenario)]

@@ -1,4 +1,4 @@
-"""``make validate``: what labconsole reports, held against what the lab knows, written to docs/validation.md.
+"""``make validate``: what labconsole reports, compared with what the lab knows, written to docs/validation.md.
 
 It brings up labs of its own, runs the real commands on them and takes the truth from what was made to drop, to limit or
 to break. Exit status 1 when a row is not as it must be or could not be measured; the row is in the document all the same.
@@ -145,7 +145,7 @@ def main() -> int:
     deadline, began, load = Deadline.after(options.minutes), time.monotonic(), os.getloadavg()
     wanted = tables(deadline, options)
     if unknown := sorted(set(options.only or ()) - {*wanted, SIMULATED}):
-        parser.error(f"--only {unknown[0]}: is none of {', '.join((*wanted, SIMULATED))}")
+        parser.error(f"--only {unknown[0]}: use {', '.join((*wanted, SIMULATED))}")
     only = set(options.only or wanted) | (set(simulations(options)) if SIMULATED in (options.only or ()) else set())
     made: list[Table] = []
     with tempfile.TemporaryDirectory() as home:
