@@ -1,12 +1,15 @@
-"""Kernel settings under net.*: reading them, and knowing which others one of them changes along."""
+"""Kernel settings under net.*: reading and setting them, and knowing which others one of them changes along."""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import Dict, List, Tuple
+from typing import Annotated, Any, Dict, List, Optional, Tuple
 
+from labconsole.network.change import ChangedNode, Entry, NetworkChange, line
+from labconsole.wire.clean import clean
 from labconsole.wire.codec import WireError
+from labconsole.wire.rules import Rule, Word, bad, word
 
 ROOT = "/proc/sys/"
 _NAME = re.compile(r"net[./][A-Za-z0-9_.:@/-]{1,200}\Z")
@@ -88,3 +91,55 @@ def _spreads(path: str) -> Tuple[str, str]:
 
 def read_many(names: List[str]) -> Dict[str, str]:
     return {name: read(name) for name in names}
+
+
+def _setting(value: Any, where: str) -> str:
+    name = word(value, where)
+    try:
+        path_of(name)
+    except WireError:
+        raise bad(where, "is not the name of a net.* setting: %s" % clean(repr(name), 100)) from None
+    return name
+
+
+class Sysctl(NetworkChange, do="sysctl"):
+    """Set a kernel setting, named net.a.b or net/a/b; undone, all that it changed have their values again."""
+
+    name: Annotated[str, Rule(_setting)]
+    value: Word
+
+    def apply(self, node: ChangedNode) -> None:
+        saved = before(self.name)
+        if saved[0][1].split() == self.value.split():
+            return
+        node.promise(self.kind, values=saved)
+        write(self.name, self.value)
+
+    @staticmethod
+    def undo(entry: Entry) -> None:
+        for path, value in entry["values"]:
+            try:
+                with open(path, "w", encoding="ascii") as setting:
+                    setting.write(value)
+            except FileNotFoundError:
+                continue  # its interface is gone
+
+    def commands(self) -> List[str]:
+        # With slashes, as written: an interface's name may hold a dot.
+        inside = ["ip", "netns", "exec", self.namespace] if self.namespace else []
+        return [line(*inside, "sysctl", "-w", "%s=%s" % (self.name, self.value))]
+
+
+def no_ipv6(interface: str, namespace: Optional[str] = None) -> Sysctl:
+    """For an interface of ours: with IPv6 it would send router solicitations and listener reports of its own."""
+    return Sysctl(name="net/ipv6/conf/%s/disable_ipv6" % interface, value="1", namespace=namespace)
+
+
+def silence(interface: str) -> None:
+    """Make ``no_ipv6`` so. It needs no undoing: the interface is ours, and will be deleted."""
+    setting = no_ipv6(interface)
+    try:
+        write(setting.name, setting.value)
+    except WireError as exc:
+        if exc.code == "no_permission":
+            raise  # a missing file means a kernel without IPv6: silent enough

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Dict, List, Optional
+from typing import Annotated, Any, ClassVar, Dict, List, Optional, Type
 
+from labconsole.wire.clean import clean
+from labconsole.wire.codec import WireError
 from labconsole.wire.message import Done, Message, Request
 from labconsole.wire.rules import MAX_ITEMS, Key, Most, Name, Rule, Sentence, Word, bad, listed
 from labconsole.wire.session import Undone
@@ -12,17 +14,41 @@ from labconsole.wire.settings import MAX_SETTINGS
 MAX_ROUTES = 100_000
 
 
-def _object(value: Any, where: str) -> Any:
+class AnyChange(Message):
+    """A change to a node's network: `do` says which, and the other fields are those of that [change](#changes)."""
+
+    # The changes themselves are classes of the room network, above this one: each enters itself here.
+    do: ClassVar[str] = ""
+    known: ClassVar[Dict[str, Type[AnyChange]]] = {}
+
+    def __init_subclass__(cls, do: str = "") -> None:
+        cls.do = do
+        if do:
+            cls.known[do] = cls
+
+    def to_wire(self) -> Dict[str, Any]:
+        return {"do": self.do, **super().to_wire()}
+
+
+def _change(value: Any, where: str) -> AnyChange:
     if type(value) is not dict:
-        raise bad(where, "is not an object")
-    return value
+        raise bad(where, "has an item that is not an object")
+    do = value.get("do")
+    kind = AnyChange.known.get(do) if type(do) is str else None
+    if kind is None:
+        allowed = ", ".join(sorted(AnyChange.known))
+        raise bad("do:", "%s is not a change; allowed: %s" % (clean(repr(do), 100), allowed))
+    try:
+        return kind.parse({key: item for key, item in value.items() if key != "do"}, "it")
+    except WireError as exc:
+        raise WireError(exc.code, "change %s: %s" % (do, exc.message)) from None
 
 
 class ApplyChanges(Request[Done], op="net.apply"):
     """Apply the changes in order and remember the inverse of each; on an error undo what this call did."""
 
     token: Word
-    changes: Annotated[List[Dict[str, Any]], Rule(listed(_object, MAX_SETTINGS))]
+    changes: Annotated[List[AnyChange], Rule(listed(_change, MAX_SETTINGS))]
 
 
 class UndoChanges(Request[Undone], op="net.undo"):

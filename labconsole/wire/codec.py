@@ -102,31 +102,6 @@ def encodable(text: str) -> bool:
     return True
 
 
-MAX_FLOAT = 1e300
-
-
-def field(args: dict[str, Any], name: str, kind: type, *, optional: bool = False, free: bool = False) -> Any:
-    """``args[name]``, checked. Raises WireError("bad_request") when it is missing or of another type.
-
-    A bool is not an int here; an int is accepted where a float is asked for. A string is one that may name something,
-    unless it is ``free`` text.
-    """
-    value = args.get(name)
-    if value is None:
-        if optional:
-            return None
-        raise WireError("bad_request", "%s is missing" % name)
-    if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        if not abs(value) <= MAX_FLOAT:
-            raise WireError("bad_request", "%s is not a finite number" % name)
-        return float(value)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise WireError("bad_request", "%s must be %s, got %s" % (name, kind.__name__, type(value).__name__))
-    if isinstance(value, str) and not (usable(value) or (free and encodable(value))):
-        raise WireError("bad_request", "%s contains a character that is not allowed in names" % name)
-    return value
-
-
 def usable(text: str) -> bool:
     """Whether the kernel would take it for a name or a path, which has no null."""
     return "\0" not in text and encodable(text)

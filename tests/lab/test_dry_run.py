@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.agent.operations.network import CHANGES
 from labconsole.engine.dry_run import set_up_commands, set_ups
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import load_inventory
-from labconsole.network.spoken import KINDS
 from labconsole.platforms.loading import driver_for
 from support.requirements import require, require_namespaces
 
@@ -59,10 +57,6 @@ def test_the_lines_set_the_platform_up(platform: str, background: str, seen: lis
     assert done.returncode == 0, done.stderr
     for words in seen:
         assert re.search(words, done.stdout), (words, done.stdout)
-
-
-def test_every_change_that_an_agent_makes_can_be_told() -> None:
-    assert {*CHANGES, "namespace"} == KINDS
 
 
 def test_each_way_of_setting_a_platform_up_is_told_once_with_all_its_streams() -> None:

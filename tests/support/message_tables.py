@@ -9,7 +9,9 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
+from labconsole.network.change import load_all
 from labconsole.wire.catalogue import EVENTS, REQUESTS
+from labconsole.wire.changes import AnyChange
 from labconsole.wire.message import Done, Message, field_names
 
 MANUAL = Path(__file__).parents[2] / "docs" / "agent-protocol.md"
@@ -22,10 +24,15 @@ def tables() -> dict[str, str]:
     requests = "".join(
         f"| `{op}` | {_fields(each)} | {_words(each)} | {_reply(each.reply)} |\n" for op, each in REQUESTS.items()
     )
+    load_all()
+    changes = "".join(
+        f"| `{do}` | {_fields(each)} | {_words(each)} |\n" for do, each in sorted(AnyChange.known.items())
+    )
     events = "".join(f"| `{kind}` | {_fields(each)} | {_words(each)} |\n" for kind, each in EVENTS.items())
     parts = "".join(f"| {each.__name__} | {_fields(each)} | {_words(each)} |\n" for each in _parts())
     return {
         "requests": "| op | args | what it does | ok |\n|---|---|---|---|\n" + requests,
+        "changes": "| do | fields | what it does |\n|---|---|---|\n" + changes,
         "events": "| event | fields | when |\n|---|---|---|\n" + events,
         "objects": "| object | fields | what it is |\n|---|---|---|\n" + parts,
     }
@@ -42,8 +49,9 @@ def _parts() -> list[type[Message]]:
     met: dict[type[Message], None] = {}
 
     def meet(cls: Any) -> None:
-        for hint in get_type_hints(cls, include_extras=True).values():
-            look(hint)
+        hints = get_type_hints(cls, include_extras=True)
+        for name in field_names(cls):
+            look(hints[name])
 
     def look(hint: Any) -> None:
         if isinstance(hint, type) and issubclass(hint, Message):

@@ -6,7 +6,7 @@ object whose method it is, so that a further operation touches no list.
 
 from __future__ import annotations
 
-from typing import Any, Awaitable, Callable, Dict, Iterable, NamedTuple, Type, TypeVar
+from typing import Any, Awaitable, Callable, Dict, Iterable, NamedTuple, Optional, Type, TypeVar
 
 from labconsole.wire.codec import WireError
 from labconsole.wire.message import Message, Request
@@ -19,9 +19,12 @@ class Operation(NamedTuple):
 
     request: Type[Request[Any]]
     answer: Callable[[Any], Awaitable[Message]]
+    first: Optional[Callable[[], None]]
 
     async def __call__(self, args: Dict[str, Any]) -> Dict[str, Any]:
         """Plain arguments in, plain data out. Raises WireError."""
+        if self.first is not None:
+            self.first()
         try:
             request = self.request.parse(args, self.request.op)
         except WireError as exc:
@@ -29,11 +32,11 @@ class Operation(NamedTuple):
         return (await self.answer(request)).to_wire()
 
 
-def answers(request: Type[Request[Any]]) -> Callable[[F], F]:
-    """Mark a method as the one that answers ``request``."""
+def answers(request: Type[Request[Any]], first: Optional[Callable[[], None]] = None) -> Callable[[F], F]:
+    """Mark a method as the one that answers ``request``. ``first`` imports what the request is read with."""
 
     def mark(method: F) -> F:
-        method.request = request  # type: ignore[attr-defined]
+        method.request, method.first = request, first  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -46,5 +49,5 @@ def operations_of(owners: Iterable[object]) -> Dict[str, Operation]:
         for name, method in vars(type(owner)).items():
             request = getattr(method, "request", None)
             if isinstance(request, type) and issubclass(request, Request):
-                found[request.op] = Operation(request, getattr(owner, name))
+                found[request.op] = Operation(request, getattr(owner, name), method.first)
     return found

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Callable, List, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar
 
-from labconsole.agent import undo
 from labconsole.agent.operations.answering import answers
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading import facts
 from labconsole.agent.reading.foreign import PortTaps
 from labconsole.agent.reading.links import Links
-from labconsole.network import sysctl
-from labconsole.wire.changes import NeighbourEntry, NetworkState, ReadNetwork, RouteEntry
+from labconsole.wire.changes import NetworkState, ReadNetwork
 from labconsole.wire.drops import DropCounters, ReadDrops
 from labconsole.wire.facts import NodeFacts, ReadFacts
 from labconsole.wire.foreign import ForeignCounts, StartTaps, StopTaps
@@ -81,11 +79,15 @@ class Reading:
 
     @answers(ReadNetwork)
     async def network(self, request: ReadNetwork) -> NetworkState:
+        from labconsole.agent.reading import tables
+        from labconsole.network import sysctl
+
         def read() -> NetworkState:
-            settings = sysctl.read_many(request.sysctls or [])
-            routes: Optional[List[RouteEntry]] = undo.read_routes() if request.routes else None
-            neighbours: Optional[List[NeighbourEntry]] = undo.read_neighbours() if request.neighbours else None
-            return NetworkState(sysctls=settings, routes=routes, neighbours=neighbours)
+            return NetworkState(
+                sysctls=sysctl.read_many(request.sysctls or []),
+                routes=tables.read_routes() if request.routes else None,
+                neighbours=tables.read_neighbours() if request.neighbours else None,
+            )
 
         return await self.in_namespace(request.namespace, read)
 

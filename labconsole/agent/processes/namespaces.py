@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from labconsole.agent.processes import children, linux
 from labconsole.wire import codec
@@ -85,8 +85,10 @@ class Namespaces:
         self.require(name)
         return self._held[name].pid if name else os.getpid()
 
-    async def make(self, name: str) -> Dict[str, Any]:
-        """Make a namespace. Returns its undo entry. Main thread only, because it forks."""
+    async def make(self, name: str) -> None:
+        """Make a namespace. Main thread only, because it forks."""
+        if name in self:
+            raise codec.WireError("exists", "namespace %s already exists" % name)
         reading, writing = os.pipe()
         pid = children.fork(lambda: _hold(writing), keep=(writing,))
         os.close(writing)
@@ -113,7 +115,6 @@ class Namespaces:
             raise codec.WireError("no_namespace", "cannot create namespace %s: %s" % (name, reason))
         self._held[name] = Holder(pid, word == b"net+mnt", reading)
         loop.add_reader(reading, self._died, name)
-        return {"kind": "namespace", "name": name}
 
     def _died(self, name: str) -> None:
         self.remove(name)

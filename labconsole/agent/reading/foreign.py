@@ -174,7 +174,7 @@ def sent_icmpv6(interface: str) -> Dict[str, int]:
     return found
 
 
-class Tap:
+class PortTap:
     """What watches one interface, and what it has counted."""
 
     def __init__(self, interface: str, streams: List[Own], every: bool) -> None:
@@ -251,7 +251,7 @@ class PortTaps:
     """The taps of a session."""
 
     def __init__(self) -> None:
-        self._taps: List[Tap] = []
+        self._taps: List[PortTap] = []
 
     def start(self, ports: Sequence[TappedPort]) -> None:
         """Begin to count on these ports. Taps that stand are replaced."""
@@ -263,7 +263,7 @@ class PortTaps:
                 interface = port.interface
                 if not 1 <= len(interface) <= 15 or "/" in interface:
                     raise WireError("bad_request", "interface: %r is not a valid interface name" % interface)
-                self._taps.append(Tap(interface, [_own(stream) for stream in port.streams], port.every))
+                self._taps.append(PortTap(interface, [_own(stream) for stream in port.streams], port.every))
         except BaseException:
             self.close()
             raise

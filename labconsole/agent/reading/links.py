@@ -11,11 +11,11 @@ import socket
 from contextlib import closing
 from typing import Any, Callable, Dict, List, Optional, Set
 
-from labconsole.agent import undo
 from labconsole.agent.debug import complain
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading.ethtool import Ethtool
+from labconsole.network.netlink import open_route
 
 RTNLGRP_LINK_MASK = 1
 SETTLE_S = 0.05
@@ -25,7 +25,7 @@ SETTLE_S = 0.05
 def read_links(namespace: str) -> List[Dict[str, Any]]:
     """All interfaces of the calling thread's namespace, which is called ``namespace``."""
     links = []
-    with undo.open_route() as route, closing(Ethtool()) as tool:
+    with open_route() as route, closing(Ethtool()) as tool:
         messages = list(route.get_links())
         names = {message["index"]: message.get("IFLA_IFNAME") for message in messages}
         for message in messages:

@@ -12,9 +12,9 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
-from labconsole.agent import undo
 from labconsole.agent.reading import facts
 from labconsole.agent.reading.ethtool import Ethtool
+from labconsole.network.netlink import open_route
 
 GET_COALESCE = 0x0E
 GET_RINGS = 0x10
@@ -130,7 +130,7 @@ def read_interfaces() -> Dict[str, Dict[str, Any]]:
     """Every interface of the calling thread's namespace but loopback."""
     tool = Ethtool()
     try:
-        with undo.open_route() as route:
+        with open_route() as route:
             messages = list(route.get_links())
         return {
             message.get("IFLA_IFNAME"): _interface(tool, message)

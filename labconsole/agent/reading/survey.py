@@ -15,12 +15,13 @@ import shutil
 import socket
 from typing import Any, Dict, List, Optional, Pattern, Tuple
 
-from labconsole.agent import spool, undo
+from labconsole.agent import spool
 from labconsole.agent.processes import children
 from labconsole.agent.reading import facts
 from labconsole.agent.reading.guests import matching
 from labconsole.agent.reading.settings import number_of, text_of
 from labconsole.agent.sending.pktgen_files import ProcFiles, cleanup_ours
+from labconsole.network.netlink import link_index, open_route, quietly
 
 CLOCK_UNSYNCHRONISED = 5
 """TIME_ERROR, what adjtimex answers while nothing disciplines the clock."""
@@ -187,7 +188,7 @@ def management() -> Dict[str, Any]:
     """By which interface the SSH session comes in, and the addresses of all but loopback."""
     ssh, inward = _ssh_server_address(), None
     addresses: Dict[str, List[str]] = {}
-    with undo.open_route() as route:
+    with open_route() as route:
         names = {link["index"]: link.get("IFLA_IFNAME") for link in route.get_links()}
         for entry in route.get_addr():
             name, address = names.get(entry["index"]), entry.get("IFA_LOCAL") or entry.get("IFA_ADDRESS")
@@ -271,9 +272,9 @@ def clean() -> List[str]:
             kept = cleanup_ours([name])
             removed.append(kept[0] if kept else "removed %s from pktgen" % name)
             continue
-        with undo.open_route() as route:
-            index = undo.link_index(route, name)
+        with open_route() as route:
+            index = link_index(route, name)
             if index is not None:  # else a veth's other end has taken it along
-                undo.quietly(functools.partial(route.link, "del", index=index))
+                quietly(functools.partial(route.link, "del", index=index))
         removed.append("removed the interface %s" % name)
     return removed

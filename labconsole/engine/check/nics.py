@@ -7,6 +7,7 @@ import re
 
 from labconsole.engine.check.context import ETHERNET_HEADER_BYTES, FIX_TOKEN, CheckContext, Wave, alike, check
 from labconsole.engine.check.result import CheckFinding, Values, failed, mended, passed, skipped, warned
+from labconsole.network.links import LinkUp
 from labconsole.units import format_rate_bps
 from labconsole.verdict.observed import parse_snapshot
 from labconsole.wire.changes import ApplyChanges
@@ -67,8 +68,7 @@ async def up(bench: CheckContext, node: str) -> CheckFinding:
     down = [name for name, link in links.items() if not link.up]
     if bench.fix and node in bench.leased and not all(link.carrier for link in links.values()):
         if down:
-            changes = [{"do": "link_up", "interface": name, "namespace": ""} for name in down]
-            await bench.link(node).ask(ApplyChanges(token=FIX_TOKEN, changes=changes))
+            await bench.link(node).ask(ApplyChanges(token=FIX_TOKEN, changes=[LinkUp(interface=name) for name in down]))
         links = await _wait_carrier(bench, node)  # the port at the other end may have been set up just now, too
         if down and all(link.carrier for link in links.values()):
             return mended(

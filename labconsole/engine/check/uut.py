@@ -10,6 +10,7 @@ from labconsole.engine.check.context import FIX_TOKEN, NFT, CheckContext, alike,
 from labconsole.engine.check.result import CheckFinding, failed, mended, passed, skipped, warned
 from labconsole.errors import AgentError
 from labconsole.model.inventory import BENCHMARK_NETWORK
+from labconsole.network.sysctl import Sysctl
 from labconsole.wire.changes import ApplyChanges, ReadNetwork
 from labconsole.wire.execution import Execute
 
@@ -158,7 +159,7 @@ async def bridge_calls(bench: CheckContext, node: str) -> CheckFinding:
     if not rules.values.get("rules") and rules.status.value in ("pass", "skipped"):
         return passed("bridged frames would pass the IP rules, but there are none", bridge_nf_call_iptables=1)
     if bench.fix and node in bench.leased:
-        change = {"do": "sysctl", "name": BRIDGE_CALLS, "value": "0", "namespace": ""}
+        change = Sysctl(name=BRIDGE_CALLS, value="0")
         await bench.link(node).ask(ApplyChanges(token=FIX_TOKEN, changes=[change]))
         return mended(
             f"bridged frames passed the IP rules; this is off until this session ends; to switch it off permanently: "

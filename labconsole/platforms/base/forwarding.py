@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from labconsole.contracts.driver import Attestation
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError, NodeLost
-from labconsole.network.spoken import Change
+from labconsole.network.bridge import Bridge
+from labconsole.network.change import NetworkChange
+from labconsole.network.links import LinkUp
+from labconsole.network.routing import Neighbour, Route
+from labconsole.network.sysctl import Sysctl
 from labconsole.wire.changes import ApplyChanges, ReadNetwork, UndoChanges
 from labconsole.wire.links import ReadLinks
 
 
 def route_changes(
     *, inbound: str, outbound: str, source_ip: str, sink_ip: str, sink_mac: str, namespace: str = ""
-) -> list[Change]:
+) -> list[NetworkChange]:
     """Forward ``source_ip`` to ``sink_ip`` from one interface to the other.
 
     Forwarding is switched on for these two interfaces only, not for the machine. The route back to the source keeps
     reverse-path filtering satisfied without switching it off. The neighbour is permanent, so no ARP runs in a trial.
     """
-    changes: list[Change] = []
+    changes: list[NetworkChange] = []
     for interface in (inbound, outbound):
-        changes.append({"do": "link_up", "interface": interface, "namespace": namespace})
-        changes.append(
-            {
-                "do": "sysctl",
-                "name": f"net/ipv4/conf/{interface}/forwarding",
-                "value": "1",
-                "namespace": namespace,
-            }
-        )
-    changes.append({"do": "route", "destination": f"{source_ip}/32", "interface": inbound, "namespace": namespace})
-    changes.append({"do": "route", "destination": f"{sink_ip}/32", "interface": outbound, "namespace": namespace})
-    changes.append(
-        {"do": "neighbour", "address": sink_ip, "mac": sink_mac, "interface": outbound, "namespace": namespace}
-    )
+        changes.append(LinkUp(interface=interface, namespace=namespace))
+        changes.append(Sysctl(name=f"net/ipv4/conf/{interface}/forwarding", value="1", namespace=namespace))
+    changes.append(Route(destination=f"{source_ip}/32", interface=inbound, namespace=namespace))
+    changes.append(Route(destination=f"{sink_ip}/32", interface=outbound, namespace=namespace))
+    changes.append(Neighbour(address=sink_ip, mac=sink_mac, interface=outbound, namespace=namespace))
     return changes
+
+
+def shell_lines(changes: Iterable[NetworkChange]) -> list[str]:
+    """What the changes do, for a dry run."""
+    return [line for change in changes for line in change.commands()]
 
 
 async def read_state(
@@ -61,12 +61,12 @@ async def read_state(
     return state
 
 
-async def apply(uut: AgentLink, token: str, changes: Sequence[Change]) -> None:
+async def apply(uut: AgentLink, token: str, changes: Sequence[NetworkChange]) -> None:
     """Have the agent make ``changes``, all or none. Raises NodeError, for an interface in another's bridge as well:
     it would be taken out of that one, and what somebody else measures or runs there would end.
     """
-    wanted = {port for change in changes if change["do"] == "bridge" for port in change["ports"]}
-    wanted |= {change["interface"] for change in changes if change["do"] == "route" and not change.get("namespace")}
+    wanted = {port for change in changes if isinstance(change, Bridge) for port in change.ports}
+    wanted |= {change.interface for change in changes if isinstance(change, Route) and not change.namespace}
     for link in (await uut.ask(ReadLinks())).links:
         if link.name in wanted and not link.namespace and link.master:
             raise NodeError(

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.driver import PathPoint, StreamPath, StreamWiring
 from labconsole.errors import ConfigError
-from labconsole.network.spoken import Change
+from labconsole.network.bridge import Bridge
+from labconsole.network.change import NetworkChange
 from labconsole.platforms.base.guest import GuestNic, Wires, listed
 from labconsole.platforms.base.hypervisor import Hypervisor
 from labconsole.platforms.base.options import mac_address
@@ -75,12 +76,12 @@ class GuestStreams(Hypervisor):
                 f"guest another MAC address"
             )
 
-    def changes(self, streams: Streams, wires: Wires) -> list[Change]:
+    def changes(self, streams: Streams, wires: Wires) -> Sequence[NetworkChange]:
         """What the agent is to do so that every stream meets its guest; nothing where the operator has done it."""
         if self.options.bridges == "found":
             return []
         return [
-            {"do": "bridge", "name": f"lcb{letter}{index}", "ports": [port, nic.host_interface]}
+            Bridge(name=f"lcb{letter}{index}", ports=[port, nic.host_interface or ""])
             for index, wiring in enumerate(wirings_of(streams), start=1)
             for letter, port, nic in zip("io", (wiring.uut_in, wiring.uut_out), wires[wiring.name], strict=True)
         ]

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from labconsole.contracts.driver import Attestation, PathPoint, StreamPath, StreamWiring
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
-from labconsole.network.spoken import Change
+from labconsole.network.bridge import Bridge
+from labconsole.network.change import NetworkChange
+from labconsole.network.links import Tap
 from labconsole.platforms.base.inside import DONE, READY, close_shell
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import AskGuest, GuestStatus, StartGuest
@@ -52,13 +54,12 @@ class BootedGuest:
     def words(self) -> str:
         return kernel_words(self.wirings, self.after)
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[NetworkChange]:
         """A tap for each of its NICs, bridged to the UUT's NIC on that side."""
-        changes: list[Change] = []
+        changes: list[NetworkChange] = []
         for wiring, (inbound, outbound) in zip(self.wirings, self.nics, strict=True):
             for nic, port in ((inbound, wiring.uut_in), (outbound, wiring.uut_out)):
-                changes.append({"do": "tap", "name": nic.tap})
-                changes.append({"do": "bridge", "name": f"lcb{nic.tap[3:]}", "ports": [port, nic.tap]})
+                changes += [Tap(name=nic.tap), Bridge(name=f"lcb{nic.tap[3:]}", ports=[port, nic.tap])]
         return changes
 
     def paths(self) -> dict[str, StreamPath]:

@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from labconsole.contracts.driver import Ask, Attestation, Prepared, SecondGuest, StreamWiring
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import ConfigError, NodeError, NodeLost
-from labconsole.network.spoken import as_commands
-from labconsole.platforms.base.forwarding import apply, read_state, undo
+from labconsole.platforms.base.forwarding import apply, read_state, shell_lines, undo
 from labconsole.platforms.base.guest import State
 from labconsole.platforms.base.guest_streams import GuestStreams, Streams, wirings_of
 from labconsole.platforms.base.inside import close_shell, open_shell
@@ -167,7 +166,7 @@ class ManagedDriver(Lifecycle, GuestStreams):
             cpus = self.cpus(name)
             if cpus is not None:
                 shell.record(self.pin(shell, name, {self.EVERY_VCPU: cpus}))
-        return [*shell.lines, *as_commands(self.changes(streams, self.foretold(streams)))]
+        return [*shell.lines, *shell_lines(self.changes(streams, self.foretold(streams)))]
 
     # Attestation --------------------------------------------------------------------------------------------------
 

@@ -23,8 +23,18 @@ from labconsole.contracts.driver import (
     StreamWiring,
 )
 from labconsole.contracts.ports import AgentLink
-from labconsole.network.spoken import Change, as_commands
-from labconsole.platforms.base.forwarding import apply, read_state, restored_on_failure, route_changes, undo
+from labconsole.network.bridge import Bridge
+from labconsole.network.change import NetworkChange
+from labconsole.network.links import Veth
+from labconsole.network.namespace import Namespace
+from labconsole.platforms.base.forwarding import (
+    apply,
+    read_state,
+    restored_on_failure,
+    route_changes,
+    shell_lines,
+    undo,
+)
 from labconsole.platforms.base.inside import allowed_cpus, close_shell, shell_as_guest
 from labconsole.platforms.base.options import Cpus, read_options
 
@@ -81,22 +91,15 @@ class _Container:
             pairs.append((inbound, outbound))
         return pairs
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[NetworkChange]:
         """The namespace, its NICs on their bridges, its routes."""
-        changes: list[Change] = [{"do": "namespace", "name": self.name}]
+        changes: list[NetworkChange] = [Namespace(name=self.name)]
         for wiring, (inbound, outbound) in zip(self.wirings, self.nics(), strict=True):
             for nic in (inbound, outbound):
                 changes.append(
-                    {
-                        "do": "veth",
-                        "name": nic.veth,
-                        "peer": nic.inside,
-                        "peer_namespace": self.name,
-                        "mac": nic.veth_mac,
-                        "peer_mac": nic.mac,
-                    }
+                    Veth(name=nic.veth, mac=nic.veth_mac, peer=nic.inside, peer_mac=nic.mac, peer_namespace=self.name)
                 )
-                changes.append({"do": "bridge", "name": nic.bridge, "ports": [nic.port, nic.veth], "namespace": ""})
+                changes.append(Bridge(name=nic.bridge, ports=[nic.port, nic.veth]))
             changes += route_changes(
                 inbound=inbound.inside,
                 outbound=outbound.inside,
@@ -152,7 +155,7 @@ class ContainerDriver:
 
     def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
         """What prepare() does on the UUT, as lines of a shell."""
-        return as_commands(change for guest in _containers(wirings, second) for change in guest.changes())
+        return shell_lines(change for guest in _containers(wirings, second) for change in guest.changes())
 
     async def prepare(
         self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None

@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from labconsole.contracts.driver import Attestation, DriverInfo, Prepared, SecondGuest, StreamWiring
 from labconsole.contracts.ports import AgentLink
-from labconsole.network.spoken import as_commands
-from labconsole.platforms.base.forwarding import apply, restored_on_failure, undo
+from labconsole.platforms.base.forwarding import apply, restored_on_failure, shell_lines, undo
 from labconsole.platforms.base.image import (
     FIRST,
     HEAVY_MIB,
@@ -106,7 +105,7 @@ class QemuDriver:
     def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
         """What prepare() does on the UUT, as lines of a shell."""
         guests = booted_guests(wirings, second)
-        return [line for guest in guests for line in (*as_commands(guest.changes()), shlex.join(self.argv(guest)))]
+        return [line for guest in guests for line in (*shell_lines(guest.changes()), shlex.join(self.argv(guest)))]
 
     async def prepare(
         self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None

@@ -21,8 +21,16 @@ from labconsole.contracts.driver import (
     StreamWiring,
 )
 from labconsole.contracts.ports import AgentLink
-from labconsole.network.spoken import Change, as_commands
-from labconsole.platforms.base.forwarding import apply, read_state, restored_on_failure, route_changes, undo
+from labconsole.network.bridge import Bridge
+from labconsole.network.change import NetworkChange
+from labconsole.platforms.base.forwarding import (
+    apply,
+    read_state,
+    restored_on_failure,
+    route_changes,
+    shell_lines,
+    undo,
+)
 from labconsole.platforms.base.inside import allowed_cpus, close_shell, shell_as_guest
 from labconsole.platforms.base.options import Cpus, read_options
 
@@ -58,8 +66,8 @@ class RawDriver:
         """None: whatever a guest could do, the host can."""
         return None
 
-    def _changes(self, wirings: Sequence[StreamWiring]) -> list[Change]:
-        changes: list[Change] = []
+    def _changes(self, wirings: Sequence[StreamWiring]) -> list[NetworkChange]:
+        changes: list[NetworkChange] = []
         for index, wiring in enumerate(wirings, start=1):
             if self.forwarding == "route":
                 changes += route_changes(
@@ -70,14 +78,12 @@ class RawDriver:
                     sink_mac=wiring.sink_mac,
                 )
             else:
-                changes.append(
-                    {"do": "bridge", "name": f"lcb{index}", "ports": [wiring.uut_in, wiring.uut_out], "namespace": ""}
-                )
+                changes.append(Bridge(name=f"lcb{index}", ports=[wiring.uut_in, wiring.uut_out]))
         return changes
 
     def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
         """What prepare() does on the UUT, as lines of a shell."""
-        return as_commands(self._changes([*wirings, *(second or ())]))
+        return shell_lines(self._changes([*wirings, *(second or ())]))
 
     async def prepare(
         self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None

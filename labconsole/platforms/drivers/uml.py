@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from labconsole.contracts.driver import Attestation, DriverInfo, Prepared, SecondGuest, StreamPath, StreamWiring
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
-from labconsole.network.spoken import Change, as_commands
-from labconsole.platforms.base.forwarding import apply, restored_on_failure, undo
+from labconsole.network.change import NetworkChange
+from labconsole.platforms.base.forwarding import apply, restored_on_failure, shell_lines, undo
 from labconsole.platforms.base.image import (
     FIRST,
     HEAVY_MIB,
@@ -112,7 +112,7 @@ class UmlDriver:
     def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
         """What prepare() does on the UUT, as lines of a shell."""
         guests = booted_guests(wirings, second)
-        return [line for guest in guests for line in (*as_commands(self._changes(guest)), shlex.join(self.argv(guest)))]
+        return [line for guest in guests for line in (*shell_lines(self._changes(guest)), shlex.join(self.argv(guest)))]
 
     async def prepare(
         self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
@@ -136,7 +136,7 @@ class UmlDriver:
         paths = {name: self._path(path) for guest in guests for name, path in guest.paths().items()}
         return Prepared(paths=paths, second=beside, attestation=attestation, attest=attest)
 
-    def _changes(self, guest: BootedGuest) -> list[Change]:
+    def _changes(self, guest: BootedGuest) -> list[NetworkChange]:
         return guest.changes() if self.options.transport == "tap" else []
 
     def _path(self, path: StreamPath) -> StreamPath:

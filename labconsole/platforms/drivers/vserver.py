@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo, PathPoint, StreamPath
 from labconsole.errors import ConfigError
-from labconsole.network.spoken import Change
+from labconsole.network.change import NetworkChange
 from labconsole.platforms.base.forwarding import read_state, route_changes
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, Wires
 from labconsole.platforms.base.guest_streams import Streams, wirings_of
@@ -118,7 +118,7 @@ class VserverDriver(ManagedDriver):
     async def wires(self, shell: Shell, streams: Streams) -> Wires:
         return {}
 
-    def changes(self, streams: Streams, wires: Wires) -> list[Change]:
+    def changes(self, streams: Streams, wires: Wires) -> Sequence[NetworkChange]:
         """The host's own stack forwards, for whichever guest a stream is meant."""
         return [
             change

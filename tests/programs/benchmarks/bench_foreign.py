@@ -25,7 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from labconsole.agent.reading.foreign import Own, Tap  # noqa: E402
+from labconsole.agent.reading.foreign import Own, PortTap  # noqa: E402
 from labconsole.agent.sending.generator import GeneratorSession  # noqa: E402
 from labconsole.wire.stream_spec import StreamSpec  # noqa: E402
 
@@ -55,7 +55,7 @@ def spec(packets: int) -> StreamSpec:
 
 async def one(taps: list[tuple[str, bool]], packets: int) -> tuple[float, str]:
     session = GeneratorSession()
-    made = [Tap(interface, OWN, every) for interface, every in taps]
+    made = [PortTap(interface, OWN, every) for interface, every in taps]
     try:
         await session.prepare([spec(packets)])
         await session.start(None)

@@ -9,6 +9,7 @@ import pytest
 
 from labconsole.engine.live.history import KEPT, WORDS, CommandHistory, RecordedLink
 from labconsole.errors import AgentError, NodeLost
+from labconsole.network.sysctl import Sysctl
 from labconsole.wire.capture import CaptureStarted, StartCapture
 from labconsole.wire.changes import ApplyChanges
 from labconsole.wire.execution import Execute, Executed
@@ -97,7 +98,7 @@ def test_the_history_is_bounded_in_length_and_width():
     history = CommandHistory()
     link = Scripted(*[Done()] * (KEPT + 5))
     for _ in range(KEPT + 5):
-        ask(history, link, ApplyChanges(token="t", changes=[{"do": "sysctl", "value": "x" * 10_000}]))
+        ask(history, link, ApplyChanges(token="t", changes=[Sysctl(name="net.x", value="x" * 10_000)]))
     assert (len(history.commands), history.total) == (KEPT, KEPT + 5)
     assert history.commands[0].number == 6
     assert len(history.commands[-1].words) == WORDS

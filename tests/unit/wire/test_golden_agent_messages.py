@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from labconsole.network.change import load_all
 from labconsole.wire import catalogue
 from labconsole.wire.codec import WireError, decode, encode
 from labconsole.wire.stream_spec import StreamSpec
@@ -59,6 +60,7 @@ def test_requests_go_over_the_wire_unchanged():
 
 
 def test_requests_are_taken_as_they_were_sent():
+    load_all()
     for line in REQUESTS:
         if line["answer"] == "ok":
             args = line["message"].get("args", {})

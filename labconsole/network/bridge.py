@@ -1,0 +1,71 @@
+"""Bridges."""
+
+from __future__ import annotations
+
+import errno
+import functools
+from typing import Annotated, Any, Dict, List
+
+from labconsole.network.change import ChangedNode, Entry, InterfaceName, NetworkChange
+from labconsole.network.netlink import error_number, existing, link_index, open_route, quietly, refuse_existing
+from labconsole.network.sysctl import no_ipv6, silence
+from labconsole.wire.rules import Most
+
+MAX_PORTS = 1024
+"""What the kernel allows (BR_MAX_PORTS)."""
+
+
+class Bridge(NetworkChange, do="bridge"):
+    """Make a bridge of these ports, all set up. It sends no frame of its own; undone, the ports are as before."""
+
+    name: InterfaceName
+    ports: Annotated[List[InterfaceName], Most(MAX_PORTS)]
+
+    def apply(self, node: ChangedNode) -> None:
+        with open_route() as route:
+            refuse_existing(route, self.name)
+            found = []
+            for port in self.ports:
+                link = list(route.get_links(existing(route, port)))[0]
+                master = link.get("IFLA_MASTER")
+                former = list(route.get_links(master))[0].get("IFLA_IFNAME") if master else None
+                found.append({"name": port, "index": link["index"], "master": former, "up": link["state"] == "up"})
+            node.promise(self.kind, name=self.name, ports=found)
+            # It must add no frame of its own and delay none: no STP, no learning delay, no snooping and so no querier.
+            route.link("add", ifname=self.name, kind="bridge", br_stp_state=0, br_forward_delay=0)
+            bridge = existing(route, self.name)
+            for option in ("br_mcast_snooping", "br_mcast_querier", "br_vlan_filtering"):
+                try:
+                    route.link("set", index=bridge, kind="bridge", **{option: 0})
+                except Exception as exc:
+                    if error_number(exc) != errno.EOPNOTSUPP:
+                        raise  # not supported: this kernel was built without the feature, so it is off
+            silence(self.name)
+            route.link("set", index=bridge, state="up")
+            for entry in found:
+                route.link("set", index=entry["index"], master=bridge, state="up")
+
+    @staticmethod
+    def undo(entry: Entry) -> None:
+        """Delete the bridge, which frees its ports, and put them back to their former masters and states."""
+        with open_route() as route:
+            index = link_index(route, entry["name"])
+            if index is not None:
+                quietly(lambda: route.link("del", index=index))
+            for port in entry["ports"]:
+                former: Dict[str, Any] = {} if port["up"] else {"state": "down"}
+                master = link_index(route, port["master"]) if port["master"] else None
+                if master is not None:
+                    former["master"] = master
+                index = link_index(route, port["name"]) if former else None
+                if index is not None:
+                    quietly(functools.partial(route.link, "set", index=index, **former))
+
+    def commands(self) -> List[str]:
+        quiet = ["stp_state", "0", "forward_delay", "0", "mcast_snooping", "0"]
+        return [
+            self._ip("link", "add", self.name, "type", "bridge", *quiet),
+            *no_ipv6(self.name, self.namespace).commands(),
+            self._ip("link", "set", self.name, "up"),
+            *(self._ip("link", "set", port, "master", self.name, "up") for port in self.ports),
+        ]

@@ -1,0 +1,127 @@
+"""Interfaces: made for guests, and set up."""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import Any, Dict, List, Optional
+
+from labconsole.network.change import ChangedNode, Entry, InterfaceName, Mac, NetworkChange
+from labconsole.network.netlink import existing, link_index, open_route, quietly, refuse_existing
+from labconsole.network.sysctl import no_ipv6, silence
+from labconsole.wire.codec import WireError
+from labconsole.wire.rules import Word
+
+TUNSETIFF = 0x400454CA
+TUNSETPERSIST = 0x400454CB
+IFF_TAP = 0x0002
+IFF_NO_PI = 0x1000
+
+
+class MadeLink(NetworkChange):
+    """What makes an interface, and deletes it."""
+
+    @staticmethod
+    def undo(entry: Entry) -> None:
+        with open_route() as route:
+            index = link_index(route, entry["name"])
+            if index is not None:
+                quietly(lambda: route.link("del", index=index))
+
+
+class Veth(MadeLink, do="veth", kind="link"):
+    """Make a pair of veth interfaces, without IPv6; the peer in a namespace of its own, if one is named."""
+
+    name: InterfaceName
+    peer: InterfaceName
+    peer_namespace: Optional[Word] = None
+    mac: Optional[Mac] = None
+    peer_mac: Optional[Mac] = None
+
+    @property
+    def _elsewhere(self) -> Optional[str]:
+        """The peer's namespace, None when it is the same as that of the other end."""
+        there = self.peer_namespace or ""
+        return None if there == (self.namespace or "") else there
+
+    def apply(self, node: ChangedNode) -> None:
+        peer: Dict[str, Any] = {"ifname": self.peer}
+        if self.peer_mac:
+            peer["address"] = self.peer_mac
+        if self._elsewhere is not None:
+            peer["net_ns_pid"] = node.pid(self._elsewhere)
+        wanted: Dict[str, Any] = {"ifname": self.name, "kind": "veth", "peer": peer}
+        if self.mac:
+            wanted["address"] = self.mac
+        with open_route() as route:
+            refuse_existing(route, self.name)
+            node.promise(self.kind, name=self.name)
+            route.link("add", **wanted)
+        silence(self.name)
+        if self._elsewhere is None:
+            silence(self.peer)
+        else:
+            node.inside(self._elsewhere, lambda: silence(self.peer))
+
+    def commands(self) -> List[str]:
+        mac, peer_mac = (["address", each] if each else [] for each in (self.mac, self.peer_mac))
+        there = ["netns", self._elsewhere] if self._elsewhere else []
+        peer = ["peer", "name", self.peer, *peer_mac, *there]
+        return [
+            self._ip("link", "add", self.name, *mac, "type", "veth", *peer),
+            *no_ipv6(self.name, self.namespace).commands(),
+            *no_ipv6(self.peer, self.peer_namespace).commands(),
+        ]
+
+
+class Tap(MadeLink, do="tap", kind="link"):
+    """Make a tap that lasts until it is deleted, without IPv6: for a guest's NIC."""
+
+    name: InterfaceName
+
+    def apply(self, node: ChangedNode) -> None:
+        import fcntl  # by ioctl, for rtnetlink cannot
+
+        with open_route() as route:
+            refuse_existing(route, self.name)
+        node.promise(self.kind, name=self.name)
+        try:
+            descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
+        except OSError as exc:
+            raise WireError(
+                "not_supported", "taps are not available on this node: /dev/net/tun: %s" % exc.strerror
+            ) from exc
+        try:
+            fcntl.ioctl(descriptor, TUNSETIFF, struct.pack("16sH22x", self.name.encode(), IFF_TAP | IFF_NO_PI))
+            fcntl.ioctl(descriptor, TUNSETPERSIST, 1)
+        finally:
+            os.close(descriptor)
+        silence(self.name)
+
+    def commands(self) -> List[str]:
+        made = self._ip("tuntap", "add", "dev", self.name, "mode", "tap")
+        return [made, *no_ipv6(self.name, self.namespace).commands()]
+
+
+class LinkUp(NetworkChange, do="link_up", kind="link_down"):
+    """Set an interface up; undone, it is down again if it was."""
+
+    interface: InterfaceName
+
+    def apply(self, node: ChangedNode) -> None:
+        with open_route() as route:
+            index = existing(route, self.interface)
+            if list(route.get_links(index))[0]["state"] == "up":
+                return
+            node.promise(self.kind, interface=self.interface)
+            route.link("set", index=index, state="up")
+
+    @staticmethod
+    def undo(entry: Entry) -> None:
+        with open_route() as route:
+            index = link_index(route, entry["interface"])
+            if index is not None:
+                quietly(lambda: route.link("set", index=index, state="down"))
+
+    def commands(self) -> List[str]:
+        return [self._ip("link", "set", self.interface, "up")]
