@@ -15,9 +15,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "labconsole"
 LINES_OF_A_MODULE = 400
 
-LONGER: dict[str, int] = {
-    "engine/session.py": 445,
-}
+LONGER: dict[str, int] = {}
 """Modules above the limit and their lines today."""
 
 MODULES_AT_THE_ROOT = 5

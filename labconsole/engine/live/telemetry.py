@@ -140,6 +140,11 @@ class Telemetry:
         self.streams: dict[str, StreamLive] = {}
         self._indexed: dict[str, dict[str, dict[int, InterfaceLive]]] = {}
 
+    def mark_quiet(self, node: str, quiet: bool) -> None:
+        """Say whether a node samples into its own memory and sends nothing."""
+        self.nodes[node].quiet = quiet
+        self.revision += 1
+
     def set_links(self, node: str, links: Iterable[NodeLinkState]) -> None:
         """Take a node's list of links: new ones appear, vanished ones go."""
         present = set()
