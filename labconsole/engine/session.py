@@ -28,12 +28,12 @@ from labconsole.engine.trial.taking import TrialTaker
 from labconsole.engine.trial.trial import Trial
 from labconsole.errors import ConfigError, LabError, MeasurementError, NodeUnreachable
 from labconsole.model.design_point import DesignPoint
+from labconsole.model.identity import operator_name
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.limits_check import check_request, nodes_of
 from labconsole.model.plan.estimate import TRIAL_OVERHEAD_S
 from labconsole.model.record.envelope import Envelope, NodeVersions
 from labconsole.model.record.run import RunRecord
-from labconsole.model.stamps import operator_name
 from labconsole.model.tolerances import Tolerances
 from labconsole.wire import lease, message
 

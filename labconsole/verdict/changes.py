@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from labconsole.errors import CounterInconsistency
-from labconsole.measure.rates import sample_difference
+from labconsole.measure.counts import sample_difference
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.hops import data_ports, places

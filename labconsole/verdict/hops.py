@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from labconsole.errors import CounterInconsistency
+from labconsole.measure.counts import counter_difference
 from labconsole.measure.ledger import HopCount
-from labconsole.measure.rates import counter_difference
 from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labconsole.contracts.driver import StreamPath
-from labconsole.measure.rates import CounterSample
+from labconsole.measure.counts import CounterSample
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Stream
 from labconsole.model.record.run import Background, Failure, Reason

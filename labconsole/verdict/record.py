@@ -7,8 +7,7 @@ from typing import Any
 
 from labconsole import __version__
 from labconsole.measure.arrivals import by_capture, by_counters, forwarding_pps
-from labconsole.measure.ledger import HopCount, build_ledger, frozen, without
-from labconsole.measure.loss import (
+from labconsole.measure.counts import (
     choose_measured,
     loss_packets,
     loss_ratio,
@@ -18,6 +17,7 @@ from labconsole.measure.loss import (
     total,
     total_rate,
 )
+from labconsole.measure.ledger import HopCount, build_ledger, frozen, without
 from labconsole.model.conditions import seen_conditions
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from labconsole.contracts.driver import PathPoint, StreamPath
-from labconsole.measure.rates import CounterSample
+from labconsole.measure.counts import CounterSample
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Reason, RunRecord

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.history import CommandHistory
 from labconsole.errors import CounterInconsistency
-from labconsole.measure.rates import CounterSample, decreases, interval_rate, interval_rates
+from labconsole.measure.counts import CounterSample, decreases, interval_rate, interval_rates
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.facts import NodeFacts

@@ -21,10 +21,9 @@ from labconsole.engine.trial.second_guest import SecondGuestSetup
 from labconsole.engine.trial.stream_wiring import wiring_of
 from labconsole.errors import NodeError, NodeLost
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.identity import new_run_id
+from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import RunRecord, SetUp
-from labconsole.model.stamps import utc_now
 
 BREAKING = frozenset(
     {

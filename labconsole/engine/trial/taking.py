@@ -22,12 +22,11 @@ from labconsole.engine.trial.stream_wiring import check_mtu
 from labconsole.engine.trial.trial import Trial
 from labconsole.errors import LeaseTaken
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.identity import new_run_id
+from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import nodes_of
 from labconsole.model.record.envelope import Envelope
 from labconsole.model.record.run import InForce, PlanRef, Role, RunRecord
-from labconsole.model.stamps import utc_now
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.calibrated import held_against
 from labconsole.verdict.observed import TrialObservations
