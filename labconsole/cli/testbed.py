@@ -46,10 +46,10 @@ def shell_argv(name: str, inventory: Inventory) -> list[str]:
 
 
 def open_session(
-    inventory: Inventory, store: RunStore, *, read_only: bool = False, salt: str = ""
+    inventory: Inventory, store: RunStore, *, read_only: bool = False, salt: str = "", calibrated: bool = True
 ) -> Testbed[RunStore]:
     """A session on this inventory; nothing is connected yet. ``read_only``: it watches and takes no run; ``salt``: its
-    searches are new ones, which nothing resumes.
+    searches are new ones, which nothing resumes; ``calibrated``: its runs are held against the newest calibration.
     """
     for platform in inventory.platforms:
         driver_for(platform, inventory)  # an unknown driver or option is said now, not in the middle of a plan
@@ -61,9 +61,9 @@ def open_session(
         store=store,
         shell_argv=shell_argv,
         read_only=read_only,
+        envelope=latest_envelope(inventory, store) if calibrated else None,
     )
     session.experiments = kinds(store, salt)
-    session.envelope = latest_envelope(inventory, store)
     return session
 
 

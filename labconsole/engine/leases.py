@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
 from labconsole.errors import AgentError, LeaseHeld, LeaseTaken, NodeError
+from labconsole.model.record.run import Figures
 from labconsole.wire.lease import LeaseChanged, LeaseLost, ReleaseLease, StatedHolder, TakeLease
 
 log = logging.getLogger("labconsole.engine")
@@ -79,10 +79,10 @@ class Leases:
         self._owner = owner
         self._held: list[AgentLink] = []
         self._observe: dict[str, str] = {}
-        self._taken_from: list[dict[str, Any]] = []
+        self._taken_from: list[Figures] = []
 
     @property
-    def influences(self) -> list[dict[str, Any]]:
+    def influences(self) -> list[Figures]:
         """What a record must say: whose testbed this was before it was taken over."""
         return list(self._taken_from)
 

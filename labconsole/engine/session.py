@@ -11,45 +11,30 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 from labconsole.contracts.driver import DriverFor
-from labconsole.contracts.ports import AgentLink, Connect, RunSink, StoredMaximum
-from labconsole.engine.execution.set_up_course import breaks
+from labconsole.contracts.ports import AgentLink, Connect, RunSink
 from labconsole.engine.leases import LeaseHolder, Leases
 from labconsole.engine.links import LinkPool
-from labconsole.engine.live.events import (
-    Event,
-    Listener,
-    Notice,
-    Phase,
-    PhaseChanged,
-    TrialFinished,
-    TrialStarted,
-)
-from labconsole.engine.live.samples import LiveStreams
+from labconsole.engine.live.events import Event, Listener, Notice, Phase, PhaseChanged
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
 from labconsole.engine.trial.platform import StandingPlatform
-from labconsole.engine.trial.saving import environment, save
 from labconsole.engine.trial.second_guest import beside, check_background
 from labconsole.engine.trial.setup import TrialSettings
-from labconsole.engine.trial.stream_wiring import check_mtu
+from labconsole.engine.trial.taking import TrialTaker
 from labconsole.engine.trial.trial import Trial
 from labconsole.errors import ConfigError, LabError, MeasurementError, NodeUnreachable
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.identity import new_run_id
+from labconsole.model.identity import operator_name
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.limits_check import check_request, nodes_of
 from labconsole.model.plan.estimate import TRIAL_OVERHEAD_S
 from labconsole.model.record.envelope import Envelope, NodeVersions
-from labconsole.model.record.run import InForce, PlanRef, Role, RunRecord
-from labconsole.model.stamps import operator_name, utc_now
+from labconsole.model.record.run import RunRecord
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.calibrated import held_against
-from labconsole.verdict.record import build_record
 from labconsole.wire import lease, message
 
 log = logging.getLogger("labconsole.engine")
@@ -77,12 +62,12 @@ class Session(Generic[StoreT]):
         tolerances: Tolerances | None = None,
         shell_argv: Callable[[str, Inventory], list[str]] | None = None,
         read_only: bool = False,
+        envelope: Envelope | None = None,
     ) -> None:
+        """``envelope``: the testbed's calibration, which its runs are held against."""
         self.read_only = read_only
         self.inventory, self.store = inventory, store
         self.tolerances = tolerances or Tolerances()
-        self.envelope: Envelope | None = None
-        """The testbed's calibration, which whoever opens the session reads from the store."""
         self.telemetry = Telemetry()
         self.operator, self.driver_for, self.guest_processes = operator_name(), driver_for, guest_processes
         for name, node in inventory.nodes.items():
@@ -97,7 +82,6 @@ class Session(Generic[StoreT]):
             on_lost=self._on_lost,
         )
         self._listeners: list[Listener] = []
-        self._trial: Trial | None = None
         self._batch = asyncio.Lock()
         self._stop = asyncio.Event()
         self._leases = Leases(self.operator)
@@ -106,6 +90,21 @@ class Session(Generic[StoreT]):
             self.telemetry,
             self._fleet,
             driver_for=driver_for,
+            emit=self._emit,
+            stopping=self._stop.is_set,
+        )
+        self._taker = TrialTaker(
+            inventory=inventory,
+            telemetry=self.telemetry,
+            links=self._fleet,
+            leases=self._leases,
+            platform=self._platform,
+            store=store,
+            driver_for=driver_for,
+            guest_processes=guest_processes,
+            operator=self.operator,
+            tolerances=self.tolerances,
+            envelope=envelope,
             emit=self._emit,
             stopping=self._stop.is_set,
         )
@@ -150,20 +149,20 @@ class Session(Generic[StoreT]):
         if name == self.inventory.uut:
             self._platform.forget()
         self._leases.forget(name)
-        if self._trial is None:
+        if self._taker.trial is None:
             self.telemetry.nodes[name].quiet = False
-        if self._trial is not None:
-            self._trial.node_lost(name, reason)
+        else:
+            self._taker.trial.node_lost(name, reason)
 
     def _on_agent_event(self, node: str, event: message.AgentEvent) -> None:
         if isinstance(event, lease.LeaseChanged):
             link = self._fleet.links.get(node)
             self._leases.seen(node, event, link.clock_offset_ns if link is not None else 0)
-            self._mark_quiet(node, event.quiet)
+            self.telemetry.mark_quiet(node, event.quiet)
         elif isinstance(event, lease.LeaseLost) and self._leases.taken_over(node, event):
             self._lose_lease()
-        if self._trial is not None:
-            self._trial.on_agent_event(node, event)
+        if self._taker.trial is not None:
+            self._taker.trial.on_agent_event(node, event)
 
     @property
     def links(self) -> dict[str, AgentLink]:
@@ -197,16 +196,9 @@ class Session(Generic[StoreT]):
 
     # Checks
 
-    @contextmanager
-    def attending(self, trial: Trial) -> Iterator[None]:
+    def attending(self, trial: Trial) -> AbstractContextManager[None]:
         """A trial outside any batch, a check's, hears meanwhile what agents tell and what becomes of their links."""
-        self._trial = trial
-        try:
-            if self.stopping:
-                trial.abort()
-            yield
-        finally:
-            self._trial = None
+        return self._taker.attending(trial)
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
@@ -228,8 +220,8 @@ class Session(Generic[StoreT]):
         lost = self._leases.lost
         assert lost is not None
         self._stop.set()
-        if self._trial is not None:
-            self._trial.lease_taken(lost)
+        if self._taker.trial is not None:
+            self._taker.trial.lease_taken(lost)
         self._emit(Notice(severity="error", message=lost.message, node=lost.node))
 
     # Trials
@@ -258,8 +250,8 @@ class Session(Generic[StoreT]):
     async def abort(self) -> None:
         """Stop the running trial and the batch it belongs to; what was measured is saved. Safe at any time."""
         self._stop.set()
-        if self._trial is not None:
-            self._trial.abort()
+        if self._taker.trial is not None:
+            self._taker.trial.abort()
 
     @property
     def stopping(self) -> bool:
@@ -309,7 +301,7 @@ class Session(Generic[StoreT]):
                     take_over=take_over,
                 )
                 try:
-                    yield self._take
+                    yield self._taker.take
                 except LabError as exc:
                     if self._leases.lost is not None:
                         raise self._leases.lost from exc  # whatever a node then refused, this is why
@@ -348,98 +340,6 @@ class Session(Generic[StoreT]):
         """The UUT, and the sources and sinks of the streams that a request uses."""
         return nodes_of(request, self.inventory)
 
-    async def _take(
-        self,
-        request: DesignPoint,
-        plan: PlanRef | None = None,
-        repetition: int = 1,
-        repetitions: int = 1,
-        settings: TrialSettings | None = None,
-        tolerances: Tolerances | None = None,
-        keep: bool = True,
-        role: Role = "measured",
-        settle_s: float | None = None,
-        reference: StoredMaximum | None = None,
-        anew: bool = False,
-    ) -> RunRecord:
-        """``reference``: the maximum that a forwarding second guest's load is a share of, None: the newest stored one.
-
-        ``anew``: what stands is undone first, so that this trial begins a set-up of its own.
-        """
-        run_id = new_run_id(datetime.now(UTC))
-        self._emit(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))
-        self._emit(PhaseChanged(run_id=run_id, phase=Phase.PREPARING))
-        links = self._fleet.require(self.nodes_of(request))
-        check_mtu(request, self.inventory, self.telemetry)
-        besides = await beside(request, self.inventory, self.driver_for, self.store, reference)
-        if anew:
-            await self._platform.restore()
-        prepared = await self._platform.require(request, links, run_id, beside=besides)
-        set_up = self._platform.begin_trial()
-        await self._fleet.measure_clocks(links.values())
-        settings, limits = settings or self.settings(), tolerances or self.tolerances
-        live = LiveStreams(self.telemetry, self.inventory)
-        trial = Trial(
-            run_id=run_id,
-            inventory=self.inventory,
-            request=request,
-            links=links,
-            prepared=prepared,
-            settings=settings,
-            live=live,
-            emit=self._emit,
-            guests=self.guest_processes(),
-            beside=besides,
-        )
-        trial.seen.notes += self._leases.influences
-        self._trial = trial
-        if self._leases.lost is not None:
-            trial.lease_taken(self._leases.lost)
-        elif self.stopping:
-            trial.abort()
-        self._mark_quiet(self.inventory.uut, request.observe == "quiet")
-        try:
-            seen = await trial.execute()
-        finally:
-            self._trial = None
-            self._mark_quiet(self.inventory.uut, False)
-        versions = self.versions(self.inventory.streams[: request.sources])
-        envelope, calibration = held_against(self.envelope, self.inventory, versions, datetime.now(UTC))
-        record = build_record(
-            seen,
-            inventory=self.inventory,
-            request=request,
-            operator=self.operator,
-            plan=plan,
-            environment={**environment(links, self._fleet.facts, self._platform.learning, live), **calibration},
-            finished_at=utc_now(),
-            tolerances=limits,
-            envelope=envelope,
-            role=role,
-            set_up=set_up,
-            in_force=InForce(
-                tolerances=limits.model_dump(),
-                settle_s=self.inventory.defaults.settle_s if settle_s is None else settle_s,
-                drain_s=settings.drain_s,
-                sample_interval_s=settings.sample_interval_s,
-            ),
-        )
-        live.settle(record)
-        in_block = plan is not None and bool(plan.block)
-        if record.verdict.status == "invalid" and (not in_block or breaks(record)):
-            # Whatever made it so may have broken the platform: the next one begins with one that is set up anew. In a
-            # block that would end the set-up, and is done where the platform itself is in doubt.
-            await self._platform.restore()
-        if keep:
-            await save(self.store, record, live, self._emit)
-        else:
-            self._emit(TrialFinished(record=record, saved=False, kept=False))
-        return record
-
     def settings(self, *, drain_s: float | None = None) -> TrialSettings:
         """How trials are taken on this testbed unless a plan says otherwise."""
         return TrialSettings.of(self.inventory, drain_s)
-
-    def _mark_quiet(self, node: str, quiet: bool) -> None:
-        self.telemetry.nodes[node].quiet = quiet
-        self.telemetry.revision += 1

@@ -34,7 +34,7 @@ class Testbed(Session[StoreT]):
 
     async def inspect(self, node: str) -> Inspection:
         """Look at a node. Raises MeasurementError while a trial is under way, NodeUnreachable, NodeLost."""
-        if self._trial is not None:
+        if self._taker.trial is not None:
             raise MeasurementError("a trial is running, and reading from a node would disturb it")
         link = self._fleet.require([node])[node]
         inspection = await inspect(link, self.guest_processes())

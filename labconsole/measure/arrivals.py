@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from labconsole.model.plan.search import QUEUED_S
 from labconsole.model.record.run import Arrivals
+from labconsole.wire.capture import CapturedStream
 
 STAMP_RESOLUTION_S = 1e-9
 """tcpdump is asked for nanoseconds."""
@@ -20,7 +20,7 @@ Samples = Sequence[tuple[int, int]]
 """(time of the sink's monotonic clock in ns, packets that its NIC had received until then), in order of time."""
 
 
-def by_capture(streams: Sequence[dict[str, Any]], packets: int) -> Arrivals | None:
+def by_capture(streams: Sequence[CapturedStream], packets: int) -> Arrivals | None:
     """The window by the capture's own time stamps; None where it does not hold just the one stream's ``packets``."""
     if not packets and not streams:
         return Arrivals(
@@ -31,9 +31,9 @@ def by_capture(streams: Sequence[dict[str, Any]], packets: int) -> Arrivals | No
             late_packets=0,
             queued_packets=0,
         )
-    if len(streams) != 1 or streams[0]["packets"] != packets:
+    if len(streams) != 1 or streams[0].packets != packets:
         return None
-    first_ns, last_ns = streams[0]["first_at_ns"], streams[0]["last_at_ns"]
+    first_ns, last_ns = streams[0].first_at_ns, streams[0].last_at_ns
     if first_ns is None or last_ns is None:
         return None
     return Arrivals(
@@ -41,13 +41,13 @@ def by_capture(streams: Sequence[dict[str, Any]], packets: int) -> Arrivals | No
         window_s=(last_ns - first_ns) / 1e9,
         window_from="capture",
         resolution_s=STAMP_RESOLUTION_S,
-        late_packets=streams[0].get("late_packets"),
-        queued_packets=streams[0].get("queued_packets"),
+        late_packets=streams[0].late_packets,
+        queued_packets=streams[0].queued_packets,
     )
 
 
 def by_counters(
-    samples: Samples, packets: int, sending_s: float | None, captured: Sequence[dict[str, Any]] = ()
+    samples: Samples, packets: int, sending_s: float | None, captured: Sequence[CapturedStream] = ()
 ) -> Arrivals | None:
     """The window by samples of the sink's counter: from the one that first shows a packet to the first with the last.
 
@@ -72,9 +72,9 @@ def by_counters(
     )
 
 
-def _at_least(sampled: int | None, captured: Sequence[dict[str, Any]], name: str) -> int | None:
+def _at_least(sampled: int | None, captured: Sequence[CapturedStream], name: str) -> int | None:
     """What surely came late by either witness; None where neither shows a packet and the samples do not rule it out."""
-    held = captured[0].get(name) or 0 if len(captured) == 1 else 0
+    held = getattr(captured[0], name) or 0 if len(captured) == 1 else 0
     return max(sampled or 0, held) if sampled is not None or held else None
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from labconsole.model.record.timing import Delay, OneWay, Quantiles, StreamSpacing, Variation
+from labconsole.wire.capture import CountedDelay, CountedSpacing
+from labconsole.wire.message import Message
 
-Figures = TypeVar("Figures", bound=Quantiles)
+Kept = TypeVar("Kept", bound=Quantiles)
 
 MARGIN = 10
 """A delay is called one-way only if it is so many times as long as what its two time stamps may be off."""
@@ -30,7 +32,7 @@ def clock_bound_ns(source: dict[str, Any], sink: dict[str, Any]) -> int | None:
     return abs(sink_offset_ns - source_offset_ns) + source_error_ns + sink_error_ns
 
 
-def build_delay(counted: dict[str, Any] | None, *, clocks_ns: int | None, stamp_lead_ns: int) -> Delay | None:
+def build_delay(counted: CountedDelay | None, *, clocks_ns: int | None, stamp_lead_ns: int) -> Delay | None:
     """A stream's delay from the count of its capture; None when the frames carry no time stamps.
 
     ``clocks_ns``: how far sender's and capture's clock may be apart (0: one clock; None: not known). ``stamp_lead_ns``:
@@ -38,24 +40,22 @@ def build_delay(counted: dict[str, Any] | None, *, clocks_ns: int | None, stamp_
     """
     if counted is None:
         return None
-    raw = counted["raw_ns"]
+    raw = counted.raw_ns
     bound_ns = None if clocks_ns is None else clocks_ns + stamp_lead_ns + STAMP_UNIT_NS
     reason = None
     if bound_ns is None:
         reason = "how far the clocks of source and sink agree is not known"
-    elif bound_ns * MARGIN > raw["p50"]:
-        reason = (
-            f"{_coarsest(clocks_ns, stamp_lead_ns)} to {bound_ns} ns only, too coarse for a median of {raw['p50']} ns"
-        )
+    elif bound_ns * MARGIN > raw.p50:
+        reason = f"{_coarsest(clocks_ns, stamp_lead_ns)} to {bound_ns} ns only, too coarse for a median of {raw.p50} ns"
     return Delay(
-        packets=counted["packets"],
-        pair_every_packets=counted["pair_every_packets"],
+        packets=counted.packets,
+        pair_every_packets=counted.pair_every_packets,
         one_way=reason is None,
         reason=reason,
         clock_bound_ns=bound_ns,
         one_way_ns=None if reason is not None else _kept(OneWay, raw),
-        pdv_ns=_kept(Quantiles, counted["pdv_ns"]),
-        ipdv_ns=None if counted["ipdv_ns"] is None else _kept(Variation, counted["ipdv_ns"]),
+        pdv_ns=_kept(Quantiles, counted.pdv_ns),
+        ipdv_ns=None if counted.ipdv_ns is None else _kept(Variation, counted.ipdv_ns),
         sampling="random",
     )
 
@@ -66,18 +66,18 @@ def _coarsest(clocks_ns: int | None, stamp_lead_ns: int) -> str:
     return "the generator stamps frames, before it waits," if stamp_lead_ns else "frames are stamped"
 
 
-def _kept(kind: type[Figures], figures: dict[str, Any]) -> Figures:
-    return kind(**{name: figures[name] for name in kind.model_fields})
+def _kept(kind: type[Kept], figures: Message) -> Kept:
+    return kind(**{name: getattr(figures, name) for name in kind.model_fields})
 
 
-def build_spacing(counted: dict[str, Any] | None, arrival_pps: float | None) -> StreamSpacing | None:
+def build_spacing(counted: CountedSpacing | None, arrival_pps: float | None) -> StreamSpacing | None:
     """How evenly a stream came; None when it was not looked at or one frame came at most."""
     if counted is None:
         return None
     return StreamSpacing(
-        packets=counted["packets"],
+        packets=counted.packets,
         arrival_pps=arrival_pps,
-        gap_ns=counted["gap_ns"],
-        burst_packets=counted["burst_packets"],
-        peak_packets=counted["peak_packets"],
+        gap_ns=counted.gap_ns.to_wire(),
+        burst_packets=counted.burst_packets,
+        peak_packets=counted.peak_packets,
     )

@@ -1,9 +1,12 @@
-"""Names of runs: sortable by time, unique without asking anybody, safe as a file name."""
+"""Who, when and which run, as records say it."""
 
 from __future__ import annotations
 
+import getpass
+import os
 import re
 import secrets
+import socket
 from datetime import UTC, datetime
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -15,3 +18,17 @@ def new_run_id(now: datetime) -> str:
     if now.tzinfo is None:
         raise ValueError("a run id needs a time with a time zone")
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+def utc_now() -> str:
+    """Now, as RFC 3339 in UTC with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def operator_name() -> str:
+    """Who runs this, as user@host; a user without an entry in the password database goes by number."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"

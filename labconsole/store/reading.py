@@ -13,8 +13,8 @@ from sqlalchemy import Row, Select, and_, func, null, or_, select, tuple_
 
 from labconsole.contracts.ports import Series, StoredMaximum, StoredTrial
 from labconsole.errors import StoreError
+from labconsole.measure.counts import loss_ratio
 from labconsole.measure.groups import STANDING
-from labconsole.measure.loss import loss_ratio
 from labconsole.model.design_point import FrameSize
 from labconsole.model.identity import RUN_ID
 from labconsole.model.record.note import RunNote

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.envelope import Bounds, Envelope, EnvelopePoint, NodeVersions, StreamEnvelope
-from labconsole.model.record.run import Reason, StreamRecord, Verdict
+from labconsole.model.record.run import Environment, Figures, Reason, StreamRecord, Verdict
 from labconsole.verdict.consequences import weighed
 
 CODE = "instrument_limited"
@@ -17,7 +16,7 @@ UNKNOWN = "not_calibrated"
 MARGIN_RATIO = 0.01
 """A rate beyond a bound by less than this is not beyond it: bounds are as repeatable as short trials are."""
 
-Doubt = tuple[str, str, dict[str, Any]]
+Doubt = tuple[str, str, Figures]
 """(code, what people read, evidence)."""
 
 
@@ -149,7 +148,7 @@ def doubted(verdict: Verdict, reasons: Sequence[Reason]) -> Verdict:
 
 def held_against(
     envelope: Envelope | None, inventory: Inventory, versions: Mapping[str, NodeVersions], now: datetime
-) -> tuple[Envelope | None, dict[str, Any]]:
+) -> tuple[Envelope | None, Environment]:
     """The envelope that a run is to be held against, None where there is none that holds, and what its record says.
 
     ``versions``: kernels and drivers of the nodes at both ends of the run's streams.
@@ -161,7 +160,7 @@ def held_against(
     return (envelope if void is None else None), said
 
 
-def calibration_facts(envelope: Envelope | None, void: str | None, now: datetime) -> dict[str, Any]:
+def calibration_facts(envelope: Envelope | None, void: str | None, now: datetime) -> Environment:
     """What a record's environment says: which calibration the run was held against, or why against none."""
     if envelope is None or void is not None:
         return {"calibration": None, "calibration_void": void}

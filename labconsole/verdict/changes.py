@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from labconsole.errors import CounterInconsistency
-from labconsole.measure.rates import sample_difference
+from labconsole.measure.counts import sample_difference
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.hops import data_ports, places
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
+from labconsole.wire.settings import InterfaceSettings
 
 ADAPTIVE = {f"coalesce.{way}_{what}": f"adaptive_{way}" for way in ("rx", "tx") for what in ("usecs", "frames")}
 """Interrupt moderation, and the setting under which the driver chooses it anew by itself."""
@@ -59,17 +60,12 @@ def _counters(seen: TrialObservations, uut: str) -> Iterator[Reason]:
             yield reason("counter_decreased", f"{where}: {exc}", **evidence)
 
 
-def _interfaces(seen: TrialObservations, node: str, interface: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def _interfaces(
+    seen: TrialObservations, node: str, interface: str
+) -> tuple[InterfaceSettings, InterfaceSettings] | None:
     """One interface's settings before and after, if both are known."""
-    found = []
-    for readings in (seen.begin, seen.end):
-        reading = readings.get(node)
-        settings = reading.settings if reading else None
-        port = (settings or {}).get("interfaces", {}).get(interface)
-        if port is None:
-            return None
-        found.append(port)
-    return found[0], found[1]
+    before, after = (reading.port(interface) for reading in seen.readings(node))
+    return None if before is None or after is None else (before, after)
 
 
 def _all_ports(seen: TrialObservations, uut: str) -> list[tuple[str, str]]:
@@ -83,25 +79,17 @@ def _ports(seen: TrialObservations, uut: str) -> Iterator[Reason]:
             continue
         before, after = both
         evidence = {"node": node, "interface": interface}
-        moved = _moved(before, after, "carrier_changes")
-        if moved or before.get("up") != after.get("up"):
+        moved = None
+        if before.carrier_changes is not None and after.carrier_changes is not None:
+            moved = after.carrier_changes - before.carrier_changes
+        if moved or before.up != after.up:
             times = f"{moved} times" if moved else "once"
             yield reason(
                 "carrier_changed", f"{node}/{interface} went down or came up {times}", **evidence, changes=moved
             )
-        if before.get("mtu") != after.get("mtu"):
-            yield reason(
-                "mtu_changed",
-                f"the MTU of {node}/{interface} went from {before.get('mtu')} to {after.get('mtu')}",
-                **evidence,
-                before=before.get("mtu"),
-                after=after.get("mtu"),
-            )
-
-
-def _moved(before: dict[str, Any], after: dict[str, Any], key: str) -> int | None:
-    first, last = before.get(key), after.get(key)
-    return None if first is None or last is None else last - first
+        if before.mtu != after.mtu:
+            detail = f"the MTU of {node}/{interface} went from {before.mtu} to {after.mtu}"
+            yield reason("mtu_changed", detail, **evidence, before=before.mtu, after=after.mtu)
 
 
 def _settings(seen: TrialObservations, uut: str) -> Iterator[Reason]:
@@ -119,32 +107,32 @@ def settings_changes(
     seen: TrialObservations, node: str, ports: list[str], *, unjudged: bool = False
 ) -> Iterator[tuple[str, Any, Any]]:
     """(setting, before, after) of a node and of these ports of it; with ``unjudged``, only those that are told."""
-    first, last = (readings[node].settings if node in readings else None for readings in (seen.begin, seen.end))
+    first, last = (reading.settings for reading in seen.readings(node))
     if first is None or last is None:
         return
     for interface in ports:
         both = _interfaces(seen, node, interface)
         if both is None:
             continue
-        for key, old, new in _differences(*both):
+        for key, old, new in _differences(*(port.to_wire() for port in both)):
             word = key.partition(".")[0]
-            if _adapts_itself(key, *both):
+            if _adapts_itself(key, both):
                 continue
             if word not in OWN_WORDS and (word in UNJUDGED) == unjudged:
                 yield f"{interface} {key}", old, new
     if not unjudged:
-        whole = ({k: v for k, v in settings.items() if k != "interfaces"} for settings in (first, last))
-        yield from _differences(*whole)
+        whole = (settings.to_wire() for settings in (first, last))
+        yield from _differences(*({k: v for k, v in settings.items() if k != "interfaces"} for settings in whole))
 
 
-def _adapts_itself(key: str, first: dict[str, Any], last: dict[str, Any]) -> bool:
+def _adapts_itself(key: str, both: tuple[InterfaceSettings, ...]) -> bool:
     """Whether this is what a driver moves by itself all the time: it tells the moment's value, not a setting."""
     if key not in ADAPTIVE:
         return False
-    return all((side.get("coalesce") or {}).get(ADAPTIVE[key]) for side in (first, last))
+    return all(port.coalesce is not None and getattr(port.coalesce, ADAPTIVE[key]) for port in both)
 
 
-def _differences(first: dict[str, Any], last: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+def _differences(first: Mapping[str, Any], last: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """Leaves that differ, with their keys joined by dots. What only one side knows is a difference too."""
     for key in {**first, **last}:
         old, new = first.get(key), last.get(key)
@@ -177,11 +165,10 @@ def _clocks(seen: TrialObservations, limits: Tolerances) -> Iterator[Reason]:
 
 def clock_moved_ns(seen: TrialObservations, node: str) -> int | None:
     """Wall clock minus monotonic clock, after minus before. NTP slews both alike, so only a step shows."""
-    readings = [side[node].surroundings for side in (seen.begin, seen.end) if node in side]
-    if len(readings) < 2 or readings[0] is None or readings[1] is None:
+    first, last = (reading.surroundings for reading in seen.readings(node))
+    if first is None or last is None:
         return None
-    first, last = (int(reading["wall_ns"]) - int(reading["monotonic_ns"]) for reading in readings if reading)
-    return last - first
+    return last.wall_ns - last.monotonic_ns - (first.wall_ns - first.monotonic_ns)
 
 
 def _platform(seen: TrialObservations) -> Iterator[Reason]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from labconsole.model.record.run import StreamRecord
+from labconsole.model.record.run import Figures, StreamRecord
 from labconsole.verdict.hops import growth
 from labconsole.verdict.observed import StreamObservations, Tapped, TrialObservations
 
@@ -86,7 +85,7 @@ class Foreign:
         return f"{self.interface} {verb} {self.packets} packets that do not belong to the stream ({words})"
 
     @property
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> Figures:
         """For programs."""
         return {
             "interface": self.interface,

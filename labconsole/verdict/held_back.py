@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from labconsole.measure.arrivals import rate_error_ratio
 from labconsole.model.plan.search import QUEUED_S
-from labconsole.model.record.run import StreamRecord
+from labconsole.model.record.run import Figures, StreamRecord
 
 LATE_RATIO = 0.01
 """Of the arrivals: as many may come late without a word."""
@@ -32,7 +31,7 @@ class Coarse:
         )
 
     @property
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> Figures:
         """For programs."""
         return {"rate_error_ratio": self.rate_error_ratio, "resolution_s": self.resolution_s}
 
@@ -64,7 +63,7 @@ class HeldBack:
         )
 
     @property
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> Figures:
         """For programs."""
         return {
             "late_packets": self.late_packets,

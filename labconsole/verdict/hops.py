@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from labconsole.errors import CounterInconsistency
+from labconsole.measure.counts import counter_difference
 from labconsole.measure.ledger import HopCount
-from labconsole.measure.rates import counter_difference
 from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES
+from labconsole.wire.drops import DropCounters, NamespaceDrops, QdiscCounts
+from labconsole.wire.message import field_names
 
 RX_DETAILS = (
     "rx_missed_errors",
@@ -180,14 +181,13 @@ def _node_drops(seen: TrialObservations, place: Place, previous: Place | None) -
     """Counters that only a whole node or network stack has; told where a packet should have been handed on."""
     if previous is None or previous.node != place.node or place.statistic.startswith("rx"):
         return {}
-    first, last = _drops(seen.begin, place.node), _drops(seen.end, place.node)
     found = {}
-    squeezed = _softnet(first, last)
+    squeezed = _softnet(*(reading.drops for reading in seen.readings(place.node)))
     if squeezed:
         found["node.softnet_dropped"] = squeezed
     for chain, packets in _filtered(seen, place, None, None).items():
         found[f"node.nft.{chain}"] = packets
-    before, after = (_namespace(reading, place.namespace).get("ip") or {} for reading in (first, last))
+    before, after = (drops.ip or {} if drops else {} for drops in _drops(seen, place.node, place.namespace))
     for name, packets in after.items():
         if name in before and packets > before[name]:
             found[f"node.ip.{name}"] = packets - before[name]
@@ -196,16 +196,14 @@ def _node_drops(seen: TrialObservations, place: Place, previous: Place | None) -
 
 def _filtered(seen: TrialObservations, place: Place, interface: str | None, hook: str | None) -> dict[str, int]:
     """Packets that a firewall's rules counted and dropped, by table and chain; ``interface`` None: those on none."""
-    first, last = (
-        _namespace(_drops(readings, place.node), place.namespace).get("filters") for readings in (seen.begin, seen.end)
-    )
+    first, last = (drops.filters if drops else None for drops in _drops(seen, place.node, place.namespace))
     if first is None or last is None:
         return {}  # what the rules had counted before is not known, and is not zero
     before, after = (
         {
-            (rule["family"], rule["table"], rule["chain"], rule["handle"]): rule["packets"]
+            (rule.family, rule.table, rule.chain, rule.handle): rule.packets
             for rule in rules
-            if (rule["interface"], rule["hook"]) == (interface, hook)
+            if (rule.interface, rule.hook) == (interface, hook)
         }
         for rules in (first, last)
     )
@@ -219,56 +217,47 @@ def _filtered(seen: TrialObservations, place: Place, interface: str | None, hook
     return found
 
 
-def _softnet(first: dict[str, Any], last: dict[str, Any]) -> int | None:
+def _softnet(first: DropCounters | None, last: DropCounters | None) -> int | None:
     """Packets that no backlog had room for, over all processors; None when it is not known."""
-    before, after = first.get("softnet"), last.get("softnet")
+    before, after = (None if drops is None else drops.softnet for drops in (first, last))
     if before is None or after is None or len(before) != len(after):
         return None
     dropped: int = sum(new[2] - old[2] for old, new in zip(before, after, strict=True))
     return dropped if dropped >= 0 else None
 
 
-def qdisc_growth(
-    seen: TrialObservations, node: str, namespace: str, interface: str
-) -> list[tuple[str, dict[str, int]]]:
+def qdisc_growth(seen: TrialObservations, node: str, namespace: str, interface: str) -> list[tuple[str, QdiscCounts]]:
     """(kind, growth of its counts) of the queueing disciplines of one interface that are the same as before."""
     before, after = (
-        [row for row in _namespace(_drops(readings, node), namespace).get("qdiscs", ()) if row[0] == interface]
-        for readings in (seen.begin, seen.end)
+        [row for row in (drops.qdiscs if drops else ()) if row[0] == interface]
+        for drops in _drops(seen, node, namespace)
     )
     if [row[1] for row in before] != [row[1] for row in after]:
         return []
     found = []
     for (_, kind, first), (_, _, last) in zip(before, after, strict=True):
-        grown = {name: last[name] - first[name] for name in last}
-        if min(grown.values(), default=0) >= 0:  # else it was replaced by one of the same kind
-            found.append((kind, grown))
+        grown = {name: getattr(last, name) - getattr(first, name) for name in field_names(QdiscCounts)}
+        if min(grown.values()) >= 0:  # else it was replaced by one of the same kind
+            found.append((kind, QdiscCounts(**grown)))
     return found
 
 
 def _qdisc_drops(seen: TrialObservations, place: Place, *, ingress: bool) -> Iterator[tuple[str, int]]:
     for kind, grown in qdisc_growth(seen, place.node, place.namespace, place.interface):
-        if (kind in ("ingress", "clsact")) == ingress and grown["drops"]:
-            yield f"qdisc_{kind}", grown["drops"]
+        if (kind in ("ingress", "clsact")) == ingress and grown.drops:
+            yield f"qdisc_{kind}", grown.drops
 
 
 def driver_growth(seen: TrialObservations, node: str, namespace: str, interface: str) -> dict[str, int]:
     """A driver's statistics that tell of trouble and moved over the trial."""
-    before, after = (
-        _namespace(_drops(readings, node), namespace).get("driver", {}).get(interface)
-        for readings in (seen.begin, seen.end)
-    )
+    before, after = (drops.driver.get(interface) if drops else None for drops in _drops(seen, node, namespace))
     if before is None or after is None:
         return {}
     # One that was 0 before is not listed there.
     return {name: packets - before.get(name, 0) for name, packets in after.items() if packets > before.get(name, 0)}
 
 
-def _drops(readings: dict[str, Any], node: str) -> dict[str, Any]:
-    reading = readings.get(node)
-    return {} if reading is None or reading.drops is None else reading.drops
-
-
-def _namespace(drops: dict[str, Any], namespace: str) -> dict[str, Any]:
-    found: dict[str, Any] = drops.get("namespaces", {}).get(namespace, {})
-    return found
+def _drops(seen: TrialObservations, node: str, namespace: str) -> list[NamespaceDrops | None]:
+    """The drop counters of one namespace, before and after."""
+    told = (reading.drops for reading in seen.readings(node))
+    return [None if drops is None else drops.namespaces.get(namespace) for drops in told]

@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from labconsole.model.record.run import Reason, StreamRecord
+from labconsole.model.record.run import Figures, Reason, StreamRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import settings_changes
 from labconsole.verdict.foreign import foreign
 from labconsole.verdict.held_back import held_back
 from labconsole.verdict.hops import data_ports
-from labconsole.verdict.machines import machines, same_machine, unseen
+from labconsole.verdict.machines import Machine, machines, same_machine, unseen
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.shortfall import pauses
+from labconsole.wire.facts import Login
+from labconsole.wire.surroundings import BusyProcess, CpuShares, NodeSurroundings, UsageWindow
 
 NAMED_RATIO = 0.05
 """Of one processor: a process that used more is named."""
@@ -25,19 +27,19 @@ NAMED_RATIO = 0.05
 OTHERS = ("other", "labconsole", "guest")
 """Whose processes are not ours, in the agent's words. A guest that the platform attests is ours."""
 
-Influence = dict[str, Any]
 
-
-def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: str) -> list[Influence]:
+def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: str) -> list[Figures]:
     """Every entry of the record's ``influences``: node, kind, a sentence, figures. ``streams``: of every flow."""
-    found: list[Influence] = list(seen.notes)
+    found = list(seen.notes)
     for nodes in machines(seen):
         found += _cpu(seen, nodes)
     for node in seen.end:
-        first, last = ((side[node].surroundings if node in side else None) or {} for side in (seen.begin, seen.end))
-        found += _processes(node, last, _attested(seen, node, uut))
+        first, last = (reading.surroundings for reading in seen.readings(node))
+        attested = _attested(seen, node, uut)
+        if last is not None:
+            found += _processes(node, last, attested)
         found += _people(node, first, last)
-        found += _lists(node, first, last, _attested(seen, node, uut))
+        found += _lists(node, first, last, attested)
     for raw, record in zip(seen.flows, streams, strict=True):
         found += [
             _entry(each.node, "foreign_packets", each.sentence, **each.figures)
@@ -58,7 +60,7 @@ def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: 
     return found
 
 
-def _entry(node: str, kind: str, detail: str, **figures: Any) -> Influence:
+def _entry(node: str, kind: str, detail: str, **figures: Any) -> Figures:
     return {"node": node, "kind": kind, "detail": detail, **figures}
 
 
@@ -71,63 +73,68 @@ def _attested(seen: TrialObservations, node: str, uut: str) -> set[str]:
     return {str(name) for name in names if name is not None}
 
 
-def _cpu(seen: TrialObservations, nodes: dict[str, dict[str, Any]]) -> Iterator[Influence]:
-    told = ((name, reading) for name, reading in nodes.items() if (reading.get("window") or {}).get("cpu"))
-    node, last = next(told, (None, {}))
-    if node is None:
-        return
-    window = last["window"]
-    cpu, hottest, load = window["cpu"], window["hottest"], last.get("load")
+def _cpu(seen: TrialObservations, nodes: Machine) -> Iterator[Figures]:
+    """Of a machine's processors, by the first of its nodes that can tell."""
+    for node, last in nodes.items():
+        if last.window is not None and last.window.cpu is not None:
+            yield _processors(seen, nodes, node, last.window, last.window.cpu)
+            return
+
+
+def _processors(seen: TrialObservations, nodes: Machine, node: str, window: UsageWindow, cpu: CpuShares) -> Figures:
+    hottest, load = window.hottest, nodes[node].load
     detail = (
-        f"processors {cpu['busy_ratio']:.0%} busy, {cpu['interrupt_ratio']:.0%} in interrupts, "
-        f"{cpu['steal_ratio']:.1%} stolen"
+        f"processors {cpu.busy_ratio:.0%} busy, {cpu.interrupt_ratio:.0%} in interrupts, {cpu.steal_ratio:.1%} stolen"
     )
     if hottest is not None:
-        detail += f"; {hottest['cpu']} {hottest['busy_ratio']:.0%} busy, {hottest['interrupt_ratio']:.0%} in interrupts"
+        detail += f"; {hottest.cpu} {hottest.busy_ratio:.0%} busy, {hottest.interrupt_ratio:.0%} in interrupts"
     if load:
         detail += f"; load {load[0]:g}"
     if len(nodes) > 1:
         detail += f"; one machine hosts {len(nodes)} nodes"
     used_s: dict[str, float] = {}
     for reading in nodes.values():
-        for whose, seconds in ((reading.get("window") or {}).get("used_s") or {}).items():
+        for whose, seconds in (reading.window.used_s if reading.window is not None else {}).items():
             used_s[whose] = round(used_s.get(whose, 0.0) + seconds, 3)
     hidden = unseen(seen, nodes)
     if hidden is not None and hidden.at_least_ratio >= NAMED_RATIO:
         detail += f"; at least {hidden.at_least_ratio:.0%} of one used by processes that no node sees"
-    figures = {**cpu, "hottest": hottest, "load": load, "cpus": last.get("cpus"), "used_s": used_s}
-    yield _entry(
+    return _entry(
         node,
         "cpu",
         detail,
         nodes=list(nodes),
-        **figures,
-        window_s=window["elapsed_s"],
+        **cpu.to_wire(),
+        hottest=hottest.to_wire() if hottest is not None else None,
+        load=load,
+        cpus=nodes[node].cpus,
+        used_s=used_s,
+        window_s=window.elapsed_s,
         unseen_ratio=None if hidden is None else hidden.at_least_ratio,
     )
 
 
-def _processes(node: str, last: dict[str, Any], attested: set[str]) -> Iterator[Influence]:
-    window = last.get("window")
-    if not window:
+def _processes(node: str, last: NodeSurroundings, attested: set[str]) -> Iterator[Figures]:
+    window = last.window
+    if window is None:
         return
-    for process in window["processes"]:
-        ratio = process["cpu_s"] / window["elapsed_s"] if window["elapsed_s"] else 0.0
-        if ratio < NAMED_RATIO or process["whose"] == "ours":
+    for process in window.processes:
+        ratio = process.cpu_s / window.elapsed_s if window.elapsed_s else 0.0
+        if ratio < NAMED_RATIO or process.whose == "ours":
             continue
         whose = _whose(process, last, attested)
-        detail = f"{process['name']} ({process['pid']}, {whose}) used {ratio:.0%} of a processor"
-        yield _entry(node, "process", detail, name=process["name"], pid=process["pid"], whose=whose, cpu_ratio=ratio)
+        detail = f"{process.name} ({process.pid}, {whose}) used {ratio:.0%} of a processor"
+        yield _entry(node, "process", detail, name=process.name, pid=process.pid, whose=whose, cpu_ratio=ratio)
 
 
-def _whose(process: dict[str, Any], last: dict[str, Any], attested: set[str]) -> str:
+def _whose(process: BusyProcess, last: NodeSurroundings, attested: set[str]) -> str:
     """The agent's word, but a guest that the platform attests is ours."""
-    names = {guest["pid"]: guest["name"] for guest in last.get("guests", ())}
-    return "ours" if names.get(process["pid"]) in attested else str(process["whose"])
+    names = {guest.pid: guest.name for guest in last.guests}
+    return "ours" if names.get(process.pid) in attested else process.whose
 
 
-def _people(node: str, first: dict[str, Any], last: dict[str, Any]) -> Iterator[Influence]:
-    before, after = ({_login(entry) for entry in side.get("logins") or ()} for side in (first, last))
+def _people(node: str, first: NodeSurroundings | None, last: NodeSurroundings | None) -> Iterator[Figures]:
+    before, after = ({_login(entry) for entry in side.logins or ()} if side else set() for side in (first, last))
     if before | after:
         words = sorted(before | after)
         came, went = sorted(after - before), sorted(before - after)
@@ -137,23 +144,25 @@ def _people(node: str, first: dict[str, Any], last: dict[str, Any]) -> Iterator[
         yield _entry(node, "logins", f"{', '.join(words)}{change}", logins=words, came=came, went=went)
 
 
-def _login(entry: dict[str, Any]) -> str:
-    return f"{entry['user']} on {entry['line']}" + (f" from {entry['host']}" if entry["host"] else "")
+def _login(entry: Login) -> str:
+    return f"{entry.user} on {entry.line}" + (f" from {entry.host}" if entry.host else "")
 
 
-def _lists(node: str, first: dict[str, Any], last: dict[str, Any], attested: set[str]) -> Iterator[Influence]:
+def _lists(
+    node: str, first: NodeSurroundings | None, last: NodeSurroundings | None, attested: set[str]
+) -> Iterator[Figures]:
     before, after = (_guest_names(side, attested) for side in (first, last))
     if before | after:
         names = sorted(before | after)
         yield _entry(node, "guests", f"other guests run here: {', '.join(names)}", guests=names)
-    sessions = sorted({*first.get("sessions", ()), *last.get("sessions", ())})
+    sessions = sorted({pid for side in (first, last) if side is not None for pid in side.sessions})
     if sessions:
         detail = f"{len(sessions)} other labconsole session{'s' if len(sessions) > 1 else ''} on this node"
         yield _entry(node, "sessions", detail, pids=sessions)
 
 
-def _guest_names(side: dict[str, Any], attested: set[str]) -> set[str]:
-    return {guest["name"] for guest in side.get("guests", ()) if guest["name"] not in attested}
+def _guest_names(side: NodeSurroundings | None, attested: set[str]) -> set[str]:
+    return {guest.name for guest in side.guests if guest.name not in attested} if side is not None else set()
 
 
 # What of it is judged
@@ -164,18 +173,15 @@ def doubts(
 ) -> Iterator[Reason]:
     """Reasons that lie in what others did meanwhile."""
     for node in seen.end:
-        first, last = ((side[node].surroundings if node in side else None) or {} for side in (seen.begin, seen.end))
+        first, last = (reading.surroundings for reading in seen.readings(node))
         attested = _attested(seen, node, uut)
-        yield from _other_cpu(node, last, attested, limits)
-        stolen = ((last.get("window") or {}).get("cpu") or {}).get("steal_ratio")
-        if stolen is not None and stolen > limits.steal_ratio and not emulated:
-            yield reason(
-                "cpu_stolen",
-                f"the hypervisor under {node} took {stolen:.1%} of its processor time",
-                node=node,
-                steal_ratio=stolen,
-            )
-        if first and last:
+        if last is not None and last.window is not None:
+            yield from _other_cpu(node, last, last.window, attested, limits)
+            stolen = last.window.cpu.steal_ratio if last.window.cpu is not None else 0.0
+            if stolen > limits.steal_ratio and not emulated:
+                detail = f"the hypervisor under {node} took {stolen:.1%} of its processor time"
+                yield reason("cpu_stolen", detail, node=node, steal_ratio=stolen)
+        if first is not None and last is not None:
             before, after = (_guest_names(side, attested) for side in (first, last))
             if before != after:
                 changed = sorted(before ^ after)
@@ -203,21 +209,22 @@ def doubts(
             yield reason("foreign_frames", f"{each.node}/{each.sentence}", node=each.node, **each.figures)
 
 
-def _other_cpu(node: str, last: dict[str, Any], attested: set[str], limits: Tolerances) -> Iterator[Reason]:
-    window = last.get("window")
-    if not window or not window["elapsed_s"]:
+def _other_cpu(
+    node: str, last: NodeSurroundings, window: UsageWindow, attested: set[str], limits: Tolerances
+) -> Iterator[Reason]:
+    if not window.elapsed_s:
         return
-    used_s = sum(window["used_s"].get(whose, 0.0) for whose in OTHERS)
-    others = [process for process in window["processes"] if process["whose"] in OTHERS]
-    used_s -= sum(process["cpu_s"] for process in others if _whose(process, last, attested) == "ours")
-    ratio = used_s / window["elapsed_s"]
+    used_s = sum(window.used_s.get(whose, 0.0) for whose in OTHERS)
+    others = [process for process in window.processes if process.whose in OTHERS]
+    used_s -= sum(process.cpu_s for process in others if _whose(process, last, attested) == "ours")
+    ratio = used_s / window.elapsed_s
     if ratio > limits.other_cpu_ratio:
         named = [process for process in others if _whose(process, last, attested) != "ours"][:5]
-        words = ", ".join(f"{p['name']} {p['cpu_s'] / window['elapsed_s']:.0%}" for p in named)
+        words = ", ".join(f"{process.name} {process.cpu_s / window.elapsed_s:.0%}" for process in named)
         yield reason(
             "other_cpu",
             f"other processes used {ratio:.0%} of a processor on {node}" + (f": {words}" if words else ""),
             node=node,
             cpu_ratio=ratio,
-            processes=[{"name": p["name"], "pid": p["pid"], "cpu_s": p["cpu_s"]} for p in named],
+            processes=[{"name": process.name, "pid": process.pid, "cpu_s": process.cpu_s} for process in named],
         )

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from labconsole.verdict.observed import TrialObservations
+from labconsole.wire.surroundings import NodeSurroundings, UsageWindow
 
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 """The kernel's own number of the namespace that sees every process (PROC_PID_INIT_INO)."""
@@ -36,12 +36,16 @@ class Unseen:
         return max(0.0, self.cpu_ratio - self.error_ratio)
 
 
-def machines(seen: TrialObservations) -> list[dict[str, dict[str, Any]]]:
+Machine = dict[str, NodeSurroundings]
+"""The nodes that are one machine, with the last reading of each."""
+
+
+def machines(seen: TrialObservations) -> list[Machine]:
     """Nodes with their last reading, those of one machine together: namespaces of it share its processors."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    found: dict[str, Machine] = {}
     for node, reading in seen.end.items():
         if reading.surroundings is not None:
-            found.setdefault(reading.surroundings.get("boot_id") or node, {})[node] = reading.surroundings
+            found.setdefault(reading.surroundings.boot_id or node, {})[node] = reading.surroundings
     return list(found.values())
 
 
@@ -50,27 +54,27 @@ def same_machine(seen: TrialObservations, node: str, other: str) -> bool:
     return node == other or any(node in each and other in each for each in machines(seen))
 
 
-def unseen(seen: TrialObservations, nodes: dict[str, dict[str, Any]]) -> Unseen | None:
+def unseen(seen: TrialObservations, nodes: Machine) -> Unseen | None:
     """Of one machine. None where a node sees every process, or too little is known.
 
     Too little, too, where some nodes are another machine: that one may be a guest on this one, and its work then ours.
     """
     if len(nodes) < len(seen.end):
         return None
-    by_view: dict[int, dict[str, Any]] = {}
+    by_view: dict[int, UsageWindow] = {}
     for reading in nodes.values():
-        view = reading.get("pid_namespace")
-        if view is None or view == INITIAL_PID_NAMESPACE or not reading.get("window"):
+        view = reading.pid_namespace
+        if view is None or view == INITIAL_PID_NAMESPACE or reading.window is None:
             return None
-        by_view.setdefault(view, reading)  # nodes that see the same processes say the same of them
+        by_view.setdefault(view, reading.window)  # nodes that see the same processes say the same of them
     reading = next(iter(nodes.values()))
-    window, cpus = reading["window"], reading.get("cpus")
-    cpu, elapsed_s = window["cpu"], window["elapsed_s"]
-    if not cpu or not cpus or not elapsed_s:
+    window, cpus = reading.window, reading.cpus
+    if window is None or window.cpu is None or not cpus or not window.elapsed_s:
         return None
-    share = cpu["busy_ratio"] - cpu["interrupt_ratio"] - cpu["steal_ratio"]
-    seen_s = sum(sum(each["window"]["used_s"].values()) for each in by_view.values())
-    if seen.console_boot_id is not None and seen.console_boot_id == reading.get("boot_id"):
+    cpu, elapsed_s = window.cpu, window.elapsed_s
+    share = cpu.busy_ratio - cpu.interrupt_ratio - cpu.steal_ratio
+    seen_s = sum(sum(each.used_s.values()) for each in by_view.values())
+    if seen.console_boot_id is not None and seen.console_boot_id == reading.boot_id:
         seen_s += seen.console_cpu_s or 0.0
     samples = cpus * elapsed_s / TICK_S
     error_s = SURE_DEVIATIONS * math.sqrt(max(samples * share * (1 - share), 1.0)) * TICK_S

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from labconsole.contracts.driver import StreamPath
-from labconsole.measure.rates import CounterSample
+from labconsole.contracts.driver import Attestation, StreamPath
+from labconsole.measure.counts import CounterSample
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Stream
-from labconsole.model.record.run import Background, Failure, Reason
+from labconsole.model.record.run import Background, Failure, Figures, Reason
 from labconsole.wire.capture import CaptureResult
 from labconsole.wire.counters import InterfaceCounters
+from labconsole.wire.drops import DropCounters
 from labconsole.wire.generator import PreparedStream, SentStream
+from labconsole.wire.settings import InterfaceSettings, NodeSettings
+from labconsole.wire.surroundings import NodeSurroundings
 
 Snapshot = dict[tuple[str, str], CounterSample]
 """(namespace, interface) to its counters, of one node at one instant."""
@@ -43,14 +45,18 @@ class StreamObservations:
 
 @dataclass(slots=True)
 class NodeReading:
-    """What one node said beyond its counters, at the begin or the end of a trial: checked replies of its agent.
+    """What one node said beyond its counters, at the begin or the end of a trial.
 
     None: it was not asked, or could not say.
     """
 
-    drops: dict[str, Any] | None = None
-    settings: dict[str, Any] | None = None
-    surroundings: dict[str, Any] | None = None
+    drops: DropCounters | None = None
+    settings: NodeSettings | None = None
+    surroundings: NodeSurroundings | None = None
+
+    def port(self, interface: str) -> InterfaceSettings | None:
+        """The settings of one interface."""
+        return None if self.settings is None else self.settings.interfaces.get(interface)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +85,8 @@ class TrialObservations:
     after: dict[str, Snapshot] = field(default_factory=dict)
     begin: dict[str, NodeReading] = field(default_factory=dict)
     end: dict[str, NodeReading] = field(default_factory=dict)
-    attestation: dict[str, Any] = field(default_factory=dict)
-    attested_after: dict[str, Any] | None = None
+    attestation: Attestation = field(default_factory=dict)
+    attested_after: Attestation | None = None
     """What the platform attested after the traffic; None when it was not asked."""
 
     background: Background | None = None
@@ -104,10 +110,14 @@ class TrialObservations:
     doubts: list[Reason] = field(default_factory=list)
     """Reasons that whoever takes part in a trial found by itself; they enter the verdict as they are."""
 
-    notes: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[Figures] = field(default_factory=list)
     timeline: dict[str, float] = field(default_factory=dict)
 
     @property
     def flows(self) -> list[StreamObservations]:
         """Every stream, whichever guest it passed."""
         return [*self.streams, *self.beside]
+
+    def readings(self, node: str) -> tuple[NodeReading, NodeReading]:
+        """What a node said at the begin and at the end."""
+        return self.begin.get(node, NodeReading()), self.end.get(node, NodeReading())

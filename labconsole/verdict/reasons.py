@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from labconsole.model.record.run import Reason
+from labconsole.model.record.run import Figures, Reason
 from labconsole.model.record.verdict_codes import WEIGHT
 
 
@@ -15,7 +15,7 @@ def reason(code: str, detail: str, **evidence: Any) -> Reason:
     return Reason(code=code, detail=detail, evidence=evidence or None)
 
 
-def each_place(told: Reason) -> list[dict[str, Any]]:
+def each_place(told: Reason) -> list[Figures]:
     """The evidence of a reason, place by place: one that was seen at several places has them in ``places``."""
     evidence = told.evidence or {}
     places = evidence.get("places")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from labconsole import __version__
 from labconsole.measure.arrivals import by_capture, by_counters, forwarding_pps
-from labconsole.measure.ledger import HopCount, build_ledger, frozen, without
-from labconsole.measure.loss import (
+from labconsole.measure.counts import (
     choose_measured,
     loss_packets,
     loss_ratio,
@@ -18,6 +16,7 @@ from labconsole.measure.loss import (
     total,
     total_rate,
 )
+from labconsole.measure.ledger import HopCount, build_ledger, frozen, without
 from labconsole.model.conditions import seen_conditions
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
@@ -26,6 +25,7 @@ from labconsole.model.record.run import (
     Arrivals,
     Background,
     CaptureCounts,
+    Environment,
     InForce,
     PlanRef,
     Requested,
@@ -43,6 +43,7 @@ from labconsole.verdict.influences import influences
 from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.verdict.timing import with_timing
 from labconsole.verdict.verdict import judge
+from labconsole.wire.capture import CapturedStream
 from labconsole.wire.codec import STAT_NAMES
 
 
@@ -53,7 +54,7 @@ def build_record(
     request: DesignPoint,
     operator: str,
     plan: PlanRef | None,
-    environment: dict[str, Any],
+    environment: Environment,
     finished_at: str,
     tolerances: Tolerances,
     envelope: Envelope | None = None,
@@ -212,9 +213,9 @@ def _arrivals(
     return by_counters([first, *between, last], measured, sending_s, _counted(raw))
 
 
-def _counted(raw: StreamObservations) -> list[dict[str, Any]]:
+def _counted(raw: StreamObservations) -> list[CapturedStream]:
     """What the capture holds, by stream."""
-    return [] if raw.capture is None else [stream.to_wire() for stream in raw.capture.analysis.streams]
+    return [] if raw.capture is None else raw.capture.analysis.streams
 
 
 def _capture(raw: StreamObservations) -> CaptureCounts | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from labconsole.model.design_point import DesignPoint
+from labconsole.model.record.run import Figures
 from labconsole.units import format_rate_bps
 from labconsole.verdict.hops import driver_growth, qdisc_growth
 from labconsole.verdict.observed import StreamObservations, TrialObservations
@@ -30,9 +30,9 @@ class Cause:
 
     cause: str
     detail: str
-    figures: dict[str, Any]
+    figures: Figures
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Figures:
         """As plain data."""
         return {"cause": self.cause, **self.figures}
 
@@ -55,10 +55,10 @@ def why_short(seen: TrialObservations, raw: StreamObservations, request: DesignP
         yield Cause("flow_control", f"flow control held it back ({_words(paused)})", {"counters": paused})
     busy = {name: n for name, n in moved.items() if BUSY.search(name.lower())}
     for kind, grown in qdisc_growth(seen, node, "", interface):
-        if grown["requeues"]:
-            busy[f"qdisc_{kind}.requeues"] = grown["requeues"]
-        if kind in SHAPERS and grown["overlimits"]:
-            figures = {"qdisc": kind, "overlimits": grown["overlimits"]}
+        if grown.requeues:
+            busy[f"qdisc_{kind}.requeues"] = grown.requeues
+        if kind in SHAPERS and grown.overlimits:
+            figures = {"qdisc": kind, "overlimits": grown.overlimits}
             yield Cause("shaper", f"the queueing discipline {kind} on {interface} held packets back", figures)
     if raw.generated is not None and raw.generated.errors:
         busy["generator.errors"] = raw.generated.errors
@@ -81,10 +81,8 @@ def idle_ratio(raw: StreamObservations) -> float | None:
 
 def link_speed_bps(seen: TrialObservations, node: str, interface: str) -> int | None:
     """What the link had negotiated at the end of the trial; None where the driver does not say."""
-    reading = seen.end.get(node)
-    port = ((reading.settings if reading else None) or {}).get("interfaces", {}).get(interface)
-    speed = port.get("speed_mbps") if port else None
-    return speed * 1_000_000 if speed else None
+    port = seen.readings(node)[1].port(interface)
+    return port.speed_mbps * 1_000_000 if port is not None and port.speed_mbps else None
 
 
 def _words(counters: dict[str, int]) -> str:

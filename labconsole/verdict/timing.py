@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from labconsole.measure.timing import build_delay, build_spacing, clock_bound_ns
-from labconsole.model.record.run import StreamRecord
+from labconsole.model.record.run import Environment, StreamRecord
 from labconsole.verdict.observed import StreamObservations
 
 
-def with_timing(record: StreamRecord, raw: StreamObservations, environment: dict[str, Any]) -> StreamRecord:
+def with_timing(record: StreamRecord, raw: StreamObservations, environment: Environment) -> StreamRecord:
     """The record with ``delay`` and ``spacing``; both stay None where the capture does not hold just this stream."""
-    counted = [stream.to_wire() for stream in raw.capture.analysis.streams] if raw.capture is not None else []
+    counted = raw.capture.analysis.streams if raw.capture is not None else []
     if len(counted) != 1:
         return record
     nodes = environment.get("nodes", {})
@@ -21,7 +19,7 @@ def with_timing(record: StreamRecord, raw: StreamObservations, environment: dict
     stamp_lead_ns = record.delay_ns if record.generator == "pktgen" else 0
     return record.model_copy(
         update={
-            "delay": build_delay(counted[0]["delay"], clocks_ns=clocks_ns, stamp_lead_ns=stamp_lead_ns),
-            "spacing": build_spacing(counted[0].get("spacing"), counted[0]["pps"]),
+            "delay": build_delay(counted[0].delay, clocks_ns=clocks_ns, stamp_lead_ns=stamp_lead_ns),
+            "spacing": build_spacing(counted[0].spacing, counted[0].pps),
         }
     )

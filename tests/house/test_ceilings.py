@@ -15,16 +15,14 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "labconsole"
 LINES_OF_A_MODULE = 400
 
-LONGER: dict[str, int] = {
-    "engine/session.py": 445,
-}
+LONGER: dict[str, int] = {}
 """Modules above the limit and their lines today."""
 
 MODULES_AT_THE_ROOT = 5
 NAMING_THE_FCS = 8
 """Modules that spell ``frame_size_includes_fcs``: a frame size is one thing."""
 
-UNTYPED = {"contracts": 1, "engine": 16, "nodes": 6, "platforms": 2, "verdict": 49}
+UNTYPED = {"contracts": 1, "engine": 9, "nodes": 6, "platforms": 2, "verdict": 0}
 """``dict[str, Any]`` in these rooms: what crosses them should be checked at the door, and an object from there on."""
 
 CIRCLES = 0

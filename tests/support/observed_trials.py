@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from labconsole.contracts.driver import PathPoint, StreamPath
-from labconsole.measure.rates import CounterSample
+from labconsole.measure.counts import CounterSample
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Reason, RunRecord
@@ -14,8 +13,11 @@ from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.observed import NodeReading, StreamObservations, TrialObservations
 from labconsole.verdict.record import build_record
 from labconsole.wire.capture import AnalyzedCapture, CapturedStream, CaptureResult, CountedSequence
+from labconsole.wire.drops import DropCounters
 from labconsole.wire.generator import SentStream
 from labconsole.wire.message import M
+from labconsole.wire.settings import NodeSettings
+from labconsole.wire.surroundings import NodeSurroundings
 
 SENT = 14205  # round(1 s / 7040 ns * 0.1), of 64-byte frames at 10 Mbit/s: delay 70400 ns
 PATH = StreamPath(
@@ -123,10 +125,17 @@ def codes(run: RunRecord) -> set[str]:
 
 
 PORT = {
-    "mtu": 1500, "up": True, "carrier_changes": 2, "speed_mbps": 1000, "qdisc": "fq_codel",
-    "offloads": {"tso": True, "gro": True}, "pause": {"autoneg": False, "rx": True, "tx": True}, "irqs": {"30": "0"},
+    "driver": None, "driver_version": None, "firmware": None, "mac": None, "mtu": 1500, "up": True, "carrier_changes": 2,
+    "queue_length": 1000, "qdisc": "fq_codel", "speed_mbps": 1000, "duplex": "full", "autoneg": True,
+    "pause": {"autoneg": False, "rx": True, "tx": True}, "offloads": {"tso": True, "gro": True},
+    "rings": {"rx_max": 4096, "tx_max": 4096, "rx": 1, "tx": 256},
+    "coalesce": {"rx_usecs": 3, "rx_frames": 0, "tx_usecs": 0, "tx_frames": 0, "adaptive_rx": 0, "adaptive_tx": 0},
+    "queues": None, "bus": None, "irqs": {"30": "0"}, "sysctls": {},
 }  # fmt: skip
-SETTINGS = {"governors": {"performance": 4}, "sysctls": {"net/ipv4/ip_forward": "0"}}
+SETTINGS = {
+    "governors": {"performance": 4}, "turbo": None, "idle_states": None, "irqbalance": False, "isolated_cpus": None,
+    "online_cpus": "0-3", "smt": None, "sysctls": {"net/ipv4/ip_forward": "0"},
+}  # fmt: skip
 PORTS = {"src1": ["eth1"], "uut": ["eth1", "eth5", "eth9"], "snk1": ["eth1"]}
 WINDOW = {
     "elapsed_s": 2.0,
@@ -138,30 +147,48 @@ WINDOW = {
 
 
 def reading(node: str, *, at_s: float, window: dict[str, Any] | None = None) -> NodeReading:
+    at_ns = int(at_s * 1e9)
+    qdiscs = [[name, "tbf", {"drops": 5, "requeues": 0, "overlimits": 9}] for name in PORTS[node]]
+    here: dict[str, Any] = {
+        "ip": {"InDiscards": 1},
+        "filters": None,
+        "qdiscs": qdiscs,
+        "driver": {name: {} for name in PORTS[node]},
+    }
     return NodeReading(
-        drops={
-            "softnet": [[0, 100, 3, 0]],
-            "namespaces": {
-                "": {
-                    "ip": {"InDiscards": 1},
-                    "qdiscs": [[name, "tbf", {"drops": 5, "requeues": 0, "overlimits": 9}] for name in PORTS[node]],
-                    "driver": {name: {} for name in PORTS[node]},
-                }
-            },
-        },
-        settings={**copy.deepcopy(SETTINGS), "interfaces": {name: copy.deepcopy(PORT) for name in PORTS[node]}},
-        surroundings={
-            "monotonic_ns": int(at_s * 1e9), "wall_ns": 1_800_000_000_000_000_000 + int(at_s * 1e9), "logins": [],
-            "load": [0.5, 0.4, 0.3], "cpus": 4, "boot_id": f"boot of {node}", "guests": [], "sessions": [], "window": window,
-        },
+        drops=DropCounters.parse({"monotonic_ns": at_ns, "softnet": [[0, 100, 3, 0]], "namespaces": {"": here}}),
+        settings=NodeSettings.parse({**SETTINGS, "interfaces": dict.fromkeys(PORTS[node], PORT)}),
+        surroundings=NodeSurroundings.parse({
+            "monotonic_ns": at_ns, "wall_ns": 1_800_000_000_000_000_000 + at_ns, "logins": [], "load": [0.5, 0.4, 0.3],
+            "cpus": 4, "boot_id": f"boot of {node}", "pid_namespace": None, "guests": [], "sessions": [], "window": window,
+        }),
     )  # fmt: skip
+
+
+def tell(said: NodeReading, what: str, value: Any) -> None:
+    """Let a node say something else that an agent could say; ``what`` is like ``settings.interfaces.eth1.mtu``."""
+    part, *way, last = what.split(".")
+    message = getattr(said, part)
+    whole = inner = message.to_wire()
+    for key in way:
+        inner = inner[int(key) if isinstance(inner, list) else key]
+    inner[int(last) if isinstance(inner, list) else last] = value
+    setattr(said, part, type(message).parse(whole))
+
+
+def busy(said: NodeReading, process: dict[str, Any]) -> None:
+    """Let a process have used a node's processors."""
+    assert said.surroundings is not None and said.surroundings.window is not None
+    window = said.surroundings.window.to_wire()
+    used_s = {**window["used_s"], process["whose"]: process["cpu_s"]}
+    tell(said, "surroundings.window", {**window, "used_s": used_s, "processes": [*window["processes"], process]})
 
 
 def undisturbed(inventory: Inventory, **bend: Any) -> TrialObservations:
     """A trial at whose end every node said the same as at its begin."""
     seen = observe(inventory, **bend)
     seen.begin = {node: reading(node, at_s=10) for node in PORTS}
-    seen.end = {node: reading(node, at_s=12, window=copy.deepcopy(WINDOW)) for node in PORTS}
+    seen.end = {node: reading(node, at_s=12, window=WINDOW) for node in PORTS}
     return seen
 
 

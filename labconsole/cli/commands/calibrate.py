@@ -77,8 +77,7 @@ def run(args: argparse.Namespace) -> int:
     platform, with_bypass = _with_bypass(inventory)
     wanted = _request(args, inventory, platform)
     with _bypassed(args, inventory, wanted, given=platform in inventory.platforms) as how:
-        session = open_session(with_bypass, store)
-        session.envelope = None  # a calibration is not held against the one before
+        session = open_session(with_bypass, store, calibrated=False)  # it is not held against the one before
 
         async def work(session: Testbed[RunStore]) -> int:
             envelope = await calibrate(session, wanted, inventory.fingerprint(), how, _progress(args))

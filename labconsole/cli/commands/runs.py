@@ -132,7 +132,7 @@ def _show(store: RunStore, args: argparse.Namespace) -> None:
 def _note(store: RunStore, args: argparse.Namespace) -> None:
     """``labconsole runs note ID [TEXT]``: write the note on a run (an empty text removes it), or show it."""
     from labconsole.cli.text.runs import note_lines
-    from labconsole.model.stamps import operator_name
+    from labconsole.model.identity import operator_name
 
     if args.text is not None:
         store.set_note(args.what, args.text, author=operator_name())

@@ -89,9 +89,9 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.engine.execution.progress import StepProgress
     from labconsole.engine.execution.runner import PlanRunner
     from labconsole.experiments.search.procedure import check_search
+    from labconsole.model.identity import utc_now
     from labconsole.model.plan.writer import plan_from_requests
     from labconsole.model.record.search import SearchRecord
-    from labconsole.model.stamps import utc_now
 
     asked = _asked(args)
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)

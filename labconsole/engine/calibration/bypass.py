@@ -11,7 +11,7 @@ from labconsole.engine.gather import together
 from labconsole.engine.trial.forwarding_proof import send_few
 from labconsole.engine.trial.setup import SNAP_BYTES, stream_filter
 from labconsole.errors import MeasurementError
-from labconsole.measure.rates import counter_difference
+from labconsole.measure.counts import counter_difference
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.envelope import BypassProof
 from labconsole.verdict.observed import Snapshot, parse_snapshot

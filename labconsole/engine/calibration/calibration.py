@@ -22,7 +22,7 @@ from labconsole.engine.trial.stream_wiring import check_mtu
 from labconsole.errors import Aborted, MeasurementError
 from labconsole.measure.bounds import LossBounds, loss_bounds, unverified
 from labconsole.model.design_point import DesignPoint, FrameSize
-from labconsole.model.identity import new_run_id
+from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.limits_check import check_request
 from labconsole.model.record.envelope import (
     BypassProof,
@@ -32,7 +32,6 @@ from labconsole.model.record.envelope import (
     TargetBps,
 )
 from labconsole.model.record.run import RunRecord
-from labconsole.model.stamps import utc_now
 from labconsole.units import format_rate_bps
 from labconsole.verdict.envelope_figures import (
     Purpose,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Any
 
 from labconsole.engine.check.context import CheckContext
 from labconsole.engine.check.result import CheckFinding, Values, failed, passed, skipped, warned
@@ -29,9 +28,7 @@ MAX_NAMED = 3
 async def _latest(bench: CheckContext) -> Envelope | None:
     """The newest calibration of this testbed; None when there is none. Raises StoreError."""
     latest = getattr(bench.session.store, "latest_calibration", None)
-    found: dict[str, Any] | None = None
-    if latest is not None:
-        found = await asyncio.to_thread(latest, bench.inventory.fingerprint())
+    found = None if latest is None else await asyncio.to_thread(latest, bench.inventory.fingerprint())
     return None if found is None else parse_envelope(found)
 
 

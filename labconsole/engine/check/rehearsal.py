@@ -17,10 +17,9 @@ from labconsole.engine.trial.stream_wiring import wiring_of
 from labconsole.engine.trial.trial import Trial
 from labconsole.errors import Aborted, NodeError
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.identity import new_run_id
+from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import RunRecord
-from labconsole.model.stamps import utc_now
 from labconsole.verdict.record import build_record
 
 LEARN_S = 4.0

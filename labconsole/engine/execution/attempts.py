@@ -10,7 +10,8 @@ from labconsole.engine.execution.grid import Grid
 from labconsole.engine.execution.pending import ExecutionSession, Take
 from labconsole.engine.execution.pilot import Pilot
 from labconsole.engine.execution.progress import Outcome
-from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse, breaks
+from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse
+from labconsole.engine.trial.platform import breaks
 from labconsole.errors import (
     Aborted,
     ConfigError,

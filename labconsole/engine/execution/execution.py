@@ -29,12 +29,13 @@ from labconsole.engine.execution.pending import (
 from labconsole.engine.execution.pilot import Pilot, stored_trial
 from labconsole.engine.execution.progress import ENDED, ExecutionStatus, Outcome, Progress, StepProgress
 from labconsole.engine.execution.set_up_blocks import InBlocks
-from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse, breaks
+from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse
 from labconsole.engine.execution.steps import Steps
 from labconsole.engine.execution.stop_rules import TargetLimits
 from labconsole.engine.execution.stopwatch import Stopwatch
 from labconsole.engine.execution.time_limit import room_refusal
 from labconsole.engine.execution.todo import Todo
+from labconsole.engine.trial.platform import breaks
 from labconsole.errors import ConfigError, LabError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.blocks import PILOT

@@ -19,23 +19,6 @@ from labconsole.model.plan.order import Trial
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
 
-BREAKING = frozenset(
-    {
-        "aborted", "link_lost", "lease_taken", "failed", "interface_gone", "carrier_changed", "mtu_changed",
-        "counter_decreased", "guest_changed",
-    }
-)  # fmt: skip
-"""Reasons after which what stands is not trusted: it was interrupted, or is not what was set up.
-
-The first four end a trial before its time, and nobody knows in which state; the others say that a guest, an interface
-or its settings changed beneath the trial.
-"""
-
-
-def breaks(record: RunRecord) -> bool:
-    """Whether a trial ended so that the platform has to be set up anew."""
-    return record.verdict.status == "invalid" and any(each.code in BREAKING for each in record.verdict.reasons)
-
 
 class SetUpBroke(MeasurementError):
     """The set-up under way cannot be finished. ``cause``: the error behind it, where there is one."""

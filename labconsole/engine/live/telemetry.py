@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.history import CommandHistory
 from labconsole.errors import CounterInconsistency
-from labconsole.measure.rates import CounterSample, decreases, interval_rate, interval_rates
+from labconsole.measure.counts import CounterSample, decreases, interval_rate, interval_rates
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.facts import NodeFacts
@@ -139,6 +139,11 @@ class Telemetry:
         self.interfaces: dict[tuple[str, str, str], InterfaceLive] = {}
         self.streams: dict[str, StreamLive] = {}
         self._indexed: dict[str, dict[str, dict[int, InterfaceLive]]] = {}
+
+    def mark_quiet(self, node: str, quiet: bool) -> None:
+        """Say whether a node samples into its own memory and sends nothing."""
+        self.nodes[node].quiet = quiet
+        self.revision += 1
 
     def set_links(self, node: str, links: Iterable[NodeLinkState]) -> None:
         """Take a node's list of links: new ones appear, vanished ones go."""

@@ -19,7 +19,7 @@ from labconsole.engine.trial import stress
 from labconsole.engine.trial.second_guest import SecondGuestSetup
 from labconsole.engine.trial.stress import LoadSample, Unbelievable
 from labconsole.errors import CapabilityMissing, NodeError, NodeLost, NodeUnreachable
-from labconsole.model.record.run import Background
+from labconsole.model.record.run import Background, Figures
 from labconsole.wire.usage import ProcessUsage, Usage
 
 UP_S = 20.0
@@ -29,8 +29,6 @@ DOWN_S = 5.0
 LOOK_S = 0.02
 USAGE_S = 10.0
 MIB = 2**20
-
-Note = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class BackgroundLoad:
         *,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.notes: list[Note] = []
+        self.notes: list[Figures] = []
         self._stopping = stopping
         self._beside, self._guest, self._uut = beside, guest, uut
         self._kind = beside.kind

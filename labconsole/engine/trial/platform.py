@@ -21,10 +21,26 @@ from labconsole.engine.trial.second_guest import SecondGuestSetup
 from labconsole.engine.trial.stream_wiring import wiring_of
 from labconsole.errors import NodeError, NodeLost
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.identity import new_run_id
+from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.run import SetUp
-from labconsole.model.stamps import utc_now
+from labconsole.model.record.run import RunRecord, SetUp
+
+BREAKING = frozenset(
+    {
+        "aborted", "link_lost", "lease_taken", "failed", "interface_gone", "carrier_changed", "mtu_changed",
+        "counter_decreased", "guest_changed",
+    }
+)  # fmt: skip
+"""Reasons after which what stands is not trusted: it was interrupted, or is not what was set up.
+
+The first four end a trial before its time, and nobody knows in which state; the others say that a guest, an interface
+or its settings changed beneath the trial.
+"""
+
+
+def breaks(record: RunRecord) -> bool:
+    """Whether a trial ended so that the platform has to be set up anew."""
+    return record.verdict.status == "invalid" and any(each.code in BREAKING for each in record.verdict.reasons)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from labconsole.contracts.ports import AgentLink, RunSink
 from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged, TrialFinished
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.trial.forwarding_proof import Learning
 from labconsole.errors import StoreError
-from labconsole.model.record.run import RunRecord
+from labconsole.model.record.run import Environment, RunRecord
 from labconsole.wire.facts import NodeFacts
 
 
 def environment(
     links: dict[str, AgentLink], facts: dict[str, NodeFacts], learning: Learning | None, live: LiveStreams
-) -> dict[str, Any]:
+) -> Environment:
     """Facts and clock of each node of the trial, how the platform learned, what the series hold."""
     return {
         "nodes": {

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import Any
 
 from labconsole.contracts.driver import Driver, DriverFor
 from labconsole.contracts.ports import RunSink, StoredMaximum
@@ -16,6 +15,7 @@ from labconsole.errors import ConfigError
 from labconsole.model.design_point import BACKGROUND_FRAME_BYTES, BACKGROUNDS, FORWARDING_SHARES, DesignPoint
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.plan.blocks import REFERENCE_SOURCES
+from labconsole.model.record.run import Figures
 from labconsole.units import format_rate_bps
 
 
@@ -30,7 +30,7 @@ class SecondGuestSetup:
     stream: Stream | None
     request: DesignPoint | None = None
     offered_pps: float = 0.0
-    reference: dict[str, Any] | None = None
+    reference: Figures | None = None
 
 
 def refusal(driver: Driver, platform: str, background: str) -> str | None:

@@ -27,9 +27,9 @@ from labconsole.engine.trial.sources import Sources
 from labconsole.engine.trial.window import Readings, ports_by_node
 from labconsole.errors import Aborted, LabError, LeaseTaken, MeasurementError, NodeError, NodeLost
 from labconsole.model.design_point import DesignPoint
+from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Failure
-from labconsole.model.stamps import utc_now
 from labconsole.verdict.hops import data_ports
 from labconsole.verdict.observed import Snapshot, StreamObservations, TrialObservations, parse_snapshot
 from labconsole.wire import capture, counters, generator, message

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
@@ -18,7 +17,7 @@ from labconsole.errors import NodeError, NodeLost, NodeUnreachable
 from labconsole.verdict.observed import NodeReading, TrialObservations
 from labconsole.wire import place
 from labconsole.wire.drops import ReadDrops
-from labconsole.wire.message import Message, Request
+from labconsole.wire.message import R, Request
 from labconsole.wire.settings import ReadSettings
 from labconsole.wire.surroundings import ProcessPlace, ReadSurroundings
 
@@ -103,10 +102,9 @@ class Readings:
 
         await together([*(settings(node) for node in self._nodes), *(others(node) for node in self._nodes)])
 
-    async def _ask(self, node: str, request: Request[Any]) -> dict[str, Any] | None:
+    async def _ask(self, node: str, request: Request[R]) -> R | None:
         try:
-            reply: Message = await self._links[node].ask(request, timeout_s=TIMEOUT_S)
-            return reply.to_wire()
+            return await self._links[node].ask(request, timeout_s=TIMEOUT_S)
         except (NodeLost, NodeUnreachable):
             return None  # the trial hears of that by itself
         except NodeError as exc:

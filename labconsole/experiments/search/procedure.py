@@ -22,7 +22,7 @@ from labconsole.experiments.search.course import LOAD, SearchFindings, carry_out
 from labconsole.experiments.search.goals import Ended, GoalResult, LoadTrial, goals_of
 from labconsole.experiments.search.load_class import relevant_bounds
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.identity import new_run_id
+from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
 from labconsole.model.plan.search import QUEUED_S, Configuration, Search, least_trial_s
@@ -35,7 +35,6 @@ from labconsole.model.record.search import (
     SearchTrial,
     StreamLatency,
 )
-from labconsole.model.stamps import utc_now
 from labconsole.verdict.reasons import each_place
 from labconsole.verdict.verdict import lost_at_sink
 

@@ -42,6 +42,12 @@ def _versioned(value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 Extensions = Annotated[dict[str, dict[str, Any]], AfterValidator(_versioned)]
 """By name, what later programs add; a reader keeps what it does not know, and says that it did not judge it."""
 
+Figures = dict[str, Any]
+"""What a reason or an influence rests on, by name. Each kind has its own, which a record keeps as they came."""
+
+Environment = dict[str, Any]
+"""What surrounded a trial (nodes, platform, calibration), in the words of those who said it, kept as they came."""
+
 
 class Reason(StrictModel):
     """Why a run is not simply valid: a stable code, a sentence, and the figures behind it for programs.
@@ -51,7 +57,7 @@ class Reason(StrictModel):
 
     code: str
     detail: str
-    evidence: dict[str, Any] | None = None
+    evidence: Figures | None = None
     follows: str | None = None
 
 
@@ -314,7 +320,7 @@ class Background(StrictModel):
     requested: dict[str, int | float] = Field(default_factory=dict)
     achieved: dict[str, int | float | None] = Field(default_factory=dict)
     streams: tuple[StreamRecord, ...] = ()
-    reference: dict[str, Any] | None = None
+    reference: Figures | None = None
 
 
 class Failure(StrictModel):
@@ -344,8 +350,8 @@ class RunRecord(StrictModel):
     total: Total
     background: Background | None
     verdict: Verdict
-    influences: tuple[dict[str, Any], ...] = ()
-    environment: dict[str, Any] = Field(default_factory=dict)
+    influences: tuple[Figures, ...] = ()
+    environment: Environment = Field(default_factory=dict)
     timeline: dict[str, Any] = Field(default_factory=dict)
     failure: Failure | None = None
     role: Role = "measured"

@@ -15,8 +15,8 @@ from labconsole.engine.calibration.bypass import _proof
 from labconsole.engine.calibration.observer import ObserverRun, compare
 from labconsole.errors import MeasurementError, StoreError
 from labconsole.measure.bounds import LossTrial, loss_bounds, unverified
+from labconsole.measure.counts import CounterSample
 from labconsole.measure.groups import SIDES
-from labconsole.measure.rates import CounterSample
 from labconsole.model.design_point import FrameSize
 from labconsole.model.record.envelope import (
     parse_envelope,

@@ -20,7 +20,7 @@ from labconsole.engine.execution.grid import TrialState
 from labconsole.engine.execution.pending import left_to_take, look_up
 from labconsole.engine.execution.pilot import Pilot
 from labconsole.engine.execution.progress import ExecutionStatus, Progress
-from labconsole.engine.execution.set_up_course import BREAKING
+from labconsole.engine.trial.platform import BREAKING
 from labconsole.errors import AgentError, ConfigError, NodeLost
 from labconsole.model.plan.conduct import INVALID_CODES
 from labconsole.model.plan.loader import load_plan

@@ -8,12 +8,15 @@ import pytest
 
 from labconsole.measure.arrivals import by_capture, by_counters, forwarding_pps, rate_error_ratio
 from labconsole.model.record.run import Arrivals
+from labconsole.wire.capture import CapturedStream
+from support.asking import partly
 
 SECOND_NS = 1_000_000_000
 
 
-def counted(packets: int, window_s: float, **more: int) -> list[dict]:
-    return [{"packets": packets, "first_at_ns": 7, "last_at_ns": 7 + round(window_s * 1e9), **more}]
+def counted(packets: int, window_s: float, **more: int) -> list[CapturedStream]:
+    times = {"first_at_ns": 7, "last_at_ns": 7 + round(window_s * 1e9)}
+    return [partly(CapturedStream, {"packets": packets, **times, **more})]
 
 
 def test_a_queue_that_empties_after_the_sending_does_not_raise_the_rate():
@@ -62,7 +65,7 @@ def test_samples_tell_what_surely_came_late():
 
 def test_what_an_incomplete_capture_holds_that_came_late_came_late():
     came, sent_s = samples(0, 0, 100, 200, 300, 400, 400), 0.3
-    held = [{"packets": 350, "late_packets": 40, "queued_packets": 0}]
+    held = [partly(CapturedStream, {"packets": 350, "late_packets": 40, "queued_packets": 0})]
     found = by_counters(came, 400, sent_s, held)
     assert found is not None
     assert (found.late_packets, found.queued_packets) == (40, None)

@@ -6,7 +6,6 @@ import math
 import random
 import struct
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,9 @@ from labconsole.packets.analysis import CaptureAnalysis
 from labconsole.packets.delay import MAX_PAIRS
 from labconsole.packets.frame import FrameTemplate
 from labconsole.packets.sampling import PairPlaces
+from labconsole.wire.capture import CountedDelay
 from support.capture_samples import Packet, analyze_buffer, enhanced, interface, section
+from support.observed_trials import bent
 
 SENT_NS = 1_700_000_000_000_000_000
 
@@ -132,7 +133,7 @@ def test_frames_that_are_stamped_by_the_burst_are_seen_at_every_place_of_it():
 
 def test_a_stamp_of_whole_microseconds_is_in_the_bound():
     assert build_delay(COUNTED, clocks_ns=0, stamp_lead_ns=0).clock_bound_ns == 1000
-    short = {**COUNTED, "raw_ns": {**COUNTED["raw_ns"], "p50": 9_999}}
+    short = bent(COUNTED, raw_ns=bent(COUNTED.raw_ns, p50=9_999))
     coarse = build_delay(short, clocks_ns=0, stamp_lead_ns=0)
     assert not coarse.one_way
     assert coarse.reason == "frames are stamped to 1000 ns only, too coarse for a median of 9999 ns"
@@ -183,13 +184,15 @@ def test_what_is_shorter_than_a_window_has_no_peak_in_it():
     assert spacing_of([0, 100_000, 500_000], 0)["peak_packets"] == {"1": None, "10": None, "100": None}
 
 
-COUNTED: dict[str, Any] = {
-    "packets": 100,
-    "pair_every_packets": 2,
-    "raw_ns": {"min": 40_000, "mean": 60_000.0, "p50": 60_000, "p99": 80_000, "p999": 90_000, "max": 95_000},
-    "pdv_ns": {"p50": 20_000, "p99": 40_000, "p999": 50_000, "max": 55_000},
-    "ipdv_ns": None,
-}
+COUNTED = CountedDelay.parse(
+    {
+        "packets": 100,
+        "pair_every_packets": 2,
+        "raw_ns": {"min": 40_000, "mean": 60_000.0, "p50": 60_000, "p99": 80_000, "p999": 90_000, "max": 95_000},
+        "pdv_ns": {"p50": 20_000, "p99": 40_000, "p999": 50_000, "max": 55_000},
+        "ipdv_ns": None,
+    }
+)
 
 
 def test_delay_is_one_way_only_where_the_clocks_agree_far_better_than_it_is_long():

@@ -8,36 +8,36 @@ import sys
 import pytest
 
 from labconsole.errors import CounterInconsistency
-from labconsole.measure import ledger, loss, rates
+from labconsole.measure import counts, ledger
 from labconsole.measure.ledger import HopCount
 from labconsole.model.record.run import CaptureCounts
 
 
 def test_a_negative_loss_stays_negative():
-    assert loss.loss_packets(100, 103) == -3
-    assert loss.loss_ratio(100, -3) == pytest.approx(-0.03)
+    assert counts.loss_packets(100, 103) == -3
+    assert counts.loss_ratio(100, -3) == pytest.approx(-0.03)
 
 
 def test_unknown_stays_unknown():
-    assert loss.loss_packets(None, 5) is None
-    assert loss.loss_ratio(0, 0) is None
-    assert loss.rate_pps(5, 0) is None
-    assert loss.total([1, None]) is None
-    assert loss.total([]) is None
-    assert loss.total_rate([1.5, 2.5]) == 4.0
+    assert counts.loss_packets(None, 5) is None
+    assert counts.loss_ratio(0, 0) is None
+    assert counts.rate_pps(5, 0) is None
+    assert counts.total([1, None]) is None
+    assert counts.total([]) is None
+    assert counts.total_rate([1.5, 2.5]) == 4.0
 
 
 def test_an_incomplete_capture_gives_way_to_the_counters():
     complete = CaptureCounts(captured_packets=10, dropped_packets=0, complete=True)
     partial = CaptureCounts(captured_packets=7, dropped_packets=3, complete=False)
-    assert loss.choose_measured(complete, 12) == (10, "capture")
-    assert loss.choose_measured(partial, 12) == (12, "counters")
-    assert loss.choose_measured(partial, None) == (None, None)
-    assert loss.choose_measured(None, 12) == (12, "counters")
+    assert counts.choose_measured(complete, 12) == (10, "capture")
+    assert counts.choose_measured(partial, 12) == (12, "counters")
+    assert counts.choose_measured(partial, None) == (None, None)
+    assert counts.choose_measured(None, 12) == (12, "counters")
 
 
 @pytest.mark.parametrize(
-    ("counts", "sides", "together"),
+    ("packets", "sides", "together"),
     [
         ((100, 60, 57, 50), (40, 3, 7), []),
         ((100, 130, 100, 100), (0, 0, 0), []),  # foreign frames on the source's NIC
@@ -49,33 +49,33 @@ def test_an_incomplete_capture_gives_way_to_the_counters():
         ((None, 60, 57, 50), (None, None, 7), []),
     ],
 )
-def test_loss_is_told_by_the_side_it_was_on_and_as_a_sum_where_no_counter_parts_it(counts, sides, together):
-    found = loss.lost_by_side(*counts)
+def test_loss_is_told_by_the_side_it_was_on_and_as_a_sum_where_no_counter_parts_it(packets, sides, together):
+    found = counts.lost_by_side(*packets)
     assert (found.source_packets, found.uut_packets, found.sink_packets) == sides
     assert [(each.sides, each.packets) for each in found.together] == together
 
 
 def test_offered_is_what_was_on_the_wire():
-    assert loss.offered_packets(100, 60) == 60
-    assert loss.offered_packets(100, 103) == 100  # foreign frames are not the stream's
-    assert loss.offered_packets(100, None) == 100
-    assert loss.offered_packets(None, 60) is None
+    assert counts.offered_packets(100, 60) == 60
+    assert counts.offered_packets(100, 103) == 100  # foreign frames are not the stream's
+    assert counts.offered_packets(100, None) == 100
+    assert counts.offered_packets(None, 60) is None
 
 
-def sample(ns: int, *values: int) -> rates.CounterSample:
-    return rates.CounterSample(ns, values)
+def sample(ns: int, *values: int) -> counts.CounterSample:
+    return counts.CounterSample(ns, values)
 
 
 def test_rates_divide_by_the_measured_interval():
-    found = rates.interval_rates(sample(0, 100, 50), sample(250_000_000, 350, 50))
+    found = counts.interval_rates(sample(0, 100, 50), sample(250_000_000, 350, 50))
     assert found == {"rx_packets": 1000.0, "tx_packets": 0.0}
 
 
 def test_a_decrease_is_never_a_number():
     with pytest.raises(CounterInconsistency, match="tx_packets decreased from 50 to 49"):
-        rates.interval_rates(sample(0, 100, 50), sample(1, 100, 49))
+        counts.interval_rates(sample(0, 100, 50), sample(1, 100, 49))
     with pytest.raises(CounterInconsistency, match="no time passed"):
-        rates.interval_rates(sample(5, 1), sample(5, 2))
+        counts.interval_rates(sample(5, 1), sample(5, 2))
 
 
 def hop(name: str, packets: int | None) -> HopCount:
@@ -100,7 +100,7 @@ def test_foreign_packets_show_as_a_negative_loss():
     assert hops[1].lost_packets == -4
 
 
-@pytest.mark.parametrize("module", ["labconsole.measure.loss", "labconsole.measure.ledger", "labconsole.measure.rates"])
+@pytest.mark.parametrize("module", ["labconsole.measure.counts", "labconsole.measure.ledger"])
 def test_measuring_needs_no_network_library(module: str):
     code = (
         "import sys\n"

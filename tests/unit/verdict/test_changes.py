@@ -15,10 +15,12 @@ from support.observed_trials import (
     SENT,
     bent,
     bump,
+    busy,
     codes,
     counters,
     found,
     record,
+    tell,
     undisturbed,
 )
 
@@ -26,7 +28,7 @@ from support.observed_trials import (
 def test_nodes_that_are_one_machine_are_told_of_once(inventory):
     seen = undisturbed(inventory)
     for node in ("src1", "snk1"):
-        seen.end[node].surroundings["boot_id"] = "the same"
+        tell(seen.end[node], "surroundings.boot_id", "the same")
     told = [entry for entry in record(inventory, seen).influences if entry["kind"] == "cpu"]
     assert [entry["nodes"] for entry in told] == [["src1", "snk1"], ["uut"]]
     assert [entry["used_s"]["ours"] for entry in told] == [2.0, 1.0]
@@ -57,7 +59,7 @@ def test_nothing_changed_is_valid_and_every_node_is_in_the_record(inventory):
 )
 def test_a_port_that_is_not_as_before_is_told_with_both_values(inventory, node, interface, setting, value, code):
     seen = undisturbed(inventory)
-    seen.end[node].settings["interfaces"][interface][setting] = value
+    tell(seen.end[node], f"settings.interfaces.{interface}.{setting}", value)
     run = record(inventory, seen)
     assert codes(run) == {code}
     assert run.verdict.status == WEIGHT[code]
@@ -66,8 +68,8 @@ def test_a_port_that_is_not_as_before_is_told_with_both_values(inventory, node, 
 
 def test_a_change_names_the_setting(inventory):
     seen = undisturbed(inventory)
-    seen.end["uut"].settings["interfaces"]["eth1"]["offloads"]["gro"] = False
-    seen.end["uut"].settings["governors"] = {"powersave": 4}
+    tell(seen.end["uut"], "settings.interfaces.eth1.offloads.gro", False)
+    tell(seen.end["uut"], "settings.governors", {"powersave": 4})
     change = found(record(inventory, seen), "settings_changed")
     assert {"setting": "eth1 offloads.gro", "before": True, "after": False} in change.evidence["changes"]
     assert {"setting": "governors.powersave", "before": None, "after": 4} in change.evidence["changes"]
@@ -76,15 +78,14 @@ def test_a_change_names_the_setting(inventory):
 
 def test_a_number_that_became_zero_is_told_as_a_number(inventory):
     seen = undisturbed(inventory)
-    seen.begin["uut"].settings["interfaces"]["eth1"]["rings"] = {"rx": 1}
-    seen.end["uut"].settings["interfaces"]["eth1"]["rings"] = {"rx": 0}
+    tell(seen.end["uut"], "settings.interfaces.eth1.rings.rx", 0)
     assert "eth1 rings.rx from 1 to 0" in found(record(inventory, seen), "settings_changed").detail
 
 
 def test_what_is_no_data_port_and_what_moves_by_itself_is_no_doubt(inventory):
     seen = undisturbed(inventory)
-    seen.end["uut"].settings["interfaces"]["eth9"]["mtu"] = 9000
-    seen.end["uut"].settings["interfaces"]["eth1"]["irqs"] = {"30": "3"}
+    tell(seen.end["uut"], "settings.interfaces.eth9.mtu", 9000)
+    tell(seen.end["uut"], "settings.interfaces.eth1.irqs", {"30": "3"})
     run = record(inventory, seen)
     assert codes(run) == set()
     assert [entry["detail"] for entry in run.influences if entry["kind"] == "setting"] == [
@@ -95,7 +96,7 @@ def test_what_is_no_data_port_and_what_moves_by_itself_is_no_doubt(inventory):
 @pytest.mark.parametrize(("by_s", "stepped"), [(0.005, False), (3600, True), (-1, True)])
 def test_a_wall_clock_that_was_set_is_seen_against_the_monotonic_one(inventory, by_s, stepped):
     seen = undisturbed(inventory)
-    seen.end["snk1"].surroundings["wall_ns"] += int(by_s * 1e9)
+    tell(seen.end["snk1"], "surroundings.wall_ns", seen.end["snk1"].surroundings.wall_ns + int(by_s * 1e9))
     run = record(inventory, seen)
     assert codes(run) == ({"clock_stepped"} if stepped else set())
     seen = undisturbed(inventory)
@@ -197,9 +198,8 @@ def test_frames_within_the_tolerance_are_told_and_not_doubted(inventory):
 
 def test_processes_that_are_not_ours_are_named_and_doubted_beyond_the_tolerance(inventory):
     seen = undisturbed(inventory)
-    window = seen.end["uut"].surroundings["window"]
-    window["used_s"]["other"] = 1.0
-    window["processes"].append({"pid": 99, "name": "make", "whose": "other", "cpu_s": 0.9})
+    busy(seen.end["uut"], {"pid": 99, "name": "make", "whose": "other", "cpu_s": 0.9})
+    tell(seen.end["uut"], "surroundings.window.used_s.other", 1.0)
     run = record(inventory, seen)
     assert codes(run) == {"other_cpu"}
     assert found(run, "other_cpu").evidence["cpu_ratio"] == pytest.approx(0.5)
@@ -210,14 +210,12 @@ def test_a_guest_of_the_platform_is_ours_and_another_is_not(inventory):
     seen = undisturbed(inventory)
     seen.attestation = {"guests": ["deb12"]}
     for side in (seen.begin, seen.end):
-        side["uut"].surroundings["guests"] = [{"name": "deb12", "pid": 50}]
-    window = seen.end["uut"].surroundings["window"]
-    window["used_s"]["guest"] = 1.9
-    window["processes"].append({"pid": 50, "name": "qemu-system-x86", "whose": "guest", "cpu_s": 1.9})
+        tell(side["uut"], "surroundings.guests", [{"name": "deb12", "pid": 50}])
+    busy(seen.end["uut"], {"pid": 50, "name": "qemu-system-x86", "whose": "guest", "cpu_s": 1.9})
     run = record(inventory, seen)
     assert codes(run) == set()
     assert [entry["whose"] for entry in run.influences if entry["kind"] == "process"] == ["ours"]
-    seen.end["uut"].surroundings["guests"].append({"name": "win7", "pid": 60})
+    tell(seen.end["uut"], "surroundings.guests", [{"name": "deb12", "pid": 50}, {"name": "win7", "pid": 60}])
     run = record(inventory, seen)
     assert codes(run) == {"guests_changed"}
     assert found(run, "guests_changed").evidence["guests"] == ["win7"]
@@ -225,7 +223,7 @@ def test_a_guest_of_the_platform_is_ours_and_another_is_not(inventory):
 
 def test_stolen_time_is_judged_on_real_machines_only(inventory):
     seen = undisturbed(inventory)
-    seen.end["uut"].surroundings["window"]["cpu"]["steal_ratio"] = 0.2
+    tell(seen.end["uut"], "surroundings.window.cpu.steal_ratio", 0.2)
     assert codes(record(inventory, seen)) == {"cpu_stolen"}
     emulated = inventory.model_copy(update={"emulated": True})
     assert codes(record(emulated, seen)) == set()
@@ -234,7 +232,8 @@ def test_stolen_time_is_judged_on_real_machines_only(inventory):
 def test_logins_and_other_sessions_are_told(inventory):
     seen = undisturbed(inventory)
     eva = {"user": "eva", "line": "pts/1", "host": "desk", "since_wall_s": 5}
-    seen.end["src1"].surroundings.update(logins=[eva], sessions=[4711])
+    tell(seen.end["src1"], "surroundings.logins", [eva])
+    tell(seen.end["src1"], "surroundings.sessions", [4711])
     told = {entry["kind"]: entry for entry in record(inventory, seen).influences if entry["node"] == "src1"}
     assert told["logins"]["came"] == ["eva on pts/1 from desk"]
     assert told["sessions"]["pids"] == [4711]
@@ -263,17 +262,17 @@ def test_a_shortfall_says_why_as_far_as_it_shows(inventory):
     assert causes(record(inventory, short(inventory, idle_ns=1_000_000))) == ["cpu"]
     assert causes(record(inventory, short(inventory, errors=7))) == ["queue_full"]
     seen = short(inventory)
-    seen.end["src1"].drops["namespaces"][""]["driver"]["eth1"] = {"rx_flow_control_xoff": 12, "tx_busy": 4}
+    tell(seen.end["src1"], "drops.namespaces..driver.eth1", {"rx_flow_control_xoff": 12, "tx_busy": 4})
     run = record(inventory, seen)
     assert causes(run) == ["flow_control", "queue_full"]
     assert "flow control held it back (rx_flow_control_xoff 12)" in found(run, "offered_short").detail
     assert "flow_control" in {entry["kind"] for entry in run.influences}
     seen = short(inventory)
-    seen.end["src1"].drops["namespaces"][""]["qdiscs"][0][2].update(overlimits=500, requeues=3)
+    tell(seen.end["src1"], "drops.namespaces..qdiscs.0.2", {"drops": 5, "overlimits": 500, "requeues": 3})
     assert causes(record(inventory, seen)) == ["shaper", "queue_full"]
     seen = short(inventory)
     for side in (seen.begin, seen.end):
-        side["src1"].settings["interfaces"]["eth1"]["speed_mbps"] = 1
+        tell(side["src1"], "settings.interfaces.eth1.speed_mbps", 1)
     assert causes(record(inventory, seen)) == ["link_speed"]
 
 
@@ -286,11 +285,11 @@ def test_each_drop_counter_speaks_for_the_hop_it_kept_the_packet_from(inventory)
     bump(seen, "uut", "eth1", rx_missed_errors=3, rx_dropped=20)
     bump(seen, "uut", "eth5", tx_dropped=30)
     bump(seen, "snk1", "eth1", rx_fifo_errors=4)
-    last = seen.end["uut"].drops
-    last["softnet"] = [[0, 200, 43, 0]]
-    last["namespaces"][""]["ip"] = {"InDiscards": 11}
-    last["namespaces"][""]["qdiscs"][1][2]["drops"] += 10
-    last["namespaces"][""]["driver"]["eth1"] = {"rx_no_buffer_count": 6, "tx_errors": 5, "rx_pause": 9}
+    last = seen.end["uut"]
+    tell(last, "drops.softnet", [[0, 200, 43, 0]])
+    tell(last, "drops.namespaces..ip", {"InDiscards": 11})
+    tell(last, "drops.namespaces..qdiscs.1.2.drops", 15)
+    tell(last, "drops.namespaces..driver.eth1", {"rx_no_buffer_count": 6, "tx_errors": 5, "rx_pause": 9})
     run = record(inventory, seen)
     assert drops(run) == {
         "uut_in": {"rx_missed_errors": 3, "driver.rx_no_buffer_count": 6},
@@ -304,7 +303,7 @@ def test_each_drop_counter_speaks_for_the_hop_it_kept_the_packet_from(inventory)
 
 def test_counters_of_a_whole_node_speak_only_where_the_stream_lost_something(inventory):
     seen = undisturbed(inventory)
-    seen.end["uut"].drops["softnet"] = [[0, 200, 43, 0]]
+    tell(seen.end["uut"], "drops.softnet", [[0, 200, 43, 0]])
     assert drops(record(inventory, seen)) == {}
 
 
@@ -317,11 +316,13 @@ def rule(chain: str, packets: int, *, interface: str | None = None, hook: str | 
 
 def test_a_firewall_that_counts_what_it_drops_explains_the_loss(inventory):
     seen = undisturbed(inventory, uut_out=SENT - 100)
-    seen.begin["uut"].drops["namespaces"][""]["filters"] = [rule("in", 5, interface="eth1", hook="ingress")]
-    seen.end["uut"].drops["namespaces"][""]["filters"] = [
+    before = [rule("in", 5, interface="eth1", hook="ingress")]
+    after = [
         rule("in", 45, interface="eth1", hook="ingress"), rule("out", 35, interface="eth5", hook="egress"),
         rule("forward", 25), rule("elsewhere", 9, interface="eth9", hook="ingress"),
     ]  # fmt: skip
+    tell(seen.begin["uut"], "drops.namespaces..filters", before)
+    tell(seen.end["uut"], "drops.namespaces..filters", after)
     assert drops(record(inventory, seen)) == {
         "uut_out": {"nft.fw.out": 35, "eth1.nft.fw.in": 40, "node.nft.fw.forward": 25}
     }
@@ -330,24 +331,24 @@ def test_a_firewall_that_counts_what_it_drops_explains_the_loss(inventory):
 @pytest.mark.parametrize("begin", ["not read", "not told"])
 def test_a_firewall_whose_counts_before_are_not_known_explains_nothing(inventory, begin):
     seen = undisturbed(inventory, uut_out=SENT - 100)
-    seen.end["uut"].drops["namespaces"][""]["filters"] = [rule("forward", 1_000_025)]
+    tell(seen.end["uut"], "drops.namespaces..filters", [rule("forward", 1_000_025)])
     if begin == "not read":
         seen.begin["uut"].drops = None
     else:
-        seen.begin["uut"].drops["namespaces"][""]["filters"] = None
+        tell(seen.begin["uut"], "drops.namespaces..filters", None)
     assert drops(record(inventory, seen)) == {}
 
 
 def test_a_replaced_queue_or_another_number_of_processors_is_no_count(inventory):
     seen = undisturbed(inventory, uut_out=SENT - 100)
-    seen.end["uut"].drops["namespaces"][""]["qdiscs"][1] = ["eth5", "tbf", {"drops": 0, "requeues": 0, "overlimits": 0}]
-    seen.end["uut"].drops["softnet"] = [[0, 1, 1, 1], [1, 1, 1, 1]]
+    tell(seen.end["uut"], "drops.namespaces..qdiscs.1.2", {"drops": 0, "requeues": 0, "overlimits": 0})
+    tell(seen.end["uut"], "drops.softnet", [[0, 1, 1, 1], [1, 1, 1, 1]])
     assert drops(record(inventory, seen)) == {}
 
 
 def test_loss_in_the_source_or_at_the_sink_is_not_blamed_on_the_unit_under_test(inventory):
     seen = undisturbed(inventory, nic=SENT - 50, uut_out=SENT - 50)
-    seen.end["src1"].drops["namespaces"][""]["qdiscs"][0][2]["drops"] += 50
+    tell(seen.end["src1"], "drops.namespaces..qdiscs.0.2.drops", 55)
     run = record(inventory, seen)
     assert codes(run) == {"lost_at_source"}
     assert found(run, "lost_at_source").evidence["lost_packets"] == 50
@@ -371,9 +372,10 @@ def test_doubts_of_others_enter_the_verdict_and_unknown_codes_do_not(inventory):
         reason("made_up", "so")
 
 
-@pytest.mark.parametrize(("adaptive", "judged"), [(1, False), (0, True), (None, True)])
+@pytest.mark.parametrize(("adaptive", "judged"), [(1, False), (0, True)])
 def test_interrupt_moderation_that_the_driver_adapts_by_itself_is_no_change_of_settings(inventory, adaptive, judged):
     seen = undisturbed(inventory)
     for readings, value in ((seen.begin, 3), (seen.end, 64)):
-        readings["uut"].settings["interfaces"]["eth1"]["coalesce"] = {"rx_usecs": value, "adaptive_rx": adaptive}
+        tell(readings["uut"], "settings.interfaces.eth1.coalesce.rx_usecs", value)
+        tell(readings["uut"], "settings.interfaces.eth1.coalesce.adaptive_rx", adaptive)
     assert codes(record(inventory, seen)) == ({"settings_changed"} if judged else set())

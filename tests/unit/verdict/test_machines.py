@@ -9,7 +9,8 @@ import pytest
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.machines import INITIAL_PID_NAMESPACE
 from labconsole.verdict.observed import TrialObservations
-from support.observed_trials import PORTS, codes, found, record, undisturbed
+from labconsole.wire.surroundings import CpuShares, UsageWindow
+from support.observed_trials import PORTS, bent, busy, codes, found, record, tell, undisturbed
 
 
 def one_machine(
@@ -18,12 +19,13 @@ def one_machine(
     """Three containers of a machine with two processors; each accounts for ``own_s`` of processor time."""
     seen = undisturbed(inventory)
     for place, node in enumerate(PORTS):
-        said = seen.end[node].surroundings
-        said.update(boot_id="the same", pid_namespace=4026532000 + place, cpus=2)
-        said["window"] = {
-            "elapsed_s": elapsed_s, "cpu": {"busy_ratio": busy_ratio, "interrupt_ratio": 0.1, "steal_ratio": 0.05},
-            "hottest": None, "used_s": {"ours": own_s}, "processes": [],
-        }  # fmt: skip
+        window = UsageWindow(
+            elapsed_s=elapsed_s, cpu=CpuShares(busy_ratio=busy_ratio, interrupt_ratio=0.1, steal_ratio=0.05),
+            hottest=None, used_s={"ours": own_s}, processes=[],
+        )  # fmt: skip
+        seen.end[node].surroundings = bent(
+            seen.end[node].surroundings, boot_id="the same", pid_namespace=4026532000 + place, cpus=2, window=window
+        )
     seen.console_boot_id, seen.console_cpu_s = "the same", 0.2
     return seen
 
@@ -39,7 +41,7 @@ def test_what_the_nodes_and_the_console_account_for_is_no_doubt(inventory):
 @pytest.mark.parametrize("mute", ["src1", "uut"])
 def test_the_machine_is_told_by_the_first_node_that_could_say_what_its_processors_did(inventory, mute: str):
     seen = one_machine(inventory, own_s=0.6)
-    seen.end[mute].surroundings["window"] = None
+    tell(seen.end[mute], "surroundings.window", None)
     (machine,) = (entry for entry in record(inventory, seen).influences if entry["kind"] == "cpu")
     assert machine["busy_ratio"] == 0.25
     assert machine["node"] == next(node for node in seen.end if node != mute)
@@ -66,22 +68,22 @@ def test_a_short_window_says_less(inventory):
 @pytest.mark.parametrize("bend", ["a node sees all", "another machine", "no window", "not told"])
 def test_where_it_cannot_be_known_nothing_is_said(inventory, bend: str):
     seen = one_machine(inventory, busy_ratio=0.65)
-    said = seen.end["snk1"].surroundings
+    said = seen.end["snk1"]
     if bend == "a node sees all":
-        said["pid_namespace"] = INITIAL_PID_NAMESPACE
+        tell(said, "surroundings.pid_namespace", INITIAL_PID_NAMESPACE)
     elif bend == "another machine":
-        said["boot_id"] = "another"
+        tell(said, "surroundings.boot_id", "another")
     elif bend == "no window":
-        said["window"] = None
+        tell(said, "surroundings.window", None)
     else:
-        said["pid_namespace"] = None
+        tell(said, "surroundings.pid_namespace", None)
     assert codes(record(inventory, seen)) == set()
 
 
 def test_nodes_that_see_the_same_processes_account_for_them_once(inventory):
     seen = one_machine(inventory, own_s=2.0, busy_ratio=0.65)
     for node in PORTS:
-        seen.end[node].surroundings["pid_namespace"] = 7
+        tell(seen.end[node], "surroundings.pid_namespace", 7)
     assert found(record(inventory, seen), "unseen_cpu").evidence["cpu_ratio"] == pytest.approx(0.78)
 
 
@@ -90,12 +92,10 @@ def test_a_guest_of_the_platform_is_ours_on_every_node_that_sees_it(inventory):
     seen.attestation = {"guests": ["deb12"]}
     for node in PORTS:
         for side in (seen.begin, seen.end):
-            side[node].surroundings["guests"] = [{"name": "deb12", "pid": 50}]
-        window = seen.end[node].surroundings["window"]
-        window["used_s"]["guest"] = 1.9
-        window["processes"].append({"pid": 50, "name": "qemu-system-x86", "whose": "guest", "cpu_s": 1.9})
+            tell(side[node], "surroundings.guests", [{"name": "deb12", "pid": 50}])
+        busy(seen.end[node], {"pid": 50, "name": "qemu-system-x86", "whose": "guest", "cpu_s": 1.9})
     apart = copy.deepcopy(seen)
     for node in PORTS:
-        seen.end[node].surroundings["boot_id"] = "the same"
+        tell(seen.end[node], "surroundings.boot_id", "the same")
     assert codes(record(inventory, seen)) == set()
     assert codes(record(inventory, apart)) == {"other_cpu"}

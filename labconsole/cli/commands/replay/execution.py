@@ -21,11 +21,11 @@ from labconsole.engine.execution.progress import Outcome, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import Aborted, ConfigError, LabError, StoreHeld
+from labconsole.model.identity import operator_name
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
-from labconsole.model.stamps import operator_name
 from labconsole.store.writing import RunStore
 
 

@@ -1,0 +1,165 @@
+"""From a request to a stored record: the platform set up, one trial on it, its verdict, and what is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from labconsole.contracts.driver import DriverFor
+from labconsole.contracts.ports import RunSink, StoredMaximum
+from labconsole.engine.leases import Leases
+from labconsole.engine.links import LinkPool
+from labconsole.engine.live.events import Event, Phase, PhaseChanged, TrialFinished, TrialStarted
+from labconsole.engine.live.samples import LiveStreams
+from labconsole.engine.live.telemetry import Telemetry
+from labconsole.engine.trial.platform import StandingPlatform, breaks
+from labconsole.engine.trial.saving import environment, save
+from labconsole.engine.trial.second_guest import beside
+from labconsole.engine.trial.setup import TrialSettings
+from labconsole.engine.trial.stream_wiring import check_mtu
+from labconsole.engine.trial.trial import Trial
+from labconsole.errors import LeaseTaken
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.identity import new_run_id, utc_now
+from labconsole.model.inventory import Inventory
+from labconsole.model.limits_check import nodes_of
+from labconsole.model.record.envelope import Envelope
+from labconsole.model.record.run import InForce, PlanRef, Role, RunRecord
+from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.calibrated import held_against
+from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.record import build_record
+
+
+@dataclass(kw_only=True, slots=True)
+class TrialTaker:
+    """Takes the trials of a session, one at a time.
+
+    ``trial`` is the one under way, which is told what happens to its nodes meanwhile; None between two trials.
+    ``envelope``: the calibration that runs are held against.
+    """
+
+    inventory: Inventory
+    telemetry: Telemetry
+    links: LinkPool
+    leases: Leases
+    platform: StandingPlatform
+    store: RunSink
+    driver_for: DriverFor
+    guest_processes: Callable[[], Sequence[str]]
+    operator: str
+    tolerances: Tolerances
+    envelope: Envelope | None
+    emit: Callable[[Event], None]
+    stopping: Callable[[], bool]
+    trial: Trial | None = field(default=None, init=False)
+
+    @contextmanager
+    def attending(self, trial: Trial, lost: LeaseTaken | None = None) -> Iterator[None]:
+        """A trial that hears what agents tell and what becomes of their links; ``lost``: its lease is gone already."""
+        self.trial = trial
+        try:
+            if lost is not None:
+                trial.lease_taken(lost)
+            elif self.stopping():
+                trial.abort()
+            yield
+        finally:
+            self.trial = None
+
+    async def take(
+        self,
+        request: DesignPoint,
+        plan: PlanRef | None = None,
+        repetition: int = 1,
+        repetitions: int = 1,
+        settings: TrialSettings | None = None,
+        tolerances: Tolerances | None = None,
+        *,
+        keep: bool = True,
+        role: Role = "measured",
+        settle_s: float | None = None,
+        reference: StoredMaximum | None = None,
+        anew: bool = False,
+    ) -> RunRecord:
+        """Take one trial on a testbed whose lease is held. Raises LabError when it gives no run.
+
+        ``settings``, ``tolerances`` and ``settle_s``: the testbed's where nothing else is said. ``keep``: store it;
+        ``reference``: the maximum that a forwarding second guest's load is a share of, None: the newest stored one;
+        ``anew``: what stands is undone first, so that this trial begins a set-up of its own.
+        """
+        run_id = new_run_id(datetime.now(UTC))
+        self.emit(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))
+        self.emit(PhaseChanged(run_id=run_id, phase=Phase.PREPARING))
+        links = self.links.require(nodes_of(request, self.inventory))
+        check_mtu(request, self.inventory, self.telemetry)
+        besides = await beside(request, self.inventory, self.driver_for, self.store, reference)
+        if anew:
+            await self.platform.restore()
+        prepared = await self.platform.require(request, links, run_id, beside=besides)
+        set_up = self.platform.begin_trial()
+        await self.links.measure_clocks(links.values())
+        settings, limits = settings or TrialSettings.of(self.inventory), tolerances or self.tolerances
+        live = LiveStreams(self.telemetry, self.inventory)
+        trial = Trial(
+            run_id=run_id,
+            inventory=self.inventory,
+            request=request,
+            links=links,
+            prepared=prepared,
+            settings=settings,
+            live=live,
+            emit=self.emit,
+            guests=self.guest_processes(),
+            beside=besides,
+        )
+        trial.seen.notes += self.leases.influences
+        seen = await self._execute(trial, quiet=request.observe == "quiet")
+        versions = self.links.versions(self.inventory.streams[: request.sources])
+        envelope, calibration = held_against(self.envelope, self.inventory, versions, datetime.now(UTC))
+        record = build_record(
+            seen,
+            inventory=self.inventory,
+            request=request,
+            operator=self.operator,
+            plan=plan,
+            environment={**environment(links, self.links.facts, self.platform.learning, live), **calibration},
+            finished_at=utc_now(),
+            tolerances=limits,
+            envelope=envelope,
+            role=role,
+            set_up=set_up,
+            in_force=InForce(
+                tolerances=limits.model_dump(),
+                settle_s=self.inventory.defaults.settle_s if settle_s is None else settle_s,
+                drain_s=settings.drain_s,
+                sample_interval_s=settings.sample_interval_s,
+            ),
+        )
+        live.settle(record)
+        await self._restore_after(record)
+        if keep:
+            await save(self.store, record, live, self.emit)
+        else:
+            self.emit(TrialFinished(record=record, saved=False, kept=False))
+        return record
+
+    async def _execute(self, trial: Trial, *, quiet: bool) -> TrialObservations:
+        uut = self.inventory.uut
+        with self.attending(trial, self.leases.lost):
+            self.telemetry.mark_quiet(uut, quiet)
+            try:
+                return await trial.execute()
+            finally:
+                self.telemetry.mark_quiet(uut, False)
+
+    async def _restore_after(self, record: RunRecord) -> None:
+        """Undo what stands where an invalid trial may have broken it: the next one begins with one set up anew.
+
+        In a block that would end the set-up, and is done where the platform itself is in doubt.
+        """
+        in_block = record.plan is not None and bool(record.plan.block)
+        if record.verdict.status == "invalid" and (not in_block or breaks(record)):
+            await self.platform.restore()
