@@ -1,6 +1,6 @@
 """``qemu``: a QEMU machine that forwards, under KVM or by translation (TCG), with a chosen NIC model.
 
-No management daemon stands between: the command line is ours (``booted.py``).
+No management daemon stands between: the command line is ours (``guest_program.py``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from labconsole.contracts.driver import Attestation, DriverInfo
 from labconsole.contracts.ports import AgentLink
-from labconsole.platforms.base.booted import BootedDriver
+from labconsole.platforms.base.guest_program import GuestProgramDriver
 from labconsole.platforms.base.image import HEAVY_MIB, SECOND, BootedGuest
 from labconsole.platforms.base.options import Cpus, Word, read_options
 
@@ -39,7 +39,7 @@ class QemuOptions(BaseModel):
     program: Word = "qemu-system-x86_64"
 
 
-class QemuDriver(BootedDriver[QemuOptions]):
+class QemuDriver(GuestProgramDriver[QemuOptions]):
     """See labconsole.contracts.driver.Driver."""
 
     about = DriverInfo(

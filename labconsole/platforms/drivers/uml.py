@@ -18,7 +18,7 @@ from labconsole.contracts.driver import Attestation, DriverInfo, StreamPath
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
 from labconsole.network.change import NetworkChange
-from labconsole.platforms.base.booted import BootedDriver
+from labconsole.platforms.base.guest_program import GuestProgramDriver
 from labconsole.platforms.base.image import HEAVY_MIB, BootedGuest
 from labconsole.platforms.base.options import Cpus, Word, read_options
 from labconsole.wire.execution import Execute
@@ -51,7 +51,7 @@ class UmlOptions(BaseModel):
     preload: Word | None = Field(default=None, description="a shared library on the UUT")
 
 
-class UmlDriver(BootedDriver[UmlOptions]):
+class UmlDriver(GuestProgramDriver[UmlOptions]):
     """See labconsole.contracts.driver.Driver."""
 
     about = DriverInfo(

@@ -23,7 +23,7 @@ from labconsole.platforms.base.inside import ask_on_console
 TOKEN = "platform"
 
 
-class BootedOptions(Protocol):
+class GuestProgramOptions(Protocol):
     """What every such driver is told of its two guests."""
 
     @property
@@ -39,10 +39,10 @@ class BootedOptions(Protocol):
     def second_cpu(self) -> str | None: ...
 
 
-Told = TypeVar("Told", bound=BootedOptions)
+Told = TypeVar("Told", bound=GuestProgramOptions)
 
 
-class BootedDriver(ABC, Generic[Told]):
+class GuestProgramDriver(ABC, Generic[Told]):
     """See labconsole.contracts.driver.Driver."""
 
     about: DriverInfo
