@@ -8,34 +8,21 @@ processes see, because a program that is killed can clean up nothing.
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from labconsole.contracts.driver import Attestation, DriverInfo, Prepared, SecondGuest, StreamPath, StreamWiring
+from labconsole.contracts.driver import Attestation, DriverInfo, StreamPath
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
 from labconsole.network.change import NetworkChange
-from labconsole.platforms.base.forwarding import apply, restored_on_failure, shell_lines, undo
-from labconsole.platforms.base.image import (
-    FIRST,
-    HEAVY_MIB,
-    SECOND,
-    BootedGuest,
-    boot,
-    booted_guests,
-    end,
-    look_at_guest,
-)
-from labconsole.platforms.base.inside import ask_on_console
+from labconsole.platforms.base.guest_program import GuestProgramDriver
+from labconsole.platforms.base.image import HEAVY_MIB, BootedGuest
 from labconsole.platforms.base.options import Cpus, Word, read_options
 from labconsole.wire.execution import Execute
 
-TOKEN = "platform"
-BOOT_S = 60.0
 QUEUE_DEPTH = 128
 """Frames that a NIC takes or gives in one system call."""
 
@@ -64,7 +51,7 @@ class UmlOptions(BaseModel):
     preload: Word | None = Field(default=None, description="a shared library on the UUT")
 
 
-class UmlDriver:
+class UmlDriver(GuestProgramDriver[UmlOptions]):
     """See labconsole.contracts.driver.Driver."""
 
     about = DriverInfo(
@@ -75,21 +62,16 @@ class UmlDriver:
         boot_s=2.0,
         processes=(r"linux\.uml.*",),
     )
+    BOOT_S = 60.0
+    ATTESTED = ("transport", "memory_mib", "preload")
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
-        self.name = name
-        self.options = read_options(UmlOptions, "uml", name, options)
-        self.about = replace(self.about, tools=(self.options.kernel,))
-
-    def refusal(self, background: str) -> str | None:
-        """None: a second guest is made when there is to be one."""
-        return None
+        told = read_options(UmlOptions, "uml", name, options)
+        super().__init__(name, told, program=told.kernel)
 
     def argv(self, guest: BootedGuest) -> list[str]:
-        """The program that is the guest. Each of these words starts the next in its own place: one process."""
+        """The kernel and what leads to it. Each of these words starts the next in its own place: one process."""
         told = self.options
-        first = guest.name == FIRST
-        cpus = told.cpu if first else told.second_cpu
         nics = []
         for index, (wiring, pair) in enumerate(zip(guest.wirings, guest.nics, strict=True)):
             for side, (nic, port) in enumerate(zip(pair, (wiring.uut_in, wiring.uut_out), strict=True)):
@@ -97,54 +79,36 @@ class UmlDriver:
                 said = f"transport={told.transport},ifname={interface},depth={QUEUE_DEPTH},mac={nic.mac}"
                 nics.append(f"vec{2 * index + side}:{said}")
         return [
-            *([] if cpus is None else ["taskset", "-c", cpus]),
+            *self.pinned(guest),
             *("unshare", "--mount", "sh", "-c", IN_SCRATCH, "sh"),
             *("env", f"TMPDIR={SCRATCH}", *([] if told.preload is None else [f"LD_PRELOAD={told.preload}"])),
             told.kernel,
             *(f"umid={guest.name}", f"uml_dir={SCRATCH}/"),
-            f"mem={told.memory_mib if first else told.second_memory_mib}M",
+            f"mem={self.memory_mib(guest)}M",
             *(f"initrd={told.initrd}", "rdinit=/init"),
             *("con=null", "con0=fd:0,fd:1", "ssl=null", "quiet", "panic=-1"),
             *nics,
             *guest.words.split(),
         ]
 
-    def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
-        """What prepare() does on the UUT, as lines of a shell."""
-        guests = booted_guests(wirings, second)
-        return [line for guest in guests for line in (*shell_lines(self._changes(guest)), shlex.join(self.argv(guest)))]
+    def changes(self, guest: BootedGuest) -> list[NetworkChange]:
+        """Sockets need no tap."""
+        return super().changes(guest) if self.options.transport == "tap" else []
 
-    async def prepare(
-        self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
-    ) -> Prepared:
-        """Make taps and bridges, boot the guests side by side, wait until each says that it forwards."""
+    def paths(self, guest: BootedGuest) -> dict[str, StreamPath]:
+        """Sockets on the UUT's NICs count nothing, so there is no hop between these."""
+        paths = super().paths(guest)
+        if self.options.transport == "tap":
+            return paths
+        ends = ("uut_in", "uut_out")
+        return {
+            name: replace(path, points=tuple(point for point in path.points if point.hop in ends))
+            for name, path in paths.items()
+        }
+
+    async def refuse_node(self, uut: AgentLink) -> None:
         await self._refuse_missing_files(uut)
         await self._refuse_too_many_registers(uut)
-        guests = booted_guests(wirings, second)
-        async with restored_on_failure(self.restore, uut):
-            await apply(uut, TOKEN, [change for guest in guests for change in self._changes(guest)])
-            pids = await boot(uut, {guest.name: self.argv(guest) for guest in guests}, timeout_s=BOOT_S)
-            attestation = await self._attest(uut, pids)
-
-        async def attest(link: AgentLink) -> Attestation:
-            return await self._attest(link, pids)
-
-        beside = None
-        if SECOND in pids:
-            cpus = self.options.second_cpu
-            beside = SecondGuest(name=SECOND, cpus=cpus, ask=ask_on_console(SECOND), pid=pids[SECOND])
-        paths = {name: self._path(path) for guest in guests for name, path in guest.paths().items()}
-        return Prepared(paths=paths, second=beside, attestation=attestation, attest=attest)
-
-    def _changes(self, guest: BootedGuest) -> list[NetworkChange]:
-        return guest.changes() if self.options.transport == "tap" else []
-
-    def _path(self, path: StreamPath) -> StreamPath:
-        """Sockets on the UUT's NICs count nothing, so there is no hop between these."""
-        if self.options.transport == "tap":
-            return path
-        points = tuple(point for point in path.points if point.hop in ("uut_in", "uut_out"))
-        return StreamPath(destination_mac=path.destination_mac, points=points)
 
     async def _refuse_missing_files(self, uut: AgentLink) -> None:
         """A kernel without its image ends in a stack trace, and a library that is not there is left out silently."""
@@ -171,31 +135,13 @@ class UmlDriver:
                 "(docs/platforms.md, User-mode Linux)",
             )
 
-    async def _attest(self, uut: AgentLink, pids: dict[str, int]) -> Attestation:
-        """What runs now: the kernel's own word, and the command line of the process that it is."""
-        machines = {name: await self._machine(uut, name, pid) for name, pid in pids.items()}
-        beside = {name: machine for name, machine in machines.items() if name != FIRST}
-        return {
-            "driver": "uml",
-            "guests": list(machines),
-            **machines[FIRST],
-            **{key: getattr(self.options, key) for key in ("transport", "memory_mib", "preload")},
-            **({"machines": beside} if beside else {}),
-        }
-
-    async def _machine(self, uut: AgentLink, name: str, pid: int) -> Attestation:
-        seen = await look_at_guest(uut, self.name, name, pid)
+    async def machine(self, uut: AgentLink, name: str, pid: int) -> Attestation:
+        """The command line of the process, too."""
+        seen = await super().machine(uut, name, pid)
         # The words end in zero bytes, which no reply of an agent carries.
         argv = ["sh", "-c", 'tr "\\0" " " <"$0"', f"/proc/{pid}/cmdline"]
         read = await uut.ask(Execute(argv=argv, timeout_s=5))
         return {**seen, "command_line": read.stdout.strip()[:_COMMAND_LINE_CHARACTERS] or None}
-
-    async def restore(self, uut: AgentLink) -> None:
-        """End the guests, take their taps and bridges away."""
-        try:
-            await end(uut)
-        finally:
-            await undo(uut, TOKEN)
 
 
 DRIVER = UmlDriver

@@ -64,7 +64,7 @@ def test_with_sockets_on_the_nics_there_is_no_tap_no_bridge_and_no_hop_between()
     (guest,) = booted_guests([WIRING], None)
     assert "vec1:transport=raw,ifname=eth5,depth=128,mac=02:6c:67:00:01:02" in made.argv(guest)
     assert len(made.commands([WIRING])) == 1
-    assert [point.hop for point in made._path(guest.paths()["s1"]).points] == ["uut_in", "uut_out"]
+    assert [point.hop for point in made.paths(guest)["s1"].points] == ["uut_in", "uut_out"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,132 @@
+"""A driver of guests that are programs which it starts itself, booting the forwarding image (``image.py``).
+
+Taps bridge each guest to the UUT's NICs. A guest is a child of the agent, and gone with it. What a guest is given is in
+its command line; how many processors it has, and where it may run, is read back and not assumed. A second guest is a
+second such program, with NICs and a console of its own.
+"""
+
+from __future__ import annotations
+
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+from labconsole.contracts.driver import Attestation, DriverInfo, Prepared, SecondGuest, StreamPath, StreamWiring
+from labconsole.contracts.ports import AgentLink
+from labconsole.network.change import NetworkChange
+from labconsole.platforms.base.forwarding import apply, restored_on_failure, shell_lines, undo
+from labconsole.platforms.base.image import FIRST, SECOND, BootedGuest, boot, booted_guests, end, look_at_guest
+from labconsole.platforms.base.inside import ask_on_console
+
+TOKEN = "platform"
+
+
+class GuestProgramOptions(Protocol):
+    """What every such driver is told of its two guests."""
+
+    @property
+    def memory_mib(self) -> int: ...
+
+    @property
+    def cpu(self) -> str | None: ...
+
+    @property
+    def second_memory_mib(self) -> int: ...
+
+    @property
+    def second_cpu(self) -> str | None: ...
+
+
+Told = TypeVar("Told", bound=GuestProgramOptions)
+
+
+class GuestProgramDriver(ABC, Generic[Told]):
+    """See labconsole.contracts.driver.Driver."""
+
+    about: DriverInfo
+    BOOT_S: ClassVar[float]
+    """After this a guest that has not said that it forwards is given up."""
+
+    ATTESTED: ClassVar[tuple[str, ...]]
+    """Options that are in the attestation: nobody can change them while the program runs."""
+
+    def __init__(self, name: str, options: Told, *, program: str) -> None:
+        self.name, self.options = name, options
+        self.about = replace(self.about, tools=(program,))
+
+    @abstractmethod
+    def argv(self, guest: BootedGuest) -> list[str]:
+        """The program that is the guest."""
+
+    def pinned(self, guest: BootedGuest) -> list[str]:
+        """What its command line begins with."""
+        cpus = self.options.cpu if guest.name == FIRST else self.options.second_cpu
+        return [] if cpus is None else ["taskset", "-c", cpus]
+
+    def memory_mib(self, guest: BootedGuest) -> int:
+        return self.options.memory_mib if guest.name == FIRST else self.options.second_memory_mib
+
+    def changes(self, guest: BootedGuest) -> list[NetworkChange]:
+        """What the agent makes for its NICs."""
+        return guest.changes()
+
+    def paths(self, guest: BootedGuest) -> dict[str, StreamPath]:
+        """The ways of the streams that pass it."""
+        return guest.paths()
+
+    async def refuse_node(self, uut: AgentLink) -> None:
+        """Raise NodeError where no guest could boot, before anything is changed."""
+
+    async def machine(self, uut: AgentLink, name: str, pid: int) -> Attestation:
+        """What the attestation says of one guest, which is the process ``pid``."""
+        return await look_at_guest(uut, self.name, name, pid)
+
+    def refusal(self, background: str) -> str | None:
+        """None: a second guest is made when there is to be one."""
+        return None
+
+    def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
+        """What prepare() does on the UUT, as lines of a shell."""
+        guests = booted_guests(wirings, second)
+        return [line for guest in guests for line in (*shell_lines(self.changes(guest)), shlex.join(self.argv(guest)))]
+
+    async def prepare(
+        self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
+    ) -> Prepared:
+        """Make taps and bridges, boot the guests side by side, wait until each says that it forwards."""
+        await self.refuse_node(uut)
+        guests = booted_guests(wirings, second)
+        async with restored_on_failure(self.restore, uut):
+            await apply(uut, TOKEN, [change for guest in guests for change in self.changes(guest)])
+            pids = await boot(uut, {guest.name: self.argv(guest) for guest in guests}, timeout_s=self.BOOT_S)
+            attestation = await self._attest(uut, pids)
+
+        async def attest(link: AgentLink) -> Attestation:
+            return await self._attest(link, pids)
+
+        beside = None
+        if SECOND in pids:
+            cpus = self.options.second_cpu
+            beside = SecondGuest(name=SECOND, cpus=cpus, ask=ask_on_console(SECOND), pid=pids[SECOND])
+        paths = {name: path for guest in guests for name, path in self.paths(guest).items()}
+        return Prepared(paths=paths, second=beside, attestation=attestation, attest=attest)
+
+    async def _attest(self, uut: AgentLink, pids: dict[str, int]) -> Attestation:
+        machines = {name: await self.machine(uut, name, pid) for name, pid in pids.items()}
+        beside = {name: machine for name, machine in machines.items() if name != FIRST}
+        return {
+            "driver": self.about.name,
+            "guests": list(machines),
+            **machines[FIRST],
+            **{key: getattr(self.options, key) for key in self.ATTESTED},
+            **({"machines": beside} if beside else {}),
+        }
+
+    async def restore(self, uut: AgentLink) -> None:
+        """End the guests, take their taps and bridges away."""
+        try:
+            await end(uut)
+        finally:
+            await undo(uut, TOKEN)
