@@ -51,7 +51,7 @@ class PlansScreen(ConsoleScreen):
                id="plan-pause", title="Pause or resume the plan"),
         Action("a", "abort", "Abort", "Abort the plan, after asking. Run it again to resume.",
                id="plan-abort", title="Abort the plan"),
-        Action("f", "failing", "Failing", "Go to the next trial that is not valid.",
+        Action("f", "failing", "Next bad", "Go to the next trial that is not valid.",
                id="plan-failing", title="Next trial that is not valid"),
         Action("s", "save", "Save session", "Save what was measured in this session as a plan file.",
                id="plan-save", title="Save this session as a plan"),
