@@ -8,34 +8,29 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import AgentError
-from labconsole.wire.facts import ReadFacts
-from labconsole.wire.lease import ReadLease
-from labconsole.wire.message import Message, R, Request
-from labconsole.wire.settings import ReadSettings
-from labconsole.wire.surroundings import ReadSurroundings
+from labconsole.wire.facts import NodeFacts, ReadFacts
+from labconsole.wire.lease import ReadLease, StatedNodeHolder
+from labconsole.wire.message import R, Request
+from labconsole.wire.settings import NodeSettings, ReadSettings
+from labconsole.wire.surroundings import NodeSurroundings, ReadSurroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
     """What a node said of itself. A part is None where the node could not say it; ``refused`` says why, by part.
 
-    ``surroundings["window"]`` covers the time since the look before, if there was one.
+    The window of ``surroundings`` covers the time since the look before, if there was one.
     """
 
     at_wall_s: float
-    facts: dict[str, Any] | None
-    settings: dict[str, Any] | None
-    surroundings: dict[str, Any] | None
-    holder: dict[str, Any] | None
+    facts: NodeFacts | None = None
+    settings: NodeSettings | None = None
+    surroundings: NodeSurroundings | None = None
+    holder: StatedNodeHolder | None = None
     refused: dict[str, str] = field(default_factory=dict)
-
-
-def _said(message: Message | None) -> dict[str, Any] | None:
-    return message.to_wire() if message is not None else None
 
 
 async def inspect(link: AgentLink, guests: Sequence[str]) -> Inspection:
@@ -57,9 +52,9 @@ async def inspect(link: AgentLink, guests: Sequence[str]) -> Inspection:
     lease = await ask(ReadLease())
     return Inspection(
         at_wall_s=time.time(),
-        facts=_said(facts),
-        settings=_said(settings),
-        surroundings=_said(surroundings),
-        holder=_said(lease.holder) if lease is not None else None,
+        facts=facts,
+        settings=settings,
+        surroundings=surroundings,
+        holder=lease.holder if lease is not None else None,
         refused=refused,
     )

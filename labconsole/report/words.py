@@ -105,9 +105,9 @@ def size_number(frame: FrameSize | None) -> str:
     return UNKNOWN if frame is None else f"{frame.bytes}{' with FCS' if frame.includes_fcs else ''}"
 
 
-def size_cells(frame: FrameSize | None) -> tuple[int | None, bool]:
-    """The frame size with its convention; None for mixed sizes."""
-    return (None, False) if frame is None else (frame.bytes, frame.includes_fcs)
+def size_cells(frame: FrameSize | None) -> tuple[int | None, bool | None]:
+    """The frame size with its convention; neither is known of mixed sizes."""
+    return (None, None) if frame is None else (frame.bytes, frame.includes_fcs)
 
 
 def set_ups_words(rate: SetUpMean) -> str:

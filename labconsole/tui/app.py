@@ -39,7 +39,7 @@ from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.console.terminal import HangUpDriver, detach, terminal_is_gone
 from labconsole.tui.keymap import EVERYWHERE, Places, check_settings
 from labconsole.tui.parts.action import Action, HasActions
-from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.parts.confirm import Confirm, take_over_question
 from labconsole.tui.parts.help import TABLES_AND_FIELDS, Help, key_rows
 from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.screens import SCREENS, ScreenEntry
@@ -224,7 +224,7 @@ class ConsoleApp(HasActions, App[int]):
     async def _ask_take_over(self, held: LeaseHeld, request: DesignPoint, repetitions: int) -> None:
         """Somebody else has the testbed: say who, and take it only if the operator says so."""
         self.state.note(clock.wall_s(), str(held), "warning")
-        question = Confirm("The testbed is in use. Take it over?", f"{held}. Their run is aborted and recorded so.")
+        question = take_over_question(held)
         if await self.push_screen_wait(question) and self.session is not None and not self._trial_runs():
             self.state.asked = True
             self.state.revision += 1

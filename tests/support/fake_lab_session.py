@@ -26,8 +26,13 @@ from labconsole.model.record.run import Fixed, PlanRef, RunRecord, SetUp
 from labconsole.model.record.search import SearchRecord
 from labconsole.wire.counters import StartCounters
 from labconsole.wire.execution import Execute
+from labconsole.wire.facts import NodeFacts
+from labconsole.wire.lease import StatedNodeHolder
 from labconsole.wire.links import ReadLinks
 from labconsole.wire.message import Request
+from labconsole.wire.settings import NodeSettings
+from labconsole.wire.surroundings import NodeSurroundings
+from support.asking import partly
 from support.fake_session import FakeSession, FakeStore, make_record
 
 
@@ -233,19 +238,22 @@ class LabSession(FakeSession):
         }  # fmt: skip
         return Inspection(
             at_wall_s=1_772_442_890.0,
-            facts={
-                "hostname": node, "kernel": "6.1.0-21-amd64", "cpus": 8, "cpu_model": "Xeon E3-1230", "load": [0.2, 0.1, 0],
+            facts=partly(NodeFacts, {
+                "hostname": node, "kernel": "6.1.0-21-amd64", "cpus": 8, "cpu_model": "Xeon E3-1230", "python": None,
                 "memory_bytes": 16_000_000_000, "os": "Debian GNU/Linux 12", "uptime_s": 93_784.0, "tcpdump": "4.99.3",
-                "pktgen": "2.75", "logins": [{"user": "eve", "line": "pts/3", "host": "10.0.0.7", "since_wall_s": 1.77e9}],
-                "governors": {"performance": 8},
-            },
-            settings={"interfaces": {"eth1": nic, "eth5": {**nic, "pause": None, "speed_mbps": None}}},
-            surroundings={
+                "pktgen": "2.75", "governors": {"performance": 8},
+            }),
+            settings=partly(NodeSettings, {
+                "interfaces": {"eth1": nic, "eth5": {**nic, "pause": None, "speed_mbps": None}},
+            }),
+            surroundings=partly(NodeSurroundings, {
                 "logins": [], "load": [0.2, 0.1, 0.0], "cpus": 8, "guests": [{"name": "deb12", "pid": 4242}], "sessions": [],
                 "window": {"elapsed_s": 12.0, "cpu": {"busy_ratio": 0.31}, "processes": [
                     {"pid": 77, "name": "cc1plus", "whose": "other", "cpu_s": 3.1}]},
-            },
-            holder={"owner": "eve@desk", "purpose": "raw, 64 B", "since_wall_ns": 1_772_442_000_000_000_000},
+            }),
+            holder=partly(StatedNodeHolder, {
+                "owner": "eve@desk", "purpose": "raw, 64 B", "since_wall_ns": 1_772_442_000_000_000_000, "own": False,
+            }),
         )  # fmt: skip
 
     def shell_argv(self, node: str) -> list[str]:

@@ -51,6 +51,7 @@ from labconsole.model.record.summary import Page, RunSummary
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.links import NodeLinkState
+from labconsole.wire.surroundings import NodeSurroundings
 
 INVENTORY: dict[str, Any] = {
     "testbed": "wuerzburg",
@@ -367,8 +368,11 @@ class FakeSession:
     async def inspect(self, node: str) -> Inspection:
         """What a look at an idle node finds."""
         self.looks.append(node)
-        surroundings = {"load": [0.07, 0.1, 0.1], "cpus": 4, "guests": [], "sessions": [], "logins": [], "window": None}
-        return Inspection(at_wall_s=0.0, facts=None, settings=None, surroundings=surroundings, holder=None)
+        said = NodeSurroundings(
+            monotonic_ns=0, wall_ns=0, boot_id=None, pid_namespace=None, logins=[], load=[0.07, 0.1, 0.1], cpus=4,
+            guests=[], sessions=[], window=None,
+        )  # fmt: skip
+        return Inspection(at_wall_s=0.0, surroundings=said)
 
     def execution(self, plan: Plan) -> PlanExecution:
         raise NotImplementedError

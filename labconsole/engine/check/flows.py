@@ -48,9 +48,10 @@ def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out:
     complaints: list[tuple[str, str]] = []
     words = []
     for stream in record.streams:
-        text = f"{stream.name} {stream.measured_packets} of {stream.offered_packets}"
+        counts = (stream.measured_packets, stream.offered_packets)
+        measured, offered = ("?" if packets is None else packets for packets in counts)
+        words.append(f"{stream.name} {measured} of {offered}")
         complaints += _complaints(stream)
-        words.append(text)
     if refused:
         complaints.append((f"the UUT sent {refused} ICMP unreachable", "it rejects frames instead of forwarding them"))
     evidence = f"{', '.join(words)} packets at {LOAD_RATIO:.0%} load"
@@ -90,7 +91,9 @@ def _complaints(stream: StreamRecord) -> list[tuple[str, str]]:
     """(what is wrong, what to do) of one stream."""
     found = []
     offered, measured, lost = stream.offered_packets, stream.measured_packets, stream.loss_packets
-    if not offered:
+    if offered is None:
+        found.append((f"the generator of {stream.name} did not report what it sent", "look at tools.generator"))
+    elif offered == 0:
         found.append((f"{stream.name} sent nothing", "look at nic.up and tools.generator of its source"))
     elif measured == 0:
         found.append(

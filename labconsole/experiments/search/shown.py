@@ -37,7 +37,7 @@ def newest(records: Iterable[SearchRecord]) -> list[SearchRecord]:
     return list(found.values())
 
 
-def factors(record: SearchRecord) -> tuple[str, int | None, bool, int, str, str]:
+def factors(record: SearchRecord) -> tuple[str, int | None, bool | None, int, str, str]:
     """In the order of ``FACTORS``."""
     asked = record.requested
     return (asked.platform, *size_cells(asked.frame), asked.sources, asked.background, record.testbed)

@@ -31,3 +31,8 @@ class Confirm(HasActions, ModalScreen[bool]):
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)
+
+
+def take_over_question(held: object) -> Confirm:
+    """Before another operator's lease is taken; ``held`` says whose it is."""
+    return Confirm("The testbed is in use. Take it over?", f"{held}. Their run is aborted and recorded so.")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labconsole.cli.text.check import report_lines
-from labconsole.engine.check import access, clocks, cpu, feasibility, nics, quiet, tools, uut
+from labconsole.engine.check import access, clocks, cpu, feasibility, flows, nics, quiet, tools, uut
 from labconsole.engine.check.context import alike
 from labconsole.engine.check.cpu import cpu_list
 from labconsole.engine.check.nics import slot_bps
@@ -31,7 +31,9 @@ from labconsole.wire.survey import Survey
 from support.asking import partly
 from support.envelopes import FLAT_OUT, REQUEST, envelope, reasons, stream
 from support.envelopes import point as envelope_point
+from support.fake_session import make_inventory
 from support.kept_messages import kept_reply
+from support.observed_trials import observe, record
 
 DOCS = Path(__file__).parents[3] / "docs" / "check.md"
 
@@ -276,6 +278,17 @@ def test_what_a_lab_of_namespaces_cannot_show_is_judged_by_what_a_machine_says(
     finding = asyncio.run(check(Bench(role, **said), "n"))
     assert (finding.status, words in finding.evidence) == (status, True), finding
     assert (finding.hint is not None) == (status in ("warn", "fail"))
+
+
+def test_what_a_flow_does_not_know_is_said_to_be_unknown() -> None:
+    inventory = make_inventory(emulated=False)
+    seen = observe(inventory, sent=238)
+    seen.streams[0].generated = None
+    finding = flows.judge(record(inventory, seen), None, None, left_out=[])
+    name = inventory.streams[0].name
+    assert finding.evidence == (
+        f"{name} 238 of ? packets at 1% load: the generator of {name} did not report what it sent"
+    )
 
 
 def _within_calibration(monkeypatch: pytest.MonkeyPatch, known: Any, **asked: Any) -> Any:

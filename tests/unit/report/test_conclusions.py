@@ -27,7 +27,7 @@ from labconsole.report.digest import asked_words
 from labconsole.report.evaluation import Evaluation, evaluate
 from labconsole.report.points import RunFacts, SettingPoints
 from labconsole.report.selection import Selection, outcomes, parse_filter, parse_margin, require_free
-from labconsole.report.words import bounds_words, loss_words, scientific
+from labconsole.report.words import bounds_words, loss_words, scientific, size_cells
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import measured, set_ups_of, taken
@@ -631,6 +631,7 @@ def test_frames_of_several_sizes_are_a_reason_of_their_own() -> None:
     asked = {"platform": "raw", "frame_size_bytes": None, "frame_size_includes_fcs": False, "background": "none",
              "target_bps": "max", "sources": 1}  # fmt: skip
     assert asked_words({"requested": asked})[0] == "raw, mixed sizes"
+    assert size_cells(None) == (None, None)
 
 
 def test_the_loss_of_a_source_is_not_the_platforms(made: Any) -> None:

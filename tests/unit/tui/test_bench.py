@@ -31,6 +31,8 @@ from labconsole.tui.screens import SCREENS
 from labconsole.tui.screens.bench.interfaces import InterfacesTable
 from labconsole.tui.screens.bench.screen import BenchScreen
 from labconsole.tui.screens.bench.uut import UutView
+from labconsole.wire.surroundings import NodeSurroundings
+from support.asking import partly
 from support.driven_console import SIZES, console, picture, settle, text, until
 from support.fake_lab_session import LabSession
 from support.fake_session import FakeSession, make_record
@@ -208,7 +210,8 @@ async def test_a_session_that_may_only_look_says_so_on_every_screen() -> None:
 
 
 def look(**surroundings: Any) -> UutView:
-    return UutView(Inspection(at_wall_s=0.0, facts=None, settings=None, surroundings=surroundings, holder=None))
+    told = {"load": None, "cpus": None, "guests": [], "sessions": [], "logins": [], **surroundings}
+    return UutView(Inspection(at_wall_s=0.0, surroundings=partly(NodeSurroundings, told)))
 
 
 def test_what_runs_on_the_uut_is_said_in_words_and_the_unknown_is_not_made_up() -> None:
@@ -219,7 +222,8 @@ def test_what_runs_on_the_uut_is_said_in_words_and_the_unknown_is_not_made_up() 
         {}, "uut"
     )
     assert words[0] == "! guest deb12 · load 2.00 on 4 CPUs · 1 other console, 2 logins · free" and tone == "warn"
-    assert look(load=None, cpus=None, guests=None).words({}, "uut")[0][0] == "free"
+    assert look().words({}, "uut")[0][0] == "no guests · free"
+    assert UutView(Inspection(at_wall_s=0.0)).words({}, "uut")[0][0] == "free"
     assert UutView().words({}, "uut")[0] == ("not inspected yet",)
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labconsole.text.cells import decimal, safe
 
 if TYPE_CHECKING:
     from labconsole.engine.inspection import Inspection
     from labconsole.engine.leases import LeaseHolder
+    from labconsole.wire.surroundings import NodeSurroundings
 
 SHOWN_GUESTS = 4
 
@@ -35,37 +36,28 @@ class UutView:
             return (f"! {where}held by {safe(foreign[node].describe(), 160)}", f"! {where}held by {owner}"), "warn"
         if self.inspection is None:
             return (self.why_not or "not inspected yet",), "muted"
-        seen: Mapping[str, Any] = self.inspection.surroundings or {}
-        guests, busy = _guests(seen), _load(seen)
-        others = _others(seen)
-        alone = not seen.get("guests") and not others
+        seen = self.inspection.surroundings
+        guests, busy, others = (_guests(seen), _load(seen), _others(seen)) if seen is not None else ("", "", "")
+        alone = not others and not (seen is not None and seen.guests)
         full = [part for part in (guests, busy, others, "free") if part]
         brief = [part for part in (guests, busy) if part] or ["free"]
         return (" · ".join(full), " · ".join(brief), brief[0]), "muted" if alone else "warn"
 
 
-def _guests(seen: Mapping[str, Any]) -> str:
-    guests = seen.get("guests")
-    if not isinstance(guests, list):
-        return ""
-    names = [safe(str(guest.get("name")), 24) for guest in guests if isinstance(guest, dict)]
+def _guests(seen: NodeSurroundings) -> str:
+    names = [safe(guest.name, 24) for guest in seen.guests]
     if not names:
         return "no guests"
     more = f" and {len(names) - SHOWN_GUESTS} more" if len(names) > SHOWN_GUESTS else ""
     return f"! {'guest' if len(names) == 1 else 'guests'} {', '.join(names[:SHOWN_GUESTS])}{more}"
 
 
-def _load(seen: Mapping[str, Any]) -> str:
-    load, cpus = seen.get("load"), seen.get("cpus")
-    if not isinstance(load, list) or not load or not isinstance(load[0], int | float):
+def _load(seen: NodeSurroundings) -> str:
+    if not seen.load:
         return ""
-    return f"load {decimal(load[0], 2)}" + (f" on {cpus} CPUs" if isinstance(cpus, int) else "")
+    return f"load {decimal(seen.load[0], 2)}" + (f" on {seen.cpus} CPUs" if seen.cpus is not None else "")
 
 
-def _others(seen: Mapping[str, Any]) -> str:
-    words = []
-    for name, one, many in (("sessions", "other console", "other consoles"), ("logins", "login", "logins")):
-        found = seen.get(name)
-        if isinstance(found, list) and found:
-            words.append(f"{len(found)} {one if len(found) == 1 else many}")
-    return ", ".join(words)
+def _others(seen: NodeSurroundings) -> str:
+    others = (("other console", len(seen.sessions)), ("login", len(seen.logins or ())))
+    return ", ".join(f"{found} {word if found == 1 else word + 's'}" for word, found in others if found)

@@ -6,9 +6,8 @@ by the node.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from labconsole.engine.inspection import Inspection
 from labconsole.engine.live.events import NodeState
@@ -19,6 +18,11 @@ from labconsole.tui.console import clock
 from labconsole.tui.parts.lines import Lines, Span, field
 from labconsole.tui.parts.node_state import STATE_LOOKS
 from labconsole.tui.screens.nodes.node_list import offset_words, retry_words
+from labconsole.wire.facts import NodeFacts
+from labconsole.wire.lease import StatedNodeHolder
+from labconsole.wire.links import Pause
+from labconsole.wire.settings import InterfaceSettings
+from labconsole.wire.surroundings import NodeSurroundings, UsageWindow
 
 PROCESSES_SHOWN = 6
 GUESTS_SHOWN = 6
@@ -73,100 +77,67 @@ class NodeDetails(Lines):
             )
         if look is not None and look.holder is not None:
             rows += self._holder(look.holder, width)
-        told = live.facts.to_wire() if live.facts is not None else None
-        rows += self._machine((look.facts if look is not None else None) or told, width)
+        facts = look.facts if look is not None and look.facts is not None else live.facts
+        if facts is not None:
+            rows += self._machine(facts, width)
         if look is not None and look.surroundings is not None:
             rows += self._surroundings(look.surroundings, width)
         # Last: there may be many, and who else is on the node must not need scrolling.
-        rows += self._interfaces(look, live, width)
+        if look is not None and look.settings is not None and look.settings.interfaces:
+            rows += self._interfaces(look.settings.interfaces, width)
         return rows + self._age(name, look, width)
 
-    def _holder(self, holder: dict[str, Any], width: int) -> Rows:
-        whose = "this console" if holder.get("own") else str(holder.get("owner", "somebody"))
-        words = f"{whose}, for {holder.get('purpose') or 'an unknown purpose'}"
-        since = holder.get("since_wall_ns")
-        if isinstance(since, int) and 0 <= since < 4e18:
-            words += f", since {datetime.fromtimestamp(since / 1e9, UTC):%H:%M:%S} UTC"
-        return field("held by", words, width, "muted" if holder.get("own") else "warn")
+    def _holder(self, holder: StatedNodeHolder, width: int) -> Rows:
+        whose = "this console" if holder.own else holder.owner or "somebody"
+        words = f"{whose}, for {holder.purpose or 'an unknown purpose'}"
+        if holder.since_wall_ns is not None:
+            words += f", since {datetime.fromtimestamp(holder.since_wall_ns / 1e9, UTC):%H:%M:%S} UTC"
+        return field("held by", words, width, "muted" if holder.own else "warn")
 
-    def _machine(self, facts: dict[str, Any] | None, width: int) -> Rows:
-        if not facts:
-            return []
-
-        def has(key: str) -> str:
-            value = facts.get(key)
-            return str(value) if value is not None else UNKNOWN
-
-        memory = facts.get("memory_bytes")
-        rows = field("kernel", f"{has('kernel')}, {has('os')}", width)
-        size = f", {memory / 1e9:.1f} GB" if isinstance(memory, int) else ""
-        rows += field("machine", f"{has('cpus')} x {has('cpu_model')}{size}", width, "muted")
-        governors = facts.get("governors")
-        if isinstance(governors, dict) and governors:
-            rows += field(
-                "governor", ", ".join(f"{name} ({number})" for name, number in governors.items()), width, "muted"
-            )
-        rows += field(
-            "tools", f"tcpdump {has('tcpdump')}, pktgen {has('pktgen')}, python {has('python')}", width, "muted"
-        )
-        uptime = facts.get("uptime_s")
-        if isinstance(uptime, int | float):
-            rows += field("up for", span(float(uptime)), width, "muted")
+    def _machine(self, facts: NodeFacts, width: int) -> Rows:
+        rows = field("kernel", f"{_known(facts.kernel)}, {_known(facts.os)}", width)
+        size = f", {facts.memory_bytes / 1e9:.1f} GB" if facts.memory_bytes is not None else ""
+        rows += field("machine", f"{_known(facts.cpus)} x {_known(facts.cpu_model)}{size}", width, "muted")
+        if facts.governors:
+            words = ", ".join(f"{name} ({number})" for name, number in facts.governors.items())
+            rows += field("governor", words, width, "muted")
+        tools = {"tcpdump": facts.tcpdump, "pktgen": facts.pktgen, "python": facts.python}
+        rows += field("tools", ", ".join(f"{name} {_known(said)}" for name, said in tools.items()), width, "muted")
+        if facts.uptime_s is not None:
+            rows += field("up for", span(facts.uptime_s), width, "muted")
         return rows
 
-    def _interfaces(self, look: Inspection | None, live: NodeLive, width: int) -> Rows:
-        interfaces = (look.settings or {}).get("interfaces") if look is not None else None
-        if not isinstance(interfaces, dict) or not interfaces:
-            return []
+    def _interfaces(self, interfaces: Mapping[str, InterfaceSettings], width: int) -> Rows:
         rows: Rows = [[]]
         for name, nic in interfaces.items():
-            if not isinstance(nic, dict):
-                continue
-            up = nic.get("up")
-            state: Span = ("● up", "good") if up else ("○ down", "muted") if up is False else (UNKNOWN, "muted")
-            speed = nic.get("speed_mbps")
-            told = f"{count(speed)} Mbit/s" if isinstance(speed, int) else "speed unknown"
-            rows.append([(f" {safe(str(name), 16)}  ", "second"), state, (safe(f"  {told}", width - 30), "")])
-            words = f"{nic.get('driver') or 'driver unknown'}, MTU {nic.get('mtu') or UNKNOWN}, "
-            rows += field("", words + pause_words(nic.get("pause")) + queue_words(nic), width, "muted")
+            state: Span = ("● up", "good") if nic.up else ("○ down", "muted")
+            told = f"{count(nic.speed_mbps)} Mbit/s" if nic.speed_mbps is not None else "speed unknown"
+            rows.append([(f" {safe(name, 16)}  ", "second"), state, (safe(f"  {told}", width - 30), "")])
+            words = f"{nic.driver or 'driver unknown'}, MTU {nic.mtu or UNKNOWN}, "
+            rows += field("", words + pause_words(nic.pause) + queue_words(nic), width, "muted")
         return rows
 
-    def _surroundings(self, seen: dict[str, Any], width: int) -> Rows:
+    def _surroundings(self, seen: NodeSurroundings, width: int) -> Rows:
         rows: Rows = [[]]
-        load = seen.get("load")
-        if isinstance(load, list) and load:
-            rows += field(
-                "load", " ".join(decimal(float(v), 2) for v in load) + f" on {seen.get('cpus') or '?'} CPUs", width
-            )
-        logins = [entry for entry in seen.get("logins") or [] if isinstance(entry, dict)]
-        words = ", ".join(
-            f"{e.get('user')} on {e.get('line')} from {e.get('host') or 'here'}" for e in logins[:LOGINS_SHOWN]
-        )
+        if seen.load:
+            rows += field("load", " ".join(decimal(v, 2) for v in seen.load) + f" on {seen.cpus or '?'} CPUs", width)
+        logins = seen.logins or []
+        words = ", ".join(f"{each.user} on {each.line} from {each.host or 'here'}" for each in logins[:LOGINS_SHOWN])
         rows += field("logins", words or "nobody", width, "warn" if logins else "muted")
-        guests = [entry for entry in seen.get("guests") or [] if isinstance(entry, dict)]
-        if guests:
-            words = ", ".join(f"{g.get('name')} (pid {g.get('pid')})" for g in guests[:GUESTS_SHOWN])
-            more = f" and {len(guests) - GUESTS_SHOWN} more" if len(guests) > GUESTS_SHOWN else ""
+        if seen.guests:
+            words = ", ".join(f"{guest.name} (pid {guest.pid})" for guest in seen.guests[:GUESTS_SHOWN])
+            more = f" and {len(seen.guests) - GUESTS_SHOWN} more" if len(seen.guests) > GUESTS_SHOWN else ""
             rows += field("guests", words + more, width)
-        if seen.get("sessions"):
-            rows += field("consoles", f"{len(seen['sessions'])} other labconsole sessions on this node", width, "warn")
-        window = seen.get("window")
-        if isinstance(window, dict):
-            rows += self._window(window, width)
-        return rows
+        if seen.sessions:
+            rows += field("consoles", f"{len(seen.sessions)} other labconsole sessions on this node", width, "warn")
+        return rows if seen.window is None else rows + self._window(seen.window, width)
 
-    def _window(self, window: dict[str, Any], width: int) -> Rows:
-        cpu = window.get("cpu")
-        busy = cpu.get("busy_ratio") if isinstance(cpu, dict) else None
-        elapsed = window.get("elapsed_s")
-        if not isinstance(elapsed, int | float):
-            return []
-        rows = field("busy", f"{percent(busy, 1)} % of all CPUs over the last {span(float(elapsed))}", width)
-        processes = [p for p in window.get("processes") or [] if isinstance(p, dict)]
-        for index, process in enumerate(processes[:PROCESSES_SHOWN]):
-            used = process.get("cpu_s")
-            share = percent(used / elapsed, 1) if isinstance(used, int | float) and elapsed else UNKNOWN
-            words = f"{share:>6} %  {process.get('name')} ({process.get('whose')}, pid {process.get('pid')})"
+    def _window(self, window: UsageWindow, width: int) -> Rows:
+        busy, elapsed_s = window.cpu.busy_ratio if window.cpu is not None else None, window.elapsed_s
+        rows = field("busy", f"{percent(busy, 1)} % of all CPUs over the last {span(elapsed_s)}", width)
+        for index, process in enumerate(window.processes[:PROCESSES_SHOWN]):
+            share = percent(process.cpu_s / elapsed_s, 1) if elapsed_s else UNKNOWN
+            words = f"{share:>6} %  {process.name} ({process.whose}, pid {process.pid})"
             rows += field("busiest" if index == 0 else "", words, width, "muted", rows=1)
         return rows
 
@@ -184,28 +155,25 @@ class NodeDetails(Lines):
         return rows
 
 
-def pause_words(pause: object) -> str:
+def _known(said: str | int | None) -> str:
+    return UNKNOWN if said is None else str(said)
+
+
+def pause_words(pause: Pause | None) -> str:
     """Ethernet flow control, which throttles a generator unseen when it is on."""
-    if not isinstance(pause, dict):
+    if pause is None:
         return "pause unknown"
-    on = [direction for direction in ("rx", "tx") if pause.get(direction)]
-    return f"pause {'+'.join(on) if on else 'off'}{' (negotiated)' if pause.get('autoneg') else ''}"
+    on = [direction for direction in ("rx", "tx") if getattr(pause, direction)]
+    return f"pause {'+'.join(on) if on else 'off'}{' (negotiated)' if pause.autoneg else ''}"
 
 
-def queue_words(nic: dict[str, Any]) -> str:
+def queue_words(nic: InterfaceSettings) -> str:
     """Rings, queues and the offloads that join or split packets."""
     words = []
-    rings = nic.get("rings")
-    if isinstance(rings, dict) and rings.get("rx") is not None:
-        words.append(f"rings {rings.get('rx')}/{rings.get('tx')}")
-    queues = nic.get("queues")
-    if isinstance(queues, dict):
-        number = queues.get("combined") or queues.get("rx")
-        if number is not None:
-            words.append(f"{number} queues" if number != 1 else "1 queue")
-    offloads = nic.get("offloads")
-    if isinstance(offloads, dict):
-        words.append(
-            "offloads " + (" ".join(name for name in ("tso", "gso", "gro", "lro") if offloads.get(name)) or "off")
-        )
-    return ", " + ", ".join(words) if words else ""
+    if nic.rings is not None:
+        words.append(f"rings {nic.rings.rx}/{nic.rings.tx}")
+    if nic.queues is not None:
+        number = nic.queues.combined or nic.queues.rx
+        words.append(f"{number} queues" if number != 1 else "1 queue")
+    on = " ".join(name for name in ("tso", "gso", "gro", "lro") if nic.offloads.get(name))
+    return ", " + ", ".join([*words, f"offloads {on or 'off'}"])

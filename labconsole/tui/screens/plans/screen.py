@@ -26,7 +26,7 @@ from labconsole.tui.console import clock
 from labconsole.tui.parts import plan_files
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.ask_text import AskText
-from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.parts.confirm import Confirm, take_over_question
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.plan_files import PlanEntry
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
@@ -51,7 +51,7 @@ class PlansScreen(ConsoleScreen):
                id="plan-pause", title="Pause or resume the plan"),
         Action("a", "abort", "Abort", "Abort the plan, after asking. Run it again to resume.",
                id="plan-abort", title="Abort the plan"),
-        Action("f", "failing", "Failing", "Go to the next trial that is not valid.",
+        Action("f", "failing", "Next bad", "Go to the next trial that is not valid.",
                id="plan-failing", title="Next trial that is not valid"),
         Action("s", "save", "Save session", "Save what was measured in this session as a plan file.",
                id="plan-save", title="Save this session as a plan"),
@@ -256,8 +256,7 @@ class PlansScreen(ConsoleScreen):
     async def _ask_take_over(self, path: Path, execution: PlanExecution, held: str) -> None:
         """Somebody else has the testbed: say who, and take it only if the operator says so."""
         self.state.note(clock.wall_s(), held, "warning")
-        question = Confirm("The testbed is in use. Take it over?", f"{held}. Their run is aborted and recorded so.")
-        if await self.app.push_screen_wait(question) and not (self.state.asked or self.session.running):
+        if await self.app.push_screen_wait(take_over_question(held)) and not (self.state.asked or self.session.running):
             again = self._executions[path] = self.session.execution(execution.plan)
             self._start(path, again, take_over=True)
 
