@@ -9,8 +9,9 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from labconsole.wire.catalogue import EVENTS, REQUESTS
+from labconsole.wire.catalogue import EVENTS
 from labconsole.wire.message import Done, Message, field_names
+from support.requests import REQUESTS
 
 MANUAL = Path(__file__).parents[2] / "docs" / "agent-protocol.md"
 MARKED = re.compile(r"(<!-- printed: (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
