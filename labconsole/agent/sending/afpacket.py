@@ -206,7 +206,6 @@ class AfPacketBackend:
 
     def __init__(self) -> None:
         self._streams: List[Any] = []
-        self._starting = False
 
     async def prepare(self, specs: List[StreamSpec]) -> List[Dict[str, Any]]:
         # Before the forks, because an import that another thread is in the middle of would never end in a child.
