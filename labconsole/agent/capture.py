@@ -17,6 +17,7 @@ import signal
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from labconsole.agent.processes import children, linux
+from labconsole.agent.reading.files import text_of
 from labconsole.agent.spool import CaptureSpool
 from labconsole.wire.capture import StartCapture
 from labconsole.wire.codec import WireError
@@ -69,11 +70,7 @@ def error_of(text: str, exit_status: Optional[int] = None) -> WireError:
 
 def catches(pid: int, number: int) -> bool:
     """Whether the process handles a signal: an older tcpdump would die of one that it does not know."""
-    try:
-        with open("/proc/%d/status" % pid, encoding="ascii", errors="replace") as status:
-            match = re.search(r"^SigCgt:\s*([0-9a-f]+)", status.read(), re.MULTILINE)
-    except OSError:
-        return False
+    match = re.search(r"^SigCgt:\s*([0-9a-f]+)", text_of("/proc/%d/status" % pid) or "", re.MULTILINE)
     return match is not None and bool(int(match.group(1), 16) >> (number - 1) & 1)
 
 

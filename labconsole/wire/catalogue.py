@@ -22,7 +22,7 @@ from labconsole.wire import (
     survey,
     usage,
 )
-from labconsole.wire.message import AgentEvent, Request
+from labconsole.wire.message import AgentEvent
 
 _TOPICS = (
     session, facts, links, settings, survey, lease, counters, drops, surroundings, generator, capture, foreign, changes,
@@ -30,12 +30,12 @@ _TOPICS = (
 )  # fmt: skip
 
 
-def _of(base: Type[Any]) -> Iterator[Type[Any]]:
+def messages(base: Type[Any]) -> Iterator[Type[Any]]:
+    """Those of one kind: ``Request``, ``AgentEvent``."""
     for topic in _TOPICS:
         for each in vars(topic).values():
             if isinstance(each, type) and issubclass(each, base) and each.__module__ == topic.__name__:
                 yield each
 
 
-REQUESTS: Dict[str, Type[Request[Any]]] = {each.op: each for each in _of(Request)}
-EVENTS: Dict[str, Type[AgentEvent]] = {each.kind: each for each in _of(AgentEvent)}
+EVENTS: Dict[str, Type[AgentEvent]] = {each.kind: each for each in messages(AgentEvent)}

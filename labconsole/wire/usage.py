@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, List, Optional
 
 from labconsole.wire.message import Message, Request
-from labconsole.wire.rules import Count, Most
+from labconsole.wire.rules import Count, Most, Rule, whole
 
 MAX_PIDS = 64
+Pid = Annotated[int, Rule(whole(1, 2**31 - 1))]
 
 
 class Usage(Message):
@@ -23,10 +24,10 @@ class Usage(Message):
     cpu_ns: Count
     run_ns: Optional[Count]
     wait_ns: Optional[Count]
-    gone: Annotated[List[Count], Most(MAX_PIDS)]
+    gone: Annotated[List[Pid], Most(MAX_PIDS)]
 
 
 class ProcessUsage(Request[Usage], op="process.usage"):
     """Ask for the usage of these processes now."""
 
-    pids: Annotated[List[Count], Most(MAX_PIDS)]
+    pids: Annotated[List[Pid], Most(MAX_PIDS)]

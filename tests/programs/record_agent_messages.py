@@ -1,6 +1,6 @@
 """Record what console and agents say to each other in real sessions on a lab: tests/golden/agent-messages.
 
-    PYTHONPATH=. python tests/programs/record_agent_messages.py [--out FILE.jsonl.gz]        root, some six minutes
+    PYTHONPATH=.:tests python tests/programs/record_agent_messages.py [--out FILE.jsonl.gz]        root, some six minutes
 
 The messages are taken off the link in this process, where a request is made and where a reply or an event is checked, and
 thrown away but for the first few of every shape: types and known words by key, with the digits in names left out.

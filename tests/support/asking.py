@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.wire.catalogue import REQUESTS
 from labconsole.wire.codec import MAX_LINE_BYTES
 from labconsole.wire.message import M, Message, R, Request
 from labconsole.wire.rules import plain
+from support.requests import REQUESTS
 
 
 class Asking:

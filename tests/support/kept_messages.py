@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from labconsole.nodes.inbound import read_event, read_hello, read_reply
-from labconsole.wire.catalogue import REQUESTS
 from labconsole.wire.message import Refusal
 from labconsole.wire.rules import bad
+from support.requests import REQUESTS
 
 Message = dict[str, Any]
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from labconsole.network.change import load_all
-from labconsole.wire.catalogue import EVENTS, REQUESTS
+from labconsole.wire.catalogue import EVENTS
 from labconsole.wire.changes import AnyChange
 from labconsole.wire.message import Done, Message, field_names
+from support.requests import REQUESTS
 
 MANUAL = Path(__file__).parents[2] / "docs" / "agent-protocol.md"
 MARKED = re.compile(r"(<!-- printed: (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)

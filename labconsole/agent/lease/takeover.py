@@ -20,6 +20,8 @@ from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent.debug import complain
 from labconsole.agent.lease.lock import OWNER_CHARACTERS, PURPOSE_CHARACTERS, Lease, held_by, holder_at
+from labconsole.agent.reading.files import bytes_of
+from labconsole.agent.reading.process_table import process_of
 from labconsole.wire.codec import WireError
 
 LET_GO_S = 6.0
@@ -184,17 +186,10 @@ def lock_owner(path: str) -> Optional[int]:
 
 
 def _is_agent(pid: int) -> bool:
-    try:
-        with open("/proc/%d/cmdline" % pid, "rb") as command:
-            text = command.read(65536)
-    except OSError:
-        return False
+    text = bytes_of("/proc/%d/cmdline" % pid) or b""
     return any(mark in text for mark in _OURS)  # a zombie has no command line: it counts as gone
 
 
 def _parent(pid: int) -> Optional[int]:
-    try:
-        with open("/proc/%d/stat" % pid, "rb") as stat:
-            return int(stat.read().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
+    found = process_of(pid)
+    return None if found is None else found.parent

@@ -29,10 +29,12 @@ class Counting:
 
     @answers(ReadCounters)
     async def read(self, request: ReadCounters) -> InterfaceCounters:
+        await self._counters.open()
         return InterfaceCounters(**self._counters.read())
 
     @answers(StartCounters)
     async def start(self, request: StartCounters) -> Done:
+        await self._counters.open()
         self._counters.start(request.interval_s)
         return Done()
 

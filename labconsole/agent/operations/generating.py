@@ -56,8 +56,6 @@ class Generating:
     async def start(self, request: StartGenerator) -> Done:
         async with self._lock:
             session = self._prepared()
-            if self._runner is not None:
-                raise WireError("busy", "the generator was already started")
             await session.start(request.at_monotonic_ns)
             self._runner = asyncio.ensure_future(self._run(session, request.progress_interval_s))
         return Done()

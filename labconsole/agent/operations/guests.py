@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Optional, Sequence
 
 from labconsole.agent.operations.answering import answers
 from labconsole.agent.processes import children
+from labconsole.agent.reading.process_table import process_of
 from labconsole.wire.codec import WireError
 from labconsole.wire.guests import (
     AskGuest,
@@ -202,9 +203,5 @@ def _text(data: bytes) -> str:
 
 def cpu_s(pid: int) -> Optional[float]:
     """User and system time of a process and its threads so far; None when it is gone."""
-    try:
-        with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as source:
-            words = source.read().rpartition(")")[2].split()
-        return (int(words[11]) + int(words[12])) / float(os.sysconf("SC_CLK_TCK"))
-    except (OSError, ValueError, IndexError):
-        return None
+    found = process_of(pid)
+    return None if found is None else found.used / float(os.sysconf("SC_CLK_TCK"))

@@ -6,26 +6,24 @@ what tells of trouble is kept, by its name, because no two drivers agree on name
 
 from __future__ import annotations
 
-import array
 import asyncio
-import errno
-import fcntl
 import re
-import socket
 import struct
 import time
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from contextlib import closing
+from typing import Any, Dict, List, Optional, Tuple
 
+from labconsole.agent import netlink
 from labconsole.agent.debug import complain
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading import filters
-from labconsole.agent.reading.counters import NLM_F_REQUEST_DUMP, StatsSocket
+from labconsole.agent.reading.ethtool import Ethtool
+from labconsole.agent.reading.files import text_of
 
-SIOCETHTOOL = 0x8946
-ETHTOOL_GSTRINGS = 0x1B
-ETHTOOL_GSTATS = 0x1D
-ETHTOOL_GSSET_INFO = 0x37
+GET_STRINGS = 0x1B
+GET_STATISTICS = 0x1D
+GET_SET_SIZES = 0x37
 STATISTICS_SET = 1
 NAME_BYTES = 32
 MAX_STATISTICS = 8192
@@ -38,18 +36,10 @@ TROUBLE = re.compile(
 )
 """err(?!u): not interrupts."""
 
-RTM_NEWQDISC = 36
-RTM_GETQDISC = 38
-TCA_KIND = 1
-TCA_STATS2 = 7
-TCA_STATS_QUEUE = 3
 TC_H_ROOT = 0xFFFFFFFF
 TC_H_INGRESS = 0xFFFFFFF1
-_HEADER = struct.Struct("=IHHII")
-_TCMSG = struct.Struct("=BBHiIII")
-_ATTRIBUTE = struct.Struct("=HH")
-_QUEUE = struct.Struct("=IIIII")
-_QDISC_REQUEST = _HEADER.pack(36, RTM_GETQDISC, NLM_F_REQUEST_DUMP, 1, 0) + _TCMSG.pack(0, 0, 0, 0, 0, 0, 0)
+MOST_CHARACTERS = 1 << 20
+"""Of a file with a line for each processor."""
 
 IP_NAMES = (
     "InHdrErrors", "InAddrErrors", "InUnknownProtos", "InDiscards", "OutDiscards", "OutNoRoutes", "FragFails",
@@ -59,10 +49,12 @@ IP_NAMES = (
 
 def softnet() -> Optional[List[List[Optional[int]]]]:
     """[cpu or None, processed, dropped, squeezed] per line of softnet_stat; of the whole kernel, not of a namespace."""
+    text = text_of("/proc/net/softnet_stat", MOST_CHARACTERS)
+    if text is None:
+        return None
     try:
-        with open("/proc/net/softnet_stat", encoding="ascii") as source:
-            rows = [[int(word, 16) for word in line.split()] for line in source]
-    except (OSError, ValueError):
+        rows = [[int(word, 16) for word in line.split()] for line in text.splitlines()]
+    except ValueError:
         return None
     # The processor's number is the 13th word, since Linux 5.10; older kernels leave processors that are off out.
     return [[row[12] if len(row) > 12 else None, row[0], row[1], row[2]] for row in rows if len(row) > 2]
@@ -84,87 +76,43 @@ def parse_snmp(text: str) -> Dict[str, int]:
 def internet() -> Optional[Dict[str, int]]:
     """The IP counters of the calling thread's namespace."""
     found: Dict[str, int] = {}
-    try:
-        # /proc/net is the process's namespace; a thread may be in another.
-        for name in ("snmp", "netstat"):
-            with open("/proc/thread-self/net/" + name, encoding="ascii") as source:
-                found.update(parse_snmp(source.read()))
-    except (OSError, ValueError):
-        return None
+    # /proc/net is the process's namespace; a thread may be in another.
+    for name in ("snmp", "netstat"):
+        text = text_of("/proc/thread-self/net/" + name)
+        if text is None:
+            return None
+        try:
+            found.update(parse_snmp(text))
+        except ValueError:
+            return None
     return found
 
 
-def _attributes(part: bytes, at: int, end: int) -> Iterator[Tuple[int, int, int]]:
-    """(type, start, end) of each attribute between two places."""
-    while at + 4 <= end:
-        length, kind = _ATTRIBUTE.unpack_from(part, at)
-        if length < 4 or at + length > end:
-            return
-        yield kind & 0x3FFF, at + 4, at + length
-        at += (length + 3) & ~3
-
-
-def parse_qdiscs(parts: List[bytes]) -> List[Tuple[int, str, Dict[str, int]]]:
+def parse_qdiscs(messages: List[Any]) -> List[Tuple[int, str, Dict[str, int]]]:
     """(interface index, kind, counts) of each root and ingress discipline. A root's drops hold its children's."""
     found = []
-    for part in parts:
-        position = 0
-        while position + 36 <= len(part):
-            length, kind = _HEADER.unpack_from(part, position)[:2]
-            if kind != RTM_NEWQDISC or length < 36:
-                break  # the end of the dump
-            _, _, _, index, _, parent, _ = _TCMSG.unpack_from(part, position + 16)
-            name, queue = "", None
-            for attribute, start, end in _attributes(part, position + 36, min(position + length, len(part))):
-                if attribute == TCA_KIND:
-                    name = part[start:end].rstrip(b"\0").decode("ascii", "replace")
-                elif attribute == TCA_STATS2:
-                    for inner, inner_start, inner_end in _attributes(part, start, end):
-                        if inner == TCA_STATS_QUEUE and inner_end - inner_start >= _QUEUE.size:
-                            queue = _QUEUE.unpack_from(part, inner_start)
-            if queue is not None and parent in (TC_H_ROOT, TC_H_INGRESS):
-                counts = {"drops": queue[2], "requeues": queue[3], "overlimits": queue[4]}
-                found.append((index, name, counts))
-            position += (length + 3) & ~3
+    for message in messages:
+        queue = message.get_nested("TCA_STATS2", "TCA_STATS_QUEUE")
+        if queue is not None and message["parent"] in (TC_H_ROOT, TC_H_INGRESS):
+            counts = {name: queue[name] for name in ("drops", "requeues", "overlimits")}
+            found.append((message["index"], message.get_attr("TCA_KIND"), counts))
     return found
 
 
-class DriverStatistics:
-    """ethtool -S by ioctl: the names that tell of trouble, with what they count."""
-
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def read(self, interface: str) -> Optional[Dict[str, int]]:
-        """None when the driver has no statistics of its own."""
-        answer = self._ask(interface, struct.pack("=IIQI", ETHTOOL_GSSET_INFO, 0, 1 << STATISTICS_SET, 0))
-        if answer is None or not struct.unpack_from("=Q", answer, 8)[0] & 1 << STATISTICS_SET:
-            return None
-        count = struct.unpack_from("=I", answer, 16)[0]
-        if not 0 < count <= MAX_STATISTICS:
-            return None
-        names = self._ask(
-            interface, struct.pack("=III", ETHTOOL_GSTRINGS, STATISTICS_SET, count) + bytes(NAME_BYTES * count)
-        )
-        numbers = self._ask(interface, struct.pack("=II", ETHTOOL_GSTATS, count) + bytes(8 * count))
-        # The driver may have become another between the questions: then the names would be those of other numbers.
-        if names is None or numbers is None or {_at(names, 8), _at(numbers, 4)} != {count}:
-            return None
-        return keep_trouble(names[12:], struct.unpack_from("=%dQ" % count, numbers, 8))
-
-    def _ask(self, interface: str, question: bytes) -> Optional[bytes]:
-        data = array.array("B", question)
-        request = struct.pack("16sP", interface.encode("utf-8"), data.buffer_info()[0]).ljust(40, b"\0")
-        try:
-            fcntl.ioctl(self._socket.fileno(), SIOCETHTOOL, request)
-        except OSError as exc:
-            if exc.errno in (errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.EINVAL):
-                return None
-            raise
-        return data.tobytes()
+def driver_statistics(tool: Ethtool, interface: str) -> Optional[Dict[str, int]]:
+    """ethtool -S: what tells of trouble, by name. None when the driver has no statistics of its own."""
+    answer = tool.ask(interface, struct.pack("=IIQI", GET_SET_SIZES, 0, 1 << STATISTICS_SET, 0))
+    if answer is None or not struct.unpack_from("=Q", answer, 8)[0] & 1 << STATISTICS_SET:
+        return None
+    count = _at(answer, 16)
+    if not 0 < count <= MAX_STATISTICS:
+        return None
+    names = tool.ask(interface, struct.pack("=III", GET_STRINGS, STATISTICS_SET, count) + bytes(NAME_BYTES * count))
+    numbers = tool.ask(interface, struct.pack("=II", GET_STATISTICS, count) + bytes(8 * count))
+    # The driver may have become another between the questions: then the names would be those of other numbers.
+    if names is None or numbers is None or {_at(names, 8), _at(numbers, 4)} != {count}:
+        return None
+    return keep_trouble(names[12:], struct.unpack_from("=%dQ" % count, numbers, 8))
 
 
 def _at(data: bytes, place: int) -> int:
@@ -186,24 +134,19 @@ def keep_trouble(names: bytes, numbers: Tuple[int, ...]) -> Dict[str, int]:
 
 def read_namespace(interfaces: List[str]) -> Dict[str, Any]:
     """The calling thread's namespace; driver statistics of ``interfaces`` only, as far as they are here."""
-    opened = StatsSocket(None)  # a thread starts in its creator's namespace
-    driver = DriverStatistics()
-    try:
-        names = opened.names()
+    with closing(netlink.RouteSocket()) as route, closing(Ethtool()) as tool:
+        names = route.names()
         there = set(names.values())
         return {
             "ip": internet(),
             "filters": filters.read(),
             "qdiscs": [
                 [names[index], kind, counts]
-                for index, kind, counts in parse_qdiscs(opened.dump(_QDISC_REQUEST))
+                for index, kind, counts in parse_qdiscs(route.queueing_disciplines())
                 if index in names
             ],
-            "driver": {name: driver.read(name) for name in interfaces if name in there},
+            "driver": {name: driver_statistics(tool, name) for name in interfaces if name in there},
         }
-    finally:
-        driver.close()
-        opened.close()
 
 
 async def read(namespaces: Namespaces, interfaces: List[str]) -> Dict[str, Any]:

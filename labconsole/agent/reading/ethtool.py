@@ -26,9 +26,9 @@ class Ethtool:
     def close(self) -> None:
         self._socket.close()
 
-    def ask(self, name: str, command: int, size: int) -> Optional[bytes]:
-        """The answer to one command; None when the driver has none."""
-        data = array.array("B", struct.pack("=I", command).ljust(size, b"\0"))
+    def ask(self, name: str, question: bytes) -> Optional[bytes]:
+        """The answer to a command, as long as the question; None when the driver has none."""
+        data = array.array("B", question)
         request = struct.pack("16sP", name.encode("utf-8"), data.buffer_info()[0]).ljust(40, b"\0")
         try:
             fcntl.ioctl(self._socket.fileno(), SIOCETHTOOL, request)
@@ -39,16 +39,16 @@ class Ethtool:
         return data.tobytes()
 
     def number(self, name: str, command: int) -> Optional[int]:
-        answer = self.ask(name, command, 8)
+        answer = self.ask(name, struct.pack("=I4x", command))
         return None if answer is None else int(struct.unpack_from("=I", answer, 4)[0])
 
     def numbers(self, name: str, command: int, count: int) -> Optional[List[int]]:
-        answer = self.ask(name, command, 4 + 4 * count)
+        answer = self.ask(name, struct.pack("=I", command) + bytes(4 * count))
         return None if answer is None else list(struct.unpack_from("=%dI" % count, answer, 4))
 
     def driver(self, name: str) -> Dict[str, Optional[str]]:
         """The driver with its version, and the card's firmware."""
-        answer = self.ask(name, GET_DRIVER, 196)
+        answer = self.ask(name, struct.pack("=I192x", GET_DRIVER))
         found = {}
         for key, start in (("driver", 4), ("driver_version", 36), ("firmware", 68)):
             word = answer[start : start + 32].split(b"\0")[0] if answer is not None else b""
@@ -57,7 +57,7 @@ class Ethtool:
 
     def link(self, name: str) -> Dict[str, Any]:
         """Speed, duplex and autonegotiation, as far as they are known."""
-        answer = self.ask(name, GET_SETTINGS, 44)
+        answer = self.ask(name, struct.pack("=I40x", GET_SETTINGS))
         if answer is None:
             return {"speed_mbps": None, "duplex": None, "autoneg": None}
         low, duplex, autoneg, high = struct.unpack_from("=12xHB3xB9xH", answer)

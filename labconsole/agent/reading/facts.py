@@ -12,6 +12,7 @@ import struct
 from typing import Any, Dict, List, Optional, Tuple
 
 from labconsole.agent.processes import children
+from labconsole.agent.reading.files import bytes_of, text_of
 
 VERSION_TIMEOUT_S = 2.0
 UTMP_RECORD = struct.Struct("=hxxi32s4s32s256shhiii4i20x")
@@ -22,26 +23,18 @@ CAPABILITIES = {
 }  # fmt: skip
 
 
-def _text(path: str) -> Optional[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as source:
-            return source.read(65536).strip() or None
-    except OSError:
-        return None
-
-
 def _first_match(pattern: str, text: Optional[str]) -> Optional[str]:
     match = re.search(pattern, text or "", re.MULTILINE)
     return match.group(1).strip() if match else None
 
 
 def operating_system() -> Optional[str]:
-    name = _first_match(r"^PRETTY_NAME=(.*)$", _text("/etc/os-release"))
+    name = _first_match(r"^PRETTY_NAME=(.*)$", text_of("/etc/os-release"))
     return name.strip("\"'") if name else None
 
 
 def memory_bytes() -> Optional[int]:
-    kib = _first_match(r"^MemTotal:\s+(\d{1,15}) kB", _text("/proc/meminfo"))
+    kib = _first_match(r"^MemTotal:\s+(\d{1,15}) kB", text_of("/proc/meminfo"))
     return int(kib) * 1024 if kib else None
 
 
@@ -56,7 +49,7 @@ def governors() -> Optional[Dict[str, int]]:
     """Frequency governors and how many CPUs each rules; None where the kernel shows none (most guests)."""
     counted: Dict[str, int] = {}
     for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"):
-        name = _text(path)
+        name = text_of(path)
         if name:
             counted[name] = counted.get(name, 0) + 1
     return counted or None
@@ -74,15 +67,12 @@ def parse_utmp(data: bytes) -> List[Dict[str, Any]]:
 
 
 def logins() -> Optional[List[Dict[str, Any]]]:
-    try:
-        with open("/run/utmp", "rb") as source:
-            return parse_utmp(source.read(UTMP_RECORD.size * 1000))
-    except OSError:
-        return None
+    data = bytes_of("/run/utmp", UTMP_RECORD.size * 1000)
+    return None if data is None else parse_utmp(data)
 
 
 def capabilities() -> Optional[List[str]]:
-    mask = _first_match(r"^CapEff:\s*([0-9a-f]+)", _text("/proc/self/status"))
+    mask = _first_match(r"^CapEff:\s*([0-9a-f]+)", text_of("/proc/self/status"))
     if mask is None:
         return None
     return [name for bit, name in sorted(CAPABILITIES.items()) if int(mask, 16) >> bit & 1]
@@ -90,11 +80,11 @@ def capabilities() -> Optional[List[str]]:
 
 def pktgen() -> Tuple[Optional[str], bool]:
     """(version when loaded, whether it is or could be loaded)."""
-    control = _text("/proc/net/pktgen/pgctrl")
+    control = text_of("/proc/net/pktgen/pgctrl")
     if control or os.path.isdir("/proc/net/pktgen"):
         return _first_match(r"[Vv]er(?:sion)?:?\s*([\w.]+)", control) or "unknown", True
     release = os.uname().release
-    builtin = "net/core/pktgen.ko" in (_text("/lib/modules/%s/modules.builtin" % release) or "")
+    builtin = "net/core/pktgen.ko" in (text_of("/lib/modules/%s/modules.builtin" % release) or "")
     return None, builtin or bool(glob.glob("/lib/modules/%s/kernel/net/core/pktgen.ko*" % release))
 
 
@@ -121,17 +111,17 @@ async def tcpdump_version() -> Optional[str]:
 
 async def read() -> Dict[str, Any]:
     uname = os.uname()
-    cpuinfo = _text("/proc/cpuinfo")
+    cpuinfo = text_of("/proc/cpuinfo")
     version, loadable = pktgen()
-    uptime = _first_match(r"\A(\d{1,12}(?:\.\d{1,9})?)\s", _text("/proc/uptime"))
+    uptime = _first_match(r"\A(\d{1,12}(?:\.\d{1,9})?)\s", text_of("/proc/uptime"))
     return {
         "hostname": uname.nodename,
         "kernel": uname.release,
         "kernel_version": uname.version,
         "machine": uname.machine,
         "os": operating_system(),
-        "product": _text("/sys/class/dmi/id/product_name"),
-        "vendor": _text("/sys/class/dmi/id/sys_vendor"),
+        "product": text_of("/sys/class/dmi/id/product_name"),
+        "vendor": text_of("/sys/class/dmi/id/sys_vendor"),
         "cpus": len(os.sched_getaffinity(0)),
         "cpu_model": _first_match(r"^(?:model name|Model|cpu model)\s*:\s*(.*)$", cpuinfo),
         "hypervisor_flag": None if cpuinfo is None else bool(re.search(r"^flags\s*:.*\bhypervisor\b", cpuinfo, re.M)),
@@ -145,9 +135,9 @@ async def read() -> Dict[str, Any]:
         "logins": logins(),
         "capabilities": capabilities(),
         "euid": os.geteuid(),
-        "clocksource": _text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "clocksource": text_of("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "uptime_s": float(uptime) if uptime else None,
         # One kernel, one clock: by this two nodes are known to share it.
-        "boot_id": _text("/proc/sys/kernel/random/boot_id"),
+        "boot_id": text_of("/proc/sys/kernel/random/boot_id"),
         "network_namespace": os.stat("/proc/self/ns/net").st_ino,
     }

@@ -7,15 +7,14 @@ iptables writes through nftables are such rules too. A rule that drops without c
 from __future__ import annotations
 
 import socket
-import struct
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
+
+from labconsole.agent import netlink
+from labconsole.agent.netlink import attributes
 
 NETLINK_NETFILTER = 12
 SUBSYSTEM = 10 << 8
 GET_CHAIN, GET_RULE, GET_OBJECT = SUBSYSTEM | 4, SUBSYSTEM | 7, SUBSYSTEM | 19
-REQUEST_DUMP = 0x301
-DONE, ERROR = 3, 2
-TIMEOUT_S = 2.0
 MAX_RULES = 1000
 """Kept, of those that drop and count."""
 
@@ -24,20 +23,6 @@ HOOKS = {0: "ingress", 1: "egress"}
 """Of the family netdev, the only one whose hooks belong to an interface."""
 COUNTER_OBJECT = 1
 VERDICT_REGISTER, DROP = 0, 0
-
-_HEADER = struct.Struct("=IHHII")
-_ATTRIBUTE = struct.Struct("=HH")
-
-
-def attributes(data: bytes) -> Iterator[Tuple[int, bytes]]:
-    """(type, content) of each attribute; ends at the first that does not fit."""
-    at = 0
-    while at + 4 <= len(data):
-        length, kind = _ATTRIBUTE.unpack_from(data, at)
-        if length < 4 or at + length > len(data):
-            return
-        yield kind & 0x3FFF, data[at + 4 : at + length]
-        at += (length + 3) & ~3
 
 
 def _number(data: Optional[bytes]) -> Optional[int]:
@@ -48,24 +33,10 @@ def _text(data: Optional[bytes]) -> str:
     return (data or b"").rstrip(b"\0").decode("utf-8", "replace")
 
 
-def dump(opened: socket.socket, request: int) -> List[Tuple[int, bytes]]:
+def _list(opened: socket.socket, asked: int) -> List[Tuple[int, bytes]]:
     """(family, attributes) of every message of the kernel's answer. Raises OSError."""
-    opened.send(_HEADER.pack(20, request, REQUEST_DUMP, 1, 0) + bytes(4))
-    found: List[Tuple[int, bytes]] = []
-    while True:
-        part = opened.recv(1 << 17)
-        at = 0
-        while at + 16 <= len(part):
-            length, kind = _HEADER.unpack_from(part, at)[:2]
-            if length < 16:
-                return found
-            if kind == ERROR:
-                number = -struct.unpack_from("=i", part, at + 16)[0]
-                raise OSError(number, "the kernel refused to list rules")
-            if kind == DONE:
-                return found
-            found.append((part[at + 16], part[at + 20 : at + length]))
-            at += (length + 3) & ~3
+    request = netlink.HEADER.pack(20, asked, netlink.REQUEST_DUMP, 1, 0) + bytes(4)
+    return [(message[0], message[4:]) for message in netlink.messages(netlink.dump(opened, request))]
 
 
 def parse_hooks(chains: List[Tuple[int, bytes]]) -> Dict[Tuple[int, str, str], Tuple[str, str]]:
@@ -141,11 +112,10 @@ def read() -> Optional[List[Dict[str, Any]]]:
     """Of the calling thread's namespace. None where the kernel has no nftables or we may not ask."""
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER) as opened:
-            opened.settimeout(TIMEOUT_S)
             opened.bind((0, 0))
-            rules = dump(opened, GET_RULE)
+            rules = _list(opened, GET_RULE)
             if not rules:
                 return []
-            return parse_rules(rules, dump(opened, GET_CHAIN), dump(opened, GET_OBJECT))
+            return parse_rules(rules, _list(opened, GET_CHAIN), _list(opened, GET_OBJECT))
     except OSError:
         return None

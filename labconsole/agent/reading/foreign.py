@@ -15,6 +15,7 @@ import socket
 import struct
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from labconsole.agent.reading.files import text_of
 from labconsole.agent.reading.listen import MAGIC, MAGIC_BYTES, PACKET_OUTGOING, SO_ATTACH_FILTER, SOL_PACKET
 from labconsole.wire.codec import WireError
 from labconsole.wire.foreign import MAX_TAPS, OwnStream, TapCounts, TappedPort
@@ -159,12 +160,7 @@ def _open(interface: str, ethertype: int, text: bytes) -> socket.socket:
 def sent_icmpv6(interface: str) -> Dict[str, int]:
     """Neighbour and listener discovery that the kernel has sent on an interface since it was made."""
     found = {"nd": 0, "mld": 0}
-    try:
-        with open("/proc/self/net/dev_snmp6/%s" % interface, encoding="ascii", errors="replace") as source:
-            lines = source.read(65536).splitlines()
-    except OSError:
-        return found  # no IPv6 here
-    for line in lines:
+    for line in (text_of("/proc/self/net/dev_snmp6/%s" % interface) or "").splitlines():  # none without IPv6
         name, _, number = line.partition(" ")
         kind = name[len(_SENT_TYPE) :] if name.startswith(_SENT_TYPE) else ""
         if kind.isdigit() and number.strip().isdigit():

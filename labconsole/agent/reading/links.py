@@ -7,17 +7,15 @@ socket buffer) or one misunderstood cannot leave a wrong list behind.
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import closing
 from typing import Any, Callable, Dict, List, Optional, Set
 
+from labconsole.agent import netlink
 from labconsole.agent.debug import complain
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading.ethtool import Ethtool
-from labconsole.network.netlink import open_route
 
-RTNLGRP_LINK_MASK = 1
 SETTLE_S = 0.05
 """Making one veth pair is six events; the list is read once for all of them."""
 
@@ -25,8 +23,8 @@ SETTLE_S = 0.05
 def read_links(namespace: str) -> List[Dict[str, Any]]:
     """All interfaces of the calling thread's namespace, which is called ``namespace``."""
     links = []
-    with open_route() as route, closing(Ethtool()) as tool:
-        messages = list(route.get_links())
+    with closing(netlink.RouteSocket()) as route, closing(Ethtool()) as tool:
+        messages = route.links()
         names = {message["index"]: message.get("IFLA_IFNAME") for message in messages}
         for message in messages:
             name = message.get("IFLA_IFNAME")
@@ -58,7 +56,7 @@ class Links:
 
     def __init__(self, namespaces: Namespaces, on_change: Callable[[List[Dict[str, Any]]], None]) -> None:
         self._namespaces, self._on_change = namespaces, on_change
-        self._sockets: Dict[str, socket.socket] = {}
+        self._sockets: Dict[str, netlink.RouteSocket] = {}
         self._loop = asyncio.get_running_loop()
         self._known: Optional[List[Dict[str, Any]]] = None
         self._settling: Optional[asyncio.TimerHandle] = None
@@ -68,7 +66,8 @@ class Links:
     async def read(self) -> List[Dict[str, Any]]:
         """The list now. From the first call on, changes are reported."""
         if not self._sockets:
-            self.follow_namespaces()
+            await self._loop.run_in_executor(None, netlink.load)
+            self._open_and_close(None)
         async with self._reading:
             found: List[Dict[str, Any]] = []
             for name in self._namespaces.names:
@@ -83,16 +82,20 @@ class Links:
             return found
 
     def follow_namespaces(self, leaving: Optional[str] = None) -> None:
+        if self._sockets:
+            self._open_and_close(leaving)
+        if self._known is not None:
+            self._changed()
+
+    def _open_and_close(self, leaving: Optional[str]) -> None:
         for name in list(self._sockets):
             if name not in self._namespaces or name == leaving:
                 self._forget(name)
         for name in self._namespaces.names:
             if name not in self._sockets and name != leaving:
-                opened = linux.in_namespace(self._namespaces.resolve(name), _subscribe)
+                opened = netlink.RouteSocket(self._namespaces.resolve(name), groups=netlink.LINK_EVENTS)
                 self._sockets[name] = opened
-                self._loop.add_reader(opened.fileno(), self._event, opened)
-        if self._known is not None:
-            self._changed()
+                self._loop.add_reader(opened.socket.fileno(), self._event, opened)
 
     def close(self) -> None:
         if self._settling is not None:
@@ -102,17 +105,12 @@ class Links:
 
     def _forget(self, name: str) -> None:
         opened = self._sockets.pop(name)
-        self._loop.remove_reader(opened.fileno())
+        self._loop.remove_reader(opened.socket.fileno())
         opened.close()
 
-    def _event(self, opened: socket.socket) -> None:
-        try:
-            while True:
-                opened.recv(65536)
-        except BlockingIOError:
-            self._changed()
-        except OSError:
-            self._changed()  # ENOBUFS: events were lost, the list is read anew all the same
+    def _event(self, opened: netlink.RouteSocket) -> None:
+        opened.drain()  # events that were lost are of no matter: the list is read anew
+        self._changed()
 
     def _changed(self) -> None:
         if self._settling is None:
@@ -133,10 +131,3 @@ class Links:
 
 def _reader(name: str) -> Callable[[], List[Dict[str, Any]]]:
     return lambda: read_links(name)
-
-
-def _subscribe() -> socket.socket:
-    opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
-    opened.setblocking(False)
-    opened.bind((0, RTNLGRP_LINK_MASK))
-    return opened

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import glob
 import os
-import re
+from contextlib import closing
 from typing import Any, Dict, List, Optional
 
+from labconsole.agent import netlink
 from labconsole.agent.reading import facts
 from labconsole.agent.reading.ethtool import Ethtool
-from labconsole.network.netlink import open_route
+from labconsole.agent.reading.files import number_of, text_of
 
 GET_COALESCE = 0x0E
 GET_RINGS = 0x10
@@ -41,21 +42,6 @@ SYSCTLS = (
 INTERFACE_SYSCTLS = ("forwarding", "rp_filter")
 MAX_IRQS = 256
 """Of one interface: as many queues as a fast NIC has."""
-
-
-def text_of(path: str) -> Optional[str]:
-    """A short file's words; None when it is not there or says nothing."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as source:
-            return source.read(65536).strip() or None
-    except OSError:
-        return None
-
-
-def number_of(path: str) -> Optional[int]:
-    """A file's number; None when it holds none."""
-    text = text_of(path)
-    return int(text) if text is not None and re.match(r"-?\d{1,18}\Z", text) else None
 
 
 def _named(values: Optional[List[int]], places: Dict[str, int]) -> Optional[Dict[str, int]]:
@@ -128,17 +114,12 @@ def _interface(tool: Ethtool, message: Any) -> Dict[str, Any]:
 
 def read_interfaces() -> Dict[str, Dict[str, Any]]:
     """Every interface of the calling thread's namespace but loopback."""
-    tool = Ethtool()
-    try:
-        with open_route() as route:
-            messages = list(route.get_links())
+    with closing(netlink.RouteSocket()) as route, closing(Ethtool()) as tool:
         return {
             message.get("IFLA_IFNAME"): _interface(tool, message)
-            for message in messages
+            for message in route.links()
             if message.get("IFLA_IFNAME") != "lo"
         }
-    finally:
-        tool.close()
 
 
 def turbo() -> Optional[bool]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Pattern, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Pattern, Sequence, Set, Tuple
 
 from labconsole.agent.reading import facts
+from labconsole.agent.reading.files import bytes_of, text_of
 from labconsole.agent.reading.guests import called, matching
+from labconsole.agent.reading.process_table import Process, processes, with_descendants
 from labconsole.wire import place
 from labconsole.wire.surroundings import ProcessPlace
 
@@ -21,63 +23,14 @@ MAX_PROCESSES = 20
 MAX_GUESTS = 256
 LEAST_SHARE = 0.01
 """Of one processor: what used less is in the sums only."""
-MAX_CMDLINE_BYTES = 65536
 
-PF_KTHREAD = 0x00200000
 AGENT_WORD = b"labconsole-agent"
 """Every agent's command line holds it, see nodes/archive.py."""
 SESSION_WORD = b"session-"
 """How the word begins that the agents of one console have in common: the last one of their command lines."""
 
+MOST_OF_STAT = 1 << 20
 _CPU_WORDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-
-
-class Process(NamedTuple):
-    """One line of /proc/PID/stat, in clock ticks. ``waited``: of the children that it has waited for."""
-
-    pid: int
-    name: str
-    parent: int
-    kernel: bool
-    started: int
-    used: int
-    waited: int
-
-
-def parse_stat(line: str) -> Optional[Process]:
-    """None for what is no such line. The name may hold blanks and brackets itself."""
-    begin, end = line.find("("), line.rfind(")")
-    words = line[end + 2 :].split()
-    if begin < 1 or end < begin or len(words) < 20:
-        return None
-    try:
-        return Process(
-            int(line[:begin]),
-            line[begin + 1 : end],
-            int(words[1]),
-            bool(int(words[6]) & PF_KTHREAD),
-            int(words[19]),
-            int(words[11]) + int(words[12]),
-            int(words[13]) + int(words[14]),
-        )
-    except ValueError:
-        return None
-
-
-def processes() -> Dict[int, Process]:
-    """Every process that this node can see, by number."""
-    found: Dict[int, Process] = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            with open("/proc/%s/stat" % entry, encoding="utf-8", errors="replace") as source:
-                process = parse_stat(source.read(4096))
-        except OSError:
-            continue  # it has ended
-        if process is not None:
-            found[process.pid] = process
-    return found
 
 
 def parse_cpu(text: str) -> Dict[str, Dict[str, int]]:
@@ -95,20 +48,8 @@ def parse_cpu(text: str) -> Dict[str, Dict[str, int]]:
     return found
 
 
-def read_cpu() -> Dict[str, Dict[str, int]]:
-    try:
-        with open("/proc/stat", encoding="ascii", errors="replace") as source:
-            return parse_cpu(source.read(1 << 20))
-    except OSError:
-        return {}
-
-
 def command_line(pid: int) -> bytes:
-    try:
-        with open("/proc/%d/cmdline" % pid, "rb") as source:
-            return source.read(MAX_CMDLINE_BYTES)
-    except OSError:
-        return b""
+    return bytes_of("/proc/%d/cmdline" % pid) or b""
 
 
 class Snapshot:
@@ -116,23 +57,8 @@ class Snapshot:
 
     def __init__(self) -> None:
         self.monotonic_ns, self.wall_ns = time.monotonic_ns(), time.time_ns()
-        self.cpu = read_cpu()
+        self.cpu = parse_cpu(text_of("/proc/stat", MOST_OF_STAT) or "")
         self.processes = processes()
-
-
-def _subtree(roots: Set[int], all_processes: Dict[int, Process]) -> Set[int]:
-    """The roots and all their descendants."""
-    children: Dict[int, List[int]] = {}
-    for process in all_processes.values():
-        children.setdefault(process.parent, []).append(process.pid)
-    found: Set[int] = set()
-    waiting = list(roots)
-    while waiting:
-        pid = waiting.pop()
-        if pid not in found:
-            found.add(pid)
-            waiting += children.get(pid, ())
-    return found
 
 
 def _ancestors(pid: int, all_processes: Dict[int, Process]) -> Set[int]:
@@ -168,7 +94,7 @@ class Belonging:
         # Other nodes that share this kernel: their agents have been started by the same console.
         session = _last_word(command_line(os.getpid()))
         sisters = {pid for pid in agents if session is not None and _last_word(lines[pid]) == session}
-        own = _subtree({keeper} | sisters | {pid for pid in roots if pid in seen}, seen)
+        own = with_descendants({keeper} | sisters | {pid for pid in roots if pid in seen}, seen)
         # What carries our links: the shell and the SSH server above each agent, and whatever started those.
         self.above = set().union(*(_ancestors(pid, seen) for pid in {keeper} | sisters)) - own
         if console is not None and console in seen and console not in own:
@@ -177,7 +103,7 @@ class Belonging:
         agents -= self.ours
         # Of each session the outermost process.
         self.agents = {pid for pid in agents if seen[pid].parent not in agents}
-        self._theirs = _subtree(agents, seen)
+        self._theirs = with_descendants(agents, seen)
         self.guests = {
             pid for pid, process in seen.items() if pid not in self.ours and guests.fullmatch(process.name) is not None
         }

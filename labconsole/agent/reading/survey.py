@@ -13,13 +13,15 @@ import os
 import re
 import shutil
 import socket
+from contextlib import closing
 from typing import Any, Dict, List, Optional, Pattern, Tuple
 
-from labconsole.agent import spool
+from labconsole.agent import netlink, spool
 from labconsole.agent.processes import children
 from labconsole.agent.reading import facts
+from labconsole.agent.reading.files import bytes_of, number_of, text_of
 from labconsole.agent.reading.guests import matching
-from labconsole.agent.reading.settings import number_of, text_of
+from labconsole.agent.reading.process_table import process_of
 from labconsole.agent.sending.pktgen_files import ProcFiles, cleanup_ours
 from labconsole.network.netlink import link_index, open_route, quietly
 
@@ -121,16 +123,16 @@ def _process(pid: str, guests: Pattern[str]) -> Optional[Tuple[str, str]]:
     return None
 
 
-def _is_ours(pid: str, command: str) -> bool:
+def _is_ours(pid: int, command: str) -> bool:
     """Whether this agent started it, or it only says its version, as agents ask of tcpdump."""
     if command.rstrip().endswith(" --version"):
         return True
     for _ in range(4):
-        parent = re.search(r"^PPid:\s*(\d+)", text_of("/proc/%s/status" % pid) or "", re.MULTILINE)
-        if parent is None or parent.group(1) in ("0", "1"):
+        seen = process_of(pid)
+        if seen is None or seen.parent <= 1:
             return False
-        pid = parent.group(1)
-        if int(pid) == os.getpid():
+        pid = seen.parent
+        if pid == os.getpid():
             return True
     return False
 
@@ -144,7 +146,7 @@ def processes(guests: Pattern[str]) -> List[Dict[str, Any]]:
         if known is None or len(found) >= MAX_PROCESSES:
             continue
         command = without_secrets((text_of("/proc/%s/cmdline" % pid) or "").replace("\0", " "))[:COMMAND_CHARACTERS]
-        if _is_ours(pid, command):
+        if _is_ours(int(pid), command):
             continue
         try:
             here: Optional[bool] = os.stat("/proc/%s/ns/net" % pid).st_ino == own
@@ -188,9 +190,9 @@ def management() -> Dict[str, Any]:
     """By which interface the SSH session comes in, and the addresses of all but loopback."""
     ssh, inward = _ssh_server_address(), None
     addresses: Dict[str, List[str]] = {}
-    with open_route() as route:
-        names = {link["index"]: link.get("IFLA_IFNAME") for link in route.get_links()}
-        for entry in route.get_addr():
+    with closing(netlink.RouteSocket()) as route:
+        names = route.names()
+        for entry in route.addresses():
             name, address = names.get(entry["index"]), entry.get("IFA_LOCAL") or entry.get("IFA_ADDRESS")
             if address == ssh:
                 inward = name
@@ -203,16 +205,15 @@ def _ssh_server_address() -> Optional[str]:
     """Where the SSH server was reached. sudo drops the variable that says it, so the parents are asked too."""
     pid = os.getpid()
     for _ in range(12):
-        try:
-            with open("/proc/%d/environ" % pid, "rb") as source:
-                found = re.search(rb"(?:^|\0)SSH_CONNECTION=([^\0]*)", source.read(1 << 20))
-        except OSError:
+        environment = bytes_of("/proc/%d/environ" % pid, 1 << 20)
+        if environment is None:
             return None
+        found = re.search(rb"(?:^|\0)SSH_CONNECTION=([^\0]*)", environment)
         words = found.group(1).decode("ascii", "replace").split() if found else []
         if len(words) == 4:
             return words[2].split("%")[0]
-        parent = re.search(r"^PPid:\s*(\d+)", text_of("/proc/%d/status" % pid) or "", re.MULTILINE)
-        pid = int(parent.group(1)) if parent else 0
+        own = process_of(pid)
+        pid = own.parent if own is not None else 0
         if pid <= 1:
             return None
     return None

@@ -8,28 +8,27 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from labconsole.agent.reading.process_table import process_of, processes, with_descendants
 from labconsole.wire.codec import WireError
 
-MAX_PIDS = 64
 
-
-def read(pids: Sequence[Any]) -> Dict[str, Any]:
+def read(pids: Sequence[int]) -> Dict[str, Any]:
     """Sums over ``pids`` and their descendants now; ``gone``: those of ``pids`` that there are not."""
-    if not 0 < len(pids) <= MAX_PIDS or not all(type(pid) is int and pid > 0 for pid in pids):
-        raise WireError("bad_request", "pids must be a list of 1 to %d process ids" % MAX_PIDS)
-    parents = _parents()
-    members = _with_descendants([pid for pid in pids if pid in parents], parents)
+    if not pids:
+        raise WireError("bad_request", "pids must have at least one process id")
+    seen = processes()
+    members = with_descendants([pid for pid in pids if pid in seen], seen)
     monotonic_ns = time.monotonic_ns()
     tick_ns = 1000000000 // os.sysconf("SC_CLK_TCK")
     ticks = threads = 0
     sums: Optional[List[int]] = [0, 0]
     for pid in members:
-        fields = stat_fields(pid)
-        if fields is None:
+        now = process_of(pid)
+        if now is None:
             continue  # ended meanwhile
-        ticks += int(fields[11]) + int(fields[12])
+        ticks += now.used
         for times in _thread_times(pid):
             threads += 1
             sums = None if sums is None or times is None else [sums[0] + times[0], sums[1] + times[1]]
@@ -40,41 +39,8 @@ def read(pids: Sequence[Any]) -> Dict[str, Any]:
         "cpu_ns": ticks * tick_ns,
         "run_ns": None if sums is None else sums[0],
         "wait_ns": None if sums is None else sums[1],
-        "gone": [pid for pid in pids if pid not in parents],
+        "gone": [pid for pid in pids if pid not in seen],
     }
-
-
-def stat_fields(pid: int) -> Optional[List[str]]:
-    """What follows the name in /proc/PID/stat, the state first; None when there is no such process."""
-    try:
-        with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as source:
-            return source.read().rpartition(")")[2].split()
-    except OSError:
-        return None
-
-
-def _parents() -> Dict[int, int]:
-    found = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            fields = stat_fields(int(name))
-            if fields is not None and len(fields) > 12:
-                found[int(name)] = int(fields[1])
-    return found
-
-
-def _with_descendants(roots: Sequence[int], parents: Dict[int, int]) -> Set[int]:
-    children: Dict[int, List[int]] = {}
-    for pid, parent in parents.items():
-        children.setdefault(parent, []).append(pid)
-    found: Set[int] = set()
-    left = list(roots)
-    while left:
-        pid = left.pop()
-        if pid not in found:
-            found.add(pid)
-            left += children.get(pid, ())
-    return found
 
 
 def _thread_times(pid: int) -> List[Optional[Tuple[int, int]]]:

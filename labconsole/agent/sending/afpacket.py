@@ -7,6 +7,7 @@ until a burst is due, so that short delays cost one wake-up per BURST_INTERVAL_N
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import errno
 import gc
@@ -15,6 +16,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
+from labconsole.agent import netlink
 from labconsole.agent.processes.armed import NAP_NS, ArmedChild, ChildSide, sleep_until
 from labconsole.agent.sending import sendpath
 from labconsole.packets.frame import FrameTemplate, parse_mac
@@ -204,9 +206,10 @@ class AfPacketBackend:
 
     def __init__(self) -> None:
         self._streams: List[Any] = []
-        self._starting = False
 
     async def prepare(self, specs: List[StreamSpec]) -> List[Dict[str, Any]]:
+        # Before the forks, because an import that another thread is in the middle of would never end in a child.
+        await asyncio.get_running_loop().run_in_executor(None, netlink.load)
         for spec in specs:
             shared = Shared()
             # Forked here, on the event loop's thread: see ArmedChild.

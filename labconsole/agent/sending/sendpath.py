@@ -20,8 +20,10 @@ import os
 import socket
 import struct
 import time
+from contextlib import closing
 from typing import Any, List, Optional, Set, Tuple
 
+from labconsole.agent import netlink
 from labconsole.packets.frame import FrameRing, FrameTemplate
 
 SLOTS = 256
@@ -111,36 +113,11 @@ class LinkWatch:
         return bool(struct.unpack("II", self._value.raw)[1])
 
 
-_RTM_GETQDISC, _NLM_F_REQUEST_DUMP, _NLMSG_DONE, _NLMSG_ERROR, _TCA_KIND = 38, 0x301, 3, 2, 1
-
-
 def queueing_disciplines(interface: str) -> Set[str]:
-    """Kinds of all queueing disciplines of an interface, by a dump of RTM_GETQDISC."""
+    """Kinds of all queueing disciplines of an interface."""
     index = socket.if_nametoindex(interface)
-    kinds: Set[str] = set()
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sock:
-        sock.bind((0, 0))
-        body = struct.pack("BxxxiIII", socket.AF_UNSPEC, index, 0, 0, 0)
-        sock.send(struct.pack("IHHII", 16 + len(body), _RTM_GETQDISC, _NLM_F_REQUEST_DUMP, 1, 0) + body)
-        while True:
-            data = sock.recv(65536)
-            while data:
-                length, kind = struct.unpack_from("IH", data)
-                if kind in (_NLMSG_DONE, _NLMSG_ERROR):
-                    return kinds
-                if struct.unpack_from("i", data, 20)[0] == index:
-                    kinds.update(_attribute_texts(data[36:length], _TCA_KIND))
-                data = data[(length + 3) & ~3 :]
-
-
-def _attribute_texts(data: bytes, wanted: int) -> List[str]:
-    texts = []
-    while len(data) >= 4:
-        length, kind = struct.unpack_from("HH", data)
-        if kind == wanted:
-            texts.append(data[4:length].rstrip(b"\0").decode("ascii", "replace"))
-        data = data[max(4, (length + 3) & ~3) :]
-    return texts
+    with closing(netlink.RouteSocket()) as route:
+        return {str(each.get_attr("TCA_KIND")) for each in route.queueing_disciplines() if each["index"] == index}
 
 
 # -- sendmmsg ---------------------------------------------------------------------------------------------------------

@@ -51,10 +51,10 @@ async def idle(bench: CheckContext, node: str) -> CheckFinding:
     deepest = max(usable, key=lambda s: s.exit_latency_us or 0, default=None)
     if deepest is None:
         return passed("all are disabled")
-    evidence = f"deepest {deepest.name}, {deepest.exit_latency_us} µs to leave"
+    evidence, values = f"deepest {deepest.name}, {deepest.exit_latency_us} µs to leave", deepest.to_wire()
     if (deepest.exit_latency_us or 0) > DEEP_IDLE_US:
-        return warned(evidence, f"on {node}: cpupower idle-set -D {DEEP_IDLE_US}", **deepest.to_wire())
-    return passed(evidence, **deepest.to_wire())
+        return warned(evidence, f"on {node}: cpupower idle-set -D {DEEP_IDLE_US}", **values)
+    return passed(evidence, **values)
 
 
 @check("cpu.interrupts", "interrupts")
@@ -105,9 +105,8 @@ async def memory(bench: CheckContext, node: str) -> CheckFinding:
     if "sink" in bench.roles(node):
         needed += buffer_bytes * len(bench.ports(node))
     if free < needed:
-        return failed(
-            evidence, f"{needed / 1e6:.0f} MB are needed: end programs, or lower capture_buffer_kib", **found.to_wire()
-        )
+        hint = f"{needed / 1e6:.0f} MB are needed: end programs, or lower capture_buffer_kib"
+        return failed(evidence, hint, **values)
     if free < LOW_MEMORY_RATIO * total:
         return warned(evidence, f"find out what uses the memory of {node} (top): it may begin to swap", **values)
     return passed(evidence, **values)
@@ -125,7 +124,7 @@ async def heat(bench: CheckContext, node: str) -> CheckFinding:
         words.append(f"throttled {throttled} times since boot")
     evidence = ", ".join(words) or "the kernel reports no sensors here"
     if (throttled or 0) > 0 or (hottest or 0) > HOT_MILLIDEGREES:
-        return warned(evidence, "check fans and air flow: a throttled processor forwards less", **found.to_wire())
+        return warned(evidence, "check fans and air flow: a throttled processor forwards less", **values)
     return passed(evidence, **values)
 
 

@@ -2,6 +2,8 @@
 
 Both run in the same network namespace, one after the other, each for SECONDS. Prints one line of JSON per result. The
 agent's time comes from the scheduler (nanoseconds), because the clock ticks of /proc/PID/stat are too coarse for it.
+Then what one reading takes without an agent: the same list of counters decoded by us, by pyroute2, and fetched through
+pyroute2's ``IPRoute`` (decision 13), each the least of ROUNDS.
 
     python tests/programs/benchmarks/bench_agent.py [--seconds 5]
 """
@@ -18,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(parent) for parent in Path(__file__).resolve().parents[2:4]]
 
 from support.agent_process import AgentProcess, Net  # noqa: E402
@@ -27,6 +30,45 @@ TARGET_RATIO = 0.01
 INTERVAL_S = 0.1
 PAIRS = 4
 LOOP = f"while :; do ip -s -j link; sleep {INTERVAL_S}; done"
+
+
+ROUNDS = 30
+DECODING = """
+import json, sys, time
+sys.path.insert(0, sys.argv[1])
+from labconsole.agent import netlink
+from labconsole.agent.reading.counters import parse_stats
+
+def least_us(work, times):
+    found = []
+    for _ in range(int(sys.argv[2])):
+        begin = time.perf_counter_ns()
+        for _ in range(times):
+            work()
+        found.append((time.perf_counter_ns() - begin) / times / 1000)
+    return min(found)
+
+def values(messages):
+    found = []
+    for message in messages:
+        numbers = message.get_attr("IFLA_STATS_LINK_64")
+        found.append((message["ifindex"], [numbers[name] for name, _ in numbers.fields]))
+    return found
+
+route = netlink.RouteSocket()
+parts = route.stats()
+from pyroute2.iproute.linux import IPRoute
+whole = IPRoute()
+print(json.dumps({
+    "list, not decoded": least_us(route.stats, 200),
+    "decoded by us": least_us(lambda: parse_stats(parts), 200),
+    "decoded by pyroute2": least_us(lambda: values(route.decode(parts)), 20),
+    "fetched and decoded by IPRoute.stats": least_us(lambda: values(whole.stats("dump", filter_mask=1)), 10),
+    "IPRSocket opened": least_us(lambda: netlink.RouteSocket().close(), 10),
+    "IPRoute opened": least_us(lambda: IPRoute().close(), 10),
+}))
+"""
+"""What one reading of the counters takes, without an agent."""
 
 
 def cpu_ns(pid: int) -> int:
@@ -97,10 +139,15 @@ def main() -> int:
         for number in range(PAIRS):
             net.pair(f"a{number}", f"b{number}")
         ours, silent, theirs = sampling(net, seconds), quiet(net, seconds), shell_loop(net, seconds)
+        decoding = json.loads(net.run(sys.executable, "-c", DECODING, str(ROOT), str(ROUNDS)))
     finally:
         net.close()
     for name, result in (("agent", ours), ("agent, quiet window", silent), ("ip -s -j link in a loop", theirs)):
         print(json.dumps({"benchmark": "sampling 8 interfaces at 10 Hz", "what": name, **result}))
+    for name, took_us in decoding.items():
+        print(json.dumps({"benchmark": "one reading of 8 interfaces and lo", "what": name, "us": round(took_us, 2)}))
+    slower = decoding["decoded by pyroute2"] / decoding["decoded by us"]
+    print(json.dumps({"benchmark": "one reading of 8 interfaces and lo", "pyroute2_takes_times": slower}))
     per_sample = theirs["cpu_us_per_sample"] / ours["cpu_us_per_sample"]
     met = ours["cpu_ratio"] <= TARGET_RATIO
     print(json.dumps({"benchmark": "sampling 8 interfaces at 10 Hz", "times_cheaper": per_sample, "target_met": met}))

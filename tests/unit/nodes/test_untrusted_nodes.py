@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from labconsole.agent import capture
 from labconsole.agent.operations.execute import Executor
 from labconsole.agent.pipes import Inlet
-from labconsole.agent.reading import drops, facts, settings, surroundings
+from labconsole.agent.reading import counters, drops, facts, files, process_table, surroundings
 from labconsole.agent.reading.survey import without_secrets
 from labconsole.agent.sending import pktgen_files
 from labconsole.errors import LabSetupError, NodeError
@@ -186,7 +186,7 @@ PARSERS = [
     lambda text: capture.parse_counts(text),
     lambda text: capture.error_of(text, -9).message,
     lambda text: drops.parse_snmp(text),
-    lambda text: surroundings.parse_stat(text),
+    lambda text: process_table.parse_stat(text),
     lambda text: surroundings.parse_cpu(text),
     lambda text: facts.parse_utmp(text.encode("utf-8", "replace") * 10),
     lambda text: without_secrets(text),
@@ -213,8 +213,8 @@ def test_any_words_of_a_program_are_understood_or_refused(data: st.DataObject) -
 
 @tries(300)
 @given(st.lists(st.binary(max_size=200), max_size=3))
-def test_any_answer_of_the_kernel_about_disciplines_is_read(parts: list[bytes]) -> None:
-    assert isinstance(drops.parse_qdiscs(parts), list)
+def test_any_answer_of_the_kernel_about_counters_is_read(parts: list[bytes]) -> None:
+    assert isinstance(counters.parse_stats(parts), list)
 
 
 def test_a_long_line_of_digits_does_not_stall_a_parser() -> None:
@@ -235,13 +235,13 @@ def test_odd_files_of_the_kernel_leave_facts_unknown_and_do_no_more(
 ) -> None:
     odd = tmp_path / "odd"
     odd.write_bytes(content)
-    monkeypatch.setattr(facts, "_text", lambda path: odd.read_bytes().decode("utf-8", "replace").strip() or None)
+    monkeypatch.setattr(facts, "text_of", lambda path: odd.read_bytes().decode("utf-8", "replace").strip() or None)
     found = asyncio.run(facts.read())
     codec.encode(found)
     assert found["memory_bytes"] is None and found["cpu_model"] is None
-    settings_text = settings.text_of(str(odd))
+    settings_text = files.text_of(str(odd))
     assert settings_text is None or isinstance(settings_text, str)
-    assert settings.number_of(str(odd)) in (None, -1)
+    assert files.number_of(str(odd)) in (None, -1)
 
 
 def test_secrets_on_other_peoples_command_lines_are_not_told() -> None:

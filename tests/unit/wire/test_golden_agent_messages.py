@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from labconsole.network.change import load_all
-from labconsole.wire import catalogue
 from labconsole.wire.codec import WireError, decode, encode
 from labconsole.wire.stream_spec import StreamSpec
+from support import requests
 from support.kept_messages import kept_event, kept_hello, kept_reply
 
 MESSAGES = Path(__file__).parents[2] / "golden" / "agent-messages" / "messages.jsonl.gz"
@@ -64,7 +64,7 @@ def test_requests_are_taken_as_they_were_sent():
     for line in REQUESTS:
         if line["answer"] == "ok":
             args = line["message"].get("args", {})
-            assert canonical(catalogue.REQUESTS[line["op"]].parse(args).to_wire()) == canonical(args)
+            assert canonical(requests.REQUESTS[line["op"]].parse(args).to_wire()) == canonical(args)
 
 
 def test_an_agent_takes_and_refuses_the_same_streams():

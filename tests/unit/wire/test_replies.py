@@ -23,12 +23,12 @@ from labconsole.model.record.run import Sequence
 from labconsole.packets import analysis
 from labconsole.verdict.observed import parse_snapshot
 from labconsole.wire import capture, execution
-from labconsole.wire.catalogue import REQUESTS
 from labconsole.wire.codec import WireError, encode
 from labconsole.wire.counters import CountersSampled, InterfaceCounters
 from labconsole.wire.links import LinksChanged, NodeLinks
 from support.agent_events import GOOD, JSON, LINK, NUMBERS, RESULT
 from support.kept_messages import kept_event, kept_reply
+from support.requests import REQUESTS
 
 FACTS = {
     "vendor": None, "cpu_model": None, "python": "3.11.2", "euid": 0, "clocksource": "tsc", "boot_id": "a", "network_namespace": 7,

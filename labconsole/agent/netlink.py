@@ -1,0 +1,152 @@
+"""What the kernel says of the network, by netlink: pyroute2's sockets, requests and messages.
+
+Its ``IPRSocket`` is the kind of socket that brings no event loop along. A thread opens it in the namespace that it is
+to read; from then on it is read on the agent's loop, without waiting. What is read ten times a second or by the
+thousand has a decoder of its own beside its reader (docs/decisions/0013), over ``messages`` and ``attributes`` here.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import struct
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+
+from labconsole.agent.processes import linux
+
+REQUEST_DUMP = 0x301
+DUMP_INTERRUPTED = 0x10
+ERROR, DONE = 2, 3
+RECEIVE_BYTES = 65536
+LINK_EVENTS = 1
+"""The group of a socket that hears of every interface that appears, goes or changes."""
+
+HEADER = struct.Struct("=IHHII")
+_ATTRIBUTE = struct.Struct("=HH")
+_ERROR_NUMBER = struct.Struct("=i")
+
+
+def load() -> Any:
+    """pyroute2's module of sockets. Importing it takes a tenth of a second and more: not on the event loop."""
+    import pyroute2.iproute.linux  # noqa: F401 - first, for the library's modules import each other
+    from pyroute2.netlink.rtnl import iprsocket
+
+    return iprsocket
+
+
+def dump(opened: socket.socket, request: bytes) -> List[bytes]:
+    """The kernel's answer to a dump request, as it came. One that was changed under is taken again. Raises OSError."""
+    for _ in range(4):
+        parts, interrupted = _dump(opened, request)
+        if not interrupted:
+            break
+    return parts
+
+
+def _dump(opened: socket.socket, request: bytes) -> Tuple[List[bytes], bool]:
+    opened.send(request)
+    parts: List[bytes] = []
+    interrupted = False
+    while True:
+        # The kernel fills a dump's next part while we receive, so this never waits.
+        part = opened.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT)
+        parts.append(part)
+        at = 0
+        while at < len(part):
+            length, kind, flags, _, _ = HEADER.unpack_from(part, at)
+            interrupted = interrupted or bool(flags & DUMP_INTERRUPTED)
+            if kind == DONE:
+                return parts, interrupted
+            if kind == ERROR:
+                number = -_ERROR_NUMBER.unpack_from(part, at + HEADER.size)[0]
+                raise OSError(number, "the kernel refused a list: %s" % os.strerror(number))
+            at += (length + 3) & ~3
+
+
+def messages(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """What follows the header in each message of a dump, up to its end or to what does not fit."""
+    for part in parts:
+        at = 0
+        while at + HEADER.size <= len(part):
+            length, kind = HEADER.unpack_from(part, at)[:2]
+            if length < HEADER.size or kind in (ERROR, DONE):
+                break
+            yield part[at + HEADER.size : at + length]
+            at += (length + 3) & ~3
+
+
+def attributes(data: bytes, at: int = 0) -> Iterator[Tuple[int, bytes]]:
+    """(type, content) of each attribute from ``at`` on; ends at the first that does not fit."""
+    while at + 4 <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, at)
+        if length < 4 or at + length > len(data):
+            return
+        yield kind & 0x3FFF, data[at + 4 : at + length]
+        at += (length + 3) & ~3
+
+
+class RouteSocket:
+    """A route socket of pyroute2's in one namespace (None: that of the calling thread)."""
+
+    def __init__(self, namespace: Optional[int] = None, groups: int = 0) -> None:
+        opening = functools.partial(_open, groups)
+        self._route: Any = opening() if namespace is None else linux.in_namespace(namespace, opening)
+        self.socket: socket.socket = self._route.socket
+        self._stats_request = self._request("RTM_GETSTATS", filter_mask=1)
+
+    def close(self) -> None:
+        self._route.close()
+
+    def _request(self, asked: str, **fields: int) -> bytes:
+        from pyroute2.netlink import NLM_F_DUMP, NLM_F_REQUEST, rtnl
+
+        kind = getattr(rtnl, asked)
+        message = self._route.marshal.msg_map[kind]()
+        message["header"].update(type=kind, flags=NLM_F_REQUEST | NLM_F_DUMP, sequence_number=1)
+        for name, value in fields.items():
+            message[name] = value
+        message.encode()
+        return bytes(message.data)
+
+    def _list(self, asked: str) -> List[Any]:
+        return self.decode(dump(self.socket, self._request(asked)))
+
+    def decode(self, parts: Iterable[bytes]) -> List[Any]:
+        """pyroute2's messages out of the kernel's answer."""
+        return [each for part in parts for each in self._route.marshal.parse(part) if each["header"]["type"] != DONE]
+
+    def drain(self) -> bool:
+        """Take what was told unasked. Whether there was anything; it may also have been lost for want of room."""
+        found = False
+        try:
+            while True:
+                self.socket.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT)
+                found = True
+        except BlockingIOError:
+            return found
+        except OSError:
+            return True  # ENOBUFS
+
+    def stats(self) -> List[bytes]:
+        """The 64-bit counters of all interfaces, not decoded."""
+        return dump(self.socket, self._stats_request)
+
+    def links(self) -> List[Any]:
+        return self._list("RTM_GETLINK")
+
+    def names(self) -> Dict[int, str]:
+        """Interface names by index."""
+        return {link["index"]: link.get("IFLA_IFNAME") for link in self.links()}
+
+    def addresses(self) -> List[Any]:
+        return self._list("RTM_GETADDR")
+
+    def queueing_disciplines(self) -> List[Any]:
+        return self._list("RTM_GETQDISC")
+
+
+def _open(groups: int) -> Any:
+    opened = load().IPRSocket()
+    opened.bind(groups)
+    return opened

@@ -1,0 +1,68 @@
+"""The processes that this node can see, from /proc/PID/stat."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set
+
+from labconsole.agent.reading.files import text_of
+
+PF_KTHREAD = 0x00200000
+
+
+class Process(NamedTuple):
+    """One line of /proc/PID/stat, in clock ticks. ``waited``: of the children that it has waited for."""
+
+    pid: int
+    name: str
+    parent: int
+    kernel: bool
+    started: int
+    used: int
+    waited: int
+
+
+def parse_stat(line: str) -> Optional[Process]:
+    """None for what is no such line. The name may hold blanks and brackets itself."""
+    begin, end = line.find("("), line.rfind(")")
+    words = line[end + 2 :].split()
+    if begin < 1 or end < begin or len(words) < 20:
+        return None
+    try:
+        return Process(
+            int(line[:begin]),
+            line[begin + 1 : end],
+            int(words[1]),
+            bool(int(words[6]) & PF_KTHREAD),
+            int(words[19]),
+            int(words[11]) + int(words[12]),
+            int(words[13]) + int(words[14]),
+        )
+    except ValueError:
+        return None
+
+
+def process_of(pid: int) -> Optional[Process]:
+    """One process now; None when it has ended."""
+    return parse_stat(text_of("/proc/%d/stat" % pid) or "")
+
+
+def processes() -> Dict[int, Process]:
+    """Every process, by number."""
+    found = (process_of(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
+    return {each.pid: each for each in found if each is not None}
+
+
+def with_descendants(roots: Iterable[int], seen: Dict[int, Process]) -> Set[int]:
+    """The roots and all that descends from them."""
+    children: Dict[int, List[int]] = {}
+    for each in seen.values():
+        children.setdefault(each.parent, []).append(each.pid)
+    found: Set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        pid = waiting.pop()
+        if pid not in found:
+            found.add(pid)
+            waiting += children.get(pid, ())
+    return found
