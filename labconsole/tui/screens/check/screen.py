@@ -275,7 +275,7 @@ class CheckScreen(ConsoleScreen):
         table = self.query_one(ChecksTable)
         keys = table.problems()
         if not keys:
-            self.console_app.tell("No problems found." if table.counts else "Not checked yet. Press r to start.")
+            self.console_app.tell("No problems found." if table.counts else ChecksTable.EMPTY)
             return
         here = table.cursor_key
         self.set_focus(table)
