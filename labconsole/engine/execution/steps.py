@@ -125,8 +125,10 @@ class Steps:
         fingerprint = session.inventory.fingerprint()
         for experiment in session.experiments:
             experiment.refuse(plan, session.inventory)
-            for step in experiment.steps(plan, self.execution.only):
-                record = step.stored(fingerprint)
+            steps = experiment.steps(plan, self.execution.only)
+            stored = experiment.stored([step.hash for step in steps], fingerprint)
+            for step in steps:
+                record = stored.get(step.hash)
                 state = StepState.PENDING if record is None else StepState.STORED
                 seen.append(StepSeen(step, state, record))
         left = [each for each in seen if each.state is StepState.PENDING]

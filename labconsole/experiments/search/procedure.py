@@ -26,6 +26,8 @@ from labconsole.model.identity import new_run_id
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
 from labconsole.model.plan.search import QUEUED_S, Configuration, Search, least_trial_s
+from labconsole.model.record.kind import RecordKind
+from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.run import METHOD, PlanRef, RunRecord
 from labconsole.model.record.search import (
     GoalFound,
@@ -35,6 +37,7 @@ from labconsole.model.record.search import (
     SearchTrial,
     StreamLatency,
 )
+from labconsole.model.record.summary import RunFilter
 from labconsole.model.stamps import utc_now
 from labconsole.verdict.reasons import each_place
 from labconsole.verdict.verdict import lost_at_sink
@@ -45,8 +48,10 @@ class SearchStore(Protocol):
 
     def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]: ...
     def get(self, run_id: str) -> RunRecord: ...
-    def save_search(self, record: SearchRecord) -> None: ...
-    def finished_search(self, search_hash: str, testbed_fingerprint: str) -> SearchRecord | None: ...
+    def save_experiment(self, kind: RecordKind[SearchRecord], record: SearchRecord) -> None: ...
+    def experiments(
+        self, kind: RecordKind[SearchRecord], where: RunFilter, *, status: str | None = None
+    ) -> Sequence[SearchRecord]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +73,6 @@ class LoadSearch:
     def describe(self) -> str:
         """One line for people."""
         return self.configuration.describe()
-
-    def stored(self, testbed_fingerprint: str) -> SearchRecord | None:
-        """Its record, where one that came to its end is stored. Blocking: reads the store."""
-        return self.store.finished_search(self.hash, testbed_fingerprint)
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
         """The traffic of its trials on a unit that drops what exceeds its capacity."""
@@ -101,7 +102,7 @@ class LoadSearch:
         finally:
             await trials.close()
         record = _record(bench, self, findings, started_at=started_at, line_pps=line_pps, failure=failure)
-        await asyncio.to_thread(self.store.save_search, record)
+        await asyncio.to_thread(self.store.save_experiment, SEARCH, record)
         return record
 
 
