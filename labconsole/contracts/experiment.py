@@ -31,7 +31,10 @@ class TrialPlace(Protocol):
 
 
 class Bench(Protocol):
-    """The testbed, held for a step. ``spent_s``: time spent measuring, pauses not counted."""
+    """The testbed, held for a step.
+
+    ``spent_s``: time spent on the step, also before a lost node had it taken again; pauses not counted.
+    """
 
     @property
     def inventory(self) -> Inventory: ...

@@ -142,7 +142,6 @@ class _Trials:
     def __init__(self, wanted: LoadSearch, bench: Bench, stored: dict[int, str]) -> None:
         self._wanted, self._bench, self._stored = wanted, bench, stored
         self._loop = asyncio.get_running_loop()
-        self._ends_at_s = bench.spent_s + wanted.search.within_s
         self._number = 0
         self._loads: list[LoadTrial] = []
         self._delays: dict[str, tuple[StreamLatency, ...]] = {}
@@ -191,7 +190,7 @@ class _Trials:
         self._number += 1
         record = await self._from_store(request)
         if record is None:
-            if self._bench.spent_s > self._ends_at_s:
+            if self._bench.spent_s > self._wanted.search.within_s:
                 raise Ended(f"ended after {self._wanted.search.within_s:g} s, the time limit")
             record = await self._measured(request)
         self._delays = {record.run_id: latencies(record)}
