@@ -23,7 +23,7 @@ from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.summary import RunFilter
 from labconsole.store.open import open_store
-from labconsole.store.sql.schema import SCHEMA_VERSION
+from labconsole.store.sql.schema import SCHEMA_VERSION, SINCE_4
 from support.golden_sets import GOLDEN_SETS, texts
 from support.half_finished import next_trials
 from support.postgresql_server import PostgresServer
@@ -55,11 +55,16 @@ def old(name: str, tmp_path: Path) -> Path:
     return Path(shutil.copy(GOLDEN_SETS / name, tmp_path / "old.sqlite"))
 
 
-@pytest.fixture
-def server(postgres: PostgresServer) -> ServerPlace:
-    """A store of version 4 on PostgreSQL."""
+def on_server(postgres: PostgresServer, version: int) -> ServerPlace:
+    """A store on PostgreSQL: the golden one of version 4, less what came after an older version."""
     place = ServerPlace(postgres)
-    for statement in gzip.decompress(SERVER.read_bytes()).decode().split(";\n"):
+    statements = gzip.decompress(SERVER.read_bytes()).decode().split(";\n")
+    if version < 4:
+        statements += [f"ALTER TABLE runs DROP COLUMN {name}" for name in SINCE_4]
+        statements += ["ALTER TABLE runs ALTER COLUMN frame_size_bytes SET NOT NULL"]
+    later = {"searches": 3, "notes": 2, "calibrations": 2}
+    statements += [f"DROP TABLE {table}" for table, since in later.items() if version < since]
+    for statement in [*statements, f"UPDATE labconsole_schema SET version = {version}"]:
         if statement.strip():
             postgres.execute(statement, schema=place.schema)
     return place
@@ -143,21 +148,26 @@ def test_a_half_finished_search_goes_on_where_it_was(tmp_path: Path) -> None:
     assert half_finished(str(path)) == (HALF["next_trial"], HALF["searches"][0][1])
 
 
-def test_a_store_on_a_server_is_read_as_it_is_and_brought_up_to_date_once(server: ServerPlace, tmp_path: Path) -> None:
-    golden = "store-4/store-4.sqlite"
-    then = seen(server.url)
-    assert dict(then["searches"]) == kept(golden)
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_a_store_on_a_server_is_read_as_it_is_and_brought_up_to_date_once(
+    version: int, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    server, golden = on_server(postgres, version), "store-4/store-4.sqlite"
+    then, searches = seen(server.url), kept(golden) if version > 2 else {}
+    assert dict(then["searches"]) == searches
     assert dict(then["records"]) == texts(GOLDEN_SETS / golden)
+    assert len(then["notes"]) == (3 if version > 1 else 0)
     with ThreadPoolExecutor(4) as pool:
         for store in pool.map(lambda _: open_store(server.url), range(4)):
             store.close()
     assert seen(server.url) == then
     versions = server.execute("SELECT version FROM labconsole_schema ORDER BY version")
-    assert [row[0] for row in versions] == [4, SCHEMA_VERSION]
+    assert [row[0] for row in versions] == [version, SCHEMA_VERSION]
     assert server.execute("SELECT to_regclass('searches')") == [(None,)]
-    assert half_finished(server.url) == (HALF["next_trial"], HALF["searches"][0][1])
+    if searches:
+        assert half_finished(server.url) == (HALF["next_trial"], HALF["searches"][0][1])
     assert main(["runs", "import", server.url, "--store", str(tmp_path / "new.sqlite")]) == 0
-    assert texts(tmp_path / "new.sqlite", "searches", "search_id") == kept(golden)
+    assert texts(tmp_path / "new.sqlite", "searches", "search_id") == searches
 
 
 def test_a_reader_goes_on_while_another_console_brings_the_store_up_to_date(name: str, old: Path) -> None:
