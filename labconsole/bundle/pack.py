@@ -48,6 +48,10 @@ def write_bundle(out: Path, request: ReportRequest, made: Report, store: RunStor
     """
     if out.exists():
         raise ConfigError("already exists and will not be overwritten", key="--bundle", value=str(out))
+    names = [path.name for path in request.plan_files]
+    if len(set(names)) < len(names):
+        words = "two of these files have the same name, by which a bundle keeps them; rename one"
+        raise ConfigError(words, key="--plan", value=", ".join(map(str, request.plan_files)))
     try:
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=".bundle-") as name:
             directory = Path(name) / "files"

@@ -25,6 +25,7 @@ from labconsole.experiments.units import report_units
 from labconsole.measure.recompute.discrepancy import Discrepancy
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.search import HASH_PREFIX
+from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.run import METHOD
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.assembly import counts
@@ -33,6 +34,7 @@ from labconsole.report.gathering import gather
 from labconsole.report.request import ReportRequest, parse_arguments
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.exchange.lines import read_jsonl
+from labconsole.store.experiments import parse_experiment
 from labconsole.store.open import open_store
 from labconsole.store.series import read_file, unpack_series
 from labconsole.store.writing import RunStore
@@ -125,7 +127,7 @@ def _examine(store: RunStore, tell: Tell) -> tuple[int, Counter[str]]:
     examination = Examination(found)
     for record in store.iterate():
         examination.take(record)
-    examination.end(store.searches())
+    examination.end(store.experiments(SEARCH))
     return examination.runs, examination.unjudged
 
 
@@ -145,12 +147,10 @@ def _series(found: Unpacked, store: RunStore, tell: Tell) -> int:
 
 
 def _searches(found: Unpacked, store: RunStore, tell: Tell) -> int:
-    from labconsole.store.searches import parse_search
-
     count = 0
     for number, line in enumerate(_text(found, pack.SEARCHES, tell).splitlines(), 1):
         try:
-            store.import_searches([parse_search(line, f"{pack.SEARCHES}:{number}")])
+            store.import_experiments(SEARCH, [parse_experiment(SEARCH, line, f"{pack.SEARCHES}:{number}")])
             count += 1
         except StoreError as exc:
             tell(str(exc))

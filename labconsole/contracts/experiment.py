@@ -6,7 +6,7 @@ perhaps in view of those before. Pause, stop, warm-up and retries are the bench'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from labconsole.model.design_point import DesignPoint
@@ -31,7 +31,10 @@ class TrialPlace(Protocol):
 
 
 class Bench(Protocol):
-    """The testbed, held for a step. ``spent_s``: time spent measuring, pauses not counted."""
+    """The testbed, held for a step.
+
+    ``spent_s``: time spent on the step, also before a lost node had it taken again; pauses not counted.
+    """
 
     @property
     def inventory(self) -> Inventory: ...
@@ -60,12 +63,13 @@ class Step(Protocol):
         """What has to stand for it, at no particular load."""
         ...
 
-    def describe(self) -> str:
-        """One line for people."""
+    @property
+    def hash(self) -> str:
+        """What it means: its record, and what an interrupted one stored, are found again by this."""
         ...
 
-    def stored(self, testbed_fingerprint: str) -> StepRecord | None:
-        """Its record, where one that came to its end is stored. Blocking: reads the store."""
+    def describe(self) -> str:
+        """One line for people."""
         ...
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
@@ -85,6 +89,10 @@ class Experiment(Protocol):
 
     def steps(self, plan: Plan, only: frozenset[int] | None = None) -> Sequence[Step]:
         """All that a plan, resolved for its testbed, asks for of this kind; ``only`` where these points of it are."""
+        ...
+
+    def stored(self, hashes: Sequence[str], testbed_fingerprint: str) -> Mapping[str, StepRecord]:
+        """Of steps with these hashes the records, where one that came to its end is stored. Blocking: asks once."""
         ...
 
     def refuse(self, plan: Plan, inventory: Inventory) -> None:

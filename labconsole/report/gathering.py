@@ -11,6 +11,7 @@ from labconsole.measure.groups import is_search_trial
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.query import Query
+from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.run import FORMAT
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunFilter, RunSummary
@@ -111,7 +112,7 @@ def _searches(store: RunStore, selected: list[RunSummary]) -> tuple[list[SearchR
     they are the report's runs.
     """
     ids = {run.run_id for run in selected}
-    searches = [each for each in store.searches() if any(trial.run_id in ids for trial in each.trials)]
+    searches = [each for each in store.experiments(SEARCH) if any(trial.run_id in ids for trial in each.trials)]
     return searches, [run for run in selected if not is_search_trial(run)] or selected
 
 

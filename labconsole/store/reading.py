@@ -20,10 +20,10 @@ from labconsole.model.identity import RUN_ID
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import Fixed, RunRecord
 from labconsole.model.record.summary import EVERYTHING, Page, RunFilter, RunSummary
+from labconsole.store.experiments import StoredExperiments
 from labconsole.store.maximum import highest
 from labconsole.store.notes import read_calibrations, read_notes
 from labconsole.store.records import parse_record
-from labconsole.store.searches import StoredSearches
 from labconsole.store.series import unpack_series
 from labconsole.store.sql.backend import Backend
 from labconsole.store.sql.matching import matching
@@ -41,7 +41,7 @@ PAGE_RUNS = 200
 """Records read at a time while streaming: a slow consumer then holds no snapshot that keeps the WAL from shrinking."""
 
 
-class StoredRuns(StoredSearches):
+class StoredRuns(StoredExperiments):
     """The reading half of a store. Every method blocks and may be called from any thread, from several at once."""
 
     backend: Backend

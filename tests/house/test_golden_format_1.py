@@ -15,9 +15,9 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
+from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.note import NotedRecord, exported
-from labconsole.model.record.search import SearchRecord
-from labconsole.store.exchange.lines import read_jsonl
+from labconsole.store.exchange.lines import ExportedExperiment, read_jsonl
 from labconsole.store.open import open_store
 from labconsole.store.records import parse_record, record_text
 from support.golden_sets import GOLDEN_SETS, opened, texts
@@ -44,10 +44,10 @@ def rows(path: Path) -> list[tuple[Any, ...]]:
     return found
 
 
-def line_of(item: NotedRecord | SearchRecord) -> str:
+def line_of(item: NotedRecord | ExportedExperiment) -> str:
     """A line as ``runs export`` writes it."""
-    if isinstance(item, SearchRecord):
-        return json.dumps({"search": item.to_json()}) + "\n"
+    if isinstance(item, ExportedExperiment):
+        return json.dumps({"search": item.record.to_json()}) + "\n"
     return json.dumps(exported(item.record, item.note)) + "\n"
 
 
@@ -147,7 +147,7 @@ def test_what_lies_beside_the_runs_is_kept_when_the_store_is_opened_for_writing(
         with_series = [run.run_id for run in store.list() if run.has_series]
         assert len(with_series) == 2
         assert all((series := store.series(run_id)) and series.tables for run_id in with_series)
-        assert len(store.searches()) == len(searches) == 2
+        assert len(store.experiments(SEARCH)) == len(searches) == 2
     assert (len(notes), len(calibrations)) == (1, 1)
     assert texts(path, "searches", "search_id") == searches
     assert texts(path, "calibrations", "id") == calibrations

@@ -5,34 +5,23 @@ tests/golden/format-2/README.md says what the files are. They are never renewed,
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.runner import PlanRunner
-from labconsole.errors import Aborted
-from labconsole.experiments.search.procedure import LoadSearch
-from labconsole.experiments.search.steps import LoadSearches
-from labconsole.model.design_point import DesignPoint
-from labconsole.model.inventory import Inventory, load_inventory
+from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.plan.plan import Plan
-from labconsole.model.record.run import PlanRef, RunRecord
+from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.store.open import open_store
 from labconsole.store.records import record_text
-from labconsole.store.writing import RunStore
 from support.golden_sets import GOLDEN_SETS, opened, texts
+from support.half_finished import next_trials
 
 GOLDEN = GOLDEN_SETS / "format-2"
 LEFT: dict[str, Any] = json.loads((GOLDEN / "left.json").read_text())
@@ -61,54 +50,6 @@ def rows(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     return found
 
 
-class Stopped:
-    """A session that takes no trial: it keeps what is asked of the first one, and stops."""
-
-    operator = "op@host"
-
-    def __init__(self, directory: Path, store: RunStore) -> None:
-        self.inventory, self.store = load_inventory(directory / "hosts.yaml"), store
-        self.boots_s = dict.fromkeys(self.inventory.platforms, 0.0)
-        self.stopping, self.asked = False, dict[str, Any]()
-
-    def settings(self, *, drain_s: float | None = None) -> None:
-        return None
-
-    def nodes_of(self, request: DesignPoint) -> list[str]:
-        return ["uut"]
-
-    async def renew_lease(self, left_s: float | None) -> None:
-        return
-
-    async def settle(self, seconds: float) -> None:
-        return
-
-    async def wait_stopping(self) -> None:
-        return
-
-    @asynccontextmanager
-    async def batch(self, request: DesignPoint, **_: Any) -> AsyncIterator[Callable[..., Awaitable[RunRecord]]]:
-        yield self.take
-
-    async def take(self, request: DesignPoint, place: PlanRef, *_: Any, **__: Any) -> RunRecord:
-        self.asked = {"trial": place.repetition, "target_bps": request.target, "duration_s": request.duration_s}
-        raise Aborted("enough")
-
-
-@dataclass
-class Only:
-    """A kind of experiment of which a plan asks for one step."""
-
-    kind: LoadSearches
-    step: LoadSearch
-
-    def steps(self, plan: Plan, only: frozenset[int] | None = None) -> list[LoadSearch]:
-        return [self.step]
-
-    def refuse(self, plan: Plan, inventory: Inventory) -> None:
-        self.kind.refuse(plan, inventory)
-
-
 def left_of(name: str, directory: Path, told: list[dict[str, Any]]) -> dict[str, Any]:
     """What is left of a plan, from the lines of ``replay --dry-run --json`` and by beginning each of its searches."""
     plans = [line for line in told if line["event"] == "plan"]
@@ -120,16 +61,9 @@ def left_of(name: str, directory: Path, told: list[dict[str, Any]]) -> dict[str,
         "next_trial": [],
     }
     if searches:
+        inventory = load_inventory(directory / "hosts.yaml")
         with open_store(str(directory / "runs.sqlite")) as store:
-            session: Any = Stopped(directory, store)
-            plan = load_plan(directory / "plans" / name, session.inventory)
-            kind = LoadSearches(store)
-            for wanted in kind.steps(plan):
-                if wanted.stored(session.inventory.fingerprint()) is None:
-                    session.experiments = (Only(kind, wanted),)
-                    with pytest.raises(Aborted, match="enough"):
-                        asyncio.run(PlanRunner([PlanExecution(replace(plan, grid=False), session)], session).run())
-                    left["next_trial"].append({"search": wanted.hash, **session.asked})
+            left["next_trial"] = next_trials(load_plan(directory / "plans" / name, inventory), inventory, store)
     return left
 
 
@@ -156,7 +90,7 @@ def test_records_and_searches_are_read_and_written_again_as_they_were(golden):
         assert Counter(run.verdict for run in summaries) == VERDICTS
         assert {record.run_id: record_text(record) for record in store.iterate()} == texts(path)
         kept = texts(path, "searches", "search_id")
-        assert {each.search_id: each.to_json() for each in store.searches()} == {
+        assert {each.search_id: each.to_json() for each in store.experiments(SEARCH)} == {
             key: json.loads(text) for key, text in kept.items()
         }
         with_series = [run.run_id for run in summaries if run.has_series]

@@ -10,11 +10,12 @@ from typing import Any
 
 from labconsole.contracts.ports import Series, StoredMaximum, StoredTrial
 from labconsole.engine.execution.execution import PlanExecution
+from labconsole.engine.execution.pending import standing_of
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.loader import check_plan, load_plan
-from labconsole.model.plan.order import Standing, standing
+from labconsole.model.plan.order import Standing, Trial, standing
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Fixed, PlanRef, Reason, RunRecord, SetUp
 from support.fake_session import make_inventory, make_record
@@ -183,6 +184,11 @@ def plan_of(text: str, directory: Path) -> Plan:
     path = directory / "p.yaml"
     path.write_text(text)
     return check_plan(load_plan(path), make_inventory())
+
+
+def left_to_take(plan: Plan, stored: Iterable[StoredTrial], only: frozenset[int] | None = None) -> list[Trial]:
+    """What of a plan is left to take, given these stored trials."""
+    return standing_of(plan, stored, only).left
 
 
 async def execute(execution: PlanExecution, script: Script) -> Outcome:

@@ -22,8 +22,10 @@ from labconsole.errors import LabError, LeaseHeld, MeasurementError, NodeUnreach
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.plan import Plan
+from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.run import Fixed, PlanRef, RunRecord, SetUp
 from labconsole.model.record.search import SearchRecord
+from labconsole.model.record.summary import RunFilter
 from labconsole.wire.counters import StartCounters
 from labconsole.wire.execution import Execute
 from labconsole.wire.facts import NodeFacts
@@ -69,12 +71,15 @@ class LabStore(FakeStore):
         plans = {run_id: run.plan for run_id, run in runs.items() if run is not None}
         return {run_id: plan.fixed for run_id, plan in plans.items() if plan is not None and plan.fixed is not None}
 
-    def save_search(self, record: SearchRecord) -> None:
+    def save_experiment(self, kind: RecordKind[SearchRecord], record: SearchRecord) -> None:
         self.searches.append(record)
 
-    def finished_search(self, search_hash: str, testbed_fingerprint: str) -> SearchRecord | None:
+    def experiments(
+        self, kind: RecordKind[SearchRecord], where: RunFilter, *, status: str | None = None
+    ) -> list[SearchRecord]:
         self._check_readable()
-        return next((each for each in self.searches if each.plan.hash == search_hash and each.status == "done"), None)
+        hashes = where.plan_hash or ()
+        return [each for each in reversed(self.searches) if each.plan.hash in hashes and each.status == status]
 
     def maximum(self, **_: Any) -> None:
         """What a forwarding load is a share of: nothing of that is stored."""

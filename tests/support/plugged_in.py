@@ -9,6 +9,7 @@ from importlib import invalidate_caches
 from pathlib import Path
 
 from labconsole import plugins
+from labconsole.model.record.kinds import record_kinds
 from labconsole.platforms import loading
 
 
@@ -17,6 +18,7 @@ def _forget() -> None:
     invalidate_caches()
     plugins._entry_points.cache_clear()
     loading.known_drivers.cache_clear()
+    record_kinds.cache_clear()
 
 
 @contextmanager

@@ -18,8 +18,10 @@ from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.search import Search
 from labconsole.model.plan.writer import plan_from_requests
+from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.run import Fixed, PlanRef, RunRecord
 from labconsole.model.record.search import SearchRecord
+from labconsole.model.record.summary import RunFilter
 from support.fake_session import make_inventory, make_record
 
 REQUEST = DesignPoint(platform="raw", frame=FrameSize(1000), sources=1, target="max", duration_s=1.0)
@@ -61,11 +63,14 @@ class Store:
     def fixed(self, run_ids: Iterable[str]) -> dict[str, Fixed]:
         return {}
 
-    def save_search(self, record: SearchRecord) -> None:
+    def save_experiment(self, kind: RecordKind[SearchRecord], record: SearchRecord) -> None:
         self.searches.append(record)
 
-    def finished_search(self, search_hash: str, testbed_fingerprint: str) -> SearchRecord | None:
-        return next((each for each in self.searches if each.plan.hash == search_hash and each.status == "done"), None)
+    def experiments(
+        self, kind: RecordKind[SearchRecord], where: RunFilter, *, status: str | None = None
+    ) -> list[SearchRecord]:
+        hashes = where.plan_hash or ()
+        return [each for each in reversed(self.searches) if each.plan.hash in hashes and each.status == status]
 
 
 class Script:

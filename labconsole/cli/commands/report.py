@@ -112,6 +112,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _request(args: argparse.Namespace) -> ReportRequest:
     """What the options ask for. Raises ConfigError."""
+    from labconsole.cli.plan_files import refuse_twice
+    from labconsole.model.plan.loader import load_plan
     from labconsole.report.request import ReportRequest
 
     plans = args.plan or ()
@@ -119,6 +121,10 @@ def _request(args: argparse.Namespace) -> ReportRequest:
     names = [word for word in plans if not word.endswith(PLAN_FILES)]
     if names and files:
         raise ConfigError("use either names or files, not both", key="--plan", value=", ".join(plans))
+    if len(set(names)) < len(names):
+        raise ConfigError("names a plan twice", key="--plan", value=", ".join(names))
+    if len(files) > 1:
+        refuse_twice(files, [load_plan(path) for path in files])
     return ReportRequest(
         filter=tuple(args.filter),
         plan_names=tuple(names),

@@ -144,8 +144,6 @@ def _note(store: RunStore, args: argparse.Namespace) -> None:
 
 
 def _import(store: RunStore, args: argparse.Namespace) -> int:
-    from dataclasses import asdict
-
     from labconsole.store.exchange.importing import import_records
     from labconsole.store.exchange.lines import read_jsonl
     from labconsole.store.open import open_store
@@ -159,19 +157,32 @@ def _import(store: RunStore, args: argparse.Namespace) -> int:
         with as_store(Path(args.what)) as source:
             return _merge(source, store, args)
     result = import_records(store, read_jsonl(Path(args.what)), refusing=True)
-    answer(asdict(result), [_imported(result, "notes", "searches")], as_json=args.json)
+    answer(_flat(result), [_imported(result)], as_json=args.json)
     return 0
 
 
-ONE_OF = {"notes": "note", "calibrations": "calibration", "searches": "search", "series": "series"}
+ONE_OF = {"series": "series", "notes": "note", "calibrations": "calibration"}
 
 
-def _imported(result: ImportResult | MergeResult, *kinds: str) -> str:
-    """What was imported, in words."""
+def _flat(result: ImportResult | MergeResult) -> dict[str, int]:
+    """What was imported, by name: experiments of each kind on a line with the others."""
+    from dataclasses import asdict
+
+    told: dict[str, int] = {}
+    for name, count in asdict(result).items():
+        told |= count if isinstance(count, dict) else {name: count}
+    return told
+
+
+def _imported(result: ImportResult | MergeResult) -> str:
+    """The same in words."""
+    from labconsole.model.record.kinds import record_kinds
+
+    one_of = ONE_OF | {kind.plural: kind.name for kind in record_kinds().values()}
     words = [f"{result.added} run{'' if result.added == 1 else 's'} added", f"{result.present} already stored"]
-    for kind in kinds:
-        if count := getattr(result, kind):
-            words.append(f"{count} {ONE_OF[kind] if count == 1 else kind} imported")
+    for name, count in _flat(result).items():
+        if count and name in one_of:
+            words.append(f"{count} {one_of[name] if count == 1 else name} imported")
     return ", ".join(words)
 
 
@@ -185,14 +196,11 @@ def _begins(what: str, magic: bytes) -> bool:
 
 
 def _merge(source: RunStore, store: RunStore, args: argparse.Namespace) -> int:
-    from dataclasses import asdict
-
     from labconsole.store.exchange.merging import merge
 
     result = merge(source, store, _left_out)
-    words = _imported(result, "series", "notes", "calibrations", "searches")
-    words += f", {result.left_out} left out" if result.left_out else ""
-    answer(asdict(result), [words], as_json=args.json)
+    words = _imported(result) + (f", {result.left_out} left out" if result.left_out else "")
+    answer(_flat(result), [words], as_json=args.json)
     return 1 if result.left_out else 0
 
 

@@ -167,10 +167,11 @@ def _asked(args: argparse.Namespace) -> Search:
 def _stored(args: argparse.Namespace) -> int:
     """``search --list`` and ``search --show ID``: what was found before, of every testbed in the store."""
     from labconsole.cli.text.searches import search_lines, searches_table
+    from labconsole.model.record.kinds.search import KIND as SEARCH
     from labconsole.store.open import open_store
 
     with open_store(args.store, write=False) as store:
-        records = [store.search(args.show)] if args.show else store.searches()
+        records = [store.experiment(SEARCH, args.show)] if args.show else store.experiments(SEARCH)
     if args.json:
         for record in records:
             json_line({"search": record.to_json()})

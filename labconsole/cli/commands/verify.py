@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if args.bundle is not None:
         return _verify_bundle(args)
     from labconsole.bundle.examination import Examination, columns
+    from labconsole.model.record.kinds.search import KIND as SEARCH
     from labconsole.store.open import open_store
 
     differences = 0
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             examination.take(record)
             for wrong in columns(listed[record.run_id], record) if record.run_id in listed else ():
                 found(record.run_id, wrong)
-        searches = store.searches()
+        searches = store.experiments(SEARCH)
     examination.end(searches)
     for problem in unreadable:
         answer({"unreadable": str(problem)}, [f"unreadable: {problem}"], as_json=args.json)

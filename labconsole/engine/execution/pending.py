@@ -120,11 +120,6 @@ def look_up(plan: Plan, session: Stored, only: frozenset[int] | None = None) -> 
     return standing_of(plan, stored, only, said)
 
 
-def left_to_take(plan: Plan, stored: Iterable[StoredTrial], only: frozenset[int] | None = None) -> list[Trial]:
-    """What is left to take, given these stored trials."""
-    return standing_of(plan, stored, only).left
-
-
 def remaining(plan: Plan, session: Stored) -> list[Trial]:
     """What of the plan is left to take. Blocking: reads the store."""
     return look_up(plan, session).left

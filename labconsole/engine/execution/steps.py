@@ -40,7 +40,8 @@ class StepState(StrEnum):
 @dataclass(slots=True)
 class StepSeen:
     """A step as it is seen. ``trials``, ``found``: what it says that it has, and knows by them; ``why``: what went
-    wrong; ``estimate_s``: what it takes on a unit that behaves.
+    wrong; ``estimate_s``: what it takes on a unit that behaves; ``begun_s``: what the execution had spent when it was
+    first begun.
     """
 
     step: Step
@@ -50,6 +51,7 @@ class StepSeen:
     found: tuple[str, ...] = ()
     why: str = ""
     estimate_s: float = 0.0
+    begun_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,6 @@ class Steps:
         """How many trials came to their last attempt in this execution."""
         self._on_step = on_step
         self._asked: list[StepSeen] = []
-        self._begun_s = 0.0
 
     # What is left
 
@@ -125,8 +126,10 @@ class Steps:
         fingerprint = session.inventory.fingerprint()
         for experiment in session.experiments:
             experiment.refuse(plan, session.inventory)
-            for step in experiment.steps(plan, self.execution.only):
-                record = step.stored(fingerprint)
+            steps = experiment.steps(plan, self.execution.only)
+            stored = experiment.stored([step.hash for step in steps], fingerprint)
+            for step in steps:
+                record = stored.get(step.hash)
                 state = StepState.PENDING if record is None else StepState.STORED
                 seen.append(StepSeen(step, state, record))
         left = [each for each in seen if each.state is StepState.PENDING]
@@ -167,11 +170,11 @@ class Steps:
     @property
     def left_s(self) -> float:
         """By the estimate."""
-        spent_s = self.execution.spent_s - self._begun_s
-        return sum(
-            each.estimate_s if each.state is StepState.PENDING else max(0.0, each.estimate_s - spent_s)
-            for each in self.rest
-        )
+        return sum(max(0.0, each.estimate_s - self.spent_s(each)) for each in self.rest)
+
+    def spent_s(self, seen: StepSeen) -> float:
+        """On one of them, since it was first begun."""
+        return 0.0 if seen.begun_s is None else self.execution.spent_s - seen.begun_s
 
     @property
     def requests(self) -> list[DesignPoint]:
@@ -187,7 +190,8 @@ class Steps:
             bench = StepBench(self, seen, take)
             try:
                 self.refuse_when_over()
-                self._begun_s = execution.spent_s
+                if seen.begun_s is None:
+                    seen.begun_s = execution.spent_s
                 self._say(seen, StepState.RUNNING)
                 self.tell(seen)
                 record = await seen.step.take(bench)
@@ -306,7 +310,7 @@ class StepBench:
 
     @property
     def spent_s(self) -> float:
-        return self._steps.execution.spent_s
+        return self._steps.spent_s(self._seen)
 
     async def trial(self, request: DesignPoint, place: TrialPlace) -> RunRecord:
         steps, execution = self._steps, self._steps.execution

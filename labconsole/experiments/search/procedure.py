@@ -26,6 +26,8 @@ from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
 from labconsole.model.plan.search import QUEUED_S, Configuration, Search, least_trial_s
+from labconsole.model.record.kind import RecordKind
+from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.run import METHOD, PlanRef, RunRecord
 from labconsole.model.record.search import (
     GoalFound,
@@ -35,6 +37,7 @@ from labconsole.model.record.search import (
     SearchTrial,
     StreamLatency,
 )
+from labconsole.model.record.summary import RunFilter
 from labconsole.verdict.reasons import each_place
 from labconsole.verdict.verdict import lost_at_sink
 
@@ -44,8 +47,10 @@ class SearchStore(Protocol):
 
     def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]: ...
     def get(self, run_id: str) -> RunRecord: ...
-    def save_search(self, record: SearchRecord) -> None: ...
-    def finished_search(self, search_hash: str, testbed_fingerprint: str) -> SearchRecord | None: ...
+    def save_experiment(self, kind: RecordKind[SearchRecord], record: SearchRecord) -> None: ...
+    def experiments(
+        self, kind: RecordKind[SearchRecord], where: RunFilter, *, status: str | None = None
+    ) -> Sequence[SearchRecord]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +72,6 @@ class LoadSearch:
     def describe(self) -> str:
         """One line for people."""
         return self.configuration.describe()
-
-    def stored(self, testbed_fingerprint: str) -> SearchRecord | None:
-        """Its record, where one that came to its end is stored. Blocking: reads the store."""
-        return self.store.finished_search(self.hash, testbed_fingerprint)
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
         """The traffic of its trials on a unit that drops what exceeds its capacity."""
@@ -100,7 +101,7 @@ class LoadSearch:
         finally:
             await trials.close()
         record = _record(bench, self, findings, started_at=started_at, line_pps=line_pps, failure=failure)
-        await asyncio.to_thread(self.store.save_search, record)
+        await asyncio.to_thread(self.store.save_experiment, SEARCH, record)
         return record
 
 
@@ -140,7 +141,6 @@ class _Trials:
     def __init__(self, wanted: LoadSearch, bench: Bench, stored: dict[int, str]) -> None:
         self._wanted, self._bench, self._stored = wanted, bench, stored
         self._loop = asyncio.get_running_loop()
-        self._ends_at_s = bench.spent_s + wanted.search.within_s
         self._number = 0
         self._loads: list[LoadTrial] = []
         self._delays: dict[str, tuple[StreamLatency, ...]] = {}
@@ -189,7 +189,7 @@ class _Trials:
         self._number += 1
         record = await self._from_store(request)
         if record is None:
-            if self._bench.spent_s > self._ends_at_s:
+            if self._bench.spent_s > self._wanted.search.within_s:
                 raise Ended(f"ended after {self._wanted.search.within_s:g} s, the time limit")
             record = await self._measured(request)
         self._delays = {record.run_id: latencies(record)}

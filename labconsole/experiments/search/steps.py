@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.search import search_hash
+from labconsole.model.record.kinds.search import KIND as SEARCH
+from labconsole.model.record.search import SEARCH_FORMAT, SearchRecord
+from labconsole.model.record.summary import RunFilter
 
 if TYPE_CHECKING:
     from labconsole.experiments.search.procedure import LoadSearch, SearchStore
@@ -38,6 +41,17 @@ class LoadSearches:
             for configuration in plan.searches
             if places is None or configuration.request.loadless() in places
         ]
+
+    def stored(self, hashes: Sequence[str], testbed_fingerprint: str) -> Mapping[str, SearchRecord]:
+        """Of these searches those that came to their end on this testbed, the newest of each. Blocking: asks once.
+
+        A search of format 1 took for forwarded what was still queued: it is made again.
+        """
+        if not hashes:
+            return {}
+        where = RunFilter(plan_hash=hashes, testbed_fingerprint=testbed_fingerprint)
+        found = self._store.experiments(SEARCH, where, status="done")
+        return {each.plan.hash: each for each in reversed(found) if each.format == SEARCH_FORMAT}
 
     def refuse(self, plan: Plan, inventory: Inventory) -> None:
         """Refuse before anything is touched what cannot be searched on this testbed. Raises ConfigError."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from labconsole.model.design_point import FrameSize
+from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.timing import OneWay, Quantiles, Variation
 from labconsole.model.strict import StrictModel
 
@@ -143,7 +144,7 @@ class LatencyFound(StrictModel):
     reason: str | None
 
 
-class SearchRecord(StrictModel):
+class SearchRecord(ExperimentRecord):
     """One search. ``status`` failed: it ended before all that was asked for was found; ``failure`` says why."""
 
     search_id: str
@@ -168,13 +169,9 @@ class SearchRecord(StrictModel):
     status: Literal["done", "failed"]
     failure: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """The record as plain JSON types."""
-        return self.plain("json")
-
     def plain(self, mode: Literal["json", "python"] = "python") -> dict[str, Any]:
         """The record as plain data, with the keys of its own format."""
-        data = self.model_dump(mode=mode)
+        data = super().plain(mode)
         if self.format == 1:
             for trial in data["trials"]:
                 for key in LATER_TRIAL_KEYS:

@@ -9,38 +9,43 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import IO, Any
 
 from sqlalchemy import Connection, insert, select
 
 from labconsole.errors import StoreError
+from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.note import NotedRecord, RunNote
 from labconsole.model.record.run import RunRecord
-from labconsole.model.record.search import SearchRecord
-from labconsole.store.exchange.lines import parse_exported
+from labconsole.store.exchange.lines import ExportedExperiment, parse_exported
 from labconsole.store.exchange.refusals import SetUps, refuse_absurd, stored_set_ups, trial_of
+from labconsole.store.experiments import write_experiment
 from labconsole.store.notes import write_note
 from labconsole.store.records import checked_text, same_record
-from labconsole.store.searches import write_search
 from labconsole.store.sql.schema import row_of, runs
 from labconsole.store.writing import RunStore
 
-Importable = NotedRecord | RunRecord | SearchRecord | Mapping[str, Any] | str
+Importable = NotedRecord | RunRecord | ExportedExperiment | Mapping[str, Any] | str
 
 CHUNK_RUNS = 500
 """Rows looked up and written at a time."""
 
 
+def counted_kinds() -> dict[str, int]:
+    """None of each kind of experiment, by its plural."""
+    return {kind.plural: 0 for kind in record_kinds().values()}
+
+
 @dataclass(slots=True)
 class ImportResult:
-    """How many records an import added, how many were there already; how many notes and searches it brought."""
+    """How many runs an import added, how many were there already; how many notes and experiments it brought."""
 
     added: int = 0
     present: int = 0
     notes: int = 0
-    searches: int = 0
+    experiments: dict[str, int] = field(default_factory=counted_kinds)
 
 
 class ImportBuffer:
@@ -49,7 +54,7 @@ class ImportBuffer:
     def __init__(self, records: Iterable[Importable], *, refusing: bool = False) -> None:
         """Raises StoreError about the first record that is none. ``refusing``: or that cannot be (refusals.py)."""
         self._file: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 closed by __exit__
-        self._searches: list[SearchRecord] = []
+        self._experiments: list[ExportedExperiment] = []
         self._set_ups = SetUps("import") if refusing else None
         try:
             for number, item in enumerate(records, 1):
@@ -67,10 +72,10 @@ class ImportBuffer:
     def _add(self, item: Importable, number: int) -> None:
         if isinstance(item, RunRecord):
             item = NotedRecord(item, None)
-        elif not isinstance(item, (NotedRecord, SearchRecord)):
+        elif not isinstance(item, (NotedRecord, ExportedExperiment)):
             item = parse_exported(item, f"record {number}")
-        if isinstance(item, SearchRecord):
-            self._searches.append(item)
+        if isinstance(item, ExportedExperiment):
+            self._experiments.append(item)
             return
         row = row_of(item.record, checked_text(item.record), has_series=False)
         trial = trial_of(item.record)
@@ -93,8 +98,8 @@ class ImportBuffer:
             for row, note, _ in chunk:
                 if note is not None:
                     result.notes += write_note(connection, row["run_id"], RunNote(**note))
-        for search in self._searches:
-            result.searches += write_search(connection, search)
+        for each in self._experiments:
+            result.experiments[each.kind.plural] += write_experiment(connection, each.kind, each.record)
         return result
 
 

@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from labconsole.errors import StoreError
+from labconsole.model.record.kind import ExperimentRecord, RecordKind
+from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.note import NotedRecord
-from labconsole.model.record.search import SearchRecord
+from labconsole.store.experiments import parse_experiment
 from labconsole.store.notes import note_from_json
 from labconsole.store.records import json_object, parse_record
-from labconsole.store.searches import parse_search
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A record of a hundred nodes is a few hundred kilobytes; a line beyond this is not one of ours."""
 
 
-def parse_exported(source: str | bytes | Mapping[str, Any], where: str) -> NotedRecord | SearchRecord:
-    """One exported run, a bare record, or an exported search. Raises StoreError beginning with ``where``."""
+@dataclass(frozen=True, slots=True)
+class ExportedExperiment:
+    """A record that is no run."""
+
+    kind: RecordKind[Any]
+    record: ExperimentRecord
+
+
+def parse_exported(source: str | bytes | Mapping[str, Any], where: str) -> NotedRecord | ExportedExperiment:
+    """One exported run, a bare record, or an exported experiment. Raises StoreError beginning with ``where``."""
     data = json_object(source, where)
-    if isinstance(data.get("search"), dict) and len(data) == 1:
-        return parse_search(data["search"], where)
+    name, inside = next(iter(data.items()), (None, None))
+    if len(data) == 1 and name in record_kinds() and isinstance(inside, dict):
+        kind = record_kinds()[name]
+        return ExportedExperiment(kind, parse_experiment(kind, inside, where))
     note = data.pop("note", None)
     return NotedRecord(parse_record(data, where), None if note is None else note_from_json(note, where))
 
 
-def read_jsonl(path: Path) -> Iterator[NotedRecord | SearchRecord]:
-    """The runs and searches of an exported file, one per line. Raises StoreError naming file and line of a bad one."""
+def read_jsonl(path: Path) -> Iterator[NotedRecord | ExportedExperiment]:
+    """The runs and experiments of an export, a line each. Raises StoreError naming file and line of a bad one."""
     try:
         with path.open("rb") as stream:
             number = 0

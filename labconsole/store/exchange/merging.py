@@ -1,4 +1,4 @@
-"""One store taken into another: runs with series and notes, calibrations and searches, without doubles, both ways.
+"""One store taken into another: runs with series and notes, calibrations and experiments, without doubles, both ways.
 
 Unlike the import of a file this is not all or nothing: every run is complete or absent, and a merge that broke off is
 begun again. What cannot be read, and a run that the other store has with different content, is told and left out: it
@@ -8,14 +8,17 @@ would keep all the others out for ever.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Row, insert, select
 
 from labconsole.errors import StoreError
+from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.run import RunRecord
+from labconsole.store.exchange.importing import counted_kinds
 from labconsole.store.exchange.refusals import refuse_absurd, stored_set_ups, trial_of
+from labconsole.store.experiments import parse_experiment
 from labconsole.store.notes import write_note
 from labconsole.store.reading import StoredRuns
 from labconsole.store.records import same_record
@@ -36,7 +39,7 @@ class MergeResult:
     series: int = 0
     notes: int = 0
     calibrations: int = 0
-    searches: int = 0
+    experiments: dict[str, int] = field(default_factory=counted_kinds)
     left_out: int = 0
 
 
@@ -76,11 +79,15 @@ def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], Non
         result.added += target.take_over([(item.record, item.packed) for item in wanted])
     result.notes = _merge_notes(source, target)
     result.calibrations = _merge_calibrations(source, target)
-    for search in reversed(source.searches()):
-        try:
-            result.searches += target.import_searches([search])
-        except StoreError as exc:
-            leave_out(exc)
+    for kind in record_kinds().values():
+        for number, text in reversed(source.experiment_texts(kind)):
+            try:
+                record = parse_experiment(kind, text, f"{source.name}: {kind.name} {number}")
+                result.experiments[kind.plural] += target.import_experiments(kind, [record])
+            except StoreError as exc:
+                leave_out(exc)
+    for problem in source.unknown_experiments():
+        leave_out(problem)
     return result
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Float,
+    FromClause,
     Index,
     Integer,
     MetaData,
@@ -21,9 +22,13 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
+    column,
     insert,
+    inspect,
+    literal,
     null,
     select,
+    table,
     update,
 )
 from sqlalchemy import text as sql
@@ -35,10 +40,11 @@ from labconsole.model.record.run import RunRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.store.records import parse_record, utc_text
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Incremented when an older labconsole could no longer read or write the tables.
 
-2 added notes and calibrations, 3 searches, 4 what record format 2 says of set-ups, conditions and sides of a loss.
+2 added notes and calibrations, 3 searches, 4 what record format 2 says of set-ups, conditions and sides of a loss. In 5
+one table holds every kind of record that is no run, and searches moved into it.
 """
 
 FILLED_AT_ONCE = 500
@@ -137,20 +143,28 @@ calibrations = Table(
 )
 Index("calibrations_by_testbed", calibrations.c.testbed_fingerprint, calibrations.c.id)
 
-searches = Table(
-    "searches",
+experiments = Table(
+    "experiments",
     metadata,
-    Column("search_id", _Word, primary_key=True),
+    Column("kind", _Word, primary_key=True),
+    Column("id", _Word, primary_key=True),
     Column("started_at", _Word, nullable=False),
     Column("testbed", _Word, nullable=False),
     Column("testbed_fingerprint", _Word, nullable=False),
-    Column("plan_name", _Word, nullable=False),
-    Column("plan_hash", _Word, nullable=False),
+    Column("plan_name", _Word),
+    Column("plan_hash", _Word),
     Column("platform", _Word, nullable=False),
     Column("status", _Word, nullable=False),
     Column("record", Text, nullable=False),
 )
-Index("searches_by_plan", searches.c.plan_hash, searches.c.testbed_fingerprint)
+Index("experiments_by_plan", experiments.c.plan_hash, experiments.c.testbed_fingerprint)
+
+_SEARCHES = (
+    select(literal("search").label("kind"), column("search_id").label("id"), *map(column, experiments.c.keys()[2:]))
+    .select_from(table("searches"))
+    .subquery()
+)
+"""The same from the table that versions 3 and 4 had for the only kind that there was."""
 
 SINCE_4 = (
     "format", "role", "method", "set_up", "block", "attempt", "attempts", "set_up_trials", "uut_kernel", "hypervisor",
@@ -186,11 +200,23 @@ def migrate(connection: Connection, version: int) -> None:
     if version < 2:
         notes.create(connection)
         calibrations.create(connection)
-    if version < 3:
-        searches.create(connection)
     if version < 4:
         _add_columns_of_4(connection)
+    experiments.create(connection)
+    if version >= 3:
+        connection.execute(insert(experiments).from_select(_SEARCHES.c.keys(), select(_SEARCHES)))
+        connection.execute(sql("DROP TABLE searches"))
     connection.execute(insert(schema_version).values(version=SCHEMA_VERSION, created_by=__version__))
+
+
+def experiments_in(connection: Connection, version: int) -> FromClause | None:
+    """Experiments as rows of their table, wherever a store that had this version has them; None: there were none."""
+    if version >= 5:
+        return experiments
+    there = inspect(connection).get_table_names()
+    if experiments.name in there:  # another console has brought it up to date since
+        return experiments
+    return _SEARCHES if "searches" in there else None
 
 
 def _add_columns_of_4(connection: Connection) -> None:

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -140,6 +141,29 @@ def test_a_report_of_a_plans_file_is_made_again_with_the_plan_from_the_bundle(
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     status = main(["verify", str(bundle)])
     assert (status, capsys.readouterr().out.count("otherwise")) == (0, 0)
+
+
+def test_plans_that_a_bundle_could_not_tell_apart_are_refused(lab, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(lab)
+    small = "plans/small plan.yaml"
+    (lab / "again").mkdir()
+    shutil.copy(small, "again/copy.yaml")
+    (lab / "again" / "small plan.yaml").write_text(Path(small).read_text().replace("[64]", "[1500]"))
+    for plans, words in (
+        ((small, small), f"{small}: describes the same measurements as {small}; remove one of the two"),
+        ((small, "again/copy.yaml"), f"again/copy.yaml: describes the same measurements as {small}"),
+        (
+            (small, "again/small plan.yaml"),
+            "--plan: two of these files have the same name, by which a bundle keeps them",
+        ),
+        (("small", "small"), "--plan: names a plan twice"),
+    ):
+        options = [word for plan in plans for word in ("--plan", plan)]
+        assert (
+            main(["report", "--store", str(lab / "runs.sqlite"), *options, "--bundle", str(tmp_path / "b.tar.gz")]) == 2
+        )
+        assert words in capsys.readouterr().err
+        assert not (tmp_path / "b.tar.gz").exists()
 
 
 def test_a_filtered_report_is_made_again_from_whole_set_ups_and_its_manifest_is_held_to_the_runs(

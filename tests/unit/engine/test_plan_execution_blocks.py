@@ -17,7 +17,7 @@ from labconsole.contracts.ports import StoredTrial
 from labconsole.engine.execution.blocks import stored_blocks
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import TrialState
-from labconsole.engine.execution.pending import left_to_take, look_up
+from labconsole.engine.execution.pending import look_up
 from labconsole.engine.execution.pilot import Pilot
 from labconsole.engine.execution.progress import ExecutionStatus, Progress
 from labconsole.engine.trial.platform import BREAKING
@@ -25,7 +25,7 @@ from labconsole.errors import AgentError, ConfigError, NodeLost
 from labconsole.model.plan.conduct import INVALID_CODES
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
-from support.execution_script import Script, execute, plan_of, run
+from support.execution_script import Script, execute, left_to_take, plan_of, run
 from support.fake_session import make_inventory
 
 PAIR = """\

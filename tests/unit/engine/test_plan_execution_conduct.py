@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import TrialState
-from labconsole.engine.execution.pending import left_to_take
 from labconsole.engine.execution.progress import ExecutionStatus, Progress
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.errors import AgentError, MeasurementError, NodeLost
 from labconsole.model.plan.plan import Plan
-from support.execution_script import EVERY, PLAN, Script, execute, plan_of, run
+from support.execution_script import EVERY, PLAN, Script, execute, left_to_take, plan_of, run
 
 
 def valid(trial, request) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -129,6 +130,24 @@ def test_a_search_whose_time_is_over_takes_no_further_trial() -> None:
     assert "the time limit" in record.failure
     assert record.goals[0].limited_by == "undecided"
     assert not record.trials
+
+
+def test_the_time_limit_is_one_limit_however_often_a_lost_node_has_the_search_taken_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("labconsole.engine.execution.stopwatch.time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    def ten_seconds_each(number: int) -> str | None:
+        clock[0] += 10.0
+        return "lost" if number % 2 == 0 else None
+
+    session = Script()
+    session.before = ten_seconds_each
+    (record,) = made(session, searching(QUICK.model_copy(update={"within_s": 55.0})))
+    assert record.failure == "ended after 55 s, the time limit"
+    assert session.taken == 6
+    assert len(record.trials) == 3
 
 
 def test_a_lost_node_is_waited_for_and_no_trial_is_taken_twice() -> None:

@@ -13,6 +13,7 @@ from labconsole.contracts.report import Table
 from labconsole.experiments.search.shown import newest
 from labconsole.experiments.units import report_units
 from labconsole.measure.admission import admit
+from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.search import SearchRecord
 from labconsole.report.assembly import assemble
@@ -91,7 +92,7 @@ def test_the_trials_of_a_search_enter_no_table_of_runs(
         for run in session.store.runs:
             store.save(forwarded(run), None)
         store.save(forwarded(make_record(REQUEST, "20261121T000000Z-aaaaaa")), None)
-        store.save_search(record)
+        store.save_experiment(SEARCH, record)
     tables = report(tmp_path / "s.sqlite", capsys)
     assert len(tables["throughput"]) == 1
     assert sum(row["trials"] for row in tables["results"]) == 1
@@ -103,7 +104,7 @@ def test_where_there_is_nothing_but_a_search_its_trials_are_the_runs(
     with open_store(str(tmp_path / "s.sqlite")) as store:
         for run in session.store.runs:
             store.save(forwarded(run), None)
-        store.save_search(record)
+        store.save_experiment(SEARCH, record)
     tables = report(tmp_path / "s.sqlite", capsys)
     assert len(tables["throughput"]) == 1
     assert sum(row["trials"] for row in tables["results"]) == len(record.trials)
@@ -116,7 +117,7 @@ def test_a_bundle_takes_the_trials_of_its_searches_along_and_is_verified_with_th
         for run in session.store.runs:
             store.save(forwarded(run), None)
         store.save(forwarded(make_record(REQUEST, "20261121T000000Z-aaaaaa")), None)
-        store.save_search(record)
+        store.save_experiment(SEARCH, record)
     bundle = tmp_path / "b.tar.gz"
     assert main(["report", "--store", str(tmp_path / "s.sqlite"), "--bundle", str(bundle)]) == 0
     capsys.readouterr()

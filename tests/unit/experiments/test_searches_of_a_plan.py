@@ -16,7 +16,10 @@ from labconsole.engine.execution.steps import StepState
 from labconsole.errors import Aborted, ConfigError, MeasurementError, NodeLost
 from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.search import Search
+from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.run import Reason
+from labconsole.model.record.search import SearchRecord
+from labconsole.model.record.summary import RunFilter
 from support.search_script import EVERYTHING, QUICK, REQUEST, Script, Store, carry_out, made, make, searching
 
 
@@ -55,6 +58,24 @@ def test_of_a_plan_in_which_nothing_is_left_nothing_is_run_and_nothing_held(tmp_
     outcome = make(again, searching(pre=(HookCommand(run=("false",)),)))
     assert (outcome.steps.skipped, outcome.steps.made, outcome.complete) == (1, [], True)
     assert again.told == []
+
+
+def test_the_store_is_asked_once_for_all_searches_of_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store()
+    make(Script(store), searching(searches=2))
+    asked: list[RunFilter] = []
+    answer = store.experiments
+
+    def experiments(
+        kind: RecordKind[SearchRecord], where: RunFilter, *, status: str | None = None
+    ) -> list[SearchRecord]:
+        asked.append(where)
+        return answer(kind, where, status=status)
+
+    monkeypatch.setattr(store, "experiments", experiments)
+    outcome = make(Script(store), searching(searches=3))
+    assert (outcome.steps.skipped, len(outcome.steps.made)) == (2, 1)
+    assert [len(where.plan_hash or ()) for where in asked] == [3]
 
 
 def test_an_invalid_trial_is_taken_again_after_the_pause_that_the_plan_says() -> None:

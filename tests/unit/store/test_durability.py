@@ -182,7 +182,7 @@ def test_a_newer_store_is_refused_with_both_versions(tmp_path):
         connection.execute("UPDATE labconsole_schema SET version = 7")
     connection.close()
     for write in (True, False):
-        with pytest.raises(StoreError, match="has schema version 7; labconsole .* reads versions up to 4"):
+        with pytest.raises(StoreError, match="has schema version 7; labconsole .* reads versions up to 5"):
             open_store(str(path), write=write)
 
 

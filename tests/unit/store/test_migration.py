@@ -15,8 +15,11 @@ import pytest
 from sqlalchemy import Engine, event
 
 from labconsole.errors import StoreError
+from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.store.open import open_store
 from labconsole.store.records import record_text
+from labconsole.store.sql.schema import SCHEMA_VERSION
+from support import golden_sets
 from support.store_samples import sample_record
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "format-1" / "runs.sqlite"
@@ -34,12 +37,9 @@ def old(tmp_path: Path) -> Path:
     return path
 
 
-def texts(path: Path) -> dict[str, str]:
-    connection = sqlite3.connect(path)
-    try:
-        return dict(connection.execute("SELECT run_id, record FROM runs").fetchall())
-    finally:
-        connection.close()
+def texts(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """The records of runs and of searches, which version 5 moves to another table."""
+    return golden_sets.texts(path), golden_sets.texts(path, "searches", "search_id")
 
 
 def enlarge(path: Path, times: int) -> None:
@@ -86,8 +86,9 @@ def test_a_migration_that_is_killed_leaves_the_old_store_or_the_new_one(old: Pat
         process.join()
         assert texts(old) == before
         with open_store(str(old), write=False) as store:
-            assert store.version in (3, 4)
-            assert len(store.list()) == len(before)
+            assert store.version in (3, SCHEMA_VERSION)
+            assert len(store.list()) == len(before[0])
+            assert dict(store.experiment_texts(SEARCH)) == before[1]
     with open_store(str(old)) as store:
         assert {run.format for run in store.list()} == {1}
     assert texts(old) == before
@@ -110,7 +111,7 @@ def test_a_disk_that_is_full_leaves_the_old_store(old: Path):
         event.remove(Engine, "connect", bounded)
     assert texts(old) == before
     with open_store(str(old)) as store:
-        assert store.version == 4
+        assert store.version == SCHEMA_VERSION
     assert texts(old) == before
 
 
@@ -142,4 +143,4 @@ def test_a_record_that_cannot_be_read_keeps_its_row(old: Path):
     with open_store(str(old)) as store:
         found = next(run for run in store.list() if run.run_id == run_id)
         assert (found.format, found.uut_kernel) == (0, None)
-        assert len(store.list()) == len(texts(old))
+        assert len(store.list()) == len(texts(old)[0])

@@ -80,7 +80,7 @@ def make_version_1(place: ServerPlace) -> None:
     with open_store(place.url) as store:
         for number in range(3):
             store.save(sample_record(number), sample_series())
-    for table in ("notes", "calibrations", "searches"):
+    for table in ("notes", "calibrations", "experiments"):
         place.execute(f"DROP TABLE {table}")
     place.execute("UPDATE labconsole_schema SET version = 1")
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from labconsole.errors import ConfigError
 from labconsole.model.plan.order import configuration
@@ -24,18 +22,6 @@ def first_blocks(plan: Plan, args: argparse.Namespace) -> Plan:
             key="--set-ups", value=args.set_ups, allowed=f"1 to {plan.set_ups}",
         )  # fmt: skip
     return replace(plan, set_ups=args.set_ups)
-
-
-def refuse_twice(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
-    """Two files with one meaning are one plan: the second would find everything stored."""
-    seen: dict[object, Path] = {}
-    for path, plan in zip(paths, plans, strict=True):
-        meaning = (plan.hash(), plan.grid, plan.search)
-        if meaning in seen:
-            raise ConfigError(
-                f"describes the same measurements as {seen[meaning]}; remove one of the two", file=str(path)
-            )
-        seen[meaning] = path
 
 
 def chosen_points(plan: Plan, args: argparse.Namespace) -> frozenset[int] | None:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
-from labconsole.cli.commands.replay.choice import chosen_points, first_blocks, refuse_twice
+from labconsole.cli.commands.replay.choice import chosen_points, first_blocks
 from labconsole.cli.commands.replay.dry_run import trials_dry_run
 from labconsole.cli.commands.replay.searches import searches_dry_run, tell_search, tell_searches
 from labconsole.cli.drive import drive, narrator
 from labconsole.cli.options import hosts_path
 from labconsole.cli.output import plain_lines
+from labconsole.cli.plan_files import refuse_twice
 from labconsole.cli.testbed import load_testbed, open_session
 from labconsole.cli.text.replay import ReplayScreen
 from labconsole.engine.execution.execution import PlanExecution

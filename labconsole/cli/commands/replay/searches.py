@@ -13,7 +13,6 @@ from labconsole.engine.execution.progress import Outcome, StepProgress
 from labconsole.engine.execution.steps import estimate_steps
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import Aborted
-from labconsole.experiments.search.procedure import LoadSearch
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.plan import Plan
@@ -97,8 +96,8 @@ def searches_dry_run(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as
     kind = LoadSearches(session.store)
     kind.refuse(plan, session.inventory)
     every = kind.steps(plan, only)
-    fingerprint = session.inventory.fingerprint()
-    todo: list[LoadSearch] = [each for each in every if each.stored(fingerprint) is None]
+    stored = kind.stored([each.hash for each in every], session.inventory.fingerprint())
+    todo = [each for each in every if each.hash not in stored]
     reckoned = estimate_steps(plan, todo, session.inventory, session.boots_s)
     for wanted in todo:
         if as_json:

@@ -1,0 +1,54 @@
+"""What a store has to know of a kind of record that is no run: how it is called, its class, what is listed of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from labconsole.model.strict import StrictModel
+
+
+class ExperimentRecord(StrictModel):
+    """A record of an experiment of several trials."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as plain JSON types."""
+        return self.plain("json")
+
+    def plain(self, mode: Literal["json", "python"] = "python") -> dict[str, Any]:
+        """The record as plain data, with the keys of its own format."""
+        return self.model_dump(mode=mode)
+
+
+R = TypeVar("R", bound=ExperimentRecord)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentColumns:
+    """What stands beside a record, for lists and filters. ``plan_name`` and ``plan_hash`` None: of no plan."""
+
+    id: str
+    started_at: str
+    testbed: str
+    testbed_fingerprint: str
+    plan_name: str | None
+    plan_hash: str | None
+    platform: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordKind(Generic[R]):
+    """A kind, as its file in ``kinds`` declares it.
+
+    ``name`` stands in the store, in exported lines and in sentences; ``plural`` where several are counted. ``format``:
+    the newest that is known. ``run_ids``: the runs that are its trials.
+    """
+
+    name: str
+    plural: str
+    record: type[R]
+    format: int
+    columns: Callable[[R], ExperimentColumns]
+    run_ids: Callable[[R], Collection[str]]

@@ -1,0 +1,27 @@
+"""Kinds of records that are no runs: each file declares one as ``KIND``, and nobody holds a list of them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from labconsole.errors import StoreError
+from labconsole.model.record.kind import RecordKind
+from labconsole.plugins import PluginError, load, names
+
+PACKAGE = "model.record.kinds"
+
+
+@cache
+def record_kinds() -> dict[str, RecordKind[Any]]:
+    """All that there are, by name. Raises StoreError for a plug-in that cannot be used: its records would be lost."""
+    found: dict[str, RecordKind[Any]] = {}
+    for name in names(PACKAGE):
+        try:
+            kind = getattr(load(PACKAGE, name), "KIND", None)
+        except PluginError as exc:
+            raise StoreError(str(exc)) from exc
+        if not isinstance(kind, RecordKind) or kind.name != name:
+            raise StoreError(f"plug-in {name} cannot be used: its KIND is not a kind of record with the name {name}")
+        found[name] = kind
+    return found

@@ -1,0 +1,159 @@
+"""What a store keeps that is no run: experiments of several trials, whose records are JSON with columns beside it.
+
+What there is to know of a kind, its declaration says (model/record/kinds); here none is known by name.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy import Connection, func, insert, select
+
+from labconsole.errors import StoreError
+from labconsole.model.identity import RUN_ID
+from labconsole.model.record.kind import R, RecordKind
+from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.summary import EVERYTHING, RunFilter
+from labconsole.store.records import json_object, utc_text
+from labconsole.store.sql.schema import experiments, experiments_in
+
+FILTERS = ("testbed", "testbed_fingerprint", "plan_name", "plan_hash", "platform")
+"""What counts of a filter on runs."""
+
+
+def experiment_text(kind: RecordKind[R], record: R) -> str:
+    """The record as one line of ASCII JSON, the same for the same record. Raises StoreError."""
+    try:
+        return json.dumps(record.plain(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        name = f"{kind.name} {kind.columns(record).id}"
+        raise StoreError(f"{name}: the record cannot be written as JSON: {exc}") from exc
+
+
+def parse_experiment(kind: RecordKind[R], source: str | bytes | Mapping[str, Any], where: str) -> R:
+    """A record of this kind from JSON, strictly. Raises StoreError beginning with ``where``."""
+    data = json_object(source, where)
+    version = data.get("format")
+    if type(version) is not int or not 1 <= version <= kind.format:
+        raise StoreError(f"{where}: has format {version!r}; this version of labconsole reads up to {kind.format}")
+    try:
+        record = kind.record.model_validate_json(json.dumps(data), strict=True)
+    except (ValidationError, ValueError, TypeError, RecursionError) as exc:
+        raise StoreError(f"{where}: {_complaint(kind.name, exc)}") from exc
+    columns = kind.columns(record)
+    if not RUN_ID.fullmatch(columns.id):
+        raise StoreError(f"{where}: {kind.name}_id {columns.id!r} is not valid")
+    utc_text(columns.started_at, where)
+    return record
+
+
+def _complaint(name: str, exc: Exception) -> str:
+    if not isinstance(exc, ValidationError):
+        return str(exc)
+    problem = exc.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(str(step) for step in problem['loc']) or name}: {problem['msg']}"
+
+
+def write_experiment(connection: Connection, kind: RecordKind[R], record: R) -> bool:
+    """Keep a record; True if it is new. Raises StoreError when the same id is there with other content."""
+    text, columns = experiment_text(kind, record), asdict(kind.columns(record))
+    name = f"{kind.name} {columns['id']}"
+    parse_experiment(kind, text, name)
+    same = (experiments.c.kind == kind.name) & (experiments.c.id == columns["id"])
+    there = connection.execute(select(experiments.c.record).where(same)).scalar_one_or_none()
+    if there is not None:
+        if there != text:
+            raise StoreError(f"{name} is already stored with different content")
+        return False
+    columns["started_at"] = utc_text(columns["started_at"], name)
+    connection.execute(insert(experiments).values(kind=kind.name, **columns, record=text))
+    return True
+
+
+class StoredExperiments:
+    """The experiments of a store that is read."""
+
+    backend: Any
+    version: int
+
+    def experiments(
+        self, kind: RecordKind[R], where: RunFilter = EVERYTHING, *, status: str | None = None
+    ) -> builtins.list[R]:
+        """Those of a kind that match, newest first; ``status`` done or failed only.
+
+        Of the filter, what is about a testbed, a plan or a platform counts.
+        """
+        return [
+            parse_experiment(kind, text, f"{kind.name} {number}")
+            for number, text in self.experiment_texts(kind, where, status=status)
+        ]
+
+    def experiment_texts(
+        self, kind: RecordKind[Any], where: RunFilter = EVERYTHING, *, status: str | None = None
+    ) -> builtins.list[tuple[str, str]]:
+        """The same as ids and records, each as the JSON text that it is kept as."""
+        with self.backend.errors(f"read {kind.plural}"), self.backend.reading() as connection:
+            table = experiments_in(connection, self.version)
+            if table is None:
+                return []
+            statement = select(table.c.id, table.c.record).where(table.c.kind == kind.name)
+            for name in FILTERS:
+                wanted = getattr(where, name)
+                if wanted is not None:
+                    statement = statement.where(
+                        table.c[name].in_([wanted] if isinstance(wanted, str) else list(wanted))
+                    )
+            if status is not None:
+                statement = statement.where(table.c.status == status)
+            rows = connection.execute(statement.order_by(table.c.started_at.desc(), table.c.id.desc()))
+            return [(row.id, row.record) for row in rows]
+
+    def experiment(self, kind: RecordKind[R], beginning: str) -> R:
+        """One of a kind, by its id or a unique beginning of it."""
+        found = [each for each in self.experiment_texts(kind) if each[0].startswith(beginning)]
+        exact = [each for each in found if each[0] == beginning]
+        if len(exact or found) != 1:
+            several = f"{beginning} is the beginning of several {kind.plural}"
+            raise StoreError(several if found else f"there is no {kind.name} {beginning}")
+        number, text = (exact or found)[0]
+        return parse_experiment(kind, text, f"{kind.name} {number}")
+
+    def unknown_experiments(self) -> builtins.list[StoreError]:
+        """Of each kind that this program does not know, and so leaves out, how many there are."""
+        with self.backend.errors("read experiments"), self.backend.reading() as connection:
+            table = experiments_in(connection, self.version)
+            if table is None:
+                return []
+            counted = select(table.c.kind, func.count()).group_by(table.c.kind).order_by(table.c.kind)
+            rows = connection.execute(counted).all()
+        return [
+            StoreError(
+                f"{self.backend.name}: {count} record{'' if count == 1 else 's'} of kind {kind}, which this version of "
+                "labconsole does not know"
+            )
+            for kind, count in rows
+            if kind not in record_kinds()
+        ]
+
+
+class ExperimentsWriting(StoredExperiments):
+    """The experiments of a store that is written."""
+
+    def writing(self, doing: str) -> AbstractContextManager[Connection]:
+        """A transaction: defined by the store, which inherits this class."""
+        raise NotImplementedError
+
+    def save_experiment(self, kind: RecordKind[R], record: R) -> None:
+        """Keep one durably, or raise StoreError and keep nothing. The same again changes nothing."""
+        self.import_experiments(kind, [record])
+
+    def import_experiments(self, kind: RecordKind[R], records: Sequence[R]) -> int:
+        """Take records from elsewhere, all or none; returns how many are new."""
+        with self.writing(f"save a {kind.name}") as connection:
+            return sum(write_experiment(connection, kind, record) for record in records)

@@ -1,0 +1,89 @@
+"""Searches of a half-finished plan begun on a session that takes no trial: what comes next of each is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from labconsole.engine.execution.execution import PlanExecution
+from labconsole.engine.execution.runner import PlanRunner
+from labconsole.errors import Aborted
+from labconsole.experiments.search.procedure import LoadSearch
+from labconsole.experiments.search.steps import LoadSearches
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan.plan import Plan
+from labconsole.model.record.run import PlanRef, RunRecord
+from labconsole.model.record.search import SearchRecord
+from labconsole.store.writing import RunStore
+
+
+class Stopped:
+    """A session that takes no trial: it keeps what is asked of the first one, and stops."""
+
+    operator = "op@host"
+
+    def __init__(self, inventory: Inventory, store: RunStore) -> None:
+        self.inventory, self.store = inventory, store
+        self.boots_s = dict.fromkeys(self.inventory.platforms, 0.0)
+        self.stopping, self.asked = False, dict[str, Any]()
+
+    def settings(self, *, drain_s: float | None = None) -> None:
+        return None
+
+    def nodes_of(self, request: DesignPoint) -> list[str]:
+        return ["uut"]
+
+    async def renew_lease(self, left_s: float | None) -> None:
+        return
+
+    async def settle(self, seconds: float) -> None:
+        return
+
+    async def wait_stopping(self) -> None:
+        return
+
+    @asynccontextmanager
+    async def batch(self, request: DesignPoint, **_: Any) -> AsyncIterator[Callable[..., Awaitable[RunRecord]]]:
+        yield self.take
+
+    async def take(self, request: DesignPoint, place: PlanRef, *_: Any, **__: Any) -> RunRecord:
+        self.asked = {"trial": place.repetition, "target_bps": request.target, "duration_s": request.duration_s}
+        raise Aborted("enough")
+
+
+@dataclass
+class Only:
+    """A kind of experiment of which a plan asks for one step."""
+
+    kind: LoadSearches
+    step: LoadSearch
+
+    def steps(self, plan: Plan, only: frozenset[int] | None = None) -> list[LoadSearch]:
+        return [self.step]
+
+    def stored(self, hashes: Sequence[str], testbed_fingerprint: str) -> Mapping[str, SearchRecord]:
+        return self.kind.stored(hashes, testbed_fingerprint)
+
+    def refuse(self, plan: Plan, inventory: Inventory) -> None:
+        self.kind.refuse(plan, inventory)
+
+
+def next_trials(plan: Plan, inventory: Inventory, store: RunStore) -> list[dict[str, Any]]:
+    """Of each search of the plan that is not finished, the trial that comes after those that are stored."""
+    session: Any = Stopped(inventory, store)
+    kind, found = LoadSearches(store), []
+    steps = kind.steps(plan)
+    stored = kind.stored([each.hash for each in steps], inventory.fingerprint())
+    for wanted in steps:
+        if wanted.hash not in stored:
+            session.experiments = (Only(kind, wanted),)
+            with pytest.raises(Aborted, match="enough"):
+                asyncio.run(PlanRunner([PlanExecution(replace(plan, grid=False), session)], session).run())
+            found.append({"search": wanted.hash, **session.asked})
+    return found
