@@ -40,10 +40,6 @@ def _address(text: str) -> bytes:
     return bytes(int(part) for part in text.split("."))
 
 
-def format_mac(mac: bytes) -> str:
-    return ":".join("%02x" % byte for byte in mac)
-
-
 @dataclass(frozen=True)
 class FrameTemplate:
     """What all frames of one stream have in common."""

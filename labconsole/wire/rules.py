@@ -8,7 +8,7 @@ cleaned when they are not printable: a cleaned key could become one that has bee
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Callable, Dict, List, NamedTuple
+from typing import Annotated, Any, Callable, List, NamedTuple
 
 from labconsole.wire.clean import clean, clean_lines
 from labconsole.wire.codec import WireError, encodable, usable
@@ -268,4 +268,3 @@ Word = Annotated[str, Rule(word)]
 Free = Annotated[str, Rule(free)]
 Words = Annotated[List[Word], Most(MAX_ITEMS)]
 Key = Annotated[str, Rule(key_name)]
-Plain = Annotated[Dict[str, Any], Rule(plain())]

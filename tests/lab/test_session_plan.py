@@ -19,7 +19,7 @@ from labconsole.lab.spec import LabSpec
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.plan.writer import done_in, plan_from_requests, plan_text, write_plan
+from labconsole.model.plan.writer import plan_from_requests, plan_text, write_plan
 from labconsole.model.record.run import RunRecord
 from support.asking import asked
 from support.live_lab import labconsole, records
@@ -67,7 +67,7 @@ def test_a_sessions_plan_replays_to_exactly_what_was_done(testbed, tmp_path: Pat
             return taken
 
     taken = asyncio.run(session_of_an_operator())
-    done = done_in(taken)
+    done = list(Counter(record.requested.point for record in taken).items())
     write_plan(path, plan_text(plan_from_requests("again", done, inventory)))
 
     replayed = labconsole("replay", str(path), "--json", hosts=testbed.hosts_file, store=tmp_path / "r.sqlite")

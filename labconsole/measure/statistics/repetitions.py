@@ -18,12 +18,10 @@ from labconsole.measure.statistics.student_t import student_t_quantile
 
 __all__ = [
     "Difference",
-    "Drift",
     "OrderEffect",
     "Ratio",
     "Summary",
     "difference",
-    "drift",
     "jain_index",
     "order_effect",
     "outliers",
@@ -55,7 +53,6 @@ class Summary:
     ci_low: float | None
     ci_high: float | None
     ci_level: float = LEVEL
-    ci_method: Literal["student-t"] = "student-t"
 
     @property
     def half_width(self) -> float | None:
@@ -91,22 +88,6 @@ class Ratio:
     ci_high: float | None
     absent: Literal["too few values", "baseline may be zero", "baseline is zero"] | None = None
     ci_level: float = LEVEL
-
-
-@dataclass(frozen=True, slots=True)
-class Drift:
-    """Slope of values over time by least squares. None where the values cannot say."""
-
-    slope_per_s: float | None
-    ci_low: float | None
-    ci_high: float | None
-    detectable: bool | None
-    ci_level: float = LEVEL
-
-    @property
-    def finding(self) -> Trend:
-        """What to tell a reader."""
-        return _trend(self.detectable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,17 +165,6 @@ def ratio(a: Iterable[float], b: Iterable[float], level: float = LEVEL) -> Ratio
         return Ratio(value, None, None, "baseline may be zero", level)
     root = t * math.hypot(error_a * math.sqrt(bound), value * error_b)
     return Ratio(value, (value - root) / bound, (value + root) / bound, None, level)
-
-
-def drift(times_s: Iterable[float], values: Iterable[float], level: float = LEVEL) -> Drift:
-    """Slope of ``values`` over ``times_s``: does the quantity move while it is being measured?"""
-    times, known = _pairs(times_s, values)
-    slope, reach, _ = _common_slope([(times, known)], level)
-    if slope is None:
-        return Drift(None, None, None, None, level)
-    if reach is None:
-        return Drift(slope, None, None, None, level)
-    return Drift(slope, slope - reach, slope + reach, abs(slope) > reach, level)
 
 
 def order_effect(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -46,7 +45,6 @@ class Estimate:
     total_s: float
     store_bytes: int
     capture_bytes: int
-    trials_per_platform: dict[str, int]
 
 
 def estimate(
@@ -79,7 +77,6 @@ def estimate(
         total_s=traffic_s + len(requests) * around_s + switches_s + warm_s,
         store_bytes=len(requests) * RUN_BYTES,
         capture_bytes=largest_capture_bytes(set(requests), inventory),
-        trials_per_platform=dict(Counter(request.platform for request in requests)),
     )
 
 

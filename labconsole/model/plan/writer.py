@@ -9,7 +9,7 @@ import os
 import tempfile
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from labconsole.model.design_point import INCLUDES_FCS, DesignPoint
 from labconsole.model.inventory import NAME, Inventory
 from labconsole.model.plan.plan import Plan, factors
 from labconsole.model.plan.points import FACTORS, Listed, as_matrix, distinct
-from labconsole.model.record.run import RunRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.units import format_target
 
@@ -28,21 +27,6 @@ LINE = 120
 
 Done = tuple[DesignPoint, int]
 """A trial that was asked for, and how often."""
-
-
-def done_in(records: Iterable[RunRecord]) -> list[Done]:
-    """What these runs amount to, in the order of first occurrence.
-
-    A point counts as often as it gave a run that stands, and at least once: an invalid run was asked for as well. A
-    plan's pilot does not count: a plan with blocks takes its own. Nor do frames of
-    several sizes: no plan asks for them.
-    """
-    standing: Counter[DesignPoint] = Counter()
-    for record in records:
-        point = record.requested.point
-        if record.role != "pilot" and point is not None:
-            standing[point] += record.verdict.status != "invalid"
-    return [(request, max(1, count)) for request, count in standing.items()]
 
 
 def plan_from_requests(name: str, done: Sequence[Done], inventory: Inventory) -> Plan:

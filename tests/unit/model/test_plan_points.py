@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.plan.estimate import TRIAL_OVERHEAD_S, estimate
-from labconsole.model.plan.writer import done_in, plan_from_requests, plan_text, write_plan
-from support.fake_session import make_record
+from labconsole.model.plan.writer import plan_from_requests, plan_text, write_plan
 from support.plan_files import BASE, INVENTORY, LISTED, load
 
 
@@ -127,13 +126,6 @@ def test_a_full_cross_product_done_in_any_order_becomes_a_matrix():
     assert "platforms: [kvm, raw]\n" in text
     assert "sources: [2, 1]\n" in text
     assert "targets: [10Mbit, max]\n" in text
-
-
-def test_runs_count_as_often_as_they_stand_and_a_point_at_least_once():
-    ok, bad = ask(), ask(platform="container")
-    records = [make_record(ok, "a"), make_record(ok, "b", status="invalid"), make_record(ok, "c", status="suspect")]
-    records += [make_record(bad, "d", status="invalid"), make_record(bad, "e", status="invalid")]
-    assert done_in(records) == [(ok, 2), (bad, 1)]
 
 
 def test_a_plan_is_never_made_of_nothing_or_under_a_name_no_file_could_have():
