@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from labconsole.contracts.experiment import Experiment
 from labconsole.contracts.ports import Series, StoredMaximum, StoredTrial
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.pending import standing_of
@@ -43,7 +44,8 @@ class Script:
     def __init__(self, answer: Callable[[tuple[int, ...], DesignPoint], str | Exception] | None = None) -> None:
         self.inventory = make_inventory()
         self.boots_s: dict[str, float] = {}
-        self.operator, self.experiments = "o@h", ()
+        self.operator = "o@h"
+        self.experiments: Sequence[Experiment] = ()
         self.store = self
         self.held: list[StoredTrial] = []
         self.asked: list[tuple[int, ...]] = []
