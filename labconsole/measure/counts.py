@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import gt
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from labconsole.errors import CounterInconsistency
 from labconsole.model.record.run import CaptureCounts, LostTogether, Side
 from labconsole.wire.codec import STAT_NAMES
+
+Number = TypeVar("Number", int, float)
 
 
 class CounterSample(NamedTuple):
@@ -150,17 +152,9 @@ def choose_measured(
     return None, None
 
 
-def total(values: Iterable[int | None]) -> int | None:
-    """Sum of counts; None when one of them is not known or there are none."""
+def total(values: Iterable[Number | None]) -> Number | None:
+    """Sum of counts or rates; None when one of them is not known or there are none."""
     known = list(values)
-    if not known or any(v is None for v in known):
+    if not known or any(value is None for value in known):
         return None
-    return sum(v for v in known if v is not None)
-
-
-def total_rate(values: Iterable[float | None]) -> float | None:
-    """Sum of rates; None when one of them is not known or there are none."""
-    known = list(values)
-    if not known or any(v is None for v in known):
-        return None
-    return sum(v for v in known if v is not None)
+    return sum(value for value in known if value is not None)

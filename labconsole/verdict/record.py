@@ -14,7 +14,6 @@ from labconsole.measure.counts import (
     offered_packets,
     rate_pps,
     total,
-    total_rate,
 )
 from labconsole.measure.ledger import HopCount, build_ledger, frozen, without
 from labconsole.model.conditions import seen_conditions
@@ -112,7 +111,7 @@ def _background(seen: TrialObservations, beside: tuple[StreamRecord, ...], reque
         return None if request.background == "none" else Background(kind=request.background)
     if not beside:
         return seen.background
-    rates = {name: total_rate(getattr(stream, name) for stream in beside) for name in ("offered_pps", "measured_pps")}
+    rates = {name: total(getattr(stream, name) for stream in beside) for name in ("offered_pps", "measured_pps")}
     return seen.background.model_copy(update={"streams": beside, "achieved": {**seen.background.achieved, **rates}})
 
 
@@ -257,11 +256,11 @@ def _total(streams: tuple[StreamRecord, ...]) -> Total:
     lost_at_uut = total(s.uut_lost_packets for s in streams)
     return Total(
         offered_packets=offered,
-        offered_pps=total_rate(s.offered_pps for s in streams),
-        offered_bps=total_rate(s.offered_bps for s in streams),
+        offered_pps=total(s.offered_pps for s in streams),
+        offered_bps=total(s.offered_bps for s in streams),
         measured_packets=measured,
-        measured_pps=total_rate(s.measured_pps for s in streams),
-        measured_bps=total_rate(s.measured_bps for s in streams),
+        measured_pps=total(s.measured_pps for s in streams),
+        measured_bps=total(s.measured_bps for s in streams),
         loss_packets=lost,
         loss_ratio=loss_ratio(offered, lost),
         generator_packets=total(s.generator_packets for s in streams),
@@ -271,8 +270,8 @@ def _total(streams: tuple[StreamRecord, ...]) -> Total:
         uut_loss_ratio=loss_ratio(offered, lost_at_uut),
         late_packets=total(s.arrivals.late_packets if s.arrivals is not None else None for s in streams),
         queued_packets=total(s.arrivals.queued_packets if s.arrivals is not None else None for s in streams),
-        forwarding_pps=total_rate(_forwarded(s, "pps") for s in streams),
-        forwarding_bps=total_rate(_forwarded(s, "bps") for s in streams),
+        forwarding_pps=total(_forwarded(s, "pps") for s in streams),
+        forwarding_bps=total(_forwarded(s, "bps") for s in streams),
     )
 
 

@@ -24,7 +24,7 @@ def test_unknown_stays_unknown():
     assert counts.rate_pps(5, 0) is None
     assert counts.total([1, None]) is None
     assert counts.total([]) is None
-    assert counts.total_rate([1.5, 2.5]) == 4.0
+    assert counts.total([1.5, 2.5]) == 4.0
 
 
 def test_an_incomplete_capture_gives_way_to_the_counters():
