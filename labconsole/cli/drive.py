@@ -24,12 +24,12 @@ def show_set_ups(requests: Iterable[DesignPoint], inventory: Inventory, *, as_js
     """What setting up the platforms of these requests would do on the UUT: once for each, all else is the same."""
     for request in set_ups(requests):
         commands = set_up_commands(request, inventory, driver_for)
-        beside = request.background != "none"
+        second_guest = request.background != "none"
         if as_json:
-            told = {"platform": request.platform, "second_guest": beside, "commands": commands}
+            told = {"platform": request.platform, "second_guest": second_guest, "commands": commands}
             json_line({"event": "set_up", **told})
             continue
-        with_second = " with a second guest" if beside else ""
+        with_second = " with a second guest" if second_guest else ""
         lines = [f"  {line}" for line in commands or ["# nothing"]]
         plain_lines(f"{request.platform}{with_second}, on {inventory.uut}:", *lines)
 

@@ -21,8 +21,8 @@ from labconsole.engine.leases import LeaseHolder, Leases
 from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Listener, Notice, Phase, PhaseChanged
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
-from labconsole.engine.trial.platform import StandingPlatform
-from labconsole.engine.trial.second_guest import beside, check_background
+from labconsole.engine.trial.platform import UutPlatform
+from labconsole.engine.trial.second_guest import check_background, second_guest_setup
 from labconsole.engine.trial.setup import TrialSettings
 from labconsole.engine.trial.taking import TrialTaker
 from labconsole.engine.trial.trial import Trial
@@ -73,7 +73,7 @@ class Session(Generic[StoreT]):
         for name, node in inventory.nodes.items():
             self.telemetry.nodes[name] = NodeLive(name, node.roles)
         self._shell_argv = shell_argv
-        self._fleet = LinkPool(
+        self._pool = LinkPool(
             inventory,
             self.telemetry,
             connect=connect,
@@ -85,10 +85,10 @@ class Session(Generic[StoreT]):
         self._batch = asyncio.Lock()
         self._stop = asyncio.Event()
         self._leases = Leases(self.operator)
-        self._platform = StandingPlatform(
+        self._platform = UutPlatform(
             inventory,
             self.telemetry,
-            self._fleet,
+            self._pool,
             driver_for=driver_for,
             emit=self._emit,
             stopping=self._stop.is_set,
@@ -96,7 +96,7 @@ class Session(Generic[StoreT]):
         self._taker = TrialTaker(
             inventory=inventory,
             telemetry=self.telemetry,
-            links=self._fleet,
+            links=self._pool,
             leases=self._leases,
             platform=self._platform,
             store=store,
@@ -135,7 +135,7 @@ class Session(Generic[StoreT]):
 
         A node that fails raises nothing here: it is told as NodeChanged and tried again in the background.
         """
-        await self._fleet.connect(nodes or self.inventory.nodes)
+        await self._pool.connect(nodes or self.inventory.nodes)
 
     async def close(self) -> None:
         """Stop what runs, close every link. The agents undo what is left; returns when they are gone."""
@@ -143,7 +143,7 @@ class Session(Generic[StoreT]):
         with suppress(TimeoutError):  # a batch that does not end is ended by its links
             async with asyncio.timeout(CLOSE_S):
                 await self._batch.acquire()
-        await self._fleet.close()
+        await self._pool.close()
 
     def _on_lost(self, name: str, reason: str) -> None:
         if name == self.inventory.uut:
@@ -156,7 +156,7 @@ class Session(Generic[StoreT]):
 
     def _on_agent_event(self, node: str, event: message.AgentEvent) -> None:
         if isinstance(event, lease.LeaseChanged):
-            link = self._fleet.links.get(node)
+            link = self._pool.links.get(node)
             self._leases.seen(node, event, link.clock_offset_ns if link is not None else 0)
             self.telemetry.mark_quiet(node, event.quiet)
         elif isinstance(event, lease.LeaseLost) and self._leases.taken_over(node, event):
@@ -167,17 +167,17 @@ class Session(Generic[StoreT]):
     @property
     def links(self) -> dict[str, AgentLink]:
         """The links that stand now, by node."""
-        return self._fleet.links
+        return self._pool.links
 
     def versions(self, streams: Iterable[Stream]) -> dict[str, NodeVersions]:
         """Kernels and drivers of the nodes at both ends of these streams, as they are seen now."""
-        return self._fleet.versions(streams)
+        return self._pool.versions(streams)
 
     # Nodes, for the operator who looks after them
 
     def reconnect(self, node: str) -> bool:
         """Try a lost node again now, without waiting for its back-off. False when there is nothing to try."""
-        return self._fleet.reconnect(node)
+        return self._pool.reconnect(node)
 
     def shell_argv(self, node: str) -> list[str]:
         """The command line that opens a shell on a node by the same way as the link. Blocking: reads ssh_config."""
@@ -233,7 +233,7 @@ class Session(Generic[StoreT]):
         overrides) and LeaseTaken when another operator takes it over; what else goes wrong later is in the records.
         """
         check_request(request, self.inventory)
-        await beside(request, self.inventory, self.driver_for, self.store)
+        await second_guest_setup(request, self.inventory, self.driver_for, self.store)
         records = []
         each_s = request.duration_s + self.settings().drain_s + TRIAL_OVERHEAD_S + self.inventory.defaults.settle_s
         async with self.batch(request, take_over=take_over, left_s=each_s * repetitions) as take:
@@ -294,7 +294,7 @@ class Session(Generic[StoreT]):
         async with self.exclusive():
             try:
                 await self._leases.take(
-                    self._fleet.require(self.nodes_of(request) if nodes is None else list(nodes)),
+                    self._pool.require(self.nodes_of(request) if nodes is None else list(nodes)),
                     purpose=purpose or request.words(),
                     observe={self.inventory.uut: request.observe},
                     left_s=left_s,
@@ -327,7 +327,7 @@ class Session(Generic[StoreT]):
         deadline = time.monotonic() + within_s
         while not self.stopping:
             try:
-                self._fleet.require(names)
+                self._pool.require(names)
                 return
             except NodeUnreachable:
                 if time.monotonic() > deadline:

@@ -36,9 +36,9 @@ class Testbed(Session[StoreT]):
         """Look at a node. Raises MeasurementError while a trial is under way, NodeUnreachable, NodeLost."""
         if self._taker.trial is not None:
             raise MeasurementError("a trial is running, and reading from a node would disturb it")
-        link = self._fleet.require([node])[node]
+        link = self._pool.require([node])[node]
         inspection = await inspect(link, self.guest_processes())
-        self._fleet.tell_clock(link)
+        self._pool.tell_clock(link)
         return inspection
 
     async def check(

@@ -191,7 +191,7 @@ class ConsoleApp(HasActions, App[int]):
     def console_screens(self) -> list[ConsoleScreen]:
         """The screens that were gone to so far, in sight or not."""
         stacks = [screen for stack in self._screen_stacks.values() for screen in stack]
-        return [screen for screen in stacks if isinstance(screen, ConsoleScreen) and screen.standing]
+        return [screen for screen in stacks if isinstance(screen, ConsoleScreen) and screen.is_up]
 
     def start_run(self, request: DesignPoint, repetitions: int) -> None:
         """Start, unless something runs already."""

@@ -75,10 +75,10 @@ class TrialObservations:
     run_id: str
     started_at: str
     streams: list[StreamObservations] = field(default_factory=list)
-    beside: list[StreamObservations] = field(default_factory=list)
+    second_streams: list[StreamObservations] = field(default_factory=list)
     """The second guest's own streams."""
 
-    beside_request: DesignPoint | None = None
+    second_request: DesignPoint | None = None
     """What was sent through the second guest; None: nothing."""
 
     before: dict[str, Snapshot] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class TrialObservations:
     @property
     def flows(self) -> list[StreamObservations]:
         """Every stream, whichever guest it passed."""
-        return [*self.streams, *self.beside]
+        return [*self.streams, *self.second_streams]
 
     def readings(self, node: str) -> tuple[NodeReading, NodeReading]:
         """What a node said at the begin and at the end."""

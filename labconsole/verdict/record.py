@@ -64,17 +64,17 @@ def build_record(
     """The record of one trial, with its verdict. ``envelope``: the calibration that the run is held against."""
     counts = [hop_counts(seen, raw, inventory.uut) for raw in seen.flows]
     still = [frozen(moved(hops, raw)) for hops, raw in zip(counts, seen.flows, strict=True)]
-    requests = [*(request for _ in seen.streams), *(seen.beside_request or request for _ in seen.beside)]
+    requests = [*(request for _ in seen.streams), *(seen.second_request or request for _ in seen.second_streams)]
     flows = tuple(
         with_timing(_stream_record(seen, raw, without(hops, places), inventory, asked), raw, environment)
         for raw, hops, places, asked in zip(seen.flows, counts, still, requests, strict=True)
     )
-    streams, beside = flows[: len(seen.streams)], flows[len(seen.streams) :]
+    streams, second_streams = flows[: len(seen.streams)], flows[len(seen.streams) :]
     stood_still = {
         raw.stream.name: [hops[place].hop for place in places]
         for raw, hops, places in zip(seen.flows, counts, still, strict=True)
     }
-    seen = replace(seen, background=_background(seen, beside, request))
+    seen = replace(seen, background=_background(seen, second_streams, request))
     environment = {**environment, "platform": seen.attestation}
     return RunRecord(
         run_id=seen.run_id,
@@ -105,14 +105,20 @@ def build_record(
     )
 
 
-def _background(seen: TrialObservations, beside: tuple[StreamRecord, ...], request: DesignPoint) -> Background | None:
+def _background(
+    seen: TrialObservations, second_streams: tuple[StreamRecord, ...], request: DesignPoint
+) -> Background | None:
     """The load with the second guest's own streams; one of which nothing is known when it was asked for in vain."""
     if seen.background is None:
         return None if request.background == "none" else Background(kind=request.background)
-    if not beside:
+    if not second_streams:
         return seen.background
-    rates = {name: total(getattr(stream, name) for stream in beside) for name in ("offered_pps", "measured_pps")}
-    return seen.background.model_copy(update={"streams": beside, "achieved": {**seen.background.achieved, **rates}})
+    rates = {
+        name: total(getattr(stream, name) for stream in second_streams) for name in ("offered_pps", "measured_pps")
+    }
+    return seen.background.model_copy(
+        update={"streams": second_streams, "achieved": {**seen.background.achieved, **rates}}
+    )
 
 
 def _stream_record(

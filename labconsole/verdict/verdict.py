@@ -43,7 +43,7 @@ def judge(
     reasons = [*_trial(seen, limits)]
     reasons += changes(seen, limits, inventory.uut)
     for place, (raw, record) in enumerate(zip(seen.flows, streams, strict=True)):
-        asked = request if place < len(seen.streams) else seen.beside_request or request
+        asked = request if place < len(seen.streams) else seen.second_request or request
         if not seen.aborted:
             reasons += _generator(seen, raw, record, asked, limits)
         reasons += _witnesses(raw, record, limits)

@@ -101,7 +101,7 @@ def test_a_driver_is_one_new_file(tmp_path: Path, capsys: pytest.CaptureFixture[
 
         async def check() -> Any:
             bench = CheckContext(session, plan, fix=False)
-            session._fleet.links["uut"] = SimpleNamespace(ask=ask)
+            session._pool.links["uut"] = SimpleNamespace(ask=ask)
             return await tools.platform(bench, "uut")
 
         # The check asks for its program, and for the load's, and sends what its guests' processes are called.

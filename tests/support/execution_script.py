@@ -16,7 +16,7 @@ from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.loader import check_plan, load_plan
-from labconsole.model.plan.order import Standing, Trial, standing
+from labconsole.model.plan.order import SetUpKey, Trial, set_up_key
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Fixed, PlanRef, Reason, RunRecord, SetUp
 from support.fake_session import make_inventory, make_record
@@ -64,7 +64,7 @@ class Script:
         self.refs: list[PlanRef] = []
         self.roles: list[str] = []
         self.references: list[StoredMaximum | None] = []
-        self.stands: tuple[Standing, str] | None = None
+        self.stands: tuple[SetUpKey, str] | None = None
         self.set_ups = 0
         self.purposes: list[str | None] = []
         self._answer = answer
@@ -115,7 +115,7 @@ class Script:
     ) -> RunRecord:
         place = (ref.point, ref.repetition)
         trial = place if ref.block is None else (ref.block, *place)
-        shape = (standing(request, self.inventory), request.background)  # what StandingPlatform.require() asks
+        shape = (set_up_key(request, self.inventory), request.background)  # what UutPlatform.require() asks
         if anew or self.stands != shape:
             self.stands = shape
             self.set_ups += 1

@@ -58,11 +58,11 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
         f"loss {count(total.loss_packets):>10} {percent(total.loss_ratio):>10}"
     )
     lines += sides_lines(total)
-    beside = record.background.streams if record.background is not None else ()
+    of_second = record.background.streams if record.background is not None else ()
     if record.background is not None:
         lines += background_lines(record.background)
     if details:
-        for stream in (*record.streams, *beside):
+        for stream in (*record.streams, *of_second):
             lines.append(f"  {stream.name}: packets by hop")
             rows = ledger_rows(stream, PICTURE_COLUMNS)
             lines += ["    " + "".join(text for text, _ in row).rstrip() for row in rows]

@@ -24,7 +24,7 @@ from labconsole.errors import (
 )
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.blocks import PILOT
-from labconsole.model.plan.order import Standing, Trial, forwards, standing
+from labconsole.model.plan.order import SetUpKey, Trial, forwards, set_up_key
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import PlanRef, Role, RunRecord
 from labconsole.model.tolerances import Tolerances
@@ -157,7 +157,7 @@ class Attempts:
 
     def __init__(self, execution: Running, session: ExecutionSession) -> None:
         self._execution, self._session = execution, session
-        self._warm: Standing | None = None
+        self._warm: SetUpKey | None = None
         self._warm_ups = 0
         self._anew = False
         self._without_run = 0
@@ -250,7 +250,7 @@ class Attempts:
         """A trial that is thrown away, when the platform or a second guest was just set up."""
         execution = self._execution
         request, how = asked.request, execution.plan.warm_up
-        stands = standing(request, self._session.inventory)
+        stands = set_up_key(request, self._session.inventory)
         if how is None or self._warm == stands:
             return
         self._warm_ups = 0

@@ -22,7 +22,7 @@ from labconsole.errors import Aborted, ConfigError, LabError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.estimate import PLATFORM_SWITCH_S, TRIAL_OVERHEAD_S, boot_s
-from labconsole.model.plan.order import configuration, standing
+from labconsole.model.plan.order import configuration, set_up_key
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import PlanRef, Role, RunRecord
 
@@ -77,7 +77,7 @@ def estimate_steps(
         durations_s = step.durations_s(inventory)
         trials += len(durations_s)
         took_s = sum(durations_s) + len(durations_s) * around_s
-        if stands != (stands := standing(step.request, inventory)):
+        if stands != (stands := set_up_key(step.request, inventory)):
             took_s += PLATFORM_SWITCH_S + boot_s(step.request, boots_s)
             if plan.warm_up is not None and durations_s:
                 took_s += around_s + (plan.warm_up.duration_s or durations_s[0])

@@ -47,8 +47,8 @@ class LiveStreams:
         self._interface_index: dict[tuple[str, str, int], int] = {}
         self.rows_not_kept = 0
 
-    def begin(self, stream: Stream, request: DesignPoint, generator: str, *, beside: bool = False) -> None:
-        """A stream joins the trial; ``beside``: it is the second guest's."""
+    def begin(self, stream: Stream, request: DesignPoint, generator: str, *, of_second_guest: bool = False) -> None:
+        """A stream joins the trial; ``of_second_guest``: it is the second guest's."""
         if not self._streams:
             self._begun = time.monotonic()
             self._telemetry.streams.clear()
@@ -59,7 +59,7 @@ class LiveStreams:
             str(stream.sink),
             intended_pps=request.intended_pps,
             generator=generator,
-            beside=beside,
+            of_second_guest=of_second_guest,
         )
         self._telemetry.revision += 1
 

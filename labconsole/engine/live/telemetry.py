@@ -100,7 +100,7 @@ class StreamLive:
     """True once the numbers are those of the saved record rather than a running estimate."""
 
     generator: str = ""
-    beside: bool = False
+    of_second_guest: bool = False
     """The second guest's, which enters no total."""
 
 

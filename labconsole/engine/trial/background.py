@@ -45,7 +45,7 @@ class BackgroundLoad:
 
     def __init__(
         self,
-        beside: SecondGuestSetup,
+        setup: SecondGuestSetup,
         guest: SecondGuest,
         uut: AgentLink,
         *,
@@ -53,8 +53,8 @@ class BackgroundLoad:
     ) -> None:
         self.notes: list[Figures] = []
         self._stopping = stopping
-        self._beside, self._guest, self._uut = beside, guest, uut
-        self._kind = beside.kind
+        self._setup, self._guest, self._uut = setup, guest, uut
+        self._kind = setup.kind
         self._leader: int | None = None
         self._workers: list[int] = []
         self._facts: stress.GuestFacts | None = None
@@ -148,15 +148,15 @@ class BackgroundLoad:
         achieved |= self._outside()
         if begin is not None and end is not None:
             achieved["window_s"] = end.at_s - begin.at_s
-        if self._beside.request is not None:
-            requested["offered_pps"] = self._beside.offered_pps
+        if self._setup.request is not None:
+            requested["offered_pps"] = self._setup.offered_pps
         return Background(
             kind=self._kind,
             guest=self._guest.name,
             cpus=self._guest.cpus,
             requested=requested,
             achieved=achieved,
-            reference=self._beside.reference,
+            reference=self._setup.reference,
         )
 
     def _outside(self) -> dict[str, int | float | None]:

@@ -28,7 +28,7 @@ LIMIT_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learning:
+class ForwardingProof:
     """What it took until the platform forwarded: part of the record, because these packets crossed the UUT too."""
 
     duration_s: float
@@ -48,7 +48,7 @@ async def wait_forwarding(
     *,
     generator: str,
     stopping: Callable[[], bool],
-) -> Learning:
+) -> ForwardingProof:
     """Send a few frames per stream until every sink has received some.
 
     Raises NodeError naming the streams whose frames never came through, Aborted once ``stopping`` says so.
@@ -79,7 +79,7 @@ async def wait_forwarding(
             )
     last = await _standing(links, streams)
     received = sum(last[s.name] - first[s.name] for s in streams)
-    return Learning(duration_s=loop.time() - begun, sent_packets=sent_packets, received_packets=received)
+    return ForwardingProof(duration_s=loop.time() - begun, sent_packets=sent_packets, received_packets=received)
 
 
 async def _standing(links: dict[str, AgentLink], streams: Sequence[Stream]) -> dict[str, int]:

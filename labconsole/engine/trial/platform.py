@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from labconsole.contracts.driver import Driver, DriverFor, Prepared
@@ -16,13 +15,14 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged
 from labconsole.engine.live.telemetry import Telemetry
-from labconsole.engine.trial.forwarding_proof import Learning, wait_forwarding
+from labconsole.engine.trial.forwarding_proof import ForwardingProof, wait_forwarding
 from labconsole.engine.trial.second_guest import SecondGuestSetup
 from labconsole.engine.trial.stream_wiring import wiring_of
 from labconsole.errors import NodeError, NodeLost
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
+from labconsole.model.plan.order import SetUpKey
 from labconsole.model.record.run import RunRecord, SetUp
 
 BREAKING = frozenset(
@@ -43,17 +43,8 @@ def breaks(record: RunRecord) -> bool:
     return record.verdict.status == "invalid" and any(each.code in BREAKING for each in record.verdict.reasons)
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What must be the same for a platform to be used again."""
-
-    platform: str
-    second: bool
-    own_stream: str | None
-
-
-class StandingPlatform:
-    """``learning`` is what it took until the platform that stands forwarded; None before one does.
+class UutPlatform:
+    """``forwarding_proof`` is what it took until the platform that stands forwarded; None before one does.
 
     ``set_up``: which setting-up stands, and how many trials were begun in it; None while none does.
     """
@@ -62,57 +53,62 @@ class StandingPlatform:
         self,
         inventory: Inventory,
         telemetry: Telemetry,
-        fleet: LinkPool,
+        pool: LinkPool,
         *,
         driver_for: DriverFor,
         emit: Callable[[Event], None],
         stopping: Callable[[], bool],
     ) -> None:
-        self.learning: Learning | None = None
+        self.forwarding_proof: ForwardingProof | None = None
         self.set_up: SetUp | None = None
-        self._inventory, self._telemetry, self._fleet = inventory, telemetry, fleet
+        self._inventory, self._telemetry, self._pool = inventory, telemetry, pool
         self._driver_for, self._emit, self._stopping = driver_for, emit, stopping
-        self._stands: tuple[_Shape, Prepared, Driver] | None = None
+        self._stands: tuple[SetUpKey, Prepared, Driver] | None = None
         self._owed: list[Driver] = []
         """Lost with the agent, which could not undo what they did: guests that a hypervisor keeps running."""
 
     async def require(
-        self, request: DesignPoint, links: dict[str, AgentLink], run_id: str, *, beside: SecondGuestSetup | None = None
+        self,
+        request: DesignPoint,
+        links: dict[str, AgentLink],
+        run_id: str,
+        *,
+        second_guest: SecondGuestSetup | None = None,
     ) -> Prepared:
         """Set the platform up for all streams whose nodes are connected, unless it stands already.
 
-        ``beside``: with a second guest, which gets its own stream, where one is free, and none of the others.
+        ``second_guest``: with one, which gets its own stream, where one is free, and none of the others.
         """
         wanted = {stream.name for stream in self._inventory.streams[: request.sources]}
-        own = beside.stream if beside is not None else None
-        shape = _Shape(request.platform, beside is not None, own.name if own is not None else None)
+        own = second_guest.stream if second_guest is not None else None
+        key = SetUpKey(request.platform, second_guest is not None, own.name if own is not None else None)
         if self._stands is not None:
-            stood, standing, _ = self._stands
-            if stood == shape and wanted <= set(standing.paths):
-                return standing
+            stood, prepared, _ = self._stands
+            if stood == key and wanted <= set(prepared.paths):
+                return prepared
         await self.restore()
         begun, started_at = time.monotonic(), utc_now()
         driver = self._driver_for(request.platform, self._inventory)
         # As they are now: one that is lost meanwhile answers with NodeLost, where a name that is gone would be a bug.
-        there = dict(self._fleet.links)
+        there = dict(self._pool.links)
         streams = [s for s in self._inventory.streams if s.source.node in there and s.sink.node in there]
         wirings = {s: wiring_of(s, self._inventory, self._telemetry) for s in streams}
         first, uut = [wiring for s, wiring in wirings.items() if s != own], links[self._inventory.uut]
         try:
-            if beside is None:
+            if second_guest is None:
                 prepared = await driver.prepare(uut, first)
             else:
                 prepared = await driver.prepare(uut, first, second=[wirings[s] for s in streams if s == own])
         except NodeLost:
             self._owe(driver)
             raise
-        self._stands = (shape, prepared, driver)
-        if beside is not None and prepared.second is None:
+        self._stands = (key, prepared, driver)
+        if second_guest is not None and prepared.second is None:
             await self.restore()
             raise NodeError(uut.name, f"platform {request.platform} was set up without its second guest")
         self._emit(PhaseChanged(run_id=run_id, phase=Phase.LEARNING))
         try:
-            self.learning = await wait_forwarding(
+            self.forwarding_proof = await wait_forwarding(
                 self._inventory,
                 there,
                 prepared,
@@ -141,7 +137,7 @@ class StandingPlatform:
         if self._stands is not None:
             drivers.append(self._stands[2])
             self._stands = None
-        link = self._fleet.links.get(self._inventory.uut)
+        link = self._pool.links.get(self._inventory.uut)
         for driver in drivers:
             if link is None:
                 self._owe(driver)

@@ -8,14 +8,17 @@ from collections.abc import Callable
 from labconsole.contracts.ports import AgentLink, RunSink
 from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged, TrialFinished
 from labconsole.engine.live.samples import LiveStreams
-from labconsole.engine.trial.forwarding_proof import Learning
+from labconsole.engine.trial.forwarding_proof import ForwardingProof
 from labconsole.errors import StoreError
 from labconsole.model.record.run import Environment, RunRecord
 from labconsole.wire.facts import NodeFacts
 
 
 def environment(
-    links: dict[str, AgentLink], facts: dict[str, NodeFacts], learning: Learning | None, live: LiveStreams
+    links: dict[str, AgentLink],
+    facts: dict[str, NodeFacts],
+    forwarding_proof: ForwardingProof | None,
+    live: LiveStreams,
 ) -> Environment:
     """Facts and clock of each node of the trial, how the platform learned, what the series hold."""
     return {
@@ -28,7 +31,7 @@ def environment(
             }
             for name, link in links.items()
         },
-        "learning": learning.to_json() if learning is not None else None,
+        "learning": forwarding_proof.to_json() if forwarding_proof is not None else None,
         "series_interfaces": live.interface_names,
         "series_rows_not_kept": live.rows_not_kept,
     }

@@ -55,7 +55,7 @@ def check_background(request: DesignPoint, inventory: Inventory, driver_for: Dri
         )
 
 
-async def beside(
+async def second_guest_setup(
     request: DesignPoint,
     inventory: Inventory,
     driver_for: DriverFor,

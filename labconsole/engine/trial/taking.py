@@ -14,9 +14,9 @@ from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Phase, PhaseChanged, TrialFinished, TrialStarted
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.live.telemetry import Telemetry
-from labconsole.engine.trial.platform import StandingPlatform, breaks
+from labconsole.engine.trial.platform import UutPlatform, breaks
 from labconsole.engine.trial.saving import environment, save
-from labconsole.engine.trial.second_guest import beside
+from labconsole.engine.trial.second_guest import second_guest_setup
 from labconsole.engine.trial.setup import TrialSettings
 from labconsole.engine.trial.stream_wiring import check_mtu
 from labconsole.engine.trial.trial import Trial
@@ -45,7 +45,7 @@ class TrialTaker:
     telemetry: Telemetry
     links: LinkPool
     leases: Leases
-    platform: StandingPlatform
+    platform: UutPlatform
     store: RunSink
     driver_for: DriverFor
     guest_processes: Callable[[], Sequence[str]]
@@ -95,10 +95,10 @@ class TrialTaker:
         self.emit(PhaseChanged(run_id=run_id, phase=Phase.PREPARING))
         links = self.links.require(nodes_of(request, self.inventory))
         check_mtu(request, self.inventory, self.telemetry)
-        besides = await beside(request, self.inventory, self.driver_for, self.store, reference)
+        second_guest = await second_guest_setup(request, self.inventory, self.driver_for, self.store, reference)
         if anew:
             await self.platform.restore()
-        prepared = await self.platform.require(request, links, run_id, beside=besides)
+        prepared = await self.platform.require(request, links, run_id, second_guest=second_guest)
         set_up = self.platform.begin_trial()
         await self.links.measure_clocks(links.values())
         settings, limits = settings or TrialSettings.of(self.inventory), tolerances or self.tolerances
@@ -113,7 +113,7 @@ class TrialTaker:
             live=live,
             emit=self.emit,
             guests=self.guest_processes(),
-            beside=besides,
+            second_guest=second_guest,
         )
         trial.seen.notes += self.leases.influences
         seen = await self._execute(trial, quiet=request.observe == "quiet")
@@ -125,7 +125,7 @@ class TrialTaker:
             request=request,
             operator=self.operator,
             plan=plan,
-            environment={**environment(links, self.links.facts, self.platform.learning, live), **calibration},
+            environment={**environment(links, self.links.facts, self.platform.forwarding_proof, live), **calibration},
             finished_at=utc_now(),
             tolerances=limits,
             envelope=envelope,

@@ -64,19 +64,19 @@ class Trial:
         live: LiveStreams,
         emit: Callable[[Event], None],
         guests: Sequence[str] = (),
-        beside: SecondGuestSetup | None = None,
+        second_guest: SecondGuestSetup | None = None,
     ) -> None:
         self._inventory, self._request, self._links = inventory, request, links
         self._prepared, self._settings, self._live, self._emit = prepared, settings, live, emit
         self._flows = [Flow(s, request, index) for index, s in enumerate(inventory.streams[: request.sources])]
-        if beside is not None and beside.request is not None and beside.stream is not None:
-            place = inventory.streams.index(beside.stream)
-            self._flows.append(Flow(beside.stream, beside.request, place))
+        if second_guest is not None and second_guest.request is not None and second_guest.stream is not None:
+            place = inventory.streams.index(second_guest.stream)
+            self._flows.append(Flow(second_guest.stream, second_guest.request, place))
         self._uut = inventory.uut
         self._interrupt: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._load: BackgroundLoad | None = None
-        if beside is not None and prepared.second is not None:
-            self._load = BackgroundLoad(beside, prepared.second, links[self._uut], stopping=self._interrupt.done)
+        if second_guest is not None and prepared.second is not None:
+            self._load = BackgroundLoad(second_guest, prepared.second, links[self._uut], stopping=self._interrupt.done)
         self._operation = "prepare"
         self._began = False
         streams = [StreamObservations(flow.stream, prepared.paths[flow.stream.name]) for flow in self._flows]
@@ -84,8 +84,8 @@ class Trial:
             run_id=run_id,
             started_at=utc_now(),
             streams=streams[: request.sources],
-            beside=streams[request.sources :],
-            beside_request=beside.request if beside is not None else None,
+            second_streams=streams[request.sources :],
+            second_request=second_guest.request if second_guest is not None else None,
             attestation=prepared.attestation,
         )
         ports = [port for stream in self.seen.flows for port in data_ports(stream, self._uut)]
@@ -296,7 +296,7 @@ class Trial:
         for seen, flow in zip(self.seen.flows, self._flows, strict=True):
             seen.prepared = by_name.get(seen.stream.name)
             sender = seen.prepared.generator if seen.prepared is not None else ""
-            self._live.begin(seen.stream, flow.request, sender, beside=flow.request is not self._request)
+            self._live.begin(seen.stream, flow.request, sender, of_second_guest=flow.request is not self._request)
 
     async def _quiet(self, stack: AsyncExitStack) -> None:
         """The UUT samples into its own memory while traffic runs: watching it can cause the loss one measures."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.order import configuration, standing
+from labconsole.model.plan.order import configuration, set_up_key
 from labconsole.model.plan.plan import Plan
 
 TRIAL_OVERHEAD_S = 0.6
@@ -64,7 +64,7 @@ def estimate(
     ]
     requests = [request for request, _ in trials]
     firsts = _first_of_each(trials, lambda each: (configuration(each[0]), each[1]))
-    shapes = _first_of_each(trials, lambda each: each[1] or standing(each[0], inventory))
+    shapes = _first_of_each(trials, lambda each: each[1] or set_up_key(each[0], inventory))
     around_s = plan.drain_s + plan.settle_s + TRIAL_OVERHEAD_S
     traffic_s = sum(request.duration_s for request in requests)
     warm_s = sum(around_s + (plan.warm_up.duration_s or each.duration_s) for each in shapes) if plan.warm_up else 0.0

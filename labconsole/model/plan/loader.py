@@ -11,7 +11,7 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
 from labconsole.model.plan.file import MATRIX_KEYS, MATRIX_NEEDS, RULE_KEYS, PlanFile
-from labconsole.model.plan.order import Configuration, configuration, standing
+from labconsole.model.plan.order import Configuration, configuration, set_up_key
 from labconsole.model.plan.plan import Plan, PlannedPoint, factors
 from labconsole.model.plan.points import FACTORS, Listed, distinct
 from labconsole.model.plan.rules import RULE_FACTORS, exclusion_words, has_rules, location, unfold
@@ -198,7 +198,7 @@ def _refuse_other_standing(
     for point in plan.points:
         before = first.setdefault(configuration(point.request), point)
         request = point.request
-        stands, stood = standing(request, inventory)[2], standing(before.request, inventory)[2]
+        stands, stood = (set_up_key(each, inventory).second_stream for each in (request, before.request))
         if stands == stood:
             continue
         guests = {

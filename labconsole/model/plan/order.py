@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from labconsole.model.design_point import FORWARDING_SHARES, DesignPoint
 from labconsole.model.inventory import Inventory
@@ -20,8 +20,13 @@ Trial = tuple[int, int]
 Configuration = tuple[str, str]
 """(platform, background): what is measured in one go."""
 
-Standing = tuple[str, bool, str | None]
-"""(platform, with a second guest?, that guest's own stream): what has to be set up anew when it changes."""
+
+class SetUpKey(NamedTuple):
+    """What has to be set up anew when it changes. ``second_stream``: the second guest's own, where one is free."""
+
+    platform: str
+    second_guest: bool
+    second_stream: str | None
 
 
 class Orderable(Protocol):
@@ -52,12 +57,12 @@ def configuration(request: Orderable) -> Configuration:
     return (request.platform, request.background)
 
 
-def standing(request: DesignPoint, inventory: Inventory) -> Standing:
+def set_up_key(request: DesignPoint, inventory: Inventory) -> SetUpKey:
     """What has to stand on the unit under test: what only runs in a guest does not change it."""
     if request.background == "none":
-        return (request.platform, False, None)
+        return SetUpKey(request.platform, False, None)
     own = inventory.second_stream(request.sources)
-    return (request.platform, True, None if own is None else own.name)
+    return SetUpKey(request.platform, True, None if own is None else own.name)
 
 
 def schedule(

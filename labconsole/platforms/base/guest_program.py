@@ -106,22 +106,22 @@ class GuestProgramDriver(ABC, Generic[Told]):
         async def attest(link: AgentLink) -> Attestation:
             return await self._attest(link, pids)
 
-        beside = None
+        second_guest = None
         if SECOND in pids:
             cpus = self.options.second_cpu
-            beside = SecondGuest(name=SECOND, cpus=cpus, ask=ask_on_console(SECOND), pid=pids[SECOND])
+            second_guest = SecondGuest(name=SECOND, cpus=cpus, ask=ask_on_console(SECOND), pid=pids[SECOND])
         paths = {name: path for guest in guests for name, path in self.paths(guest).items()}
-        return Prepared(paths=paths, second=beside, attestation=attestation, attest=attest)
+        return Prepared(paths=paths, second=second_guest, attestation=attestation, attest=attest)
 
     async def _attest(self, uut: AgentLink, pids: dict[str, int]) -> Attestation:
         machines = {name: await self.machine(uut, name, pid) for name, pid in pids.items()}
-        beside = {name: machine for name, machine in machines.items() if name != FIRST}
+        others = {name: machine for name, machine in machines.items() if name != FIRST}
         return {
             "driver": self.about.name,
             "guests": list(machines),
             **machines[FIRST],
             **{key: getattr(self.options, key) for key in self.ATTESTED},
-            **({"machines": beside} if beside else {}),
+            **({"machines": others} if others else {}),
         }
 
     async def restore(self, uut: AgentLink) -> None:

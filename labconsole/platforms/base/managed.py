@@ -114,7 +114,7 @@ class ManagedDriver(Lifecycle, GuestStreams):
             await self.pin_planned(shell)
             paths = await self.paths(shell, streams)
             await self._apply(shell, streams)
-            beside = None if second is None else await self._second(shell)
+            second_guest = None if second is None else await self._second(shell)
             attestation = await self.attestation(shell, streams)
         except BaseException as exc:
             await self._restore_after(uut, exc)
@@ -123,7 +123,7 @@ class ManagedDriver(Lifecycle, GuestStreams):
         async def attest(link: AgentLink) -> Attestation:
             return await self.attestation(self.shell(link), streams)
 
-        return Prepared(paths=paths, second=beside, attestation=attestation, attest=attest)
+        return Prepared(paths=paths, second=second_guest, attestation=attestation, attest=attest)
 
     async def _apply(self, shell: Shell, streams: Streams) -> None:
         changes = self.changes(streams, await self.wires(shell, streams))

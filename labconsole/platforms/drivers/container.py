@@ -162,7 +162,7 @@ class ContainerDriver:
     ) -> Prepared:
         """Create the guests, bridge their interfaces to the NICs, switch their forwarding on."""
         guests = _containers(wirings, second)
-        beside: SecondGuest | None = None
+        second_guest: SecondGuest | None = None
 
         async def attest(uut: AgentLink) -> Attestation:
             nics = {guest.name: [nic for pair in guest.nics() for nic in pair] for guest in guests}
@@ -173,17 +173,17 @@ class ContainerDriver:
                 ports=[*(nic.port for nic in each), *(nic.veth for nic in each)],
             )
             found = {"driver": "container", "guests": [guest.name for guest in guests], "interfaces": interfaces}
-            if beside is not None and beside.ask is not None:
-                found["second"] = {"guest": SECOND, "cpus": await allowed_cpus(uut, beside.ask)}
+            if second_guest is not None and second_guest.ask is not None:
+                found["second"] = {"guest": SECOND, "cpus": await allowed_cpus(uut, second_guest.ask)}
             return found
 
         async with restored_on_failure(self.restore, uut):
             await apply(uut, TOKEN, [change for guest in guests for change in guest.changes()])
             if second is not None:
-                beside = await shell_as_guest(uut, SECOND, self.options.second_cpu, namespace=SECOND)
+                second_guest = await shell_as_guest(uut, SECOND, self.options.second_cpu, namespace=SECOND)
             return Prepared(
                 paths={name: path for guest in guests for name, path in guest.paths().items()},
-                second=beside,
+                second=second_guest,
                 attestation=await attest(uut),
                 attest=attest,
             )

@@ -103,7 +103,7 @@ class RawDriver:
         }
         nics = [nic for wiring in wirings for nic in (wiring.uut_in, wiring.uut_out)]
 
-        beside: SecondGuest | None = None
+        second_guest: SecondGuest | None = None
 
         async def attest(uut: AgentLink) -> Attestation:
             routed = self.forwarding == "route"
@@ -114,15 +114,15 @@ class RawDriver:
                 "guests": [],
                 "interfaces": interfaces,
             }
-            if beside is not None and beside.ask is not None:
-                found["second"] = {"guest": SECOND, "cpus": await allowed_cpus(uut, beside.ask)}
+            if second_guest is not None and second_guest.ask is not None:
+                found["second"] = {"guest": SECOND, "cpus": await allowed_cpus(uut, second_guest.ask)}
             return found
 
         async with restored_on_failure(self.restore, uut):
             await apply(uut, TOKEN, self._changes(wirings))
             if second is not None:
-                beside = await shell_as_guest(uut, SECOND, self.options.second_cpu)
-            return Prepared(paths=paths, second=beside, attestation=await attest(uut), attest=attest)
+                second_guest = await shell_as_guest(uut, SECOND, self.options.second_cpu)
+            return Prepared(paths=paths, second=second_guest, attestation=await attest(uut), attest=attest)
 
     async def restore(self, uut: AgentLink) -> None:
         """Put back what prepare() changed."""

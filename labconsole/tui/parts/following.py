@@ -59,7 +59,7 @@ class FollowingScreen(ConsoleScreen):
     def look_again(self) -> None:
         """Look anew. While that is under way, the next time waits for it and stands for all since."""
         self._wanted += 1
-        if not self._looking and not self.paused and self.standing:
+        if not self._looking and not self.paused and self.is_up:
             self._looking = True
             self._look()
 
@@ -70,7 +70,7 @@ class FollowingScreen(ConsoleScreen):
                 self._done = self._wanted
                 await self.look()
         except NoMatches:
-            if self.standing:  # else it was left while the runs were read
+            if self.is_up:  # else it was left while the runs were read
                 raise
         finally:
             self._looking = False

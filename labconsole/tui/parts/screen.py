@@ -92,7 +92,7 @@ class ConsoleScreen(HasActions, Screen[None]):
         self.set_interval(1 / frames_per_second(self.console_app.settings), self.tick)
 
     @property
-    def standing(self) -> bool:
+    def is_up(self) -> bool:
         """All its parts are there: they are composed, and the console is not being taken apart yet."""
         return self.composed and self.display
 
@@ -122,7 +122,7 @@ class ConsoleScreen(HasActions, Screen[None]):
 
     def tick(self) -> None:
         """Paint if this screen is in sight and something moved."""
-        if not self.standing or not (self.in_sight or isinstance(self._front, ModalScreen)):
+        if not self.is_up or not (self.in_sight or isinstance(self._front, ModalScreen)):
             return
         self.query_one(TopBar).paint()
         if self.paused:

@@ -14,7 +14,7 @@ from labconsole.contracts.driver import SecondGuest
 from labconsole.contracts.ports import AgentLink, RunSink, StoredMaximum
 from labconsole.engine.trial import stress
 from labconsole.engine.trial.background import BackgroundLoad
-from labconsole.engine.trial.second_guest import SecondGuestSetup, beside, check_background, forwarding
+from labconsole.engine.trial.second_guest import SecondGuestSetup, check_background, forwarding, second_guest_setup
 from labconsole.engine.trial.stress import Unbelievable
 from labconsole.errors import AgentError, CapabilityMissing, ConfigError, NodeError
 from labconsole.measure.recompute.derived import recompute
@@ -337,7 +337,7 @@ def test_a_share_of_a_maximum_that_nobody_measured_is_refused_with_the_command_t
     asked = replace(REQUEST, background="forwarding-50", frame=FrameSize(REQUEST.frame.bytes, includes_fcs=True))
     command = "labconsole run --platform raw --background idle --frame-size 64 --includes-fcs --sources 1 --target max"
     with pytest.raises(ConfigError, match=command):
-        asyncio.run(beside(asked, inventory, driver_for, cast(RunSink, store)))
+        asyncio.run(second_guest_setup(asked, inventory, driver_for, cast(RunSink, store)))
     assert store.asked == {
         "platform": "raw",
         "testbed_fingerprint": inventory.fingerprint(),
@@ -350,7 +350,7 @@ def test_a_share_of_a_maximum_that_nobody_measured_is_refused_with_the_command_t
 def test_the_second_guests_stream_is_sent_at_the_share_of_the_reference() -> None:
     inventory = make_inventory()
     asked = replace(REQUEST, background="forwarding-95")
-    found = asyncio.run(beside(asked, inventory, driver_for, cast(RunSink, _Store(FOUND))))
+    found = asyncio.run(second_guest_setup(asked, inventory, driver_for, cast(RunSink, _Store(FOUND))))
     assert found is not None
     assert found.request is not None
     assert found.stream == inventory.streams[-1]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.trial.platform import StandingPlatform
+from labconsole.engine.trial.platform import UutPlatform
 from labconsole.errors import CapabilityMissing, ConfigError, NodeError, NodeLost
 from labconsole.platforms.base.inside import DONE, LOOP, READY
 from labconsole.platforms.base.managed import ManagedDriver
@@ -146,13 +146,13 @@ def test_a_guest_that_was_started_before_its_node_was_lost_is_stopped_when_the_n
     def no_driver(*_: Any) -> Any:
         raise AssertionError
 
-    inventory, fleet = SimpleNamespace(uut="uut"), SimpleNamespace(links={})
-    standing = StandingPlatform(inventory, None, fleet, driver_for=no_driver, emit=pytest.fail, stopping=bool)  # type: ignore[arg-type]
+    inventory, pool = SimpleNamespace(uut="uut"), SimpleNamespace(links={})
+    standing = UutPlatform(inventory, None, pool, driver_for=no_driver, emit=pytest.fail, stopping=bool)  # type: ignore[arg-type]
     standing._stands = (None, None, driver)  # type: ignore[assignment]
     standing.forget()
     asyncio.run(standing.restore())
     assert node.phase == "running", "there was no link to stop it by"
-    fleet.links["uut"] = node
+    pool.links["uut"] = node
     asyncio.run(standing.restore())
     assert node.phase == "stopped"
 

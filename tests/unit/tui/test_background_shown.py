@@ -70,7 +70,7 @@ def test_the_second_guests_stream_is_shown_while_it_runs_and_enters_no_total() -
     state.apply(started, now_s=0, wall_s=0)
     live = LiveStreams(telemetry, inventory)
     live.begin(inventory.streams[0], REQUEST, "pktgen")
-    live.begin(inventory.streams[2], replace(REQUEST, frame=FrameSize(64)), "pktgen", beside=True)
+    live.begin(inventory.streams[2], replace(REQUEST, frame=FrameSize(64)), "pktgen", of_second_guest=True)
     for name, pps in (("s1", 1000.0), ("s3", 50_000.0)):
         shown = telemetry.streams[name]
         shown.offered_pps.append(pps)
@@ -92,7 +92,7 @@ def test_a_saved_run_shows_what_was_asked_and_reached_and_the_second_guests_stre
     assert "Stream s3 of the second guest, not in totals" in packets
     settled = Telemetry()
     live = LiveStreams(settled, make_inventory())
-    live.begin(make_inventory().streams[2], REQUEST, "pktgen", beside=True)
+    live.begin(make_inventory().streams[2], REQUEST, "pktgen", of_second_guest=True)
     live.settle(record)
     assert settled.streams["s3"].final
 

@@ -331,7 +331,7 @@ async def test_timers_that_outlast_the_screens_of_a_console_that_is_left_do_noth
         raise ScreenStackError("No screens on stack")
 
     def stands(app: ConsoleApp, entry: ScreenEntry) -> bool:
-        return isinstance(app.screen, ConsoleScreen) and app.screen.tab is entry and app.screen.standing
+        return isinstance(app.screen, ConsoleScreen) and app.screen.tab is entry and app.screen.is_up
 
     async with console(LabSession) as (app, _, pilot):
         for entry in SCREENS:

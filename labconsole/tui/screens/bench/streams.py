@@ -74,8 +74,8 @@ def stream_numbers(inventory: Inventory, telemetry: Telemetry, state: ConsoleSta
     rows = {stream.name: StreamNumbers() for stream in inventory.streams}
     record: RunRecord | None = None if state.trial is not None or state.asked else state.last
     if record is not None:
-        beside = record.background.streams if record.background is not None else ()
-        rows.update({part.name: _from_record(part) for part in (*record.streams, *beside) if part.name in rows})
+        of_second = record.background.streams if record.background is not None else ()
+        rows.update({part.name: _from_record(part) for part in (*record.streams, *of_second) if part.name in rows})
         t = record.total
         rows[TOTAL] = StreamNumbers(
             t.offered_pps,
@@ -94,9 +94,9 @@ def stream_numbers(inventory: Inventory, telemetry: Telemetry, state: ConsoleSta
     for live in telemetry.streams.values() if request is not None else ():
         assert request is not None
         if live.name in rows:
-            frame = replace(request.frame, bytes=BACKGROUND_FRAME_BYTES) if live.beside else request.frame
+            frame = replace(request.frame, bytes=BACKGROUND_FRAME_BYTES) if live.of_second_guest else request.frame
             rows[live.name] = numbers = _from_live(live, frame)
-            if not live.beside:  # the second guest's enters no total
+            if not live.of_second_guest:  # the second guest's enters no total
                 used.append(numbers)
                 offered_packets.append(live.offered_packets)
     loss, offered = _sum([n.loss_packets for n in used]), _sum(offered_packets)

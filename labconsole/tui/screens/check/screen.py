@@ -147,7 +147,7 @@ class CheckScreen(ConsoleScreen):
         self._paint_results()
 
         def take(result: CheckResult) -> None:
-            if self.standing:
+            if self.is_up:
                 table.add(result)
 
         try:
@@ -158,7 +158,7 @@ class CheckScreen(ConsoleScreen):
         finally:
             self._checking = False
             self._took_s = clock.monotonic_s() - self._begun_s
-        if not self.standing:
+        if not self.is_up:
             return
         if not self._problem:
             counts = table.counts

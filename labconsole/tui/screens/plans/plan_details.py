@@ -20,7 +20,7 @@ from labconsole.tui.parts.lines import LABEL_CELLS, Lines, Span, field
 from labconsole.tui.parts.plan_files import PlanEntry
 from labconsole.tui.screens.plans.grid import LOOKS, look
 from labconsole.tui.screens.plans.plan_searches import running_words, search_words
-from labconsole.tui.screens.plans.plans_table import STATUS_LOOKS, asked_for, standing
+from labconsole.tui.screens.plans.plans_table import STATUS_LOOKS, asked_for, taken_trials
 from labconsole.units import format_target
 
 FAILING_SHOWN = 8
@@ -163,7 +163,7 @@ class PlanDetails(Lines):
             rows += self._where(execution.plan, execution.current, width)
         for label, text, told in running_words(execution):
             rows += field(label, text, width, told)
-        grid, total, done = execution.grid, asked_for(execution), standing(execution)
+        grid, total, done = execution.grid, asked_for(execution), taken_trials(execution)
         cells = max(4, min(30, width - LABEL_CELLS - 20))
         filled = cells * done // max(1, total)
         rows.append(

@@ -30,7 +30,7 @@ STATUS_LOOKS = {
 }
 
 
-def standing(execution: PlanExecution) -> int:
+def taken_trials(execution: PlanExecution) -> int:
     """How many trials of the grid, and searches, are there."""
     return execution.grid.count(*STANDING) + execution.steps.count(StepState.STORED, StepState.DONE)
 
@@ -83,7 +83,7 @@ class PlansTable(LineTable):
         if execution is None:
             return "…", "muted"
         glyph, tone = STATUS_LOOKS[execution.status]
-        if execution.status is ExecutionStatus.READY and (there := standing(execution)):
+        if execution.status is ExecutionStatus.READY and (there := taken_trials(execution)):
             return ("✓ stored", "good") if there == asked_for(execution) else ("◐ begun", "")
         word = "waiting" if execution.status is ExecutionStatus.WAITING else execution.status.value
         return f"{glyph} {word}"[:width], tone
@@ -96,7 +96,7 @@ class PlansTable(LineTable):
         execution = self._executions.get(key)
         if self._entries[key].plan is None:
             return "", ""
-        return (count(standing(execution)), "") if execution is not None else (UNKNOWN, "muted")
+        return (count(taken_trials(execution)), "") if execution is not None else (UNKNOWN, "muted")
 
     def cell_left(self, key: Path, width: int) -> Span:
         execution = self._executions.get(key)

@@ -172,7 +172,7 @@ class PlansScreen(ConsoleScreen):
 
     def _paint_plans(self) -> None:
         """Paint when a trial or a status moved, and once a second while time left runs down."""
-        if not self.standing:
+        if not self.is_up:
             return
         running = self.state.execution
         second = int(clock.monotonic_s()) if running is not None and running.running else 0
@@ -310,7 +310,7 @@ class PlansScreen(ConsoleScreen):
     # From a session to a plan
 
     def action_save(self) -> None:
-        done = [(request, max(1, standing)) for request, standing in self.state.done.items()]
+        done = [(request, max(1, trials)) for request, trials in self.state.done.items()]
         name = f"session-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%d-%H%M}"
         try:
             sample = plan_from_requests(name, done, self.session.inventory)

@@ -1,4 +1,4 @@
-"""What the fleet knows of its nodes' clocks."""
+"""What the pool of links knows of its nodes' clocks."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def fleet_of(*names: str) -> tuple[LinkPool, Telemetry]:
 
 
 def test_clocks_that_have_drifted_since_the_link_was_opened_are_compared_again():
-    fleet, telemetry = fleet_of("src1", "src2")
+    pool, telemetry = fleet_of("src1", "src2")
     links: Any = [DriftingLink("src1"), DriftingLink("src2")]
-    asyncio.run(fleet.measure_clocks(links))
-    asyncio.run(fleet.measure_clocks(links[:1]))
+    asyncio.run(pool.measure_clocks(links))
+    asyncio.run(pool.measure_clocks(links[:1]))
     assert [link.monotonic_offset_ns for link in links] == [360_000_000, 180_000_000]
     assert [telemetry.nodes[name].clock_offset_ns for name in ("src1", "src2")] == [360_000_000, 180_000_000]
     assert telemetry.nodes["src1"].clock_error_ns == 500_000
 
 
 def test_a_node_that_is_gone_meanwhile_is_named_after_the_others_have_answered():
-    fleet, telemetry = fleet_of("src1", "src2")
+    pool, telemetry = fleet_of("src1", "src2")
     links: Any = [DriftingLink("src1", lost=True), DriftingLink("src2")]
     with pytest.raises(NodeLost, match="src1"):
-        asyncio.run(fleet.measure_clocks(links))
+        asyncio.run(pool.measure_clocks(links))
     assert links[1].monotonic_offset_ns == 180_000_000
     assert telemetry.nodes["src1"].clock_offset_ns is None
