@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from labconsole.contracts.driver import DriverFor
 from labconsole.contracts.ports import AgentLink, Connect, RunSink
@@ -21,6 +21,7 @@ from labconsole.engine.leases import LeaseHolder, Leases
 from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Listener, Notice, Phase, PhaseChanged
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
+from labconsole.engine.trial.order import Take, TrialOrder
 from labconsole.engine.trial.platform import UutPlatform
 from labconsole.engine.trial.second_guest import check_background, second_guest_setup
 from labconsole.engine.trial.setup import TrialSettings
@@ -240,7 +241,7 @@ class Session(Generic[StoreT]):
             for repetition in range(1, repetitions + 1):
                 if repetition > 1:
                     await self.renew_lease(each_s * (repetitions - repetition + 1))
-                records.append(await take(request, None, repetition, repetitions))
+                records.append(await take(TrialOrder(request=request, repetition=repetition, repetitions=repetitions)))
                 if repetition < repetitions and not self.stopping:
                     await self.settle(self.inventory.defaults.settle_s)
                 if self.stopping:
@@ -280,12 +281,12 @@ class Session(Generic[StoreT]):
         take_over: bool = False,
         left_s: float | None = None,
         nodes: Iterable[str] | None = None,
-    ) -> AsyncIterator[Callable[..., Any]]:
+    ) -> AsyncIterator[Take]:
         """Hold the testbed for several trials: lease taken, platform kept set up between them, all undone at the end.
 
-        Yields ``take(request, plan_ref, repetition, repetitions) -> RunRecord``. ``request`` is the first to come;
-        ``purpose`` (default: the request) and ``left_s``, how long all of it will take, are what others are told;
-        ``nodes``: those that all of it needs, where that is more than the first request does.
+        Yields what takes one trial. ``request`` is the first to come; ``purpose`` (default: the request) and
+        ``left_s``, how long all of it will take, are what others are told; ``nodes``: those that all of it needs, where
+        that is more than the first request does.
         Raises LeaseHeld when another operator has a node, unless ``take_over``, and LeaseTaken at the end when
         another operator took one from us.
         """

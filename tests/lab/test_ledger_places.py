@@ -14,6 +14,7 @@ from typing import Literal
 import pytest
 
 from labconsole.engine.session import Session
+from labconsole.engine.trial.order import TrialOrder
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.truth import TABLE, LossRule, Queue, drop_by_queue, drop_share
@@ -77,10 +78,12 @@ async def measure(session: Session, name: str, platform: str) -> dict[Case, tupl
     """Every case of one platform: the record, and how many frames were dropped."""
     found = {}
     async with session.batch(request(platform)) as take:
-        await take(request(platform))  # sets the platform up: learning frames must not meet the loss
+        await take(
+            TrialOrder(request=request(platform))
+        )  # sets the platform up: learning frames must not meet the loss
         for case in [case for case in CASES if case[0] == platform]:
             loss = await asyncio.to_thread(make_lossy, name, case)
-            record = await take(request(platform))
+            record = await take(TrialOrder(request=request(platform)))
             found[case] = (record, await asyncio.to_thread(loss.dropped))
             await asyncio.to_thread(loss.remove)
     return found

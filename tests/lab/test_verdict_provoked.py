@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.engine.trial.order import TrialOrder
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.measure.arrivals import rate_error_ratio
@@ -126,7 +127,7 @@ def runs(lab_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
                     async with session.batch(REQUEST) as take:
                         if scenario in BEFORE:
                             await asyncio.to_thread(doing(name, node, deed))
-                            found[scenario] = await take(REQUEST)
+                            found[scenario] = await take(TrialOrder(request=REQUEST))
                         else:
                             limits = STRICT if "busy" in scenario else None
                             deeds = doing(name, node, deed) if node in testbed_nodes else busy_here

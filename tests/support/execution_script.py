@@ -14,6 +14,7 @@ from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.pending import standing_of
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.runner import PlanRunner
+from labconsole.engine.trial.order import TrialOrder
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.loader import check_plan, load_plan
 from labconsole.model.plan.order import SetUpKey, Trial, set_up_key
@@ -110,22 +111,22 @@ class Script:
             self.leased = False
             self.stands = None
 
-    async def _take(
-        self, request: DesignPoint, ref: PlanRef, *_: Any, keep: bool = True, anew: bool = False, **more: Any
-    ) -> RunRecord:
+    async def _take(self, order: TrialOrder) -> RunRecord:
+        request, ref = order.request, order.plan
+        assert ref is not None
         place = (ref.point, ref.repetition)
         trial = place if ref.block is None else (ref.block, *place)
         shape = (set_up_key(request, self.inventory), request.background)  # what UutPlatform.require() asks
-        if anew or self.stands != shape:
+        if order.anew or self.stands != shape:
             self.stands = shape
             self.set_ups += 1
-        if not keep:
+        if not order.keep:
             self.warmed.append(request)
             return self._in_set_up(make_record(request, "warm-up"), ref)
         self.asked.append(trial)
         self.refs.append(ref)
-        self.roles.append(more.get("role", "measured"))
-        self.references.append(more.get("reference"))
+        self.roles.append(order.role)
+        self.references.append(order.reference)
         self.warm_ups.append(ref.warm_ups)
         if self._answer is not None:
             end = self._answer(trial, request)

@@ -18,12 +18,13 @@ from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.inspection import Inspection
 from labconsole.engine.live.events import Phase, PhaseChanged, TrialFinished, TrialStarted
+from labconsole.engine.trial.order import TrialOrder
 from labconsole.errors import LabError, LeaseHeld, MeasurementError, NodeUnreachable
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.kind import RecordKind
-from labconsole.model.record.run import Fixed, PlanRef, RunRecord, SetUp
+from labconsole.model.record.run import Fixed, RunRecord, SetUp
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunFilter
 from labconsole.wire.counters import StartCounters
@@ -177,17 +178,19 @@ class LabSession(FakeSession):
         finally:
             self.running = False
 
-    async def _take(
-        self, request: DesignPoint, ref: PlanRef, repetition: int, repetitions: int, *_: object, **more: object
-    ) -> RunRecord:
+    async def _take(self, order: TrialOrder) -> RunRecord:
+        request, ref = order.request, order.plan
+        assert ref is not None
         run_id = f"20260302T0915{len(self.store.records):02d}-{request.platform}"
-        self.say(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))
+        self.say(
+            TrialStarted(run_id=run_id, request=request, repetition=order.repetition, repetitions=order.repetitions)
+        )
         self.begin_streams(request)
         self.say(PhaseChanged(run_id=run_id, phase=Phase.SENDING, expected_s=request.duration_s))
         await self.traffic(request)
         status = "invalid" if self.aborted else self.verdicts.pop(0) if self.verdicts else "valid"
-        self.set_ups += bool(more.get("anew"))
-        made = {"plan": ref, "role": more.get("role", "measured")}
+        self.set_ups += order.anew
+        made: dict[str, Any] = {"plan": ref, "role": order.role}
         if ref is not None and ref.block is not None:
             stood = SetUp(id=f"set-up-{self.set_ups}", started_at="2026-03-02T09:15:00.000Z", setup_s=0.5, trial=1)
             made["set_up"] = stood

@@ -12,13 +12,14 @@ import pytest
 
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.runner import PlanRunner
+from labconsole.engine.trial.order import TrialOrder
 from labconsole.errors import Aborted
 from labconsole.experiments.search.procedure import LoadSearch
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
-from labconsole.model.record.run import PlanRef, RunRecord
+from labconsole.model.record.run import RunRecord
 from labconsole.model.record.search import SearchRecord
 from labconsole.store.writing import RunStore
 
@@ -52,8 +53,13 @@ class Stopped:
     async def batch(self, request: DesignPoint, **_: Any) -> AsyncIterator[Callable[..., Awaitable[RunRecord]]]:
         yield self.take
 
-    async def take(self, request: DesignPoint, place: PlanRef, *_: Any, **__: Any) -> RunRecord:
-        self.asked = {"trial": place.repetition, "target_bps": request.target, "duration_s": request.duration_s}
+    async def take(self, order: TrialOrder) -> RunRecord:
+        assert order.plan is not None
+        self.asked = {
+            "trial": order.plan.repetition,
+            "target_bps": order.request.target,
+            "duration_s": order.request.duration_s,
+        }
         raise Aborted("enough")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from labconsole.cli.testbed import open_session
 from labconsole.engine.live.events import Phase, PhaseChanged
 from labconsole.engine.testbed import Testbed
+from labconsole.engine.trial.order import Take, TrialOrder
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import load_inventory
 from labconsole.model.record.run import RunRecord
@@ -36,7 +37,7 @@ async def connected(hosts: Path, store: Path) -> AsyncIterator[Testbed[RunStore]
 
 async def take_while(
     session: Testbed[RunStore],
-    take: Callable[..., Coroutine[Any, Any, RunRecord]],
+    take: Take,
     request: DesignPoint,
     meanwhile: Callable[[], Any],
     *,
@@ -50,7 +51,7 @@ async def take_while(
             sending.set()
 
     unsubscribe = session.subscribe(listen)
-    trial = asyncio.create_task(take(request, tolerances=tolerances))
+    trial = asyncio.ensure_future(take(TrialOrder(request=request, tolerances=tolerances)))
     try:
         await sending.wait()
         await asyncio.sleep(0.2)  # into the traffic: the word is given a little ahead

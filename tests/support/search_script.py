@@ -12,6 +12,7 @@ from labconsole.contracts.ports import Series, StoredTrial
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
+from labconsole.engine.trial.order import TrialOrder
 from labconsole.errors import MeasurementError, NodeLost, StoreError
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.design_point import DesignPoint, FrameSize
@@ -19,7 +20,7 @@ from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.search import Search
 from labconsole.model.plan.writer import plan_from_requests
 from labconsole.model.record.kind import RecordKind
-from labconsole.model.record.run import Fixed, PlanRef, RunRecord
+from labconsole.model.record.run import Fixed, RunRecord
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunFilter
 from support.fake_session import make_inventory, make_record
@@ -124,8 +125,10 @@ class Script:
         finally:
             self.told.append("given back")
 
-    async def take(self, request: DesignPoint, place: PlanRef, *_: Any, keep: bool = True, **__: Any) -> RunRecord:
-        if not keep:
+    async def take(self, order: TrialOrder) -> RunRecord:
+        request, place = order.request, order.plan
+        assert place is not None
+        if not order.keep:
             self.warmed.append(request)
             return make_record(request, "warm-up")
         self.asked.append(request)

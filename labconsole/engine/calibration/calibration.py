@@ -8,7 +8,7 @@ far it can be trusted. The time limit cuts the search short, never the rest, and
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -17,6 +17,7 @@ from labconsole import __version__
 from labconsole.contracts.ports import RunSink
 from labconsole.engine.calibration.bypass import cabling, prove_bypass
 from labconsole.engine.session import Session
+from labconsole.engine.trial.order import Take, TrialOrder
 from labconsole.engine.trial.setup import TrialSettings
 from labconsole.engine.trial.stream_wiring import check_mtu
 from labconsole.errors import Aborted, MeasurementError
@@ -92,7 +93,6 @@ class CalibrationProgress:
 
 
 OnProgress = Callable[[CalibrationProgress], None]
-TakeTrial = Callable[..., Awaitable[RunRecord]]
 
 
 async def calibrate(
@@ -191,7 +191,7 @@ class _Calibration:
 
     # One point
 
-    async def _point(self, take: TakeTrial, frame: FrameSize, sources: int) -> EnvelopePoint:
+    async def _point(self, take: Take, frame: FrameSize, sources: int) -> EnvelopePoint:
         taken: list[TakenTrial] = []
 
         async def one(target_bps: TargetBps, purpose: Purpose) -> None:
@@ -202,7 +202,7 @@ class _Calibration:
             )
             request = self._wanted.trial(frame, sources, target_bps)
             for _ in range(DISTURBED_TRIES):
-                record = await take(request, settings=self._settings, keep=False)
+                record = await take(TrialOrder(request=request, settings=self._settings, keep=False))
                 if self._session.stopping:
                     raise Aborted("the calibration was stopped by the operator")
                 self._require_bypass(record)

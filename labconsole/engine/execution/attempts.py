@@ -7,10 +7,11 @@ from typing import Protocol
 
 from labconsole.contracts.ports import StoredMaximum
 from labconsole.engine.execution.grid import Grid
-from labconsole.engine.execution.pending import ExecutionSession, Take
+from labconsole.engine.execution.pending import ExecutionSession
 from labconsole.engine.execution.pilot import Pilot
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse
+from labconsole.engine.trial.order import Take, TrialOrder
 from labconsole.engine.trial.platform import breaks
 from labconsole.errors import (
     Aborted,
@@ -225,17 +226,21 @@ class Attempts:
         plan, session = self._execution.plan, self._session
         place = asked.place(warm_ups=self._warm_ups, attempt=self.attempt, without_run=self._without_run)
         anew, self._anew = self._anew, False
+        repetition, repetitions = asked.numbers
         record = await take(
-            request,
-            place,
-            *asked.numbers,
-            session.settings(drain_s=plan.drain_s),
-            asked.tolerances,
-            settle_s=plan.settle_s,
-            role=asked.role,
-            reference=asked.reference,
-            anew=anew,
-            keep=keep,
+            TrialOrder(
+                request=request,
+                plan=place,
+                repetition=repetition,
+                repetitions=repetitions,
+                settings=session.settings(drain_s=plan.drain_s),
+                tolerances=asked.tolerances,
+                settle_s=plan.settle_s,
+                role=asked.role,
+                reference=asked.reference,
+                anew=anew,
+                keep=keep,
+            )
         )
         asked.saw(record)
         return record

@@ -20,7 +20,6 @@ from labconsole.engine.execution.pending import (
     Dependency,
     ExecutionSession,
     PlanState,
-    Take,
     asked_for,
     dependencies,
     is_asked_for,
@@ -35,6 +34,7 @@ from labconsole.engine.execution.stop_rules import TargetLimits
 from labconsole.engine.execution.stopwatch import Stopwatch
 from labconsole.engine.execution.time_limit import room_refusal
 from labconsole.engine.execution.todo import Todo
+from labconsole.engine.trial.order import Take
 from labconsole.engine.trial.platform import breaks
 from labconsole.errors import ConfigError, LabError
 from labconsole.model.design_point import DesignPoint

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ from labconsole.contracts.ports import RunSink, StoredMaximum, StoredTrial
 from labconsole.engine.execution.blocks import stored_blocks, telling_runs
 from labconsole.engine.execution.pilot import Pilot
 from labconsole.engine.execution.stop_rules import TargetLimits
+from labconsole.engine.trial.order import Take
 from labconsole.engine.trial.second_guest import find_reference, reference_command
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint
@@ -19,10 +20,7 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.plan.blocks import PILOT
 from labconsole.model.plan.order import Trial
 from labconsole.model.plan.plan import Plan
-from labconsole.model.record.run import Fixed, RunRecord
-
-Take = Callable[..., Awaitable[RunRecord]]
-"""What Session.batch yields."""
+from labconsole.model.record.run import Fixed
 
 
 class Stored(Protocol):

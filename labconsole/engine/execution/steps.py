@@ -16,8 +16,9 @@ from labconsole.contracts.experiment import Step, StepRecord, TrialPlace
 from labconsole.contracts.ports import StoredMaximum
 from labconsole.engine.execution.attempts import ENDS_ALL, Attempts, Running
 from labconsole.engine.execution.conditions import StopConditions
-from labconsole.engine.execution.pending import ExecutionSession, Take
+from labconsole.engine.execution.pending import ExecutionSession
 from labconsole.engine.execution.progress import StepProgress
+from labconsole.engine.trial.order import Take
 from labconsole.errors import Aborted, ConfigError, LabError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from labconsole.contracts.driver import DriverFor
-from labconsole.contracts.ports import RunSink, StoredMaximum
+from labconsole.contracts.ports import RunSink
 from labconsole.engine.leases import Leases
 from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Phase, PhaseChanged, TrialFinished, TrialStarted
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.live.telemetry import Telemetry
+from labconsole.engine.trial.order import TrialOrder
 from labconsole.engine.trial.platform import UutPlatform, breaks
 from labconsole.engine.trial.saving import environment, save
 from labconsole.engine.trial.second_guest import second_guest_setup
@@ -21,12 +22,11 @@ from labconsole.engine.trial.setup import TrialSettings
 from labconsole.engine.trial.stream_wiring import check_mtu
 from labconsole.engine.trial.trial import Trial
 from labconsole.errors import LeaseTaken
-from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import nodes_of
 from labconsole.model.record.envelope import Envelope
-from labconsole.model.record.run import InForce, PlanRef, Role, RunRecord
+from labconsole.model.record.run import InForce, RunRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.calibrated import held_against
 from labconsole.verdict.observed import TrialObservations
@@ -69,39 +69,22 @@ class TrialTaker:
         finally:
             self.trial = None
 
-    async def take(
-        self,
-        request: DesignPoint,
-        plan: PlanRef | None = None,
-        repetition: int = 1,
-        repetitions: int = 1,
-        settings: TrialSettings | None = None,
-        tolerances: Tolerances | None = None,
-        *,
-        keep: bool = True,
-        role: Role = "measured",
-        settle_s: float | None = None,
-        reference: StoredMaximum | None = None,
-        anew: bool = False,
-    ) -> RunRecord:
-        """Take one trial on a testbed whose lease is held. Raises LabError when it gives no run.
-
-        ``settings``, ``tolerances`` and ``settle_s``: the testbed's where nothing else is said. ``keep``: store it;
-        ``reference``: the maximum that a forwarding second guest's load is a share of, None: the newest stored one;
-        ``anew``: what stands is undone first, so that this trial begins a set-up of its own.
-        """
+    async def take(self, order: TrialOrder) -> RunRecord:
+        """Take one trial on a testbed whose lease is held. Raises LabError when it gives no run."""
+        request = order.request
         run_id = new_run_id(datetime.now(UTC))
-        self.emit(TrialStarted(run_id=run_id, request=request, repetition=repetition, repetitions=repetitions))
+        number, of = order.repetition, order.repetitions
+        self.emit(TrialStarted(run_id=run_id, request=request, repetition=number, repetitions=of))
         self.emit(PhaseChanged(run_id=run_id, phase=Phase.PREPARING))
         links = self.links.require(nodes_of(request, self.inventory))
         check_mtu(request, self.inventory, self.telemetry)
-        second_guest = await second_guest_setup(request, self.inventory, self.driver_for, self.store, reference)
-        if anew:
+        second_guest = await second_guest_setup(request, self.inventory, self.driver_for, self.store, order.reference)
+        if order.anew:
             await self.platform.restore()
         prepared = await self.platform.require(request, links, run_id, second_guest=second_guest)
         set_up = self.platform.begin_trial()
         await self.links.measure_clocks(links.values())
-        settings, limits = settings or TrialSettings.of(self.inventory), tolerances or self.tolerances
+        settings, limits = order.settings or TrialSettings.of(self.inventory), order.tolerances or self.tolerances
         live = LiveStreams(self.telemetry, self.inventory)
         trial = Trial(
             run_id=run_id,
@@ -124,23 +107,23 @@ class TrialTaker:
             inventory=self.inventory,
             request=request,
             operator=self.operator,
-            plan=plan,
+            plan=order.plan,
             environment={**environment(links, self.links.facts, self.platform.forwarding_proof, live), **calibration},
             finished_at=utc_now(),
             tolerances=limits,
             envelope=envelope,
-            role=role,
+            role=order.role,
             set_up=set_up,
             in_force=InForce(
                 tolerances=limits.model_dump(),
-                settle_s=self.inventory.defaults.settle_s if settle_s is None else settle_s,
+                settle_s=self.inventory.defaults.settle_s if order.settle_s is None else order.settle_s,
                 drain_s=settings.drain_s,
                 sample_interval_s=settings.sample_interval_s,
             ),
         )
         live.settle(record)
         await self._restore_after(record)
-        if keep:
+        if order.keep:
             await save(self.store, record, live, self.emit)
         else:
             self.emit(TrialFinished(record=record, saved=False, kept=False))

@@ -13,6 +13,7 @@ from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.execution.steps import StepState
+from labconsole.engine.trial.order import TrialOrder
 from labconsole.errors import Aborted, ConfigError, MeasurementError, NodeLost
 from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.search import Search
@@ -264,8 +265,8 @@ def test_a_node_that_stays_away_ends_the_plan_after_as_many_tries_as_it_grants(m
 
 def test_a_burst_that_took_too_long_is_judged_by_its_rate_and_not_by_its_count() -> None:
     class Stretched(Script):
-        async def take(self, request: Any, place: Any, *args: Any, **more: Any) -> Any:
-            record = await super().take(request, place, *args, **more)
+        async def take(self, order: TrialOrder) -> Any:
+            request, record = order.request, await super().take(order)
             evidence = {"stream": "s1", "offered_duration_s": 2 * request.duration_s, "requested_s": request.duration_s}
             reasons = (Reason(code="duration_stretched", detail="", evidence=evidence),)
             record = record.model_copy(update={"verdict": record.verdict.model_copy(update={"reasons": reasons})})
