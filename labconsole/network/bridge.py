@@ -7,7 +7,7 @@ import functools
 from typing import Annotated, Any, Dict, List
 
 from labconsole.network.change import ChangedNode, Entry, InterfaceName, NetworkChange
-from labconsole.network.netlink import error_number, existing, link_index, open_route, quietly, refuse_existing
+from labconsole.network.iproute import error_number, existing, link_index, open_route, quietly, refuse_existing
 from labconsole.network.sysctl import no_ipv6, silence
 from labconsole.wire.rules import Most
 

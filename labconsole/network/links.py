@@ -7,7 +7,7 @@ import struct
 from typing import Any, Dict, List, Optional
 
 from labconsole.network.change import ChangedNode, Entry, InterfaceName, Mac, NetworkChange
-from labconsole.network.netlink import existing, link_index, open_route, quietly, refuse_existing
+from labconsole.network.iproute import existing, link_index, open_route, quietly, refuse_existing
 from labconsole.network.sysctl import no_ipv6, silence
 from labconsole.wire.codec import WireError
 from labconsole.wire.rules import Word

@@ -17,7 +17,7 @@ from labconsole.network.change import (
     Mac,
     NetworkChange,
 )
-from labconsole.network.netlink import GONE, MAIN_TABLE, error_number, existing, link_index, open_route, quietly
+from labconsole.network.iproute import GONE, MAIN_TABLE, error_number, existing, link_index, open_route, quietly
 from labconsole.wire.codec import WireError
 
 _SIMPLE_ROUTE = {

@@ -15,7 +15,7 @@ from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.operations.answering import answers
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
-from labconsole.network.netlink import error_number
+from labconsole.network.iproute import error_number
 from labconsole.wire.changes import ApplyChanges, UndoChanges
 from labconsole.wire.codec import WireError
 from labconsole.wire.message import Done

@@ -23,7 +23,7 @@ from labconsole.agent.reading.files import bytes_of, number_of, text_of
 from labconsole.agent.reading.guests import matching
 from labconsole.agent.reading.process_table import process_of
 from labconsole.agent.sending.pktgen_files import ProcFiles, cleanup_ours
-from labconsole.network.netlink import link_index, open_route, quietly
+from labconsole.network.iproute import link_index, open_route, quietly
 
 CLOCK_UNSYNCHRONISED = 5
 """TIME_ERROR, what adjtimex answers while nothing disciplines the clock."""

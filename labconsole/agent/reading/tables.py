@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import List
 
-from labconsole.network.netlink import MAIN_TABLE, open_route
+from labconsole.network.iproute import MAIN_TABLE, open_route
 from labconsole.wire.changes import NeighbourEntry, RouteEntry
 
 

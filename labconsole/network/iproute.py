@@ -1,4 +1,4 @@
-"""Speaking netlink by pyroute2, which is imported when it is first needed."""
+"""pyroute2's IPRoute, by which changes are made; imported when it is first needed."""
 
 from __future__ import annotations
 
