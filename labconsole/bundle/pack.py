@@ -61,7 +61,7 @@ def write_bundle(out: Path, request: ReportRequest, made: Report, store: RunStor
             archive.pack(partial, directory, {**about, "redo": _redo(request)}, modified_s=modified_s)
             partial.rename(out)
     except OSError as exc:
-        raise ConfigError(f"cannot be written: {exc.strerror or exc}", key="--bundle", value=str(out)) from None
+        raise ConfigError(f"cannot write {out}: {exc.strerror or exc}", key="--bundle") from None
     return list(about["missing"])
 
 

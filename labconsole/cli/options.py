@@ -25,12 +25,12 @@ SHARED: dict[str, dict[str, Any]] = {
         "help": "take the testbed over from an operator who is measuring on it; ends their run, and both records say "
         "so",
     },
-    "--platform": {"help": "platform from the inventory (default: its first)"},
+    "--platform": {"help": "platform from the testbed file (default: its first)"},
     "--includes-fcs": {"action": "store_true", "help": "the frame size includes the FCS, as in RFC 2544"},
-    "--generator": {"choices": GENERATORS, "help": "traffic generator (default: the inventory's)"},
+    "--generator": {"choices": GENERATORS, "help": "traffic generator (default: the testbed file's)"},
     "--observe": {
         "choices": ("quiet", "live"),
-        "help": "whether the UUT reports its counters during a trial (default: the inventory's)",
+        "help": "whether the UUT reports its counters during a trial (default: the testbed file's)",
     },
 }
 """Options that are the same wherever they are."""

@@ -128,8 +128,8 @@ Part = Figure | Table | Findings | MethodNote
 class ReportUnit(Generic[Material]):
     """One subject of a report. ``make``: a part, several, or None where there is nothing to say.
 
-    ``place``: parts of a report stand in the order of their units' places. ``paper``: what it reproduces, such as
-    ``("schlosser", "figure 3")``.
+    ``place``: figures, tables and findings of a report each stand in the order of their units' places. ``paper``: what
+    it reproduces, such as ``("schlosser", "figure 3")``.
     """
 
     name: str

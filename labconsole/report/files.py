@@ -49,7 +49,7 @@ def write(made: Report, out: Path, formats: Collection[str] = FORMATS) -> list[P
         if "html" in formats:
             written.append(_file(out / "report.html", render(made, drawings=drawings).encode()))
     except OSError as exc:
-        raise ConfigError(f"cannot be written: {exc.strerror}", key="--out", value=str(exc.filename or out)) from None
+        raise ConfigError(f"cannot write {exc.filename or out}: {exc.strerror}", key="--out") from None
     return written
 
 

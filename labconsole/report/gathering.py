@@ -68,7 +68,7 @@ def _mapped(pairs: Sequence[str], *, has_reference: bool) -> dict[str, str]:
         own, equals, theirs = pair.partition("=")
         if not (own and equals and theirs):
             raise ConfigError(
-                "must be OWN=PAPER'S", key="--reference-map", value=pair, allowed="such as qemu-virtio=KVM"
+                "must be OWN=THEIRS", key="--reference-map", value=pair, allowed="such as qemu-virtio=KVM"
             )
         found[own] = theirs
     if found and not has_reference:
@@ -121,7 +121,7 @@ def _no_runs(there: list[RunSummary], place: str, *, by_file: bool) -> ConfigErr
         return ConfigError("no run has been saved there yet", key="--store", value=place)
     plans = sorted({run.plan_name + (f" ({run.plan_hash})" if by_file else "") for run in there if run.plan_name})
     has = [
-        f"{len(there)} runs",
+        f"{len(there)} run{'' if len(there) == 1 else 's'}",
         f"platforms {', '.join(sorted({run.platform for run in there}))}",
         f"testbeds {', '.join(sorted({run.testbed for run in there}))}",
         f"plans {', '.join(plans)}" if plans else "no plan",
@@ -131,7 +131,7 @@ def _no_runs(there: list[RunSummary], place: str, *, by_file: bool) -> ConfigErr
         if by_file
         else ""
     )
-    return ConfigError(f"no saved run matches; the store has {'; '.join(has)}{hint}", key="--store", value=place)
+    return ConfigError(f"no saved run in {place} matches; the store has {'; '.join(has)}{hint}")
 
 
 def _digest(store: RunStore, where: RunFilter, kept: KeptRuns, on_unreadable: Callable[[StoreError], None]) -> Digest:

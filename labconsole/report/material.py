@@ -17,8 +17,8 @@ from labconsole.report.sample import Coverage, KeptRuns
 class Material:
     """``kept``: the runs that are meant; ``evaluation``: what follows from those that enter, platforms told apart.
 
-    ``digest``: what their records say beyond the columns of a list. ``paper``: whose tables are asked for beside one's
-    own, ``paper_names``: one's own platforms to the paper's.
+    ``digest``: what their records say beyond the columns of a list. ``coverage``: of points of plans only. ``paper``:
+    whose tables are asked for beside one's own, ``paper_names``: one's own platforms to the paper's.
     """
 
     kept: KeptRuns

@@ -71,3 +71,16 @@ def row_values(row: RunSummary) -> dict[str, Any]:
     values["target_is_max"] = row.target_bps == "max"
     values["target_bps"] = None if row.target_bps == "max" else row.target_bps
     return values
+
+
+def text_values(row: RunSummary) -> dict[str, Any]:
+    """The same for a file of text: unknown is empty, truth ``true`` or ``false``, codes are joined by semicolons."""
+    values: dict[str, Any] = {name: _text(value) for name, value in row_values(row).items()}
+    values["reason_codes"] = ";".join(row.reason_codes)
+    return values
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else value

@@ -5,6 +5,7 @@ The files lie in a directory of their own, which is put on the path of the packa
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -93,7 +94,7 @@ def test_a_file_is_a_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         for number in range(2):
             opened.save(sample_record(number))
     wanted = "".join(f"{sample_record(number).run_id}\n" for number in range(2))
-    assert "{jsonl,csv,parquet,toy}" in helped(["runs"], capsys)
+    assert re.search(r"\{jsonl,[a-z,]*\btoy\b", helped(["runs"], capsys))
     assert main(["runs", "export", "--format", "toy", *store]) == 0
     assert capsys.readouterr().out == wanted
     assert main(["runs", "export", "--out", str(tmp_path / "runs.toy"), *store]) == 0

@@ -63,6 +63,7 @@ def main() -> int:
     tests = tests_of(changed_files(), args.rooms)
     rooms = [test.removeprefix("tests/unit/") for test in tests if test.startswith("tests/unit/")]
     print(f"testing {', '.join(rooms) or 'no room: none has changed'}, and the house", flush=True)
+    left = sorted({test.removeprefix("tests/unit/") for test in tests_of(changed_files(), [])} - {*rooms, *tests})
     steps = [
         ["ruff", "check", "--quiet", "labconsole", "tests"],
         ["ruff", "format", "--check", "--quiet", "labconsole", "tests"],
@@ -74,6 +75,8 @@ def main() -> int:
     failed = [name for name, *args in steps if subprocess.run([beside / name, *args], cwd=ROOT, check=False).returncode]
     if failed:
         print(f"failed: {', '.join(failed)}")
+    if left:
+        print(f"changed, but not tested: {', '.join(left)}")
     return 1 if failed else 0
 
 

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="stop narrowing the bounds after this time (default: 120)",
     )  # fmt: skip
     parser.add_argument(
-        "--generator", choices=GENERATORS, help="traffic generator (default: the plan's, else the inventory's)"
+        "--generator", choices=GENERATORS, help="traffic generator (default: the plan's, else the testbed file's)"
     )
     add_shared(parser, "--take-over")
 

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--hosts",
         type=Path,
         metavar="FILE",
-        help="with --bundle: the inventory of the runs (default: ./hosts.yaml if it matches)",
+        help="with --bundle: the testbed file of the runs (default: ./hosts.yaml if it matches)",
     )
     parser.add_argument(
         "--terminal", action="store_true", help="also show the report in the terminal when --out is given"
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--reference", metavar="PAPER", help="show a paper's published tables next to these: schlosser")
     parser.add_argument(
-        "--reference-map", type=comma_separated, metavar="OWN=PAPER'S",
+        "--reference-map", type=comma_separated, metavar="OWN=THEIRS",
         help="platforms that have other names in the paper, such as qemu-virtio=KVM,vmw=VM-E1000",
     )  # fmt: skip
 

@@ -195,7 +195,7 @@ def write_plan(path: Path, text: str, *, overwrite: bool = False) -> None:
         finally:
             staged.unlink(missing_ok=True)
     except OSError as exc:
-        raise ConfigError(f"cannot be written: {exc.strerror or exc}", file=str(path)) from exc
+        raise ConfigError(f"cannot write this file: {exc.strerror or exc}", file=str(path)) from exc
 
 
 def _link(staged: Path, path: Path) -> None:

@@ -68,4 +68,4 @@ def _write(out: Path, parts: Iterator[str] | Iterator[bytes]) -> None:
             partial.unlink(missing_ok=True)
             raise
     except OSError as exc:
-        raise ConfigError(f"cannot be written: {exc.strerror or exc}", key="--out", value=str(out)) from None
+        raise ConfigError(f"cannot write {out}: {exc.strerror or exc}", key="--out") from None

@@ -609,7 +609,7 @@ def test_the_plan_in_a_file_chooses_its_runs_and_stands_in_the_page(
     assert "seed 7" in text and "lxc" not in text
     file.write_text(PLAN.replace("1000", "64"))
     assert run_report(store_file, "--plan", str(file)) == 2
-    assert "no saved run matches" in capsys.readouterr().err
+    assert "matches; the store has" in capsys.readouterr().err
     assert run_report(store_file, "--plan", str(tmp_path / "none.yaml")) == 2
 
 
@@ -642,7 +642,7 @@ def test_an_empty_selection_is_said_not_reported(
     save(store_file, [taken(1, 90)])
     assert run_report(store_file, "--out", str(tmp_path / "o"), "--platforms", "xen") == 2
     said = capsys.readouterr().err
-    assert "no saved run matches; the store has 1 runs; platforms raw; testbeds wuerzburg; no plan" in said
+    assert "matches; the store has 1 run; platforms raw; testbeds wuerzburg; no plan" in said
     assert not (tmp_path / "o").exists()
 
 

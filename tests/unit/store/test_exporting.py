@@ -88,7 +88,7 @@ def test_the_filter_of_the_console_chooses_what_is_listed_and_exported(url, caps
             ["export", "--format", "parquet"],
             "--format: a Parquet file cannot be written to the terminal; use --out FILE",
         ),
-        (["export", "--out", "/proc/x/y.csv"], "--out: cannot be written: No such file or directory"),
+        (["export", "--out", "/proc/x/y.csv"], "--out: cannot write /proc/x/y.csv: No such file or directory"),
         (["list", "--out", "x"], "--out: only valid with export"),
         (["show", "2026", "--where", "x"], "--where: only valid with list and export"),
         (["export", "2026"], "use --where"),

@@ -1,4 +1,4 @@
-"""``labconsole replay``: plans headless, resumable. docs/plans.md."""
+"""``labconsole replay``: plans without the console, resumable. docs/plans.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from labconsole.cli.options import add_common, comma_separated
 
 about = About(
     60,
-    "execute or resume plans headless",
+    "run or resume plans without the console",
     description="Measure what is still missing of every plan, one after the other, holding the testbed once. TERM "
     "lets the running trial end and leaves; Ctrl-C stops it. Exit status: 0 everything is there; 1 not everything, "
     "or a run is invalid; 2 bad usage or bad file; 3 testbed unreachable, lost or held; 130 interrupted.",
