@@ -7,6 +7,7 @@ thousand has a decoder of its own beside its reader (docs/decisions/0013), over 
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import socket
@@ -148,5 +149,9 @@ class RouteSocket:
 
 def _open(groups: int) -> Any:
     opened = load().IPRSocket()
-    opened.bind(groups)
+    try:
+        opened.bind(groups)
+    except KeyError as exc:  # pyroute2's own word for it
+        opened.close()
+        raise OSError(errno.EADDRINUSE, "this process has too many netlink sockets") from exc
     return opened

@@ -33,7 +33,8 @@ class TrialPlace(Protocol):
 class Bench(Protocol):
     """The testbed, held for a step.
 
-    ``spent_s``: time spent on the step, also before a lost node had it taken again; pauses not counted.
+    ``spent_s``: time spent on the step, also before a lost node had it taken again, with the wait for that node; pauses
+    not counted.
     """
 
     @property

@@ -68,7 +68,6 @@ class Session(Generic[StoreT]):
         """``envelope``: the testbed's calibration, which its runs are held against."""
         self.read_only = read_only
         self.inventory, self.store = inventory, store
-        self.tolerances = tolerances or Tolerances()
         self.telemetry = Telemetry()
         self.operator, self.driver_for, self.guest_processes = operator_name(), driver_for, guest_processes
         for name, node in inventory.nodes.items():
@@ -104,11 +103,16 @@ class Session(Generic[StoreT]):
             driver_for=driver_for,
             guest_processes=guest_processes,
             operator=self.operator,
-            tolerances=self.tolerances,
+            tolerances=tolerances or Tolerances(),
             envelope=envelope,
             emit=self._emit,
             stopping=self._stop.is_set,
         )
+
+    @property
+    def tolerances(self) -> Tolerances:
+        """What verdicts go by unless a plan says otherwise."""
+        return self._taker.tolerances
 
     # Listening
 

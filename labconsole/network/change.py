@@ -70,7 +70,7 @@ class ChangedNode(Protocol):
         """Make a network namespace that ends with the agent."""
 
     def inside(self, namespace: str, work: Callable[[], Any]) -> None:
-        """``work()`` inside a namespace of the agent's; "" is the one that it runs in. Raises WireError."""
+        """``work()`` inside a namespace that the agent made. Raises WireError."""
 
     def pid(self, namespace: str) -> int:
         """A process that runs in a namespace of the agent's."""
@@ -119,11 +119,18 @@ def line(*words: str) -> str:
 @functools.lru_cache(maxsize=None)
 def load_all() -> None:
     """Import the files of this room: then their classes are known."""
+    failed: Optional[ImportError] = None
     for found in pkgutil.iter_modules(labconsole.network.__path__):
-        importlib.import_module("labconsole.network.%s" % found.name)
+        try:
+            importlib.import_module("labconsole.network.%s" % found.name)
+        except ImportError as exc:  # the others can still be undone
+            failed = exc
+    if failed is not None:
+        raise failed
 
 
 def undo(entry: Entry) -> None:
     """Undo a change by its entry, in the namespace of the calling thread. Raises KeyError for one of no class."""
-    load_all()
+    if entry["kind"] not in _UNDOING:
+        load_all()
     _UNDOING[entry["kind"]](entry)

@@ -10,7 +10,7 @@ from labconsole.network.change import ChangedNode, Entry, InterfaceName, Mac, Ne
 from labconsole.network.iproute import existing, link_index, open_route, quietly, refuse_existing
 from labconsole.network.sysctl import no_ipv6, silence
 from labconsole.wire.codec import WireError
-from labconsole.wire.rules import Word
+from labconsole.wire.rules import Word, bad
 
 TUNSETIFF = 0x400454CA
 TUNSETPERSIST = 0x400454CB
@@ -37,6 +37,10 @@ class Veth(MadeLink, do="veth", kind="link"):
     peer_namespace: Optional[Word] = None
     mac: Optional[Mac] = None
     peer_mac: Optional[Mac] = None
+
+    def check_fields(self) -> None:
+        if self.namespace and not self.peer_namespace:
+            raise bad("peer_namespace", "is missing: the other end of a pair in a namespace has to be in one, too")
 
     @property
     def _elsewhere(self) -> Optional[str]:

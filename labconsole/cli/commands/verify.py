@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
             for wrong in columns(listed[record.run_id], record) if record.run_id in listed else ():
                 found(record.run_id, wrong)
         searches = store.experiments(SEARCH)
+        unreadable += store.unknown_experiments()
     examination.end(searches)
     for problem in unreadable:
         answer({"unreadable": str(problem)}, [f"unreadable: {problem}"], as_json=args.json)

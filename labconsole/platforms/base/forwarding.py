@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from labconsole.contracts.driver import Attestation
 from labconsole.contracts.ports import AgentLink
-from labconsole.errors import NodeError, NodeLost
+from labconsole.errors import ConfigError, NodeError, NodeLost
 from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
 from labconsole.network.links import LinkUp
@@ -36,8 +36,17 @@ def route_changes(
 
 
 def shell_lines(changes: Iterable[NetworkChange]) -> list[str]:
-    """What the changes do, for a dry run."""
+    """What the changes do, for a dry run. Raises ConfigError for what is not a change."""
+    _refuse_others(changes := list(changes))
     return [line for change in changes for line in change.commands()]
+
+
+def _refuse_others(changes: Iterable[object]) -> None:
+    for change in changes:
+        if not isinstance(change, NetworkChange):
+            raise ConfigError(
+                f"the driver asks for a change that is not a NetworkChange (labconsole.network): {change!r:.200}"
+            )
 
 
 async def read_state(
@@ -63,8 +72,9 @@ async def read_state(
 
 async def apply(uut: AgentLink, token: str, changes: Sequence[NetworkChange]) -> None:
     """Have the agent make ``changes``, all or none. Raises NodeError, for an interface in another's bridge as well:
-    it would be taken out of that one, and what somebody else measures or runs there would end.
+    it would be taken out of that one, and what somebody else measures or runs there would end. Raises ConfigError.
     """
+    _refuse_others(changes)
     wanted = {port for change in changes if isinstance(change, Bridge) for port in change.ports}
     wanted |= {change.interface for change in changes if isinstance(change, Route) and not change.namespace}
     for link in (await uut.ask(ReadLinks())).links:

@@ -34,6 +34,8 @@ def parse_exported(source: str | bytes | Mapping[str, Any], where: str) -> Noted
     if len(data) == 1 and name in record_kinds() and isinstance(inside, dict):
         kind = record_kinds()[name]
         return ExportedExperiment(kind, parse_experiment(kind, inside, where))
+    if len(data) == 1 and name != "format":
+        raise StoreError(f"{where}: has only the key {name!r}, which is not a kind of record that this version knows")
     note = data.pop("note", None)
     return NotedRecord(parse_record(data, where), None if note is None else note_from_json(note, where))
 

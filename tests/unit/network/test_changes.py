@@ -100,6 +100,7 @@ def test_a_bad_value_is_refused_by_the_name_of_its_field(do: str, bad: Any) -> N
         ({"do": "bridge", "name": "b", "ports": ["a" * 16]}, "change bridge: ports is not a valid interface name: 'aaaaa"),
         ({"do": "bridge", "name": "b", "ports": ["x"] * 1025}, "change bridge: ports is not a list of at most 1024"),
         ({"do": "veth", "name": "a", "peer": "b", "mac": "02:00"}, "change veth: mac is not a MAC address: '02:00'"),
+        ({"do": "veth", "name": "a", "peer": "b", "namespace": "g"}, "change veth: peer_namespace is missing: the other end"),
         ({"do": "route", "destination": "10.0.0.1/8", "interface": "a"}, "change route: destination is not an IP network: "),
         ({"do": "route", "destination": "10.0.0.0/8", "interface": "a", "gateway": "x"}, "change route: gateway is not an IP "),
         ({"do": "address", "address": "10.0.0.1", "interface": "a"}, "change address: address is not an IP address with "),

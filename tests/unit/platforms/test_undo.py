@@ -9,7 +9,8 @@ import pytest
 
 from labconsole.agent.reading.survey import OURS
 from labconsole.contracts.driver import StreamWiring
-from labconsole.errors import AgentError, NodeError, NodeLost
+from labconsole.errors import AgentError, ConfigError, NodeError, NodeLost
+from labconsole.platforms.base.forwarding import apply, shell_lines
 from labconsole.platforms.base.image import guest_nics
 from labconsole.platforms.drivers.container import ContainerDriver
 from labconsole.platforms.drivers.qemu import QemuDriver
@@ -88,3 +89,12 @@ def test_a_check_knows_the_taps_and_bridges_of_a_guest_for_ours():
             assert OURS.match(f"lcb{nic.tap[3:]}")
     assert not OURS.match("lctx0")
     assert not OURS.match("lct1x")
+
+
+def test_what_a_plug_in_hands_over_that_is_no_change_is_refused_before_anything_is_asked():
+    uut: Any = None
+    change: Any = {"do": "bridge", "name": "lcb1", "ports": ["eth1"]}
+    with pytest.raises(ConfigError, match=r"not a NetworkChange \(labconsole.network\): {'do': 'bridge'"):
+        asyncio.run(apply(uut, "platform", [change]))
+    with pytest.raises(ConfigError, match="not a NetworkChange"):
+        shell_lines([change])

@@ -172,6 +172,9 @@ def test_another_kind_is_one_new_file(tmp_path: Path, record: SearchRecord, caps
     assert left_out.format(a) in told.err
     assert [list(json.loads(line)) for line in told.out.splitlines()] == [["search"]]
     assert main(["runs", "import", file, "--store", str(tmp_path / "f.sqlite")]) == 2
+    assert "has only the key 'boot', which is not a kind of record that this version knows" in capsys.readouterr().err
+    main(["verify", "--store", a])
+    assert "unreadable: " in (said := capsys.readouterr().out) and "1 record of kind boot" in said
 
 
 def test_a_record_that_cannot_be_read_is_left_out_of_a_merge_and_named(
