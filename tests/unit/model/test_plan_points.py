@@ -144,7 +144,7 @@ def test_a_plan_file_is_written_whole_and_never_over_another_unless_told(tmp_pat
     write_plan(path, "two\n", overwrite=True)
     assert path.read_text() == "two\n"
     assert [p.name for p in path.parent.iterdir()] == ["a.yaml"]
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with pytest.raises(ConfigError, match="cannot write this file"):
         write_plan(path / "below-a-file.yaml", "x\n")
 
 
