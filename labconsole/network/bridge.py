@@ -7,7 +7,15 @@ import functools
 from typing import Annotated, Any, Dict, List
 
 from labconsole.network.change import ChangedNode, Entry, InterfaceName, NetworkChange
-from labconsole.network.iproute import error_number, existing, link_index, open_route, quietly, refuse_existing
+from labconsole.network.iproute import (
+    delete_link,
+    error_number,
+    existing,
+    link_index,
+    open_route,
+    quietly,
+    refuse_existing,
+)
 from labconsole.network.sysctl import no_ipv6, silence
 from labconsole.wire.rules import Most
 
@@ -49,9 +57,7 @@ class Bridge(NetworkChange, do="bridge"):
     def undo(entry: Entry) -> None:
         """Delete the bridge, which frees its ports, and put them back to their former masters and states."""
         with open_route() as route:
-            index = link_index(route, entry["name"])
-            if index is not None:
-                quietly(lambda: route.link("del", index=index))
+            delete_link(route, entry["name"])
             for port in entry["ports"]:
                 former: Dict[str, Any] = {} if port["up"] else {"state": "down"}
                 master = link_index(route, port["master"]) if port["master"] else None

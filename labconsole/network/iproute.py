@@ -39,6 +39,13 @@ def link_index(route: Any, name: str) -> Optional[int]:
     return int(found[0]) if found else None
 
 
+def delete_link(route: Any, name: str) -> None:
+    """Delete an interface, if there is one of this name."""
+    index = link_index(route, name)
+    if index is not None:
+        quietly(lambda: route.link("del", index=index))
+
+
 def existing(route: Any, name: str) -> int:
     """The interface's number. Raises WireError when there is none of this name."""
     index = link_index(route, name)

@@ -7,7 +7,7 @@ import struct
 from typing import Any, Dict, List, Optional
 
 from labconsole.network.change import ChangedNode, Entry, InterfaceName, Mac, NetworkChange
-from labconsole.network.iproute import existing, link_index, open_route, quietly, refuse_existing
+from labconsole.network.iproute import delete_link, existing, link_index, open_route, quietly, refuse_existing
 from labconsole.network.sysctl import no_ipv6, silence
 from labconsole.wire.codec import WireError
 from labconsole.wire.rules import Word, bad
@@ -24,9 +24,7 @@ class MadeLink(NetworkChange):
     @staticmethod
     def undo(entry: Entry) -> None:
         with open_route() as route:
-            index = link_index(route, entry["name"])
-            if index is not None:
-                quietly(lambda: route.link("del", index=index))
+            delete_link(route, entry["name"])
 
 
 class Veth(MadeLink, do="veth", kind="link"):

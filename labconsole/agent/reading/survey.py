@@ -7,7 +7,6 @@ started. What cannot be known is null.
 from __future__ import annotations
 
 import ctypes
-import functools
 import glob
 import os
 import re
@@ -23,7 +22,7 @@ from labconsole.agent.reading.files import bytes_of, number_of, text_of
 from labconsole.agent.reading.guests import matching
 from labconsole.agent.reading.process_table import process_of
 from labconsole.agent.sending.pktgen_files import ProcFiles, cleanup_ours
-from labconsole.network.iproute import link_index, open_route, quietly
+from labconsole.network.iproute import delete_link, open_route
 
 CLOCK_UNSYNCHRONISED = 5
 """TIME_ERROR, what adjtimex answers while nothing disciplines the clock."""
@@ -274,8 +273,6 @@ def clean() -> List[str]:
             removed.append(kept[0] if kept else "removed %s from pktgen" % name)
             continue
         with open_route() as route:
-            index = link_index(route, name)
-            if index is not None:  # else a veth's other end has taken it along
-                quietly(functools.partial(route.link, "del", index=index))
+            delete_link(route, name)  # unless a veth's other end has taken it along
         removed.append("removed the interface %s" % name)
     return removed
