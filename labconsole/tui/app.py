@@ -41,13 +41,14 @@ from labconsole.tui.keymap import EVERYWHERE, Places, check_settings
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.confirm import Confirm, take_over_question
 from labconsole.tui.parts.help import TABLES_AND_FIELDS, Help, key_rows
+from labconsole.tui.parts.reaching import SINCE, ReachesOperator
 from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.screens import SCREENS, ScreenEntry
 
 RUNS_SHOWN = 500
 
 
-class ConsoleApp(HasActions, App[int]):
+class ConsoleApp(HasActions, ReachesOperator, App[int]):
     """The application. ``session`` is None until it is open."""
 
     TITLE = "labconsole"
@@ -56,6 +57,7 @@ class ConsoleApp(HasActions, App[int]):
     COMMAND_PALETTE_BINDING = "ctrl+p"
     ACTIONS = (
         *(entry.action() for entry in SCREENS),  # not in the key bar: the top bar names them all
+        SINCE,
         Action("y", "copy_run_id", "Copy", "Copy the run's id, or what the cursor is on, to the clipboard.",
                id="copy", title="Copy run id"),
         Action("d", "toggle_dark", "Light/dark", "Switch between the light and the dark theme.",
@@ -108,6 +110,7 @@ class ConsoleApp(HasActions, App[int]):
 
     def on_unmount(self) -> None:
         self._journal.detach()
+        self.end_calling()
 
     def _open(self) -> None:
         try:
@@ -120,6 +123,7 @@ class ConsoleApp(HasActions, App[int]):
         self.saved = SavedRuns(session.store)
         defaults = session.inventory.defaults
         self.state.wait_per_trial_s = defaults.drain_s + defaults.settle_s
+        self.begin_calling(session.inventory.testbed)
         session.subscribe(self._on_event)
         for entry in SCREENS:
             self.add_mode(entry.mode, partial(self._make_screen, entry, session))
@@ -160,6 +164,7 @@ class ConsoleApp(HasActions, App[int]):
     def _on_event(self, event: Event) -> None:
         """The engine says something; called on the event loop."""
         self.state.apply(event, now_s=clock.monotonic_s(), wall_s=clock.wall_s())
+        self.heard(event)
         for screen in self.console_screens():
             screen.engine_event(event)
         if isinstance(event, TrialFinished):
@@ -200,8 +205,7 @@ class ConsoleApp(HasActions, App[int]):
         if self.state.asked or self.session.running:
             self.tell("A trial is running. Press a to abort it.", "warning")
             return
-        self.state.asked = True
-        self.state.revision += 1
+        self.state.ask()
         self._run(self.session, request, repetitions)
 
     @work(group="trial")
@@ -213,6 +217,7 @@ class ConsoleApp(HasActions, App[int]):
             held = exc
         except LabError as exc:
             self.tell(str(exc), "error")
+            self.failed(str(exc))
         finally:
             self.state.run_ended()
         if held is not None and not take_over:
@@ -226,8 +231,7 @@ class ConsoleApp(HasActions, App[int]):
         self.state.note(clock.wall_s(), str(held), "warning")
         question = take_over_question(held)
         if await self.push_screen_wait(question) and self.session is not None and not self._trial_runs():
-            self.state.asked = True
-            self.state.revision += 1
+            self.state.ask()
             self._run(self.session, request, repetitions, True)
 
     @work(group="ask", exclusive=True)

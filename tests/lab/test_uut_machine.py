@@ -19,6 +19,12 @@ pytestmark = [pytest.mark.alone, pytest.mark.platforms, pytest.mark.slow]
 
 RUN_S = 300.0
 
+RESET = "ended with status 0; its console ends: (empty)"
+"""What is left of a KVM guest that QEMU's emulation of AMD-V resets before its kernel has said a word, which happens now
+and then. Nothing was measured then, and labconsole says so."""
+
+BOOTS = 4
+
 
 @pytest.fixture(scope="module")
 def machine(lab_home: Path) -> Iterator[lab.LabStatus]:
@@ -33,8 +39,11 @@ def measured(status: lab.LabStatus, store: Path, *words: str) -> dict:
     """One run by the real command; a machine under other load may take its time to boot a guest."""
     argv = [sys.executable, "-m", "labconsole", "run", "--json", "--hosts", str(status.hosts_file)]
     argv += ["--store", str(store), "--duration", "1", *words]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=RUN_S)
-    assert "Traceback" not in done.stderr, done.stderr
+    for _ in range(BOOTS):
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=RUN_S)
+        assert "Traceback" not in done.stderr, done.stderr
+        if RESET not in done.stderr:
+            break
     (record,) = records(done)
     assert record["verdict"]["status"] != "invalid", record["verdict"]
     return record

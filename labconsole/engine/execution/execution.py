@@ -9,6 +9,7 @@ several, is runner.py's.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -51,9 +52,10 @@ RENEW_EVERY_S = 30.0
 class PlanExecution(InBlocks):
     """How far a plan is, what went wrong on the way, pause, resume, finish, abort.
 
-    ``detail`` is the sentence that goes with the status (which node is waited for, why it failed). ``estimate`` is of
-    what was left to take when the store was looked at. ``only``: these points of the plan and no others. ``refusal``:
-    why begin() would refuse. ``pilot``, ``course``: what the pilot of a plan in blocks fixed, and its set-ups.
+    ``detail`` is the sentence that goes with the status (which node is waited for, why it failed), ``waits_until_s``
+    when it is no longer waited for (monotonic). ``estimate`` is of what was left to take when the store was looked at.
+    ``only``: these points of the plan and no others. ``refusal``: why begin() would refuse. ``pilot``, ``course``: what
+    the pilot of a plan in blocks fixed, and its set-ups.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class PlanExecution(InBlocks):
         self.grid = Grid(plan)
         self.status = ExecutionStatus.READY
         self.detail = ""
+        self.waits_until_s: float | None = None
         self.refusal: ConfigError | None = None
         self.pilot = Pilot(plan)
         self.course = SetUpCourse(plan)
@@ -240,10 +243,15 @@ class PlanExecution(InBlocks):
 
     def say_again(self) -> None:
         """It goes on after a lost node came back."""
+        self._watch.go_on()
+        self.waits_until_s = None
         self.say(ExecutionStatus.RUNNING if self._resumed.is_set() else ExecutionStatus.PAUSING)
 
-    def lost(self, reason: str) -> None:
-        """A node went away: the current trial, or step, is taken again once it is back."""
+    def lost(self, reason: str, *, within_s: float) -> None:
+        """A node went away: the current trial, or step, is taken again if it is back ``within_s``. Waiting is no
+        measuring: its time does not count."""
+        self._watch.hold()
+        self.waits_until_s = time.monotonic() + within_s
         if self.steps.interrupted(reason):
             self.outcome.steps.redone += 1
         elif not self._todo.exhausted:

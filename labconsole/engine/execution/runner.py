@@ -116,7 +116,7 @@ class PlanRunner:
                 stuck_at = place
                 if setbacks > execution.plan.max_redo:
                     raise
-                execution.lost(str(exc))
+                execution.lost(str(exc), within_s=BACK_WITHIN_S)
                 await session.wait_connected(nodes, within_s=BACK_WITHIN_S)
                 if execution.stopping:
                     execution.outcome.stopped = True

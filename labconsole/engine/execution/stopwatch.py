@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """``start`` once, ``stop`` once; ``held`` around a pause."""
+    """``start`` once, ``stop`` once; ``hold`` and ``go_on`` around what does not count, or ``held`` for both."""
 
     def __init__(self) -> None:
         self._started: float | None = None
@@ -25,15 +25,25 @@ class Stopwatch:
         """It is over."""
         self._ended = time.monotonic()
 
+    def hold(self) -> None:
+        """Time does not count from now on."""
+        if self._held_since is None:
+            self._held_since = time.monotonic()
+
+    def go_on(self) -> None:
+        """Time counts again, if it did not."""
+        if self._held_since is not None:
+            self._held_s += time.monotonic() - self._held_since
+            self._held_since = None
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Time that does not count."""
-        self._held_since = time.monotonic()
+        self.hold()
         try:
             yield
         finally:
-            self._held_s += time.monotonic() - self._held_since
-            self._held_since = None
+            self.go_on()
 
     @property
     def spent_s(self) -> float:
@@ -41,5 +51,5 @@ class Stopwatch:
         if self._started is None:
             return 0.0
         now = self._ended if self._ended is not None else time.monotonic()
-        held_s = self._held_s + (now - self._held_since if self._held_since is not None else 0.0)
+        held_s = self._held_s + (max(0.0, now - self._held_since) if self._held_since is not None else 0.0)
         return now - self._started - held_s

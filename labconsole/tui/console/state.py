@@ -23,6 +23,8 @@ from labconsole.engine.live.events import (
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.run import RunRecord
 from labconsole.text.cells import span
+from labconsole.tui.console import clock
+from labconsole.tui.console.away import Watch
 from labconsole.tui.console.journal import EventLog
 from labconsole.tui.console.repetition_figures import RepetitionFigures
 
@@ -50,6 +52,21 @@ class Note:
     at_wall_s: float
     severity: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOver:
+    """How a plan, or a batch of repetitions, ended: kept in sight until somebody has read it."""
+
+    at_wall_s: float
+    severity: str
+    words: str
+    failed: bool = False
+
+    @property
+    def look(self) -> tuple[str, str]:
+        """Glyph and tone."""
+        return ("✗", "bad") if self.failed else ("!", "warn") if self.severity != "information" else ("✓", "good")
 
 
 @dataclass(slots=True)
@@ -89,6 +106,10 @@ class ConsoleState:
     execution: PlanExecution | None = None
     """The plan that runs or ran last."""
 
+    plan_over: PlanOver | None = None
+    """How the last one ended, until it was read or the next one begins."""
+
+    watch: Watch = field(default_factory=lambda: Watch(clock.wall_s()))
     wanted_run: str | None = None
     """The run that another screen wants shown; whoever shows it sets this to None."""
 
@@ -148,36 +169,47 @@ class ConsoleState:
         severity = "error" if not event.saved else "information" if verdict.status == "valid" else "warning"
         self.note(wall_s, f"{word} {record.run_id}, {verdict.status}{why}", severity)
 
+    def ask(self) -> None:
+        """The operator starts something: what ended before is read."""
+        self.asked, self.plan_over = True, None
+        self.revision += 1
+
     def run_ended(self) -> None:
         """The engine's run() has returned, well or badly."""
         self.trial, self.asked, self.stopping, self.trial_took_s = None, False, False, None
         self.revision += 1
 
+    @property
+    def held(self) -> bool:
+        """Whether the plan that runs is not measuring: it is paused, or waits for a node."""
+        held = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING)
+        return self.execution is not None and self.execution.status in held
+
     def phase_progress(self, now_s: float) -> tuple[float, float] | None:
         """Seconds spent and expected in the present phase, or None where its length is not known."""
-        held = self.execution is not None and self.execution.status in (ExecutionStatus.PAUSED, ExecutionStatus.WAITING)
-        if held or self.trial is None or self.trial.phase is None or not self.trial.expected_s:
+        if self.held or self.trial is None or self.trial.phase is None or not self.trial.expected_s:
             return None
         return now_s - self.trial.phase_started_s, self.trial.expected_s
 
-    def phase_words(self, now_s: float) -> str:
-        """The present step in words with the time left, as far as that is known."""
-        trial = self.trial
-        if self.execution is not None and self.execution.status is ExecutionStatus.PAUSED:
-            return "paused between trials; the lease is kept"
-        if self.execution is not None and self.execution.status is ExecutionStatus.WAITING:
-            return f"waiting for a lost node: {self.execution.detail}"
+    def step_wordings(self, now_s: float) -> tuple[str, ...]:
+        """The present step with the time left of it, as far as that is known; the longest wording first."""
+        trial, execution = self.trial, self.execution
+        if execution is not None and execution.status is ExecutionStatus.PAUSED:
+            return "paused between trials; the lease is kept", "paused"
+        if execution is not None and execution.status is ExecutionStatus.WAITING:
+            until_s = execution.waits_until_s
+            limit = f", gives up in {span(until_s - now_s)}" if until_s is not None else ""
+            return f"waiting for a lost node{limit}: {execution.detail}", f"waiting for a node{limit}", "waiting"
         if trial is None:
-            return "stopping" if self.stopping else "starting" if self.asked else "ready"
+            return ("stopping" if self.stopping else "starting" if self.asked else "ready",)
         words = "stopping traffic" if self.stopping else PHASE_WORDS[trial.phase] if trial.phase else "starting"
-        if trial.detail:
-            words += f" ({trial.detail})"
+        long = f"{words} ({trial.detail})" if trial.detail else words
         progress = self.phase_progress(now_s)
-        if progress is not None:
-            spent_s, expected_s = progress
-            left_s = expected_s - spent_s
-            words += f", {span(left_s)} left" if left_s > 0 else f", {span(-left_s)} longer than expected"
-        return words
+        if progress is None:
+            return long, words, words.split()[0]
+        left_s = progress[1] - progress[0]
+        time = f", {span(left_s)} left" if left_s > 0 else f", {span(-left_s)} longer than expected"
+        return long + time, words + time, words.split()[0] + time, words.split()[0]
 
     def all_left_s(self, now_s: float) -> float | None:
         """Seconds until all repetitions are done: by the last trial's length, else at least the configured one."""

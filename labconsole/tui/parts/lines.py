@@ -30,6 +30,16 @@ TONES: set[str] = {
 }
 
 
+def cells_of(spans: list[Span]) -> int:
+    """How wide they are."""
+    return sum(cell_len(text) for text, _ in spans)
+
+
+def justified(left: list[Span], right: list[Span], width: int) -> list[Span]:
+    """One at either end of a line."""
+    return [*left, (" " * max(1, width - cells_of(left) - cells_of(right)), ""), *right]
+
+
 def field(
     label: str,
     text: str,

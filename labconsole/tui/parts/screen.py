@@ -18,8 +18,9 @@ from labconsole.tui.console import clock
 from labconsole.tui.console.memory import ConsoleMemory
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings
-from labconsole.tui.console.state import ConsoleState
+from labconsole.tui.console.state import ConsoleState, PlanOver
 from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.measuring_line import MeasuringLine
 from labconsole.tui.parts.status import Tab, TopBar
 
 PAUSE = Action(
@@ -60,6 +61,9 @@ class Application(Protocol):
 
     def start_run(self, request: DesignPoint, repetitions: int) -> None:
         """Start, unless something runs already."""
+
+    def plan_over(self, over: PlanOver) -> None:
+        """A plan has ended; that stays in sight until it was read."""
 
     def load_runs(self) -> object:
         """Read the list of runs from the store."""
@@ -120,6 +124,10 @@ class ConsoleScreen(HasActions, Screen[None]):
         bar.read_only = self.session.read_only
         return bar
 
+    def measuring_line(self) -> MeasuringLine:
+        """The line of every screen that says what is measured now."""
+        return MeasuringLine(self.state)
+
     def tick(self) -> None:
         """Paint if this screen is in sight and something moved."""
         if not self.is_up or not (self.in_sight or isinstance(self._front, ModalScreen)):
@@ -127,6 +135,7 @@ class ConsoleScreen(HasActions, Screen[None]):
         self.query_one(TopBar).paint()
         if self.paused:
             return
+        self.query_one(MeasuringLine).paint()
         self.paint_clock()
         seen = (self.session.telemetry.revision, self.state.revision)
         if seen != self._seen:

@@ -1,4 +1,4 @@
-"""One-line instruments: who and where (top), what happens now (phase), what just happened (events)."""
+"""One-line instruments: who and where (top), what just happened (events)."""
 
 from __future__ import annotations
 
@@ -6,26 +6,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
-from rich.cells import cell_len
-
-from labconsole.engine.execution.set_up_course import block_words
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.model.inventory import Inventory
-from labconsole.text.cells import percent, safe, span
+from labconsole.text.cells import safe, span
 from labconsole.tui.console import clock
-from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE, ConsoleState
-from labconsole.tui.parts.lines import Lines, Span
+from labconsole.tui.console.state import ConsoleState
+from labconsole.tui.parts.lines import Lines, Span, cells_of, justified
 
 SEVERITY_MARK = {"information": ("·", ""), "warning": ("!", "warn"), "error": ("✗", "bad")}
-
-
-def _cells(spans: list[Span]) -> int:
-    return sum(cell_len(text) for text, _ in spans)
-
-
-def _justified(left: list[Span], right: list[Span], width: int) -> list[Span]:
-    return [*left, (" " * max(1, width - _cells(left) - _cells(right)), ""), *right]
 
 
 FITTINGS = (
@@ -77,8 +66,8 @@ class TopBar(Lines):
         for brand, titles, emulated, time in FITTINGS:
             left = self._left(brand=brand, titles=titles, emulated=emulated)
             both = [*right, clock_words] if time else right
-            line = _justified(left, both, width)
-            if _cells(line) <= width:
+            line = justified(left, both, width)
+            if cells_of(line) <= width:
                 break
         return [line]
 
@@ -93,79 +82,6 @@ class TopBar(Lines):
         if self._inventory.emulated and emulated:
             left.append((" · emulated", "muted"))
         return left
-
-
-class PhaseBar(Lines):
-    """The state of the trial in words, a bar for the phase, the time left in all; else the last run's verdict."""
-
-    def __init__(self, state: ConsoleState) -> None:
-        super().__init__(classes="phase-bar")
-        self._state = state
-
-    def lines(self, width: int) -> list[list[Span]]:
-        now_s, state = clock.monotonic_s(), self._state
-        trial = state.trial
-        if trial is None and not state.asked:
-            return [self._idle(width)]
-        words = state.phase_words(now_s)
-        left: list[Span] = [(" ▶ ", "accent"), (safe(words, max(20, width - 36)), "strong")]
-        right = self._of_a_plan(width) or self._of_a_point(now_s, width)
-        progress = state.phase_progress(now_s)
-        room = width - _cells(left) - _cells(right) - 4
-        if progress is not None and room >= 8:
-            cells = min(room, 40)
-            filled = round(cells * min(1.0, progress[0] / progress[1]))
-            left += [("  ", ""), ("━" * filled, "accent"), ("─" * (cells - filled), "muted")]
-        return [_justified(left, right, width)]
-
-    def _of_a_plan(self, width: int) -> list[Span]:
-        execution = self._state.execution
-        if execution is None or not execution.running:
-            return []
-        done, steps = execution.outcome.taken + execution.outcome.skipped, execution.steps
-        far = f"{done} of {execution.plan.trials}"
-        if steps.current is not None:
-            far = f"search {steps.number_of(steps.current)} of {steps.asked}"
-        right: list[Span] = [(f"plan {safe(execution.plan.name, 20)}, {far} ", "")]
-        if execution.current is not None and execution.plan.set_ups is not None and width >= 100:
-            block, _ = execution.plan.place_of(execution.current)
-            right.append((f"· {block_words(block or 0, execution.plan.set_ups)} ", "muted"))
-        if execution.left_s is not None and width >= 100:
-            right.append((f"· about {span(execution.left_s)} left ", "muted"))
-        return right
-
-    def _of_a_point(self, now_s: float, width: int) -> list[Span]:
-        state = self._state
-        trial, left_s = state.trial, state.all_left_s(now_s)
-        if trial is None or trial.repetitions == 1:
-            return []
-        right: list[Span] = [(f"trial {trial.repetition} of {trial.repetitions} ", "")]
-        if left_s is not None and width >= 100:
-            right.append((f"· about {span(left_s)} in all ", "muted"))
-        return right
-
-    def _idle(self, width: int) -> list[Span]:
-        last = self._state.last
-        if last is None:
-            return [
-                (" ■ ", "muted"),
-                ("ready", "strong"),
-                (safe("   press r to start a trial", width - 10), "muted"),
-            ]
-        status = last.verdict.status
-        spans: list[Span] = [
-            (" ■ ", "muted"),
-            ("ready", "strong"),
-            ("   last run ", "muted"),
-            (f"{VERDICT_GLYPHS[status]} {status}", VERDICT_TONE[status]),
-            (f"  loss {percent(last.total.loss_ratio)} %", ""),
-        ]
-        rest = width - _cells(spans) - 3
-        if last.verdict.reasons:
-            spans.append(("  " + safe(last.verdict.reasons[0].detail, rest), "muted"))
-        elif rest > 12:
-            spans.append(("  " + safe(last.run_id, rest), "muted"))
-        return spans
 
 
 class EventLines(Lines):

@@ -78,11 +78,11 @@ def started(state: ConsoleState, now_s: float, repetition: int = 1) -> None:
 
 def test_the_phase_is_told_in_words_with_the_time_left() -> None:
     state = ConsoleState(wait_per_trial_s=7)
-    assert state.phase_words(0) == "ready"
+    assert state.step_wordings(0)[0] == "ready"
     started(state, 10)
     state.apply(PhaseChanged(run_id="r1", phase=Phase.SENDING, expected_s=5), now_s=12, wall_s=0)
-    assert state.phase_words(14) == "sending, 3 s left"
-    assert state.phase_words(18) == "sending, 1 s longer than expected"
+    assert state.step_wordings(14)[0] == "sending, 3 s left"
+    assert state.step_wordings(18)[0] == "sending, 1 s longer than expected"
     assert state.all_left_s(14) == 12 * 2 + 8
 
 
@@ -90,7 +90,7 @@ def test_settling_between_trials_is_shown_although_it_belongs_to_no_run() -> Non
     state = ConsoleState()
     started(state, 0)
     state.apply(PhaseChanged(run_id="", phase=Phase.SETTLING, expected_s=5), now_s=1, wall_s=0)
-    assert state.phase_words(2) == "settling, 4 s left"
+    assert state.step_wordings(2)[0] == "settling, 4 s left"
 
 
 def test_the_time_left_in_all_follows_how_long_the_last_trial_took() -> None:

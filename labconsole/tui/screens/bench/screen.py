@@ -24,9 +24,10 @@ from labconsole.tui.parts.quick_filter import QuickFilter
 from labconsole.tui.parts.rate_chart import RateChart
 from labconsole.tui.parts.runs_table import RunsTable
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
-from labconsole.tui.parts.status import EventLines, PhaseBar, Tab
+from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.bench.interfaces import InterfacesTable
+from labconsole.tui.screens.bench.measured import MeasuredPanel
 from labconsole.tui.screens.bench.nodes import NodesTable
 from labconsole.tui.screens.bench.repetitions import RepetitionsTable
 from labconsole.tui.screens.bench.setup import LABELS, SetupPanel, UutNow
@@ -79,12 +80,13 @@ class BenchScreen(ConsoleScreen):
     def compose(self) -> ComposeResult:
         inventory, telemetry = self.session.inventory, self.session.telemetry
         yield self.top_bar()
-        yield PhaseBar(self.state)
+        yield self.measuring_line()
         with Container(id="upper"):
             with Container(id="left"):
                 yield SetupPanel(
                     inventory, self.console_app.memory.recall(inventory.testbed), self.session.check_background
                 )
+                yield MeasuredPanel(self.state)
                 yield NodesTable(inventory, telemetry)
             with Container(id="right"):
                 yield StreamsTable(inventory, telemetry, self.state)
@@ -123,10 +125,17 @@ class BenchScreen(ConsoleScreen):
         self.refresh_bindings()
 
     def paint_clock(self) -> None:
-        self.query_one(PhaseBar).paint()
         self._look_if_due()
+        setup = self.query_one(SetupPanel)
+        self.set_class(self._measuring and setup.has_focus_within, "-editing")
+        setup.border_title = "Set-up of the next run" if self._measuring else "Set-up"
+        self.query_one(MeasuredPanel).paint()
         wordings, tone = self.uut.words(self.session.lease_holders(), self.session.inventory.uut)
         self.query_one(UutNow).show(wordings, tone)
+
+    @property
+    def _measuring(self) -> bool:
+        return self.state.asked or self.state.trial is not None
 
     def engine_event(self, event: Event) -> None:
         if isinstance(event, TrialStarted):
@@ -156,7 +165,7 @@ class BenchScreen(ConsoleScreen):
             self.uut = UutView(why_not=safe(str(exc), 200))
 
     def paint_data(self) -> None:
-        self.set_class(self.state.asked or self.state.trial is not None, "-running")
+        self.set_class(self._measuring, "-running")
         repeating = self.state.repetitions.worth_showing
         self.set_class(repeating, "-repeating")
         if not repeating and self.view == "repetitions":
@@ -213,6 +222,7 @@ class BenchScreen(ConsoleScreen):
                 self.console_app.tell("On a small terminal, the set-up is hidden while a trial is running.")
                 return
             self.set_view("interfaces")
+        self.add_class("-editing")  # while something else is measured, it is hidden until it is wanted
         self.set_focus(self.query_one("#platform"))
 
     def action_interfaces(self) -> None:

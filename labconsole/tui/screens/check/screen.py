@@ -21,7 +21,7 @@ from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.lines import Lines, Span, field
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
-from labconsole.tui.parts.status import EventLines, PhaseBar, Tab
+from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.check.checks_table import LOOKS, TESTBED, ChecksTable
 
@@ -98,7 +98,7 @@ class CheckScreen(ConsoleScreen):
 
     def compose(self) -> ComposeResult:
         yield self.top_bar()
-        yield PhaseBar(self.state)
+        yield self.measuring_line()
         yield CheckSummary()
         with Container(id="check-area"):
             yield ChecksTable(self.session.inventory)
@@ -174,7 +174,6 @@ class CheckScreen(ConsoleScreen):
         return ", ".join(f"{counts[status]} {status.value}" for status in CheckStatus if counts[status]) or "no result"
 
     def paint_clock(self) -> None:
-        self.query_one(PhaseBar).paint()
         if self._checking:
             self._paint_results()
 

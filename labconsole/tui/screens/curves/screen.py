@@ -26,7 +26,7 @@ from labconsole.tui.parts.filter_line import FilterInput, FilterLine
 from labconsole.tui.parts.following import FollowingScreen
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.screen import PAUSE, Application
-from labconsole.tui.parts.status import EventLines, PhaseBar, Tab
+from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.screens.curves.curve_chart import CurveChart, CurvePicture
 from labconsole.tui.screens.curves.curves_table import CurvesTable
 from labconsole.units import format_target
@@ -112,7 +112,7 @@ class CurvesScreen(FollowingScreen):
 
     def compose(self) -> ComposeResult:
         yield self.top_bar()
-        yield PhaseBar(self.state)
+        yield self.measuring_line()
         yield FilterLine()
         with Horizontal(id="curves-choices"):
             for words, name, options in (
@@ -132,9 +132,6 @@ class CurvesScreen(FollowingScreen):
     def on_mount(self) -> None:
         super().on_mount()
         self.query_one(CurveChart).show(None, "reading the store …")
-
-    def paint_clock(self) -> None:
-        self.query_one(PhaseBar).paint()
 
     def paint_data(self) -> None:
         self.query_one(EventLines).paint()

@@ -15,7 +15,6 @@ from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.lines import Lines, Span
 from labconsole.tui.parts.screen import PAUSE, ConsoleScreen
-from labconsole.tui.parts.status import PhaseBar
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.log.journal_table import LOOKS, JournalTable, stamp
 
@@ -70,7 +69,7 @@ class LogScreen(ConsoleScreen):
     def compose(self) -> ComposeResult:
         table = JournalTable(self.state.journal)
         yield self.top_bar()
-        yield PhaseBar(self.state)
+        yield self.measuring_line()
         with Container(id="log-area"):
             yield LogFilter(placeholder="/ show entries that contain these words", compact=True, id="log-words")
             yield table
@@ -82,7 +81,6 @@ class LogScreen(ConsoleScreen):
         self._total = -1
 
     def paint_clock(self) -> None:
-        self.query_one(PhaseBar).paint()
         if self._total != self.state.journal.total:  # loggers move no revision
             self._total = self.state.journal.total
             self.paint_data()

@@ -22,7 +22,7 @@ from labconsole.tui.console import clock
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
-from labconsole.tui.parts.status import EventLines, PhaseBar, Tab
+from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.nodes.command_table import CommandTable
 from labconsole.tui.screens.nodes.node_details import NodeDetails
@@ -59,7 +59,7 @@ class NodesScreen(ConsoleScreen):
     def compose(self) -> ComposeResult:
         nodes = NodeList(self.session.inventory, self.session.telemetry)
         yield self.top_bar()
-        yield PhaseBar(self.state)
+        yield self.measuring_line()
         with Container(id="nodes-area"):
             yield nodes
             with Container(id="nodes-lower"):
@@ -84,7 +84,6 @@ class NodesScreen(ConsoleScreen):
         return key if isinstance(key, str) else None
 
     def paint_clock(self) -> None:
-        self.query_one(PhaseBar).paint()
         name = self._chosen
         if name is not None:
             self.query_one(CommandTable).show(self.query_one(NodeList).live(name).history)

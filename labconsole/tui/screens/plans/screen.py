@@ -23,6 +23,7 @@ from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.writer import plan_from_requests, plan_text, write_plan
 from labconsole.model.record.summary import RunSummary
 from labconsole.tui.console import clock
+from labconsole.tui.console.state import PlanOver
 from labconsole.tui.parts import plan_files
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.ask_text import AskText
@@ -30,7 +31,7 @@ from labconsole.tui.parts.confirm import Confirm, take_over_question
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.plan_files import PlanEntry
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
-from labconsole.tui.parts.status import EventLines, PhaseBar, Tab
+from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.plans.grid import GridLegend, GridTable
 from labconsole.tui.screens.plans.plan_details import PlanDetails
@@ -71,7 +72,7 @@ class PlansScreen(ConsoleScreen):
 
     def compose(self) -> ComposeResult:
         yield self.top_bar()
-        yield PhaseBar(self.state)
+        yield self.measuring_line()
         with Container(id="plans-area"):
             with Container(id="plans-left"):
                 yield PlansTable()
@@ -164,7 +165,6 @@ class PlansScreen(ConsoleScreen):
         return entry, self._executions.get(entry.path) if entry is not None and entry.plan is not None else None
 
     def paint_clock(self) -> None:
-        self.query_one(PhaseBar).paint()
         self._paint_plans()
 
     def paint_data(self) -> None:
@@ -222,9 +222,8 @@ class PlansScreen(ConsoleScreen):
         self._start(entry.path, execution)
 
     def _start(self, path: Path, execution: PlanExecution, *, take_over: bool = False) -> None:
-        self.state.asked = True
         self.state.execution = execution
-        self.state.revision += 1
+        self.state.ask()
         # The app's and not this screen's worker: leaving waits for it, and it ends with the app.
         running = self._run(path, execution, take_over=take_over)
         self.app.run_worker(running, group="trial", name=f"plan {execution.plan.name}")
@@ -238,19 +237,22 @@ class PlansScreen(ConsoleScreen):
         except LeaseHeld as exc:
             held = str(exc)
         except LabError as exc:
-            self.console_app.tell(f"plan {name}: {exc}", "error")
+            self._over(PlanOver(clock.wall_s(), "error", f"plan {name} failed: {exc}", failed=True))
         else:
-            words = f"plan {name}: {ending(execution.plan, outcome)}"
             lacking = outcome.invalid or outcome.refused or outcome.steps.failed or outcome.steps.refused
-            severity = "warning" if lacking else "information"
-            if self.in_sight:  # where it is seen anyway: a toast would cover it
-                self.state.note(clock.wall_s(), words, severity)
-            else:
-                self.console_app.tell(words, severity)
+            severity = "warning" if lacking or outcome.stopped or outcome.ended_by else "information"
+            self._over(PlanOver(clock.wall_s(), severity, f"plan {name}: {ending(execution.plan, outcome)}"))
         finally:
             self.state.run_ended()
         if held:
             self._ask_take_over(path, execution, held)
+
+    def _over(self, over: PlanOver) -> None:
+        self.console_app.plan_over(over)
+        if self.in_sight and not over.failed:  # where it is seen anyway: a toast would cover it
+            self.state.note(over.at_wall_s, over.words, over.severity)
+        else:
+            self.console_app.tell(over.words, over.severity)
 
     @work(group="ask", exclusive=True)
     async def _ask_take_over(self, path: Path, execution: PlanExecution, held: str) -> None:

@@ -30,7 +30,7 @@ from labconsole.tui.parts.following import FollowingScreen
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.runs_table import SavedRunsTable, Sorting
 from labconsole.tui.parts.screen import PAUSE
-from labconsole.tui.parts.status import EventLines, PhaseBar
+from labconsole.tui.parts.status import EventLines
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.runs import run_files
 from labconsole.tui.screens.runs.details import DetailsScroll, RunView
@@ -86,7 +86,7 @@ class RunsScreen(FollowingScreen):
 
     def compose(self) -> ComposeResult:
         yield self.top_bar()
-        yield PhaseBar(self.state)
+        yield self.measuring_line()
         yield FilterLine()
         with Container(id="runs-area"):
             yield SavedRunsTable(id="runs")
@@ -204,9 +204,6 @@ class RunsScreen(FollowingScreen):
         self._show_found()
 
     # -- the details --------------------------------------------------------------------------------------------------
-
-    def paint_clock(self) -> None:
-        self.query_one(PhaseBar).paint()
 
     def paint_data(self) -> None:
         self.query_one(EventLines).paint()

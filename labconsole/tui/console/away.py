@@ -1,0 +1,121 @@
+"""Whether somebody is there, and what happened since they were last: for one who comes back in the morning.
+
+Pure: events and readings of the wall clock in. What is kept is bounded, and counts what it dropped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+from labconsole.model.record.run import RunRecord
+
+AWAY_AFTER_S = 120.0
+"""Without a key or a click for this long, whoever sat here has left."""
+
+KEPT_RUNS = 100_000
+KEPT_HAPPENINGS = 2_000
+
+Kind = Literal["plan", "node", "trouble"]
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One thing worth knowing afterwards. ``severity``: information, warning or error."""
+
+    at_wall_s: float
+    kind: Kind
+    severity: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """What is kept of a run."""
+
+    at_wall_s: float
+    status: str
+    reason_codes: tuple[str, ...]
+    saved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """From the last key to the first one after it; ``until_wall_s`` None: nobody is back yet."""
+
+    from_wall_s: float
+    until_wall_s: float | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Digest:
+    """What happened in a span of time. ``reasons``: how many runs were doubted for what."""
+
+    from_wall_s: float
+    until_wall_s: float
+    happenings: list[Happening]
+    verdicts: Counter[str]
+    reasons: Counter[str]
+    not_saved: int
+    dropped: int
+
+    @property
+    def runs(self) -> int:
+        """How many ended."""
+        return self.verdicts.total()
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there is nothing to tell."""
+        return not (self.runs or self.happenings)
+
+
+@dataclass(slots=True)
+class Watch:
+    """``seen`` with every key and click; ``tell`` and ``ended`` with what happens."""
+
+    last_seen_wall_s: float
+    absence: Absence | None = None
+    happenings: deque[Happening] = field(default_factory=lambda: deque(maxlen=KEPT_HAPPENINGS))
+    runs: deque[EndedRun] = field(default_factory=lambda: deque(maxlen=KEPT_RUNS))
+    dropped: int = 0
+
+    def seen(self, wall_s: float) -> Absence | None:
+        """Somebody is there; the absence that this ends, if it ends one."""
+        before, self.last_seen_wall_s = self.last_seen_wall_s, wall_s
+        if wall_s - before < AWAY_AFTER_S:
+            return None
+        self.absence = Absence(before, wall_s)
+        return self.absence
+
+    def away_s(self, wall_s: float) -> float:
+        """How long nobody has done anything here."""
+        return max(0.0, wall_s - self.last_seen_wall_s)
+
+    def tell(self, happening: Happening) -> None:
+        """Something happened."""
+        self.dropped += len(self.happenings) == KEPT_HAPPENINGS
+        self.happenings.append(happening)
+
+    def ended(self, wall_s: float, record: RunRecord, *, saved: bool) -> None:
+        """A run ended."""
+        self.dropped += len(self.runs) == KEPT_RUNS
+        codes = tuple(dict.fromkeys(reason.code for reason in record.verdict.reasons))
+        self.runs.append(EndedRun(wall_s, record.verdict.status, codes, saved))
+
+    def digest(self, wall_s: float) -> Digest:
+        """Since they left: of the last absence and all after it, or of everything when there was none."""
+        from_s = self.absence.from_wall_s if self.absence is not None else 0.0
+        runs = [run for run in self.runs if run.at_wall_s >= from_s]
+        happenings = [each for each in self.happenings if each.at_wall_s >= from_s]
+        firsts = [run.at_wall_s for run in runs[:1]] + [each.at_wall_s for each in happenings[:1]]
+        return Digest(
+            from_wall_s=from_s or min(firsts, default=wall_s),
+            until_wall_s=wall_s,
+            happenings=happenings,
+            verdicts=Counter(run.status for run in runs),
+            reasons=Counter(code for run in runs for code in run.reason_codes),
+            not_saved=sum(not run.saved for run in runs),
+            dropped=self.dropped,
+        )

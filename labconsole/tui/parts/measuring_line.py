@@ -1,0 +1,133 @@
+"""The line that every screen has: what is being measured now, where in its plan, for how long, and by whom.
+
+On a tall terminal it has a second line for the step. What does not fit is said in fewer words, then left out by rank;
+the time left goes last. While nothing is measured: how the last plan ended until that was read, and the last run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.cells import cell_len
+
+from labconsole.text.cells import percent, safe, span
+from labconsole.tui.console import clock
+from labconsole.tui.console.measured_now import MeasuredNow, Wordings, measured_now
+from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE, ConsoleState
+from labconsole.tui.parts.lines import Lines, Span, cells_of, justified
+
+SEPARATOR = " · "
+BAR_CELLS = 40
+WHO, WHAT, PLAN, PLACE, STEP, LEFT = range(6)
+SHORTEN = (WHAT, STEP, PLACE, PLAN, WHAT, STEP, PLACE, WHAT, STEP, PLAN, LEFT, PLACE, WHAT, PLAN, STEP, LEFT)
+"""What says less, one wording at a time, where the line is too narrow."""
+
+
+def fitting(parts: Sequence[Wordings], room: int, order: Sequence[int] = SHORTEN) -> list[str]:
+    """One wording of each part, the longest that fit in ``room`` cells together, empty ones included."""
+    at = [0] * len(parts)
+
+    def chosen() -> list[str]:
+        return [wordings[place] for wordings, place in zip(parts, at, strict=True)]
+
+    for index in order:
+        words = [word for word in chosen() if word]
+        if sum(map(cell_len, words)) + len(SEPARATOR) * (len(words) - 1) <= room:
+            break
+        if index < len(parts):
+            at[index] = min(at[index] + 1, len(parts[index]) - 1)
+    return chosen()
+
+
+class MeasuringLine(Lines):
+    """What is measured now; else what was measured last."""
+
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(classes="measuring-line")
+        self._state = state
+
+    def lines(self, width: int) -> list[list[Span]]:
+        now_s = clock.monotonic_s()
+        now = measured_now(self._state, now_s)
+        if now is not None:
+            return _two_lines(now, width) if self.size.height > 1 else [_one_line(now, width)]
+        return self._idle(width)
+
+    def _idle(self, width: int) -> list[list[Span]]:
+        last, over = self._state.last, self._state.plan_over
+        if over is not None:
+            glyph, tone = over.look
+            at = f"{datetime.fromtimestamp(over.at_wall_s, UTC):%H:%M} "
+            first: list[Span] = [(f" {glyph} ", tone), (at, "muted"), (safe(over.words, width - 10), tone)]
+            return [first, self._last_run(width)] if self.size.height > 1 and last is not None else [first]
+        if last is not None:
+            return [self._last_run(width)]
+        return [[(" ■ ", "muted"), ("ready", "strong"), (safe("   press r to start a trial", width - 10), "muted")]]
+
+    def _last_run(self, width: int) -> list[Span]:
+        last = self._state.last
+        assert last is not None
+        status = last.verdict.status
+        spans: list[Span] = [
+            (" ■ ", "muted"),
+            ("ready", "strong"),
+            ("   last run ", "muted"),
+            (f"{VERDICT_GLYPHS[status]} {status}", VERDICT_TONE[status]),
+            (f"  loss {percent(last.total.loss_ratio)} %", ""),
+        ]
+        rest = width - cells_of(spans) - 3
+        if last.verdict.reasons:
+            spans.append(("  " + safe(last.verdict.reasons[0].detail, rest), "muted"))
+        elif rest > 12:
+            spans.append(("  " + safe(last.run_id, rest), "muted"))
+        return spans
+
+
+def _who(now: MeasuredNow) -> Wordings:
+    return (f"{now.by} measures", now.by) if now.by else ("",)
+
+
+def _left(now: MeasuredNow) -> Wordings:
+    if now.left_s is None:
+        return ("",)
+    about = span(now.left_s)
+    return (f"stands still at {about} left", f"{about} left", "") if now.held_up else (f"about {about} left", about, "")
+
+
+def _mark(now: MeasuredNow) -> Span:
+    return (" ◇ ", "second") if now.by else (" ◌ ", "warn") if now.held_up else (" ▶ ", "accent")
+
+
+def _joined(words: Sequence[str]) -> str:
+    return SEPARATOR.join(word for word in words if word)
+
+
+def _one_line(now: MeasuredNow, width: int) -> list[Span]:
+    chosen = fitting((_who(now), now.what, now.plan, now.place, now.step, _left(now)), width - 5)
+    left: list[Span] = [_mark(now), (safe(_joined(chosen[WHO : WHAT + 1] + chosen[STEP:LEFT]), width - 4), "strong")]
+    right = _joined([chosen[PLAN], chosen[PLACE], chosen[LEFT]])
+    room = width - cells_of(left) - cell_len(right) - 2
+    left += _bar(now, room)
+    return justified(left, [(safe(right, max(0, width - cells_of(left) - 2)) + " ", "")] if right else [], width)
+
+
+def _two_lines(now: MeasuredNow, width: int) -> list[list[Span]]:
+    chosen = fitting(
+        (_who(now), now.what, now.plan, now.place), width - 5, (WHAT, PLACE, PLAN, WHAT, PLACE, WHAT, PLAN)
+    )
+    left: list[Span] = [_mark(now), (safe(_joined(chosen[: WHAT + 1]), width - 4), "strong")]
+    right = _joined([chosen[PLAN], chosen[PLACE]])
+    first = justified(left, [(safe(right, max(0, width - cells_of(left) - 2)) + " ", "")] if right else [], width)
+    step, remains = fitting((now.step, _left(now)), width - 6, (0, 1, 0, 0, 1))
+    second: list[Span] = [("   ", ""), (safe(step, width - 4), "")]
+    second += _bar(now, width - cells_of(second) - cell_len(remains) - 2)
+    return [first, justified(second, [(remains + " ", "muted")] if remains else [], width)]
+
+
+def _bar(now: MeasuredNow, room: int) -> list[Span]:
+    cells = min(room - 2, BAR_CELLS)
+    if now.progress is None or cells < 8:
+        return []
+    filled = round(cells * min(1.0, now.progress[0] / now.progress[1]))
+    return [("  ", ""), ("━" * filled, "accent"), ("─" * (cells - filled), "muted")]
