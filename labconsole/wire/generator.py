@@ -88,12 +88,12 @@ class CloseGenerator(Request[Sent], op="generator.close"):
 
 
 class StreamProgress(Message):
-    """Progress of a stream."""
+    """Progress of a stream; ``monotonic_ns``: when it was counted, None if nothing was sent yet."""
 
     stream: Name
     sent_packets: Optional[Count]
     errors: Optional[Count]
-    monotonic_ns: Count
+    monotonic_ns: Optional[Count]
 
 
 class GeneratorProgress(AgentEvent, kind="generator"):

@@ -76,12 +76,13 @@ async def _learn(bench: CheckContext, inventory: Inventory, prepared: Prepared, 
 
 async def _take(bench: CheckContext, inventory: Inventory, prepared: Prepared, request: DesignPoint) -> RunRecord:
     session, defaults = bench.session, inventory.defaults
-    live = LiveStreams(Telemetry(), inventory)
+    links = {name: bench.link(name) for name in _nodes(inventory)}
+    live = LiveStreams(Telemetry(), inventory, {name: link.monotonic_offset_ns for name, link in links.items()})
     trial = Trial(
         run_id=new_run_id(datetime.now(UTC)),
         inventory=inventory,
         request=request,
-        links={name: bench.link(name) for name in _nodes(inventory)},
+        links=links,
         prepared=prepared,
         settings=TrialSettings(
             drain_s=min(DRAIN_S, defaults.drain_s) if inventory.emulated else defaults.drain_s,

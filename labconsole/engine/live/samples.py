@@ -1,14 +1,17 @@
 """The running trial as telemetry and as a time series: what each source has sent, what each sink has received so far.
 
-Estimates until the record is there: the sender's progress and the sink's counters are read at different instants.
+Both by the nodes' own clocks, brought to the console's: when a report arrives here says nothing about the traffic.
+Estimates until the record is there: the offset of a clock is known to half a round trip, and packets are on their way.
 """
 
 from __future__ import annotations
 
-import time
+import math
+from collections.abc import Iterable, Mapping
 
 from labconsole.contracts.ports import Series
 from labconsole.engine.live.telemetry import StreamLive, Telemetry
+from labconsole.measure.alignment import EndCounts, StreamAlignment
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import RunRecord
@@ -26,19 +29,22 @@ _RX_PACKETS = STAT_NAMES.index("rx_packets")
 
 
 class LiveStreams:
-    """Feeds one trial's progress into telemetry and collects its time series."""
+    """Feeds one trial's progress into telemetry and collects its time series.
 
-    def __init__(self, telemetry: Telemetry, inventory: Inventory) -> None:
-        self._telemetry, self._inventory = telemetry, inventory
+    ``offsets_ns``: of each node, its monotonic clock minus the console's. They stay what they are for the trial: a
+    better estimate in the middle of it would be a jump.
+    """
+
+    def __init__(self, telemetry: Telemetry, inventory: Inventory, offsets_ns: Mapping[str, int]) -> None:
+        self._telemetry, self._inventory, self._offsets_ns = telemetry, inventory, offsets_ns
         self._streams: dict[str, Stream] = {}
-        self._begun: float = 0.0
-        self._sink_base: dict[str, int] = {}
-        self._last_rx: dict[str, tuple[int, int]] = {}
+        self._alignments: dict[str, StreamAlignment] = {}
+        self._begun_ns = 0
+        self._base: dict[str, EndCounts] = {}
+        self._last: dict[str, EndCounts] = {}
         self._sink_samples: dict[str, list[tuple[int, int]]] = {}
-        self._last_sent: dict[str, tuple[int, int]] = {}
-        self._sent_rate: dict[str, float] = {}
         self._stream_rows: dict[str, list[int | float | None]] = {
-            "seconds": [], "stream": [], "offered_packets": [], "measured_packets": []
+            "seconds": [], "stream": [], "offered_packets": [], "measured_packets": [], "sink_monotonic_ns": []
         }  # fmt: skip
         self._interface_rows: dict[str, list[int | float | None]] = {
             "monotonic_ns": [], "wall_ns": [], "interface": [], **{name: [] for name in STAT_NAMES}
@@ -50,9 +56,9 @@ class LiveStreams:
     def begin(self, stream: Stream, request: DesignPoint, generator: str, *, of_second_guest: bool = False) -> None:
         """A stream joins the trial; ``of_second_guest``: it is the second guest's."""
         if not self._streams:
-            self._begun = time.monotonic()
             self._telemetry.streams.clear()
         self._streams[stream.name] = stream
+        self._alignments[stream.name] = StreamAlignment()
         self._telemetry.streams[stream.name] = StreamLive(
             stream.name,
             str(stream.source),
@@ -61,56 +67,85 @@ class LiveStreams:
             generator=generator,
             of_second_guest=of_second_guest,
         )
+        self._take_sample(stream)
         self._telemetry.revision += 1
+
+    def begin_sending(self, at_ns: int) -> None:
+        """All sources begin at this instant of the console's monotonic clock."""
+        self._begun_ns = at_ns
+        for alignment in self._alignments.values():
+            alignment.begin(at_ns)
 
     def add_progress(self, node: str, event: GeneratorProgress) -> None:
         """A source says how much it has sent."""
-        now_ns = event.monotonic_ns
         for entry in event.streams:
-            live = self._telemetry.streams.get(entry.stream)
             stream = self._streams.get(entry.stream)
-            sent_packets = entry.sent_packets
-            if live is None or stream is None or stream.source.node != node or live.final or sent_packets is None:
+            if stream is None or stream.source.node != node or entry.sent_packets is None:
                 continue
-            before = self._last_sent.get(live.name)
-            if before is not None and now_ns > before[0] and sent_packets >= before[1]:
-                self._sent_rate[live.name] = (sent_packets - before[1]) * 1e9 / (now_ns - before[0])
-            self._last_sent[live.name] = (now_ns, sent_packets)
-            live.offered_packets = sent_packets
+            alignment, offset_ns = self._alignments[stream.name], self._offsets_ns[node]
+            # The sender's own stamp is of its last frame; where that has not moved, nothing was sent until the report.
+            counted_ns = event.monotonic_ns if entry.monotonic_ns is None else entry.monotonic_ns
+            if not alignment.sent(counted_ns - offset_ns, entry.sent_packets):
+                alignment.sent(event.monotonic_ns - offset_ns, entry.sent_packets)
+            self._show(stream)
         self._telemetry.revision += 1
 
-    def offered_final(self, result: SentStream) -> None:
-        """A source has finished: its own report replaces the estimate."""
-        self._telemetry.streams[result.stream].offered_packets = result.sent_packets
-        self._sent_rate[result.stream] = 0.0
+    def finished(self, node: str, results: Iterable[SentStream]) -> None:
+        """A source has finished: its own report is the last of its counts."""
+        for result in results:
+            stream = self._streams.get(result.stream)
+            if stream is None or stream.source.node != node:
+                continue
+            if result.sent_packets is not None and result.stopped_monotonic_ns is not None:
+                self._alignments[stream.name].end(
+                    result.stopped_monotonic_ns - self._offsets_ns[node], result.sent_packets
+                )
+            self._show(stream)
 
     def add_counters(self, node: str, event: CountersSampled) -> None:
         """A node's counters: kept for the series; those of a sink's NIC also move the live stream."""
         self._keep(node, event)
         for stream in self._streams.values():
-            if stream.sink.node != node:
-                continue
-            live = self._telemetry.streams[stream.name]
-            interface = self._telemetry.interfaces.get((node, "", stream.sink.interface))
-            if interface is None or interface.last is None or live.final:
-                continue
-            at_ns, received = interface.last.monotonic_ns, interface.last.values[_RX_PACKETS]
-            base = self._sink_base.setdefault(stream.name, received)
-            live.measured_packets = received - base
-            samples = self._sink_samples.setdefault(stream.name, [])
-            if len(samples) < MAX_SINK_SAMPLES:
-                samples.append((at_ns, received))
-            before = self._last_rx.get(stream.name)
-            self._last_rx[stream.name] = (at_ns, received)
-            if before is None or at_ns <= before[0] or received < before[1]:
-                continue
-            seconds = time.monotonic() - self._begun
-            live.seconds.append(seconds)
-            live.offered_pps.append(self._sent_rate.get(stream.name, 0.0))
-            live.measured_pps.append((received - before[1]) * 1e9 / (at_ns - before[0]))
-            row = (seconds, list(self._streams).index(stream.name), live.offered_packets, live.measured_packets)
+            if stream.sink.node == node:
+                self._take_sample(stream)
+                self._show(stream)
+
+    def _take_sample(self, stream: Stream) -> None:
+        node = stream.sink.node
+        interface = self._telemetry.interfaces.get((node, "", stream.sink.interface))
+        if interface is None or interface.last is None or self._telemetry.streams[stream.name].final:
+            return
+        at_ns, received = interface.last.monotonic_ns, interface.last.values[_RX_PACKETS]
+        samples = self._sink_samples.setdefault(stream.name, [])
+        if len(samples) < MAX_SINK_SAMPLES:
+            samples.append((at_ns, received))
+        self._alignments[stream.name].received(at_ns - self._offsets_ns[node], received)
+
+    def _show(self, stream: Stream) -> None:
+        """Move the live stream on to the last instant at which both ends are known, and keep its rows."""
+        live = self._telemetry.streams[stream.name]
+        for now in self._alignments[stream.name].ready():
+            base = self._base.setdefault(stream.name, now)
+            before, self._last[stream.name] = self._last.get(stream.name), now
+            seconds = (now.at_ns - self._begun_ns) / 1e9
+            offered = None if now.sent is None or base.sent is None else round(now.sent - base.sent)
+            measured = now.received - base.received
+            row = (
+                seconds, list(self._streams).index(stream.name), offered, measured,
+                now.at_ns + self._offsets_ns[stream.sink.node],
+            )  # fmt: skip
             for column, value in zip(self._stream_rows.values(), row, strict=True):
                 column.append(value)
+            if live.final:
+                continue
+            live.offered_packets, live.measured_packets = offered, measured
+            if before is None or now.received < before.received:
+                continue
+            per_s = 1e9 / (now.at_ns - before.at_ns)
+            live.seconds.append(seconds)
+            sent = math.nan if now.sent is None or before.sent is None else now.sent - before.sent
+            live.offered_pps.append(sent * per_s)
+            live.measured_pps.append((now.received - before.received) * per_s)
 
     def _keep(self, node: str, event: CountersSampled) -> None:
         rows = self._interface_rows

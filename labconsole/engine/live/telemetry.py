@@ -83,9 +83,19 @@ class InterfaceLive:
         return interval_rate(self.before, self.last, _POSITION[name])
 
 
+UNSETTLED_S = 1.0
+"""So long the few milliseconds by which two clocks may be off are too large a part of what was sent."""
+
+CLOCKS_WITHIN_RATIO = 0.001
+"""Of what was sent: by so much more may seem to have arrived because of the clocks alone."""
+
+
 @dataclass(slots=True)
 class StreamLive:
-    """One stream of the running or last trial. Packets are since the trial's start; rates over the last sample."""
+    """One stream of the running or last trial: packets so far and rates, at one instant for both ends.
+
+    ``seconds`` are since sending began; a rate is over the time since the sample before, NaN where it is not known.
+    """
 
     name: str
     source: str
@@ -102,6 +112,18 @@ class StreamLive:
     generator: str = ""
     of_second_guest: bool = False
     """The second guest's, which enters no total."""
+
+    @property
+    def loss_packets(self) -> int | None:
+        """Offered minus measured; None while it is not known well enough to be shown."""
+        if self.offered_packets is None or self.measured_packets is None:
+            return None
+        lost = self.offered_packets - self.measured_packets
+        if self.final:
+            return lost
+        if not self.seconds or self.seconds[-1] < UNSETTLED_S:
+            return None
+        return 0 if -self.offered_packets * CLOCKS_WITHIN_RATIO <= lost < 0 else lost
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ class Sources:
 
     def finished(self, node: str, results: list[SentStream]) -> None:
         """A node says that its streams have ended."""
+        self._live.finished(node, results)
         if node in self._done and not self._done[node].done():
             self._done[node].set_result(results)
 
@@ -47,6 +48,7 @@ class Sources:
             future.add_done_callback(lambda f: f.cancelled() or f.exception())  # read later, or never after an abort
         lead_s = START_LEAD_S + max(self._links[node].round_trip_s for node in self.nodes)
         at_ns = time.monotonic_ns() + int(lead_s * 1e9)
+        self._live.begin_sending(at_ns)
 
         async def begin(node: str) -> None:
             link = self._links[node]
@@ -87,7 +89,6 @@ class Sources:
                     # A node speaks for its own streams only.
                     if seen.stream.name == result.stream and seen.stream.source.node == node:
                         seen.generated = result
-                        self._live.offered_final(result)
                 if result.started_monotonic_ns is not None:
                     starts.append(result.started_monotonic_ns - self._links[node].monotonic_offset_ns)
         return (max(starts) - min(starts)) / 1e9 if len(starts) > 1 else None

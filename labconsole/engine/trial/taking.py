@@ -85,7 +85,8 @@ class TrialTaker:
         set_up = self.platform.begin_trial()
         await self.links.measure_clocks(links.values())
         settings, limits = order.settings or TrialSettings.of(self.inventory), order.tolerances or self.tolerances
-        live = LiveStreams(self.telemetry, self.inventory)
+        offsets_ns = {name: link.monotonic_offset_ns for name, link in links.items()}
+        live = LiveStreams(self.telemetry, self.inventory, offsets_ns)
         trial = Trial(
             run_id=run_id,
             inventory=self.inventory,

@@ -68,7 +68,7 @@ def test_the_second_guests_stream_is_shown_while_it_runs_and_enters_no_total() -
     inventory, telemetry, state = make_inventory(), Telemetry(), ConsoleState()
     started = TrialStarted(run_id="r", request=REQUEST, repetition=1, repetitions=1)
     state.apply(started, now_s=0, wall_s=0)
-    live = LiveStreams(telemetry, inventory)
+    live = LiveStreams(telemetry, inventory, {})
     live.begin(inventory.streams[0], REQUEST, "pktgen")
     live.begin(inventory.streams[2], replace(REQUEST, frame=FrameSize(64)), "pktgen", of_second_guest=True)
     for name, pps in (("s1", 1000.0), ("s3", 50_000.0)):
@@ -91,7 +91,7 @@ def test_a_saved_run_shows_what_was_asked_and_reached_and_the_second_guests_stre
     packets = "\n".join("".join(part for part, _ in row) for row in packets_page(record, 120))
     assert "Stream s3 of the second guest, not in totals" in packets
     settled = Telemetry()
-    live = LiveStreams(settled, make_inventory())
+    live = LiveStreams(settled, make_inventory(), {})
     live.begin(make_inventory().streams[2], REQUEST, "pktgen", of_second_guest=True)
     live.settle(record)
     assert settled.streams["s3"].final

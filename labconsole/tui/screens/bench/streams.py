@@ -60,10 +60,8 @@ def _from_live(live: StreamLive, frame: FrameSize) -> StreamNumbers:
 
     offered = live.offered_pps[-1] if live.offered_pps else None
     measured = live.measured_pps[-1] if live.measured_pps else None
-    loss = ratio = None
-    if live.offered_packets is not None and live.measured_packets is not None:
-        loss = live.offered_packets - live.measured_packets
-        ratio = loss / live.offered_packets if live.offered_packets else None
+    loss = live.loss_packets
+    ratio = loss / live.offered_packets if loss is not None and live.offered_packets else None
     return StreamNumbers(
         offered, measured, bps(offered), bps(measured), loss, ratio, live.generator, final=live.final, used=True
     )
