@@ -7,14 +7,16 @@ Estimates until the record is there: the offset of a clock is known to half a ro
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from labconsole.contracts.ports import Series
+from labconsole.engine.live.hops import follow
 from labconsole.engine.live.telemetry import StreamLive, Telemetry
 from labconsole.measure.alignment import EndCounts, StreamAlignment
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import RunRecord
+from labconsole.verdict.hops import Place
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.generator import GeneratorProgress, SentStream
@@ -53,8 +55,11 @@ class LiveStreams:
         self._interface_index: dict[tuple[str, str, int], int] = {}
         self.rows_not_kept = 0
 
-    def begin(self, stream: Stream, request: DesignPoint, generator: str, *, of_second_guest: bool = False) -> None:
-        """A stream joins the trial; ``of_second_guest``: it is the second guest's."""
+    def begin(
+        self, stream: Stream, request: DesignPoint, generator: str, places: Sequence[Place] = (), *,
+        of_second_guest: bool = False,
+    ) -> None:  # fmt: skip
+        """A stream joins the trial, counted at these ``places``; ``of_second_guest``: it is the second guest's."""
         if not self._streams:
             self._telemetry.streams.clear()
         self._streams[stream.name] = stream
@@ -66,6 +71,7 @@ class LiveStreams:
             intended_pps=request.intended_pps,
             generator=generator,
             of_second_guest=of_second_guest,
+            hops=follow(places, self._telemetry, self._offsets_ns),
         )
         self._take_sample(stream)
         self._telemetry.revision += 1

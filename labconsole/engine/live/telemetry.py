@@ -14,6 +14,7 @@ from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.history import CommandHistory
 from labconsole.errors import CounterInconsistency
 from labconsole.measure.counts import CounterSample, decreases, interval_rate, interval_rates
+from labconsole.verdict.hops import Place
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.facts import NodeFacts
@@ -83,6 +84,15 @@ class InterfaceLive:
         return interval_rate(self.before, self.last, _POSITION[name])
 
 
+@dataclass(frozen=True, slots=True)
+class FollowedHop:
+    """``base``: the sample before any traffic; ``offset_ns``: the node's monotonic clock minus the console's."""
+
+    place: Place
+    offset_ns: int
+    base: CounterSample | None
+
+
 UNSETTLED_S = 1.0
 """So long the few milliseconds by which two clocks may be off are too large a part of what was sent."""
 
@@ -112,6 +122,9 @@ class StreamLive:
     generator: str = ""
     of_second_guest: bool = False
     """The second guest's, which enters no total."""
+
+    hops: tuple[FollowedHop, ...] = ()
+    """The counters on its way (hops.py)."""
 
     @property
     def loss_packets(self) -> int | None:

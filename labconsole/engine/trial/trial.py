@@ -30,7 +30,7 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Failure
-from labconsole.verdict.hops import data_ports
+from labconsole.verdict.hops import data_ports, places
 from labconsole.verdict.observed import Snapshot, StreamObservations, TrialObservations, parse_snapshot
 from labconsole.wire import capture, counters, generator, message
 from labconsole.wire.stream_spec import StreamSpec
@@ -296,7 +296,9 @@ class Trial:
         for seen, flow in zip(self.seen.flows, self._flows, strict=True):
             seen.prepared = by_name.get(seen.stream.name)
             sender = seen.prepared.generator if seen.prepared is not None else ""
-            self._live.begin(seen.stream, flow.request, sender, of_second_guest=flow.request is not self._request)
+            second = flow.request is not self._request
+            way = places(seen, self._uut)
+            self._live.begin(seen.stream, flow.request, sender, way, of_second_guest=second)
 
     async def _quiet(self, stack: AsyncExitStack) -> None:
         """The UUT samples into its own memory while traffic runs: watching it can cause the loss one measures."""

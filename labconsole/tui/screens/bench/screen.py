@@ -32,10 +32,11 @@ from labconsole.tui.screens.bench.nodes import NodesTable
 from labconsole.tui.screens.bench.repetitions import RepetitionsTable
 from labconsole.tui.screens.bench.setup import LABELS, SetupPanel, UutNow
 from labconsole.tui.screens.bench.streams import StreamsTable
+from labconsole.tui.screens.bench.topology import Topology
 from labconsole.tui.screens.bench.uut import UutView
 
-ViewName = Literal["interfaces", "chart", "nodes", "repetitions"]
-VIEWS: tuple[ViewName, ...] = ("interfaces", "chart", "nodes", "repetitions")
+ViewName = Literal["interfaces", "topology", "chart", "nodes", "repetitions"]
+VIEWS: tuple[ViewName, ...] = ("interfaces", "topology", "chart", "nodes", "repetitions")
 
 LOOK_S = 10.0
 """How often the unit under test is looked at while nothing runs: it costs it some milliseconds each time."""
@@ -55,8 +56,10 @@ class BenchScreen(ConsoleScreen):
                id="stream-next", title="Next stream", shown=False),
         Action("N", "stream(-1)", "Stream back", "Show the previous stream in the chart.",
                id="stream-back", title="Previous stream", shown=False),
-        Action("v", "view", "View", "On a small terminal: switch between interfaces, chart, nodes and repetitions.",
+        Action("v", "view", "View", "On a small terminal: switch between interfaces, topology, chart, nodes, …",
                id="view", title="Change the view"),
+        Action("t", "topology", "Topology", "Show the streams' way through the testbed, or the interfaces again.",
+               id="topology"),
         Action("i", "interfaces", "Interfaces", "Go to the table of interfaces.", id="interfaces", shown=False),
         Action("slash", "filter", "Filter", "Show only interfaces that match what you type.",
                id="interfaces-filter", title="Filter interfaces"),
@@ -94,6 +97,7 @@ class BenchScreen(ConsoleScreen):
                 yield RateChart(telemetry, self.state)
         with Container(id="lower"):
             yield InterfacesTable(inventory, telemetry)
+            yield Topology(inventory, telemetry, self.state)
             yield RunsTable(id="recent-runs")
         yield QuickFilter()
         yield EventLines(self.state)
@@ -177,6 +181,7 @@ class BenchScreen(ConsoleScreen):
             chart,
             self.query_one(RepetitionsTable),
             self.query_one(InterfacesTable),
+            self.query_one(Topology),
             self.query_one(NodesTable),
         ):
             part.paint()
@@ -228,6 +233,11 @@ class BenchScreen(ConsoleScreen):
     def action_interfaces(self) -> None:
         self.set_view("interfaces")
         self.set_focus(self.query_one(InterfacesTable))
+
+    def action_topology(self) -> None:
+        self.set_view("interfaces" if self.view == "topology" else "topology")
+        self._seen = ()
+        self.call_after_refresh(self.tick)
 
     def action_filter(self) -> None:
         self.set_view("interfaces")

@@ -1,0 +1,222 @@
+"""The streams' way through the testbed, live: source, unit under test with its guests, sink, each place with its rate,
+what went missing before it, and the drop counter that moves there. Once the run is saved: its ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from labconsole.engine.live.hops import hops_now
+from labconsole.engine.live.telemetry import StreamLive, Telemetry
+from labconsole.model.inventory import Inventory, Stream
+from labconsole.model.record.run import StreamRecord
+from labconsole.text.cells import UNKNOWN, count, percent, safe
+from labconsole.tui.console.state import ConsoleState
+from labconsole.tui.parts.lines import Lines, Span
+from labconsole.units import format_count
+
+LABEL = 9
+LEAST_CELL = 11
+ENDS = ("generator", "capture")
+"""Hops of a record's ledger that are no place in the testbed."""
+
+HOP_WORDS = {"source_nic": "source", "uut_in": "UUT in", "uut_out": "UUT out", "sink_nic": "sink"}
+
+
+@dataclass(frozen=True, slots=True)
+class HopCell:
+    """One place of one stream. ``note``: in the place of a rate."""
+
+    hop: str
+    node: str
+    interface: str
+    pps: float | None
+    packets: float | None
+    lost_packets: float | None
+    drops: Mapping[str, int]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamWay:
+    """One stream: its places, and its loss so far. ``final``: from the saved record."""
+
+    name: str
+    cells: tuple[HopCell, ...]
+    loss_packets: int | None
+    loss_ratio: float | None
+    final: bool = False
+
+
+def ways(inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> list[StreamWay]:
+    """Of the streams that are measured, or were last; else of all that the testbed has."""
+    if not telemetry.streams:
+        return [StreamWay(stream.name, _planned(stream, inventory.uut), None, None) for stream in inventory.streams]
+    last = state.last if state.trial is None or state.trial.run_id == getattr(state.last, "run_id", None) else None
+    records = {part.name: part for part in last.streams} if last is not None else {}
+    found = []
+    for live in telemetry.streams.values():
+        record = records.get(live.name)
+        found.append(_recorded(record) if live.final and record is not None else _live(live, telemetry))
+    return found
+
+
+def _planned(stream: Stream, uut: str) -> tuple[HopCell, ...]:
+    places = (
+        ("source_nic", stream.source.node, stream.source.interface), ("uut_in", uut, stream.uut_in),
+        ("uut_out", uut, stream.uut_out), ("sink_nic", stream.sink.node, stream.sink.interface),
+    )  # fmt: skip
+    return tuple(HopCell(hop, node, interface, None, None, None, {}) for hop, node, interface in places)
+
+
+def _live(live: StreamLive, telemetry: Telemetry) -> StreamWay:
+    cells = tuple(
+        HopCell(
+            now.place.hop, now.place.node, now.place.label, now.pps, now.packets, now.lost_packets, now.drops,
+            "quiet" if now.quiet else "",
+        )
+        for now in hops_now(live.hops, telemetry)
+    )  # fmt: skip
+    lost = live.loss_packets
+    ratio = lost / live.offered_packets if lost is not None and live.offered_packets else None
+    return StreamWay(live.name, cells, lost, ratio)
+
+
+def _recorded(record: StreamRecord) -> StreamWay:
+    cells = tuple(
+        HopCell(hop.hop, hop.node, hop.interface, None, hop.packets, hop.lost_packets, hop.drops)
+        for hop in record.ledger
+        if hop.hop not in ENDS
+    )
+    return StreamWay(record.name, cells, record.loss_packets, record.loss_ratio, final=True)
+
+
+class Topology(Lines):
+    """A block of lines for each stream. Where that is too much, those that lose most keep theirs; others fold into one."""
+
+    def __init__(self, inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> None:
+        super().__init__(id="topology")
+        self._inventory, self._telemetry, self._state = inventory, telemetry, state
+        self.border_title = "Topology"
+
+    def lines(self, width: int) -> list[list[Span]]:
+        found = ways(self._inventory, self._telemetry, self._state)
+        final = any(way.final for way in found)
+        self.border_title = "Topology · of the saved run" if final else "Topology · live, losses are estimates (≈)"
+        rows = self._header(found, width)
+        room = max(3, self.size.height) - len(rows)
+        blocks = [self._block(way, width) for way in found]
+        if sum(map(len, blocks)) <= room:
+            return rows + [row for block in blocks for row in block]
+        return rows + self._folded(found, blocks, room, width)
+
+    def _header(self, found: Sequence[StreamWay], width: int) -> list[list[Span]]:
+        if not found:
+            return [[(" nothing is measured, and hosts.yaml has no streams", "muted")]]
+        cells = found[0].cells
+        room = _cell_width(len(cells), width)
+        spans: list[Span] = [(" " * LABEL, "")]
+        for cell in cells:
+            spans.append((safe(HOP_WORDS.get(cell.hop, cell.hop.replace("_", " ")), room - 1).ljust(room), "head"))
+        return [spans]
+
+    def _block(self, way: StreamWay, width: int) -> list[list[Span]]:
+        room = _cell_width(len(way.cells), width)
+        names: list[Span] = [(safe(f" {way.name}", LABEL - 1).ljust(LABEL), "strong")]
+        rates: list[Span] = [(_loss_words(way).ljust(LABEL), "bad" if way.loss_packets else "muted")]
+        lost = [_lost(cell, final=way.final) for cell in way.cells]
+        for number, cell in enumerate(way.cells):
+            last = number == len(way.cells) - 1
+            name = safe(_place(cell, room - 4), room - 4)
+            names.append((name, ""))
+            names.append(
+                ((" " + "─" * (room - len(name) - 3) + "▶ ") if not last else "", "accent" if _moves(cell) else "muted")
+            )
+            rates.append((safe(_rate(cell, final=way.final), room - 1).ljust(room), ""))
+        block = [names, rates]
+        return [*block, _spread(lost, room)] if any(text for text, _ in lost) else block
+
+    def _folded(
+        self, found: Sequence[StreamWay], blocks: Sequence[list[list[Span]]], room: int, width: int
+    ) -> list[list[Span]]:
+        """Blocks of those that lose most, then one line each, then how many more there are."""
+        order = sorted(range(len(found)), key=lambda index: -(found[index].loss_packets or 0))
+        chosen: dict[int, list[list[Span]]] = {}
+        left = room - 1
+        for index in order:
+            rows = blocks[index] if found[index].loss_packets else [self._one_line(found[index], width)]
+            if len(rows) > left:
+                rows = [self._one_line(found[index], width)]
+            if left:
+                chosen[index] = rows
+                left -= len(rows)
+        shown = [row for index in sorted(chosen) for row in chosen[index]]
+        hidden = len(found) - len(chosen)
+        words = f" … {hidden} more streams, none of which loses more" if hidden else ""
+        return [*shown, [(words, "muted")]]
+
+    def _one_line(self, way: StreamWay, width: int) -> list[Span]:
+        first, last = way.cells[0], way.cells[-1]
+        words = (
+            f"{_place(first, 30)} {_rate(first, final=way.final)} ─▶ {_place(last, 30)} {_rate(last, final=way.final)}"
+        )
+        loss = _loss_words(way).strip()
+        tone = "bad" if way.loss_packets else "muted"
+        return [
+            (safe(f" {way.name}", LABEL - 1).ljust(LABEL), "strong"),
+            (safe(words, width - LABEL - 12), ""),
+            (f"  {loss}", tone),
+        ]
+
+
+def _spread(cells: Sequence[Span], room: int) -> list[Span]:
+    """Cells in a line, each as wide as itself and the empty ones after it."""
+    spans: list[Span] = [(" " * LABEL, "")]
+    number = 0
+    while number < len(cells):
+        text, tone = cells[number]
+        over = 1
+        while text and number + over < len(cells) and not cells[number + over][0]:
+            over += 1
+        spans.append((safe(text, room * over - 1).ljust(room * over), tone))
+        number += over
+    return spans
+
+
+def _cell_width(cells: int, width: int) -> int:
+    return max(LEAST_CELL, (width - LABEL) // max(1, cells))
+
+
+def _place(cell: HopCell, room: int) -> str:
+    whole = f"{cell.node}/{cell.interface}"
+    return whole if len(whole) <= room else cell.interface
+
+
+def _moves(cell: HopCell) -> bool:
+    return bool(cell.pps)
+
+
+def _rate(cell: HopCell, *, final: bool) -> str:
+    if cell.note:
+        return cell.note
+    if final:
+        return f"{count(cell.packets)} pk"
+    return f"{count(cell.pps)} pps"
+
+
+def _loss_words(way: StreamWay) -> str:
+    if way.loss_ratio is None:
+        return f" {UNKNOWN}"
+    return f" {'' if way.final else '≈'}{percent(way.loss_ratio, 2)} %"
+
+
+def _lost(cell: HopCell, *, final: bool) -> tuple[str, str]:
+    """What went missing on the way here, and the counter that moved most."""
+    drops = max(cell.drops.items(), key=lambda item: item[1], default=None)
+    words = f"{drops[0]} {format_count(drops[1])}" if drops is not None else ""
+    lost = cell.lost_packets
+    noise = 0 if final else 0.002 * (cell.packets or 0) + 20
+    if lost is None or lost <= noise:
+        return (f"▲ {words}", "warn") if words else ("", "")
+    return f"−{'' if final else '≈'}{format_count(round(lost))} {words}".rstrip(), "bad"
