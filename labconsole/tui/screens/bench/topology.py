@@ -93,7 +93,7 @@ def _recorded(record: StreamRecord) -> StreamWay:
 
 
 class Topology(Lines):
-    """A block of lines for each stream. Where that is too much, those that lose most keep theirs; others fold into one."""
+    """A block of lines for each stream. Where that is too much, those that lose most keep theirs; others fold."""
 
     def __init__(self, inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> None:
         super().__init__(id="topology")
