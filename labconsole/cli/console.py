@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False) -> int:
-    """The console on this inventory and store, until the user leaves it; returns the exit status. Raises LabError."""
+def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False, plain: bool = False) -> int:
+    """The console on this inventory and store, until the user leaves it; returns the exit status. Raises LabError.
+
+    ``plain``: as lines of text, which need no terminal.
+    """
     from labconsole.engine.protocol import SessionLike
     from labconsole.model.inventory import load_inventory
-    from labconsole.tui.app import run_console
 
     inventory = load_inventory(hosts)
 
@@ -19,5 +21,11 @@ def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False)
         from labconsole.store.open import open_store
 
         return open_session(inventory, open_store(store_url), read_only=read_only)
+
+    if plain:
+        from labconsole.cli.plain_console import run_plain
+
+        return run_plain(session)
+    from labconsole.tui.app import run_console
 
     return run_console(session)

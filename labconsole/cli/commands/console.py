@@ -17,8 +17,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--read-only", action="store_true", help="watch other people's measurements without starting any"
     )
+    parser.add_argument(
+        "--plain", action="store_true", help="one line an event and typed commands, for a screen reader"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Open it."""
-    return open_console(hosts_path(args.hosts), args.store, read_only=args.read_only)
+    return open_console(hosts_path(args.hosts), args.store, read_only=args.read_only, plain=args.plain)

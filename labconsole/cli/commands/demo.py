@@ -22,6 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--store")
     parser.add_argument("--sources", type=int, default=3, metavar="N", help="number of sources in the lab (default: 3)")
+    parser.add_argument(
+        "--plain", action="store_true", help="one line an event and typed commands, for a screen reader"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,13 +32,13 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.lab import commands as lab
     from labconsole.lab.spec import LabSpec
 
-    if not sys.stdout.isatty():
+    if not (args.plain or sys.stdout.isatty()):
         raise ConfigError("demo needs a terminal; without one, use `labconsole lab up` and `labconsole run`")
     found = lab.status("local")
     was_up = found is not None and found.running
     if found is not None and was_up:
         sys.stderr.write("the local testbed is already up\n")
-        return open_console(Path(found.hosts_file), args.store)
+        return open_console(Path(found.hosts_file), args.store, plain=args.plain)
     sys.stderr.write(f"building the local testbed: {args.sources} sources\n")
     with _ended_by_signals():
         try:
@@ -44,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
             _take_down()  # it may be up already, and have had no time to say so
             raise
         try:
-            return open_console(Path(status.hosts_file), args.store)
+            return open_console(Path(status.hosts_file), args.store, plain=args.plain)
         finally:
             _take_down()
 

@@ -16,13 +16,14 @@ from textual.app import ComposeResult
 from textual.containers import Container, VerticalScroll
 
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.progress import ExecutionStatus, Outcome
+from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import ConfigError, LabError, LeaseHeld
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.writer import plan_from_requests, plan_text, write_plan
 from labconsole.model.record.summary import RunSummary
 from labconsole.tui.console import clock
+from labconsole.tui.console.plan_words import ending, extent
 from labconsole.tui.console.state import PlanOver
 from labconsole.tui.parts import plan_files
 from labconsole.tui.parts.action import Action
@@ -342,24 +343,3 @@ class PlansScreen(ConsoleScreen):
 def utc() -> str:
     """Now, for people."""
     return f"{datetime.fromtimestamp(clock.wall_s(), UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def extent(plan: Plan) -> str:
-    """How much a plan asks for."""
-    searches = len(plan.searches)
-    words = [f"{plan.trials} trials"] if plan.grid else []
-    return " and ".join(words + ([f"{searches} search{'es' if searches > 1 else ''}"] if searches else []))
-
-
-def ending(plan: Plan, outcome: Outcome) -> str:
-    """How a plan ended, in a sentence."""
-    counts = ", ".join(f"{number} {word}" for word, number in sorted(outcome.verdicts.items())) or "nothing to do"
-    word = "stopped" if outcome.stopped else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"
-    redone = f", {outcome.redone} redone" if outcome.redone else ""
-    words = [f"{outcome.taken} taken ({counts}), {outcome.skipped} stored before{redone}"] if plan.grid else []
-    steps = outcome.steps
-    if plan.search is not None:
-        failed = f", {len(steps.failed)} of them not to their end" if steps.failed else ""
-        refused = f", {len(steps.refused)} not searched" if steps.refused else ""
-        words.append(f"{len(steps.made)} searches made{failed}{refused}, {steps.skipped} stored before")
-    return f"{word}; " + "; ".join(words)

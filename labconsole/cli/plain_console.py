@@ -1,0 +1,346 @@
+"""The console as plain text: one line an event, one line a command, no cursor movement, for a screen reader or a log.
+
+The same session, set-up and words as on screen; what is typed are words instead of keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from labconsole.engine.execution.progress import ExecutionStatus
+from labconsole.engine.live.events import Event, NodeState, PhaseChanged, TrialFinished
+from labconsole.engine.protocol import SessionLike
+from labconsole.errors import LabError, LeaseHeld
+from labconsole.model.plan.loader import load_plan
+from labconsole.text.cells import count, percent
+from labconsole.text.harmless import harmless
+from labconsole.tui.console import clock, form
+from labconsole.tui.console.form import FormValues
+from labconsole.tui.console.measured_now import measured_now
+from labconsole.tui.console.plan_words import ending, extent
+from labconsole.tui.console.state import PHASE_WORDS, ConsoleState
+from labconsole.units import format_target
+
+RUNS_TOLD = 10
+INTERRUPT = "\x03"
+"""What Ctrl-C is among the lines: abort while something is measured, else quit."""
+
+FIELD_NAMES = tuple(field.name for field in fields(FormValues))
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What can be typed. ``words`` come after its name."""
+
+    does: Callable[[str], Awaitable[None]]
+    words: str
+    sentence: str
+
+
+class PlainConsole:
+    """``say`` takes one line at a time. ``obey`` takes what was typed; it is over once ``left`` is set."""
+
+    def __init__(self, session: SessionLike, say: Callable[[str], None]) -> None:
+        self._session, self._say = session, say
+        self.state = ConsoleState()
+        self.values = form.initial_values(session.inventory)
+        self.left = asyncio.Event()
+        self._work: asyncio.Task[None] | None = None
+        self._told = 0
+        self._checks = False
+        self.commands = {
+            "show": Command(self._show, "", "the set-up, with what each choice means or what is wrong with it"),
+            "set": Command(self._set, "FIELD VALUE", f"change one field: {', '.join(FIELD_NAMES)}"),
+            "run": Command(self._run, "", "measure the set-up, with all its repetitions"),
+            "plan": Command(self._plan, "FILE", "run a plan"),
+            "pause": Command(self._pause, "", "pause the plan after the running trial, or go on"),
+            "abort": Command(self._abort, "", "stop traffic and keep what was measured"),
+            "status": Command(self._status, "", "what is measured now, and how long it still takes"),
+            "streams": Command(self._streams, "", "offered, measured and lost of every stream"),
+            "nodes": Command(self._nodes, "", "the state of every node"),
+            "check": Command(self._check, "", "whether the testbed is ready to measure: what is not, and what to do"),
+            "runs": Command(self._runs, "[NUMBER]", f"the newest saved runs (default: {RUNS_TOLD})"),
+            "last": Command(self._last, "", "the last run, its verdict and its reasons"),
+            "help": Command(self._help, "", "this list"),
+            "quit": Command(self._quit, "", "stop what runs, keep what was measured, leave"),
+        }
+        session.subscribe(self._on_event)
+
+    def say(self, text: str) -> None:
+        """One line; whatever it is made of, it is harmless."""
+        self._say(harmless(" ".join(text.split())))
+
+    def _on_event(self, event: Event) -> None:
+        wall_s = clock.wall_s()
+        self.state.apply(event, now_s=clock.monotonic_s(), wall_s=wall_s)
+        if isinstance(event, PhaseChanged):
+            takes = f", {event.expected_s:.0f} s" if event.expected_s else ""
+            self._say_at(f"{PHASE_WORDS[event.phase]}{f' ({event.detail})' if event.detail else ''}{takes}")
+        self._tell_notes()
+        if isinstance(event, TrialFinished) and event.kept:
+            self._tell_last()
+
+    def _tell_notes(self) -> None:
+        """What the state noted since: at most as many as it keeps."""
+        total = self.state.journal.total
+        for entry in list(self.state.journal.entries)[-(total - self._told) :] if total > self._told else ():
+            mark = "" if entry.severity in ("debug", "information") else f"{entry.severity}: "
+            self._say_at(f"{mark}{f'{entry.node}: ' if entry.node else ''}{entry.text}")
+        self._told = total
+
+    def _say_at(self, text: str) -> None:
+        self.say(f"{datetime.fromtimestamp(clock.wall_s(), UTC):%H:%M:%S} {text}")
+
+    def _note(self, text: str, severity: str = "information") -> None:
+        self.state.note(clock.wall_s(), text, severity)
+        self._tell_notes()
+
+    async def obey(self, line: str) -> None:
+        """Do what was typed."""
+        if line == INTERRUPT:
+            line = "abort" if self._measures else "quit"
+        name, _, rest = line.strip().partition(" ")
+        if not name:
+            return
+        found = [each for each in self.commands if each.startswith(name.lower())]
+        command = self.commands.get(name.lower()) or (self.commands[found[0]] if len(found) == 1 else None)
+        if command is None:
+            self.say(f"unknown command {name!r}; type help for the list")
+            return
+        try:
+            await command.does(rest.strip())
+        except LabError as exc:
+            self.say(f"error: {exc}")
+
+    def _reading(self) -> form.FormReading:
+        return form.read_form(self.values, self._session.inventory, self._session.check_background)
+
+    async def _show(self, _: str) -> None:
+        reading = self._reading()
+        for name in FIELD_NAMES:
+            problem = reading.problems.get(name)
+            hint = reading.hints.get(name, ("",))[0]
+            words = f"wrong: {problem.sentence}" if problem is not None else hint
+            self.say(f"{name} {getattr(self.values, name)}{f': {words}' if words else ''}")
+
+    async def _set(self, rest: str) -> None:
+        name, _, value = rest.partition(" ")
+        if name not in FIELD_NAMES or not value.strip():
+            self.say(f"set takes a field and a value; the fields are {', '.join(FIELD_NAMES)}")
+            return
+        self.values = replace(self.values, **{name: value.strip()})
+        problem = self._reading().problems.get(name)
+        self.say(f"{name} {value.strip()}" + (f" is refused: {problem.sentence}" if problem is not None else ""))
+
+    @property
+    def _measures(self) -> bool:
+        return self._work is not None and not self._work.done()
+
+    def _busy(self) -> bool:
+        if self._measures:
+            self.say("something is running; abort stops it")
+        return self._measures
+
+    async def _run(self, _: str) -> None:
+        reading = self._reading()
+        if reading.request is None:
+            self.say(f"not started: {next(iter(reading.problems.values())).sentence}")
+        elif not self._busy():
+            self.state.ask()
+            self._begin(self._measure(self._session.run(reading.request, reading.repetitions)))
+
+    async def _plan(self, rest: str) -> None:
+        if not rest:
+            self.say("plan takes a file, such as plans/quick-check.yaml")
+            return
+        plan = await asyncio.to_thread(load_plan, Path(rest), self._session.inventory)
+        if self._busy():
+            return
+        execution = self._session.execution(plan)
+        self.state.execution = execution
+        self.state.ask()
+        self._note(f"plan {plan.name} begins: {extent(plan)}")
+
+        async def take() -> None:
+            outcome = await self._session.execute(execution)
+            self._note(f"plan {plan.name}: {ending(plan, outcome)}")
+
+        self._begin(self._measure(take()))
+
+    def _begin(self, work: Awaitable[None]) -> None:
+        self._work = asyncio.ensure_future(work)
+
+    async def _measure(self, work: Awaitable[object]) -> None:
+        try:
+            await work
+        except LeaseHeld as exc:
+            self._note(f"not started: {exc}; `labconsole run --take-over` takes the testbed from them", "error")
+        except LabError as exc:
+            self._note(str(exc), "error")
+        finally:
+            self._checks = False
+            self.state.run_ended()
+            self._say_at("ready")
+
+    async def _pause(self, _: str) -> None:
+        execution = self.state.execution
+        if execution is None or not execution.running:
+            self.say("no plan is running")
+        elif execution.status in (ExecutionStatus.PAUSED, ExecutionStatus.PAUSING):
+            execution.resume()
+            self._note(f"plan {execution.plan.name} goes on")
+        else:
+            execution.pause()
+            self._note(f"plan {execution.plan.name} pauses after this trial; the testbed is kept")
+
+    async def _abort(self, _: str) -> None:
+        if self._work is None or self._work.done():
+            self.say("nothing is running")
+            return
+        if self._checks:
+            self._work.cancel()
+            await asyncio.wait([self._work])
+            return
+        self.state.stopping = True
+        execution = self.state.execution
+        if execution is not None and execution.running:
+            await execution.abort()
+        else:
+            await self._session.abort()
+        await asyncio.wait([self._work])
+
+    async def _status(self, _: str) -> None:
+        now = measured_now(self.state, clock.monotonic_s())
+        if now is None:
+            self.say("ready, nothing is measured")
+            return
+        left = f"about {now.left_s:.0f} s left in all" if now.left_s is not None else ""
+        self.say(", ".join(word for word in (now.what[0], now.plan[0], now.place[0], now.step[0], left) if word))
+
+    async def _streams(self, _: str) -> None:
+        streams = self._session.telemetry.streams
+        if not streams:
+            self.say("nothing was sent yet")
+        for live in streams.values():
+            lost = live.loss_packets
+            ratio = lost / live.offered_packets if lost is not None and live.offered_packets else None
+            about = "" if live.final else "about "
+            self.say(
+                f"{live.name}: offered {count(live.offered_packets)} packets, measured {count(live.measured_packets)}, "
+                f"lost {about}{count(lost)}, {percent(ratio)} percent"
+            )
+
+    async def _nodes(self, _: str) -> None:
+        for node in self._session.telemetry.nodes.values():
+            said = f": {node.message}" if node.message and node.state is not NodeState.CONNECTED else ""
+            self.say(f"{node.name}, {' and '.join(node.roles)}: {node.state.value}{said}")
+        for name, holder in self._session.lease_holders().items():
+            self.say(f"{name} is held by {holder.describe()}")
+
+    async def _check(self, _: str) -> None:
+        if not self._busy():
+            self._checks = True
+            self._begin(self._measure(self._check_all()))
+
+    async def _check_all(self) -> None:
+        results = await self._session.check()
+        for result in results:
+            if result.status.value not in ("pass", "skipped"):
+                where = f"{result.node}: " if result.node else ""
+                hint = f". To do: {result.hint}" if result.hint else ""
+                self.say(f"{result.status.value}: {where}{result.title}: {result.evidence}{hint}")
+        self.say(f"{len(results)} checks, {sum(r.status.value == 'pass' for r in results)} passed")
+
+    async def _runs(self, rest: str) -> None:
+        number = int(rest) if rest.isascii() and rest.isdigit() else RUNS_TOLD
+        runs = await asyncio.to_thread(lambda: list(self._session.store.list(limit=number)))
+        if not runs:
+            self.say("no runs saved yet")
+        for run in runs:
+            target = format_target(run.target_bps if run.target_bps is not None else "max")
+            asked = f"{run.platform}, {run.frame_size_bytes or 'mixed'} B, {run.sources} sources at {target}"
+            self.say(f"{run.run_id}: {asked}, {run.verdict}, loss {percent(run.loss_ratio)} percent")
+
+    async def _last(self, _: str) -> None:
+        if self.state.last is None:
+            self.say("nothing was measured yet")
+        else:
+            self._tell_last()
+
+    def _tell_last(self) -> None:
+        last = self.state.last
+        assert last is not None
+        for part in last.streams:
+            self.say(
+                f"{part.name}: offered {count(part.offered_packets)} packets, measured {count(part.measured_packets)}, "
+                f"lost {count(part.loss_packets)}, {percent(part.loss_ratio)} percent"
+            )
+        self.say(f"verdict: {last.verdict.status}")
+        for reason in last.verdict.reasons:
+            self.say(f"because: {reason.detail}")
+
+    async def _help(self, _: str) -> None:
+        for name, command in self.commands.items():
+            self.say(f"{name}{f' {command.words}' if command.words else ''}: {command.sentence}")
+
+    async def _quit(self, _: str) -> None:
+        if self._measures:
+            await self._abort("")
+        self.left.set()
+
+
+async def converse(session: SessionLike, lines: AsyncIterator[str], say: Callable[[str], None]) -> int:
+    """Connect, then obey line by line until quit or the end of the input; what runs then is stopped in order."""
+    console = PlainConsole(session, say)
+    inventory = session.inventory
+    console.say(f"labconsole on {inventory.testbed}, {len(inventory.nodes)} nodes; type help for the commands")
+    try:
+        await session.connect()
+        up = sum(node.state is NodeState.CONNECTED for node in session.telemetry.nodes.values())
+        console.say(f"{up} of {len(inventory.nodes)} nodes connected; ready")
+        async for line in lines:
+            await console.obey(line)
+            if console.left.is_set():
+                break
+        else:
+            await console.obey("quit")
+    finally:
+        await session.close()
+    return 0
+
+
+async def _typed() -> AsyncIterator[str]:
+    """What is typed, line by line; a thread reads, because no terminal can be waited for with all else."""
+    loop, queue = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+
+    def read() -> None:
+        for line in sys.stdin:
+            loop.call_soon_threadsafe(queue.put_nowait, line)
+        loop.call_soon_threadsafe(queue.put_nowait, None)
+
+    loop.add_signal_handler(signal.SIGINT, queue.put_nowait, INTERRUPT)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, queue.put_nowait, None)
+    threading.Thread(target=read, daemon=True).start()
+    while (line := await queue.get()) is not None:
+        yield line
+
+
+def run_plain(make_session: Callable[[], SessionLike]) -> int:
+    """The plain console on standard input and output. Returns the exit status."""
+
+    def say(text: str) -> None:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    async def body() -> int:
+        return await converse(make_session(), _typed(), say)
+
+    return asyncio.run(body())

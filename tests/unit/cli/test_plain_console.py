@@ -1,0 +1,109 @@
+"""The plain console: a whole task in typed words, one line an event, nothing but text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from labconsole.cli.plain_console import INTERRUPT, PlainConsole, converse
+from labconsole.engine.live.events import NodeChanged, NodeState, Notice
+from support.fake_lab_session import LabSession
+from support.fake_session import FakeSession, refuse
+
+pytestmark = pytest.mark.asyncio
+
+
+async def talk(session: FakeSession, *lines: str | Callable[[], None]) -> list[str]:
+    """What is said when this is typed; a function is called in between."""
+    said: list[str] = []
+
+    async def typed() -> AsyncIterator[str]:
+        for line in lines:
+            if callable(line):
+                line()
+            else:
+                yield line
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+    assert await converse(session, typed(), said.append) == 0
+    assert session.closed
+    return said
+
+
+async def test_a_trial_is_set_up_run_and_told_in_lines() -> None:
+    session = FakeSession(loss=0.02)
+    said = await talk(session, "set frame_size 500", "set target 100M", "run", "streams", "last", "runs", "quit")
+    words = "\n".join(said)
+    request, repetitions = session.requests[0]
+    assert (request.frame.bytes, request.target, repetitions) == (500, 100_000_000, 1)
+    assert "7 of 7 nodes connected; ready" in said
+    assert any(line.endswith("sending, 5 s") for line in said)
+    assert any(line.startswith("s1: offered") and "2.000 percent" in line for line in said)
+    assert "verdict: valid" in said
+    assert "20260302T091500-raw: raw, 500 B, 3 sources at 100Mbit" in words
+    for line in said:
+        assert "\n" not in line
+        assert "\x1b" not in line
+
+
+async def test_what_is_wrong_is_said_and_not_run() -> None:
+    session = FakeSession()
+    said = await talk(session, "set sources 9", "run", "set colour red", "frobnicate", "r", "show", "quit")
+    assert not session.requests
+    assert any(line.startswith("sources 9 is refused:") for line in said)
+    assert any(line.startswith("not started: sources") for line in said)
+    assert any("the fields are platform" in line for line in said)
+    assert "unknown command 'frobnicate'; type help for the list" in said
+    assert "unknown command 'r'; type help for the list" in said  # run or runs
+    assert any(line.startswith("sources 9: wrong:") for line in said)
+
+
+async def test_the_end_of_the_input_and_ctrl_c_stop_in_order() -> None:
+    session = FakeSession(hold=True)
+    said = await talk(session, "run", "run", "status")
+    assert session.aborted
+    assert "something is running; abort stops it" in said
+    assert any("raw, 64 B, 3 sources at 10Mbit" in line and "sending" in line for line in said)
+    session = FakeSession(hold=True)
+    await talk(session, "run", INTERRUPT, INTERRUPT, "runs")
+    assert session.aborted
+
+
+async def test_what_happens_meanwhile_is_told_as_text_only() -> None:
+    session = FakeSession()
+    said = await talk(
+        session,
+        lambda: session.say(NodeChanged(node="snk1", state=NodeState.LOST, message="no\x1b[31m route\u202e")),
+        lambda: session.say(Notice(severity="warning", message="the fan is loud")),
+        "nodes",
+        "quit",
+    )
+    assert any("snk1: lost: no·[31m route·" in line for line in said)
+    assert any("warning: the fan is loud" in line for line in said)
+    assert any(line.startswith("snk1, sink: lost: no·") for line in said)
+
+
+async def test_a_refusal_is_one_line() -> None:
+    session = FakeSession()
+    session.refusal = refuse("the testbed has no such platform")
+    said = await talk(session, "run", "quit")
+    assert any("error: the testbed has no such platform" in line for line in said)
+
+
+async def test_a_plan_runs_and_a_wrong_file_is_said(tmp_path, monkeypatch) -> None:
+    (tmp_path / "two.yaml").write_text(
+        "name: two\nplatforms: [raw]\nframe_sizes_bytes: [64]\nsources: [1]\ntargets: [10Mbit]\nrepetitions: 2\nduration_s: 1\n"
+    )
+    session = LabSession()
+    said = await talk(session, "plan nowhere.yaml", f"plan {tmp_path / 'two.yaml'}", "quit")
+    assert any("nowhere.yaml" in line and line.startswith("error:") for line in said)
+
+
+async def test_help_names_every_command() -> None:
+    said = await talk(FakeSession(), "help", "quit")
+    console = PlainConsole(FakeSession(), said.append)
+    for name in console.commands:
+        assert any(line.startswith(name) for line in said)
