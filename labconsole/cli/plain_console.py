@@ -36,7 +36,7 @@ FIELD_NAMES = tuple(field.name for field in fields(FormValues))
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class TypedCommand:
     """What can be typed. ``words`` come after its name."""
 
     does: Callable[[str], Awaitable[None]]
@@ -56,20 +56,22 @@ class PlainConsole:
         self._told = 0
         self._checks = False
         self.commands = {
-            "show": Command(self._show, "", "the set-up, with what each choice means or what is wrong with it"),
-            "set": Command(self._set, "FIELD VALUE", f"change one field: {', '.join(FIELD_NAMES)}"),
-            "run": Command(self._run, "", "measure the set-up, with all its repetitions"),
-            "plan": Command(self._plan, "FILE", "run a plan"),
-            "pause": Command(self._pause, "", "pause the plan after the running trial, or go on"),
-            "abort": Command(self._abort, "", "stop traffic and keep what was measured"),
-            "status": Command(self._status, "", "what is measured now, and how long it still takes"),
-            "streams": Command(self._streams, "", "offered, measured and lost of every stream"),
-            "nodes": Command(self._nodes, "", "the state of every node"),
-            "check": Command(self._check, "", "whether the testbed is ready to measure: what is not, and what to do"),
-            "runs": Command(self._runs, "[NUMBER]", f"the newest saved runs (default: {RUNS_TOLD})"),
-            "last": Command(self._last, "", "the last run, its verdict and its reasons"),
-            "help": Command(self._help, "", "this list"),
-            "quit": Command(self._quit, "", "stop what runs, keep what was measured, leave"),
+            "show": TypedCommand(self._show, "", "the set-up, with what each choice means or what is wrong with it"),
+            "set": TypedCommand(self._set, "FIELD VALUE", f"change one field: {', '.join(FIELD_NAMES)}"),
+            "run": TypedCommand(self._run, "", "measure the set-up, with all its repetitions"),
+            "plan": TypedCommand(self._plan, "FILE", "run a plan"),
+            "pause": TypedCommand(self._pause, "", "pause the plan after the running trial, or go on"),
+            "abort": TypedCommand(self._abort, "", "stop traffic and keep what was measured"),
+            "status": TypedCommand(self._status, "", "what is measured now, and how long it still takes"),
+            "streams": TypedCommand(self._streams, "", "offered, measured and lost of every stream"),
+            "nodes": TypedCommand(self._nodes, "", "the state of every node"),
+            "check": TypedCommand(
+                self._check, "", "whether the testbed is ready to measure: what is not, and what to do"
+            ),
+            "runs": TypedCommand(self._runs, "[NUMBER]", f"the newest saved runs (default: {RUNS_TOLD})"),
+            "last": TypedCommand(self._last, "", "the last run, its verdict and its reasons"),
+            "help": TypedCommand(self._help, "", "this list"),
+            "quit": TypedCommand(self._quit, "", "stop what runs, keep what was measured, leave"),
         }
         session.subscribe(self._on_event)
 

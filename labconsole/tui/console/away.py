@@ -49,7 +49,7 @@ class Absence:
 
 
 @dataclass(slots=True, kw_only=True)
-class Digest:
+class AwayDigest:
     """What happened in a span of time. ``reasons``: how many runs were doubted for what."""
 
     from_wall_s: float
@@ -104,13 +104,13 @@ class Watch:
         codes = tuple(dict.fromkeys(reason.code for reason in record.verdict.reasons))
         self.runs.append(EndedRun(wall_s, record.verdict.status, codes, saved))
 
-    def digest(self, wall_s: float) -> Digest:
+    def digest(self, wall_s: float) -> AwayDigest:
         """Since they left: of the last absence and all after it, or of everything when there was none."""
         from_s = self.absence.from_wall_s if self.absence is not None else 0.0
         runs = [run for run in self.runs if run.at_wall_s >= from_s]
         happenings = [each for each in self.happenings if each.at_wall_s >= from_s]
         firsts = [run.at_wall_s for run in runs[:1]] + [each.at_wall_s for each in happenings[:1]]
-        return Digest(
+        return AwayDigest(
             from_wall_s=from_s or min(firsts, default=wall_s),
             until_wall_s=wall_s,
             happenings=happenings,

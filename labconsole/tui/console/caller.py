@@ -6,7 +6,7 @@ from labconsole.engine.live.events import Event, NodeChanged, NodeState, Notice,
 from labconsole.text.cells import span
 from labconsole.tui.console import clock
 from labconsole.tui.console.attention import Attention
-from labconsole.tui.console.away import Digest, Happening
+from labconsole.tui.console.away import AwayDigest, Happening
 from labconsole.tui.console.measured_now import measured_now
 from labconsole.tui.console.state import ConsoleState, PlanOver
 
@@ -89,7 +89,7 @@ class Caller:
             self._attention.title(f"labconsole: {self._testbed}")
             self._attention.progress(None)
 
-    def seen(self) -> Digest | None:
+    def seen(self) -> AwayDigest | None:
         """A key or a click. What happened meanwhile, if somebody comes back after a while and something did."""
         wall_s = clock.wall_s()
         if self._state.watch.seen(wall_s) is None:
@@ -97,7 +97,7 @@ class Caller:
         digest = self._state.watch.digest(wall_s)
         return None if digest.nothing else digest
 
-    def read(self) -> Digest:
+    def read(self) -> AwayDigest:
         """The digest is read now: what had been kept in sight for that is no news any more."""
         self._state.plan_over = None
         self._state.revision += 1

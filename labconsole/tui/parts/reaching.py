@@ -26,7 +26,7 @@ else:
     _Base = object
 
 SINCE = Action(
-    "0,f9", "since", "Since", "Show what happened since you left: plans, runs, nodes, errors.",
+    "0,f10", "since", "Since", "Show what happened since you left: plans, runs, nodes, errors.",
     id="since", title="Since you left", shown=False,
 )  # fmt: skip
 

@@ -135,7 +135,8 @@ class ConsoleScreen(HasActions, Screen[None]):
         self.query_one(TopBar).paint()
         if self.paused:
             return
-        self.query_one(MeasuringLine).paint()
+        for line in self.query(MeasuringLine):
+            line.paint()
         self.paint_clock()
         seen = (self.session.telemetry.revision, self.state.revision)
         if seen != self._seen:

@@ -9,7 +9,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 
 from labconsole.text.cells import safe, span
-from labconsole.tui.console.away import Digest, Happening, Kind
+from labconsole.tui.console.away import AwayDigest, Happening, Kind
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Lines, Span
@@ -38,7 +38,7 @@ def _cut(words: str, room: int) -> list[str]:
 class DigestText(Lines):
     """The digest as lines."""
 
-    def __init__(self, digest: Digest, now_words: str) -> None:
+    def __init__(self, digest: AwayDigest, now_words: str) -> None:
         super().__init__()
         self._digest, self._now = digest, now_words
 
@@ -94,9 +94,9 @@ class DigestText(Lines):
 class SinceYouLeft(HasActions, ModalScreen[None]):
     """Leave with the key that opened it, esc or q."""
 
-    ACTIONS = (Action("escape,q,0,f9", "dismiss", "Close"),)
+    ACTIONS = (Action("escape,q,0,f10", "dismiss", "Close"),)
 
-    def __init__(self, digest: Digest, now_words: str) -> None:
+    def __init__(self, digest: AwayDigest, now_words: str) -> None:
         super().__init__()
         self._digest, self._now = digest, now_words
 
