@@ -160,7 +160,7 @@ class PlainConsole:
 
     async def _plan(self, rest: str) -> None:
         if not rest:
-            self.say("plan takes a file, such as plans/quick-check.yaml")
+            self.say("plan takes a file, such as plans/sanity.yaml")
             return
         plan = await asyncio.to_thread(load_plan, Path(rest), self._session.inventory)
         if self._busy():
