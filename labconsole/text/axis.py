@@ -65,6 +65,8 @@ def fit_axis(low: float, high: float, cells: int, *, least_cells: int = 1, best_
             if best is None or score > best[0] * (1 + 1e-9):
                 best = (score, Axis(first * step, step, parts, each))
         power *= 10
+    if best is None and least_cells > 1:
+        return fit_axis(low, high, cells, best_cells=best_cells)
     return best[1] if best is not None else Axis(low, span, 1, room)  # two cells and zero in between
 
 

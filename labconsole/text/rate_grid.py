@@ -41,19 +41,19 @@ def draw_grid(
     lines: list[Cells] = []
     for first in range(0, len(shown), across):
         beside = panels[first : first + across]
-        widths = [sum(cell_len(text) for text, _ in panel[0]) for panel in beside]
-        title: Cells = []
-        margin = widths[0] - widths[-1] if len(beside) > 1 else 0
-        for place, wide in enumerate(widths):
-            number = shown[first + place]
-            left = GAP if place else margin
-            word = ("▸ " if number == chosen else "  ") + safe(
-                streams[number][0], max(1, wide - 2 - (0 if place else margin))
-            )
-            title.append((" " * left + word + " " * (wide - cell_len(word) - (0 if place else margin)), "title"))
-        lines.append(title)
+        titles = [("▸ " if number == chosen else "  ") + streams[number][0] for number in shown[first : first + across]]
+        lines.append(_titles(titles, [sum(cell_len(text) for text, _ in panel[0]) for panel in beside]))
         lines += [_beside(parts) for parts in zip(*beside, strict=True)]
     return lines, len(streams) - len(shown)
+
+
+def _titles(titles: Sequence[str], widths: Sequence[int]) -> Cells:
+    """A title above the plot of each panel; the first panel's has the labels on its left."""
+    labels = widths[0] - widths[-1]
+    rooms = [widths[0] - labels, *widths[1:]]
+    words = [safe(title, room) for title, room in zip(titles, rooms, strict=True)]
+    padded = [word + " " * (room - cell_len(word)) for word, room in zip(words, rooms, strict=True)]
+    return [(" " * labels + (" " * GAP).join(padded), "title")]
 
 
 def _beside(parts: Sequence[Cells]) -> Cells:

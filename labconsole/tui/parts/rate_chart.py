@@ -62,16 +62,15 @@ class RateChart(Tones):
         if wanted == self._drawn or (same_picture and now_s - self._drawn_at_s < MIN_INTERVAL_S):
             return
         self._drawn, self._drawn_at_s = wanted, now_s
-        name = "All streams" if self.every else f"Stream {safe(self.stream, 20)}"
-        more = 0
+        name = "All streams" if self.every else f"Stream {safe(self.stream, 20)} over time"
         if samples:
             more = self._draw(shown, width, height, max(last for _, last in samples))
-            self.border_title = f"{name} over time: {legend()}{f' · + {more} more' if more else ''}"
+            self.border_title = f"{name}{f', + {more} more' if more else ''}: {legend()}"
             self.border_subtitle = "packets/s, % over s"
         else:
             words = "nothing sent in any stream yet" if self.every else "nothing sent in this stream yet"
             self._rows = [[("", "")], [(f"  {words}", "muted")]]
-            self.border_title, self.border_subtitle = f"{name} over time", ""
+            self.border_title, self.border_subtitle = name, ""
         self.refresh()
 
     def _draw(self, shown: list[StreamLive], width: int, height: int, last_s: float) -> int:
