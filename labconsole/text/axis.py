@@ -76,8 +76,9 @@ def fit_upright(low: float, high: float, rows: int) -> Axis:
 
 
 def tick_words(axis: Axis, unit: str = "") -> list[str]:
-    """A label for each tick, all with as many decimals as the step needs."""
+    """A label for each tick with as many decimals as the step needs, and just 0 for zero."""
     places = 0
     while places < 9 and abs(round(axis.step, places) - axis.step) > axis.step * 1e-6:
         places += 1
-    return [(count(value) if places == 0 else decimal(value, places)) + unit for _, value in axis.ticks()]
+    values = [0.0 if abs(value) < axis.step / 2 else value for _, value in axis.ticks()]
+    return [(decimal(value, places) if places and value else count(value)) + unit for value in values]

@@ -149,6 +149,8 @@ def _labels(axis: Axis, rows: int, unit: str) -> list[str]:
 
 
 def _rates_row(measured: list[int], offered: list[int]) -> Cells:
+    if not any(measured) and not any(offered):  # most rows
+        return [(" " * len(measured), "")]
     cells = [
         (braille(line | dots), "measured" if line else "offered" if dots else "")
         for line, dots in zip(measured, offered, strict=True)

@@ -17,6 +17,7 @@ from labconsole.contracts.ports import Series
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import LedgerHop, RunRecord
+from labconsole.model.record.timing import Delay, OneWay, Quantiles
 from labconsole.store.open import open_store
 from labconsole.text import charts
 from labconsole.tui.screens.bench.streams import StreamsTable
@@ -207,7 +208,7 @@ def test_no_run_ever_stored_draws_a_rate_that_was_not_there(tmp_path: Path, numb
             assert rates is not None
             assert stream.offered_pps is not None
             known = [rate for rate in (*rates.offered_pps, *rates.measured_pps) if math.isfinite(rate)]
-            assert 0 <= min(known)
+            assert min(known) >= 0
             assert max(known) < stream.offered_pps * 1.25
             drawn += 1
     assert drawn >= 3
@@ -249,6 +250,36 @@ async def test_the_page_over_time_names_every_glyph_and_has_the_loss_beneath(siz
         assert axis
         assert strip
         assert min(strip) > min(axis)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("one_way", [True, False])
+async def test_percentiles_of_delay_are_on_the_page_of_packets(one_way: bool) -> None:
+    figures = {"p50": 12_300, "p99": 45_600, "p999": 78_900, "max": 1_234_500}
+    delay = Delay(
+        packets=32_768, pair_every_packets=9, one_way=one_way, reason=None if one_way else "the clocks differ too much",
+        clock_bound_ns=None, one_way_ns=OneWay(min=1000, mean=2.0, **figures) if one_way else None,
+        pdv_ns=Quantiles(**{name: ns - 1000 for name, ns in figures.items()}), ipdv_ns=None,
+    )  # fmt: skip
+    record = saved_record(1)
+    stream = record.streams[0].model_copy(update={"delay": delay})
+
+    def session() -> FakeSession:
+        made = FakeSession()
+        made.store.records = [record.model_copy(update={"streams": (stream,)})]
+        return made
+
+    async with console(session, (120, 40)) as (app, _, pilot):
+        await pilot.press("2")
+        await still(app, pilot)
+        await pilot.press("t")
+        await still(app, pilot)
+        shown = text(app)
+        assert re.search(r"delay µs +p50 +p99 +p99\.9 +max", shown)
+        assert bool(re.search("one way +12\\.3 +45\\.6 +78\\.9 +1\u2009234\\.5", shown)) is one_way
+        assert ("the clocks differ too much" in shown) is not one_way
+        assert re.search("PDV +11\\.3 +44\\.6 +77\\.9 +1\u2009233\\.5", shown)
+        assert "of a sample of 32\u2009768 packets" in shown
 
 
 # -- curves -----------------------------------------------------------------------------------------------------------
