@@ -1,4 +1,4 @@
-"""The one module that knows plotext: rates over time and curves with error bars, with axes, as plain lines of text.
+"""The one module that knows plotext: curves with error bars and bars, with axes, as plain lines of text.
 
 plotext keeps one global figure, so this runs on the event loop's thread only. It is imported at the first chart, since
 importing it costs 0.12 s. Colourless output is asked for and coloured by glyph afterwards: parsing plotext's escapes
@@ -13,90 +13,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from labconsole.text.cells import count
+from labconsole.text.axis import fit_axis, fit_upright
 
-OFFERED_MARK = "="
-"""Offered: a sparse row of marks, the mean of the samples under each; measured, a line of dots, shows between them."""
-
-MARK_EVERY_CELLS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class RateSeries:
-    """Two rates over the same seconds."""
-
-    seconds: Sequence[float]
-    offered_pps: Sequence[float]
-    measured_pps: Sequence[float]
-
-
-def is_offered_mark(char: str) -> bool:
-    """True for a cell of the offered series."""
-    return char == OFFERED_MARK
-
-
-def is_measured_mark(char: str) -> bool:
-    """True for a cell of the measured series (a braille pattern)."""
-    return "\u2801" <= char <= "\u28ff"
-
-
-def _thin_out(xs: list[float], ys: list[float], groups: int) -> tuple[list[float], list[float]]:
-    size = max(1, math.ceil(len(xs) / max(1, groups)))
-    parts = [(xs[i : i + size], ys[i : i + size]) for i in range(0, len(xs), size)]
-    return [sum(px) / len(px) for px, _ in parts], [sum(py) / len(py) for _, py in parts]
-
-
-def _scale(largest: float) -> tuple[float, int]:
-    """The axis' end, a round number not far above the largest value, and into how many round parts it divides."""
-    if largest <= 0:
-        return 1.0, 1
-    power = 10.0 ** math.floor(math.log10(largest))
-    ends = ((1, 5), (1.5, 3), (2, 4), (2.5, 5), (3, 3), (4, 4), (5, 5), (6, 3), (8, 4), (10, 5))
-    return next((end * power, parts) for end, parts in ends if end * power >= largest * 1.02 or end == 10)
-
-
-def _time_step(at_least_s: float) -> float:
-    power = 10.0 ** math.floor(math.log10(at_least_s))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= at_least_s * (1 - 1e-9))
-
-
-def draw_rates(series: RateSeries, width: int, height: int, *, span_s: float | None = None) -> list[str]:
-    """Exactly ``height`` lines of at most ``width`` cells. ``span_s`` fixes the time axis to a trial's length."""
-    import plotext
-
-    plotext.terminal.limit(False, False)
-    figure = plotext.figure
-    figure.clear.all()
-    figure.plot_size(width, height)
-    figure.theme("colorless")
-    points = [
-        (s, o, m)
-        for s, o, m in zip(series.seconds, series.offered_pps, series.measured_pps, strict=False)
-        if all(math.isfinite(v) for v in (s, o, m))
-    ]
-    if not points:
-        return [""] * height
-    xs, offered, measured = ([p[i] for p in points] for i in range(3))
-    top, y_steps = _scale(max(*offered, *measured))
-    left = 0.0 if span_s is not None or xs[0] < xs[-1] / 10 else xs[0]
-    right = max(xs[-1], left + 1.0, span_s or 0.0)
-    figure.draw(figure.signal(xs, measured, marker="braille").lines(True))
-    shown_cells = max(1.0, (width - 12) * (xs[-1] - xs[0]) / (right - left))
-    mark_x, mark_y = _thin_out(xs, offered, math.ceil(shown_cells / MARK_EVERY_CELLS))
-    figure.draw(figure.signal(mark_x, mark_y, marker=OFFERED_MARK))
-    figure.ruler("y").lim(0, top)
-    if height < 12:
-        y_steps = 2 if y_steps % 2 == 0 else 1
-    y_ticks = [top * i / y_steps for i in range(y_steps + 1)]
-    figure.ruler("y").ticks(y_ticks, [count(tick) for tick in y_ticks])
-    figure.ruler("x").lim(left, right)
-    step = _time_step((right - left) / max(2, width // 12))
-    x_ticks = [i * step for i in range(math.ceil(left / step), math.floor(right / step) + 1)]
-    figure.ruler("x").ticks(x_ticks, [f"{tick:g}" for tick in x_ticks])
-    drawn: str = figure.build().string(colorless=True)
-    lines = drawn.splitlines()[:height]
-    return lines + [""] * (height - len(lines))
-
+FRAME_ROWS, FRAME_CELLS = 3, 2
+"""Of plotext's around the plot: a line above, a line and the labels below; a line on either side."""
 
 MARKERS = "●▲■◆○△□◇★✚"
 """One per curve, told apart without colour; after ten curves letters follow."""
@@ -146,18 +66,22 @@ def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
     plotext.terminal.limit(False, False)
     figure = plotext.figure
     figure.clear.all()
-    figure.plot_size(width, height)
+    y_axis = fit_upright(
+        min(0.0, *(min(p.y, p.low if p.low is not None else p.y) for p in points)),
+        max(max(p.y, p.high or p.y) for p in points),
+        height - FRAME_ROWS,
+    )
+    y_labels = [axes.y_words(tick) for _, tick in y_axis.ticks()]
+    left, right, x_ticks, wide = _x_axis(points, axes, width - max(map(len, y_labels)) - FRAME_CELLS)
+    figure.plot_size(wide + max(map(len, y_labels)) + FRAME_CELLS, y_axis.cells + FRAME_ROWS)
     figure.theme("colorless")
-    top, y_steps = _scale(max(max(p.y, p.high or p.y) for p in points))
-    bottom = min(0.0, *(min(p.y, p.low if p.low is not None else p.y) for p in points))
-    left, right, x_ticks = _x_axis(points, axes, width)
 
     def draw(xs: list[float], ys: list[float], glyph: str, number: int, *, joined: bool) -> None:
         signal = figure.signal(xs, ys, marker=plotext.marker(glyph, _FIRST_COLOUR + number))
         figure.draw(signal.lines(True) if joined and len(xs) > 1 else signal)
 
     if axes.ideal:
-        end = min(right, top)
+        end = min(right, y_axis.high)
         steps = max(2, width // 3)
         draw([end * i / steps for i in range(steps + 1)], [end * i / steps for i in range(steps + 1)], "·", _IDEAL,
              joined=False)  # fmt: skip
@@ -169,11 +93,8 @@ def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
                 draw([p.x, p.x], [p.low, p.high], "│", number, joined=True)
     for number, curve in enumerate(curves):
         draw([p.x for p in curve], [p.y for p in curve], marker(number), number, joined=False)
-    figure.ruler("y").lim(bottom, top)
-    if height < 12:
-        y_steps = 2 if y_steps % 2 == 0 else 1
-    y_ticks = [top * i / y_steps for i in range(y_steps + 1)]
-    figure.ruler("y").ticks(y_ticks, [axes.y_words(tick) for tick in y_ticks])
+    figure.ruler("y").lim(y_axis.low, y_axis.high)
+    figure.ruler("y").ticks([tick for _, tick in y_axis.ticks()], y_labels)
     figure.ruler("x").lim(left, right)
     figure.ruler("x").ticks(x_ticks, [axes.x_words(tick) for tick in x_ticks])
     rows = [_numbered(line) for line in figure.build().string().splitlines()[:height]]
@@ -196,9 +117,9 @@ def draw_bars(
     plotext.terminal.limit(False, False)
     figure = plotext.figure
     figure.clear.all()
-    figure.plot_size(width, height)
+    y_axis = fit_upright(0.0, max(max(mark.y, mark.high or mark.y) for mark in marks), height - FRAME_ROWS)
+    figure.plot_size(width, y_axis.cells + FRAME_ROWS)
     figure.theme("colorless")
-    top, y_steps = _scale(max(max(mark.y, mark.high or mark.y) for mark in marks))
     left, right = -0.5, len(names) - 0.5
     cell = (right - left) / max(1, width - 12)
     wide = 0.84 / len(series)
@@ -215,8 +136,8 @@ def draw_bars(
                 stroke(begin + step * cell / 2, 0.0, mark.y, glyph, number)
             if mark.low is not None and mark.high is not None:
                 stroke(begin + wide * 0.4, max(0.0, mark.low), mark.high, "┃", number)
-    figure.ruler("y").lim(0.0, top)
-    y_ticks = [top * i / y_steps for i in range(y_steps + 1)]
+    figure.ruler("y").lim(0.0, y_axis.high)
+    y_ticks = [tick for _, tick in y_axis.ticks()]
     figure.ruler("y").ticks(y_ticks, [axes.y_words(tick) for tick in y_ticks])
     figure.ruler("x").lim(left, right)
     room = max(3, (width - 12) // len(names) - 1)
@@ -225,15 +146,15 @@ def draw_bars(
     return rows + [[] for _ in range(height - len(rows))]
 
 
-def _x_axis(points: Sequence[CurvePointMark], axes: CurveAxes, width: int) -> tuple[float, float, list[float]]:
-    """(left, right, ticks): a factor's own values with some room beside them, else round numbers from zero."""
+def _x_axis(points: Sequence[CurvePointMark], axes: CurveAxes, cells: int) -> tuple[float, float, list[float], int]:
+    """(left, right, ticks, cells): a factor's own values with some room beside them, else round numbers from zero."""
     if axes.x_ticks:
         ticks = sorted(set(axes.x_ticks))
         room = (ticks[-1] - ticks[0]) * 0.04 or 0.5
-        fewest = max(1, math.ceil(len(ticks) * 9 / max(1, width - 10)))
-        return ticks[0] - room, ticks[-1] + room, ticks[::fewest]
-    right, steps = _scale(max(p.x for p in points))
-    return 0.0, right, [right * i / steps for i in range(steps + 1)]
+        fewest = max(1, math.ceil(len(ticks) * 9 / max(1, cells)))
+        return ticks[0] - room, ticks[-1] + room, ticks[::fewest], cells
+    axis = fit_axis(0.0, max(p.x for p in points), cells, least_cells=10, best_cells=14)
+    return axis.low, axis.high, [tick for _, tick in axis.ticks()], axis.cells
 
 
 def _numbered(line: str) -> CurveRow:

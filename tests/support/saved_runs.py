@@ -74,6 +74,7 @@ def sample_series(record: RunRecord) -> Series:
         "stream": [],
         "offered_packets": [],
         "measured_packets": [],
+        "sink_monotonic_ns": [],
     }
     for index, stream in enumerate(record.streams):
         assert stream.offered_pps is not None
@@ -82,6 +83,7 @@ def sample_series(record: RunRecord) -> Series:
             table["seconds"].append(0.1 * tick)
             table["stream"].append(index)
             table["offered_packets"].append(round(stream.offered_pps * 0.1 * tick))
+            table["sink_monotonic_ns"].append(10**9 + 10**8 * tick)
             table["measured_packets"].append(None if tick == 7 else round(stream.measured_pps * 0.1 * tick))
     return Series({"streams": table})
 

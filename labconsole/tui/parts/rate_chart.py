@@ -1,41 +1,50 @@
-"""The chosen stream's offered and measured rate over time, with axes.
+"""Offered and measured rate and the loss over time, live: of the chosen stream, or of all of them on one scale.
 
-Drawn at most four times a second: a drawing costs about 10 ms, and nobody reads axes faster.
+Drawn at most four times a second: nobody reads axes faster.
 """
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from textual.strip import Strip
 
-from labconsole.engine.live.telemetry import Telemetry
-from labconsole.text import charts
+from labconsole.engine.live.telemetry import StreamLive, Telemetry
+from labconsole.text import rate_panel
 from labconsole.text.cells import safe
+from labconsole.text.rate_grid import draw_grid
 from labconsole.tui.console import clock
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.parts.lines import Span, Tones
 
 MIN_INTERVAL_S = 0.25
+LEAST_CELLS = 24
+
+TONES = {"offered": "warn", "measured": "accent", "loss": "bad", "axis": "muted", "title": "strong", "": ""}
 
 
-def tinted(line: str) -> list[Span]:
-    """A colourless line with its cells coloured by glyph."""
+def tinted(line: rate_panel.Cells) -> list[Span]:
+    """A line of a panel with its kinds as tones."""
+    return [(text, TONES[kind]) for text, kind in line]
 
-    def tone(char: str) -> str:
-        return "warn" if charts.is_offered_mark(char) else "accent" if charts.is_measured_mark(char) else "muted"
 
-    return [("".join(group), name) for name, group in itertools.groupby(line, key=tone)]
+def legend() -> str:
+    """Every glyph of the chart with its word."""
+    return "  ".join(words for words, _ in rate_panel.LEGEND)
+
+
+def _series(live: StreamLive) -> rate_panel.RateSeries:
+    return rate_panel.RateSeries(tuple(live.seconds), tuple(live.offered_pps), tuple(live.measured_pps))
 
 
 class RateChart(Tones):
-    """Follows ``stream``; ``paint`` draws again when there is something new."""
+    """Follows ``stream``, or with ``every`` all streams; ``paint`` draws again when there is something new."""
 
     def __init__(self, telemetry: Telemetry, state: ConsoleState) -> None:
         super().__init__(id="chart")
         self._telemetry, self._state = telemetry, state
         self.stream = ""
+        self.every = False
         self._rows: list[list[Span]] = []
         self._drawn: tuple[Any, ...] = ()
         self._drawn_at_s = 0.0
@@ -43,29 +52,40 @@ class RateChart(Tones):
     def paint(self) -> None:
         """Draw again if the stream, the size or the data changed and the last drawing is old enough."""
         width, height = self.size
-        if not self.display or width < 24 or height < 5:
+        if not self.display or width < LEAST_CELLS or height < rate_panel.LEAST_ROWS + self.every:
             return
-        live = self._telemetry.streams.get(self.stream)
-        samples = (len(live.seconds), live.seconds[-1]) if live and live.seconds else ()
-        wanted = (self.stream, width, height, samples)
+        shown = [s for s in self._telemetry.streams.values() if self.every or s.name == self.stream]
+        samples = tuple((len(live.seconds), live.seconds[-1]) for live in shown if live.seconds)
+        wanted = (self.stream, self.every, width, height, samples)
         now_s = clock.monotonic_s()
-        same_picture = self._drawn[:3] == wanted[:3]
+        same_picture = self._drawn[:4] == wanted[:4]
         if wanted == self._drawn or (same_picture and now_s - self._drawn_at_s < MIN_INTERVAL_S):
             return
         self._drawn, self._drawn_at_s = wanted, now_s
-        name = safe(self.stream, 20)
-        if live is None or not live.seconds:
-            self.border_title = f"Stream {name} over time"
-            self.border_subtitle = ""
-            self._rows = [[("", "")], [("  nothing sent in this stream yet", "muted")]]
+        name = "All streams" if self.every else f"Stream {safe(self.stream, 20)} over time"
+        if samples:
+            more = self._draw(shown, width, height, max(last for _, last in samples))
+            self.border_title = f"{name}{f', + {more} more' if more else ''}: {legend()}"
+            self.border_subtitle = "packets/s, % over s"
         else:
-            request = self._state.trial.request if self._state.trial else None
-            series = charts.RateSeries(tuple(live.seconds), tuple(live.offered_pps), tuple(live.measured_pps))
-            span_s = request.duration_s if request is not None and live.seconds[-1] <= request.duration_s else None
-            self._rows = [tinted(line) for line in charts.draw_rates(series, width, height, span_s=span_s)]
-            self.border_title = f"Stream {name} over time: {charts.OFFERED_MARK} offered  ⠒ measured"
-            self.border_subtitle = "packets/s over s"
+            words = "nothing sent in any stream yet" if self.every else "nothing sent in this stream yet"
+            self._rows = [[("", "")], [(f"  {words}", "muted")]]
+            self.border_title, self.border_subtitle = name, ""
         self.refresh()
+
+    def _draw(self, shown: list[StreamLive], width: int, height: int, last_s: float) -> int:
+        """Make the lines; how many streams found no room."""
+        request = self._state.trial.request if self._state.trial else None
+        span_s = request.duration_s if request is not None and last_s <= request.duration_s else None
+        if self.every:
+            chosen = next((place for place, live in enumerate(shown) if live.name == self.stream), 0)
+            named = [(live.name, _series(live)) for live in shown]
+            lines, more = draw_grid(named, chosen, width, height, span_s=span_s)
+        else:
+            series = [_series(live) for live in shown]
+            (lines,), more = rate_panel.draw_panels(series, range(1), width, height, across=1, span_s=span_s), 0
+        self._rows = [tinted(line) for line in lines]
+        return more
 
     def on_resize(self) -> None:
         self.paint()

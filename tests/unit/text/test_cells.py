@@ -1,4 +1,4 @@
-"""Numbers and foreign words as cells; sparklines and scales; the chart's lines."""
+"""Numbers and foreign words as cells; sparklines and scales."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from labconsole.text import charts
 from labconsole.text.cells import count, decimal, percent, safe, scale_top, span, sparkline
 
 
@@ -58,19 +57,3 @@ def test_scales_are_round_and_do_not_fall_below_the_data() -> None:
 
 def test_only_zero_has_the_lowest_bar_and_a_missing_sample_has_none() -> None:
     assert sparkline([None, 0, 1, 50, 100], 100) == " ▁▂▅█"
-
-
-def test_a_chart_has_exactly_the_lines_asked_for_and_two_series_told_apart_by_glyph() -> None:
-    seconds = [i / 10 for i in range(50)]
-    series = charts.RateSeries(seconds, [100.0] * 50, [80.0] * 50)
-    lines = charts.draw_rates(series, 70, 14, span_s=5.0)
-    assert len(lines) == 14
-    assert all(cell_len(line) <= 70 for line in lines)
-    body = "".join(lines)
-    assert any(charts.is_offered_mark(c) for c in body)
-    assert any(charts.is_measured_mark(c) for c in body)
-    assert "\x1b" not in body
-
-
-def test_a_chart_of_nothing_is_empty_lines() -> None:
-    assert charts.draw_rates(charts.RateSeries([], [], []), 60, 10) == [""] * 10

@@ -56,6 +56,8 @@ class BenchScreen(ConsoleScreen):
                id="stream-next", title="Next stream", shown=False),
         Action("N", "stream(-1)", "Stream back", "Show the previous stream in the chart.",
                id="stream-back", title="Previous stream", shown=False),
+        Action("c", "chart", "All streams", "Chart one stream, or all of them on one scale.",
+               id="chart-all", title="Chart one stream or all", shown=False),
         Action("v", "view", "View", "On a small terminal: switch between interfaces, topology, chart, nodes, …",
                id="view", title="Change the view"),
         Action("t", "topology", "Topology", "Show the streams' way through the testbed, or the interfaces again.",
@@ -278,6 +280,13 @@ class BenchScreen(ConsoleScreen):
 
     def action_stream(self, by: int) -> None:
         self.query_one(StreamsTable).choose_next(by)
+
+    def action_chart(self) -> None:
+        chart = self.query_one(RateChart)
+        chart.every = not chart.every
+        self.set_view("chart")
+        self._seen = ()
+        self.call_after_refresh(self.tick)
 
     def action_view(self) -> None:
         views = VIEWS if self.state.repetitions.worth_showing else VIEWS[:-1]

@@ -160,7 +160,7 @@ class StreamsTable(LineTable):
         running = self._state.trial is not None
         final = any(n.final for n in self._numbers.values())
         scale = f" · sparklines 0 to {count(self._top)} pps" if self.size.width >= 70 and any(live) else ""
-        self.border_title = "Streams" + (" · live, loss lags" if running else " · as saved" if final else "")
+        self.border_title = "Streams" + (" · live" if running else " · as saved" if final else "")
         self.border_subtitle = scale.strip(" ·")
 
     def _of(self, key: str) -> StreamNumbers:

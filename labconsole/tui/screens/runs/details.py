@@ -13,7 +13,7 @@ from labconsole.contracts.ports import Series
 from labconsole.measure.comparison import Pair
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import RunRecord
-from labconsole.text import charts
+from labconsole.text import rate_panel
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Lines, Span
@@ -160,13 +160,16 @@ def _chart_rows(record: RunRecord, view: RunView, width: int, room: int) -> list
     rows: list[list[Span]] = []
     height = max(CHART_ROWS, room // max(1, len(record.streams)) - 1)
     for index, stream in enumerate(record.streams):
-        rates = stream_rates(view.series, index)
+        rates, how = stream_rates(view.series, record, index)
         rows.append(
-            [(f"Stream {safe(stream.name, 16)}", "strong"), (f"  {charts.OFFERED_MARK} offered", "warn"),
-             ("  ⠒ measured", "accent"), ("  packets/s over s", "muted")]
+            [(f"Stream {safe(stream.name, 16)}  ", "strong"), *tinted([(f"{w}  ", k) for w, k in rate_panel.LEGEND]),
+             ("packets/s, % over s", "muted")]
         )  # fmt: skip
         if rates is None:
             rows.append([("  too few samples of this stream for a chart", "muted")])
             continue
-        rows += [tinted(line) for line in charts.draw_rates(rates, width, height)]
+        if how:
+            rows.append([(f"  {how}: this run's streams were kept without the nodes' times", "muted")])
+        (lines,) = rate_panel.draw_panels([rates], range(1), width, height - bool(how), across=1, span_s=None)
+        rows += [tinted(line) for line in lines]
     return rows

@@ -16,6 +16,7 @@ from labconsole.measure.comparison import Pair
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import RunRecord, StreamRecord, Total
+from labconsole.model.record.timing import Delay, Quantiles
 from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths
 from labconsole.text.cells import UNKNOWN, count, decimal, mbit, percent, safe
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
@@ -181,11 +182,32 @@ def _stream(part: StreamRecord, width: int, whose: str = "") -> list[Row]:
             f"{count(gaps)} gaps, {count(s.reordered_packets)} reordered, {count(s.duplicate_packets)} twice",
             width,
         )
+    if part.delay is not None:
+        rows += _delay(part.delay, width)
     if part.capture is not None and not part.capture.complete:
         rows += field("capture", f"not complete, {count(part.capture.dropped_packets)} dropped", width, "warn")
     if not part.ledger:
         return rows + field("path", "no counters were recorded along the path", width, "muted")
     return rows + [[(safe(text, width), tone) for text, tone in row] for row in ledger_rows(part, width)]
+
+
+def _delay(delay: Delay, width: int) -> list[Row]:
+    """Percentiles of delay and of its variation over a sample of the frames; why there is no one-way delay."""
+
+    def quantiles(label: str, found: Quantiles) -> Row:
+        figures = "".join(f"{decimal(ns / 1e3, 1):>10}" for ns in (found.p50, found.p99, found.p999, found.max))
+        return [(label.ljust(LABEL_CELLS), "head"), (figures, "")]
+
+    names = "".join(f"{name:>10}" for name in ("p50", "p99", "p99.9", "max"))
+    rows: list[Row] = [[("delay µs".ljust(LABEL_CELLS), "head"), (names, "muted")]]
+    if delay.one_way_ns is not None:
+        rows.append(quantiles("  one way", delay.one_way_ns))
+    else:
+        rows += field("  one way", f"{UNKNOWN} {delay.reason or ''}", width, "muted")
+    rows.append(quantiles("  PDV", delay.pdv_ns))
+    if delay.ipdv_ns is not None:
+        rows.append(quantiles("  IPDV", delay.ipdv_ns))
+    return rows + field("", f"of a sample of {count(delay.packets)} packets", width, "muted")
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------

@@ -1,30 +1,91 @@
 """The kept time series of a run as rates that a chart can draw. Pure.
 
-A row per sample of a stream's sink holds two running counts; a rate is the difference between two samples over the time
-between them. A sample with an unknown count makes no rate, rather than a drop to zero and a peak after it.
+A rate is the difference between two samples over the time between them by the clock of the node that took them. Runs
+whose streams were kept by the time at which the console heard of them are drawn from the counters of both NICs.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from labconsole.contracts.ports import Series
-from labconsole.text.charts import RateSeries
+from labconsole.measure.alignment import count_at
+from labconsole.model.record.run import RunRecord
+from labconsole.text.rate_panel import RateSeries
+
+Sample = tuple[float, float | None, float]
+"""(seconds, sent, received), both counted up; sent None where it is not known."""
 
 
-def stream_rates(series: Series, stream: int) -> RateSeries | None:
-    """Offered and measured rate of one stream, by its place in the record; None when too little was kept."""
+def stream_rates(series: Series, record: RunRecord, stream: int) -> tuple[RateSeries | None, str]:
+    """Offered and measured rate of one stream, by its place in the record, and what they are counted from.
+
+    None when too little was kept.
+    """
     table = series.tables.get("streams", {})
-    columns = [table.get(name, []) for name in ("stream", "seconds", "offered_packets", "measured_packets")]
-    rows = [row[1:] for row in zip(*columns, strict=False) if row[0] == stream and None not in row]
+    if "sink_monotonic_ns" in table:
+        return _rates(_kept(table, stream)), ""
+    return _rates(_of_nics(series, record, stream)), "by the counters of source's and sink's NIC"
+
+
+def _rates(samples: Iterable[Sample]) -> RateSeries | None:
     seconds: list[float] = []
     offered: list[float] = []
     measured: list[float] = []
-    for before, now in itertools.pairwise(rows):
-        took = now[0] - before[0]
-        if took <= 0:
+    for (then, sent0, received0), (now, sent1, received1) in itertools.pairwise(samples):
+        if now <= then or received1 < received0:
             continue
-        seconds.append(float(now[0]))
-        offered.append((now[1] - before[1]) / took)
-        measured.append((now[2] - before[2]) / took)
+        seconds.append(now)
+        offered.append(math.nan if sent0 is None or sent1 is None else (sent1 - sent0) / (now - then))
+        measured.append((received1 - received0) / (now - then))
     return RateSeries(seconds, offered, measured) if len(seconds) > 1 else None
+
+
+def _kept(table: dict[str, list[Any]], stream: int) -> list[Sample]:
+    """Rows that hold both counts at one instant."""
+    columns = [table.get(name, []) for name in ("stream", "seconds", "offered_packets", "measured_packets")]
+    return [
+        (float(seconds), sent, received)
+        for number, seconds, sent, received in zip(*columns, strict=False)
+        if number == stream and seconds is not None and received is not None
+    ]
+
+
+def _of_nics(series: Series, record: RunRecord, stream: int) -> list[Sample]:
+    """What the source's NIC sent, at the instants at which the sink's was read."""
+    ledger = {hop.hop: hop for hop in record.streams[stream].ledger}
+    if "source_nic" not in ledger or "sink_nic" not in ledger:
+        return []
+    ends = [_counter(series, record, ledger[hop].node, ledger[hop].interface, statistic)
+            for hop, statistic in (("source_nic", "tx_packets"), ("sink_nic", "rx_packets"))]  # fmt: skip
+    sent, received = ends
+    if not sent or not received:
+        return []
+    begin_ns = received[0][0]
+    return [((at_ns - begin_ns) / 1e9, count_at(sent, at_ns), packets) for at_ns, packets in received]
+
+
+def _counter(series: Series, record: RunRecord, node: str, interface: str, statistic: str) -> Sequence[tuple[int, int]]:
+    """(ns, count) of a NIC, in order: between samples by the node's monotonic clock, all of it set to the console's."""
+    names = record.environment.get("series_interfaces")
+    table, name = series.tables.get("interfaces", {}), f"{node}/{interface}"
+    if not isinstance(names, list) or name not in names:
+        return []
+    columns = [table.get(each, []) for each in ("interface", "monotonic_ns", "wall_ns", statistic)]
+    rows = [row[1:] for row in zip(*columns, strict=False) if row[0] == names.index(name) and None not in row]
+    if not rows:
+        return []
+    ahead_ns = rows[0][0] - (rows[0][1] - _clock_offset_ns(record, node))
+    points = [(int(monotonic_ns - ahead_ns), int(value)) for monotonic_ns, _, value in rows]
+    return [points[0], *(now for before, now in itertools.pairwise(points) if now[0] > before[0])]
+
+
+def _clock_offset_ns(record: RunRecord, node: str) -> int:
+    """Of a node's wall clock; 0 where the record, which may be from elsewhere, does not say."""
+    nodes = record.environment.get("nodes")
+    said = nodes.get(node) if isinstance(nodes, dict) else None
+    offset_ns = said.get("clock_offset_ns") if isinstance(said, dict) else None
+    return offset_ns if isinstance(offset_ns, int) else 0

@@ -1,0 +1,84 @@
+"""Axes of charts made of cells: round numbers, evenly spaced, a label at each and at both ends. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from labconsole.text.cells import count, decimal
+
+_STEPS = ((1.0, 1.0), (1.5, 0.8), (2.0, 1.0), (2.5, 0.97), (3.0, 0.9), (4.0, 0.9), (5.0, 1.0), (6.0, 0.8), (8.0, 0.8))
+"""How a step may begin, and how well that reads: one that reads worse must make up for it by filling the room."""
+
+_TOUCHES = 0.02
+"""Of a step: a value that is above the last tick by no more is drawn on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """``parts`` steps from ``low`` on, each ``cells_per_part`` long: every tick is in the same place of its cell."""
+
+    low: float
+    step: float
+    parts: int
+    cells_per_part: int
+
+    @property
+    def high(self) -> float:
+        return self.low + self.step * self.parts
+
+    @property
+    def cells(self) -> int:
+        """From the first tick's cell to the last tick's."""
+        return self.parts * self.cells_per_part + 1
+
+    def ticks(self) -> list[tuple[int, float]]:
+        """(cell, value) of each tick, from the low end."""
+        return [(i * self.cells_per_part, self.low + i * self.step) for i in range(self.parts + 1)]
+
+    def dot(self, value: float, dots_per_cell: int) -> int:
+        """The dot that a value is drawn at, 0 being the low end's; beyond the ends for a value beyond them."""
+        return round((value - self.low) / self.step * self.cells_per_part * dots_per_cell)
+
+
+def fit_axis(low: float, high: float, cells: int, *, least_cells: int = 1, best_cells: int = 3) -> Axis:
+    """The axis over at least ``low`` to ``high`` that has the most room for it within ``cells`` cells, at least two.
+
+    ``least_cells``: between two ticks, so that their labels fit. ``best_cells``: so far apart they should be.
+    """
+    if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
+        low, high = (low, low + 1.0) if math.isfinite(low) else (0.0, 1.0)
+    span, room = high - low, max(1, cells - 1)
+    best: tuple[float, Axis] | None = None
+    power = 10.0 ** (math.floor(math.log10(span)) - 2)
+    while power <= span * 10:
+        for begin, reads in _STEPS:
+            step = begin * power
+            first = math.floor(low / step + 1e-9)
+            last = math.ceil(high / step - _TOUCHES)
+            parts = max(1, last - first)
+            each = room // parts
+            if each < 1 or (each < least_cells and parts > 1):
+                continue
+            near = 1 / (1 + 0.25 * abs(each - max(best_cells, least_cells)) / max(best_cells, least_cells))
+            score = each / step * reads * near * (0.8 if parts == 1 and room >= 4 else 1)
+            if best is None or score > best[0] * (1 + 1e-9):
+                best = (score, Axis(first * step, step, parts, each))
+        power *= 10
+    if best is None and least_cells > 1:
+        return fit_axis(low, high, cells, best_cells=best_cells)
+    return best[1] if best is not None else Axis(low, span, 1, room)  # two cells and zero in between
+
+
+def fit_upright(low: float, high: float, rows: int) -> Axis:
+    """The same for an axis that goes up: labels in every other row at most, where there are rows enough."""
+    return fit_axis(low, high, rows, least_cells=2 if rows >= 5 else 1)
+
+
+def tick_words(axis: Axis, unit: str = "") -> list[str]:
+    """A label for each tick with as many decimals as the step needs, and just 0 for zero."""
+    places = 0
+    while places < 9 and abs(round(axis.step, places) - axis.step) > axis.step * 1e-6:
+        places += 1
+    values = [0.0 if abs(value) < axis.step / 2 else value for _, value in axis.ticks()]
+    return [(decimal(value, places) if places and value else count(value)) + unit for value in values]

@@ -1,0 +1,185 @@
+"""Offered and measured rate of a stream over time in one resolution, and beneath them its loss in a strip of its own.
+
+Measured is a line and offered a row of single dots, so that they are told apart without colour; where both are one,
+only the line is left. The strip's lowest dots are no loss, anything above is some, and blank is not known. Pure.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from labconsole.text.axis import Axis, fit_axis, fit_upright, tick_words
+from labconsole.text.dots import DOTS_ACROSS, DOTS_UP, LOWEST_DOTS, Dots, braille
+
+OFFERED_EVERY_DOTS = 4
+LEGEND = (("⠒⠒⠒ measured", "measured"), ("⠂ ⠂ offered", "offered"), ("⣿ lost", "loss"))
+"""Every glyph of a panel with its word and its kind."""
+
+GAP = 2
+"""Cells between two panels."""
+
+LEAST_LOSS_PERCENT = 1.0
+"""The strip's scale ends no lower, so that single packets are not drawn as a catastrophe."""
+
+LEAST_ROWS = 5
+"""Of a panel: two of rates, two of loss, one of seconds."""
+
+Cells = list[tuple[str, str]]
+"""A line in parts, each with its kind: offered, measured, loss, axis or "" for blanks."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateSeries:
+    """Two rates over the same seconds, NaN where one is not known."""
+
+    seconds: Sequence[float]
+    offered_pps: Sequence[float]
+    measured_pps: Sequence[float]
+
+
+Column = tuple[int, float, float, float]
+"""(column of dots, offered, measured, loss in percent): means of the samples in it, NaN where one is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PanelScale:
+    """What the panels of one picture have in common. ``across``: cells of each, without the labels on the left."""
+
+    rates: Axis
+    loss: Axis
+    time: Axis
+    rate_rows: int
+    loss_rows: int
+    axis_line: bool
+    across: int
+    label_cells: int
+
+    @property
+    def rows(self) -> int:
+        return self.rate_rows + self.loss_rows + 1 + self.axis_line
+
+
+def draw_panels(
+    all_series: Sequence[RateSeries], shown: range, width: int, height: int, *, across: int, span_s: float | None
+) -> list[list[Cells]]:
+    """The ``shown`` of these series as panels of ``height`` lines, of which ``across`` stand beside each other.
+
+    Their scale is common, and that of all series. The first of every row of panels has the labels. ``span_s`` fixes the
+    time axis to a trial's length.
+    """
+    axis_line = height >= 9
+    loss_rows = max(2, min(5, height // 5))
+    rate_rows = height - loss_rows - 1 - axis_line
+    top = _largest(value for s in all_series for values in (s.offered_pps, s.measured_pps) for value in values)
+    rates = fit_upright(0.0, top or 1.0, rate_rows)
+    label_cells = max(6, *map(len, tick_words(rates)))  # 6: "0.50 %"
+    cells = (width - label_cells - 1 - GAP * (across - 1)) // across
+    first = min((s.seconds[0] for s in all_series if s.seconds), default=0.0)
+    last = max((s.seconds[-1] for s in all_series if s.seconds), default=1.0)
+    left = 0.0 if span_s is not None or first < last / 10 else first
+    time = fit_axis(left, max(last, left + 1.0, span_s or 0.0), cells, least_cells=7, best_cells=12)
+    columns = [_columns(series, time, cells) for series in all_series]
+    worst = _largest(column[3] for each in columns for column in each)
+    loss = fit_upright(0.0, max(LEAST_LOSS_PERCENT, worst), loss_rows)
+    scale = PanelScale(rates, loss, time, rate_rows, loss_rows, axis_line, cells, label_cells)
+    return [_panel(columns[i], scale, labels=place % across == 0) for place, i in enumerate(shown)]
+
+
+def _loss_percent(offered: float, measured: float, least: float) -> float:
+    """Not known below the ``least`` offered rate; never below zero, which is only the clocks'."""
+    return max(0.0, (offered - measured) / offered * 100) if offered > 0 and offered >= least else math.nan
+
+
+def _largest(values: Iterable[float]) -> float:
+    return max((value for value in values if math.isfinite(value)), default=0.0)
+
+
+def _columns(series: RateSeries, time: Axis, cells: int) -> list[Column]:
+    found: dict[int, list[tuple[float, float]]] = {}
+    for second, offered, measured in zip(series.seconds, series.offered_pps, series.measured_pps, strict=False):
+        found.setdefault(time.dot(second, DOTS_ACROSS), []).append((offered, measured))
+    sending = _largest(series.offered_pps) / 2  # below it sending begins or ends, and an instant more or less is all
+    columns = []
+    for x, pairs in sorted(found.items()):
+        if 0 <= x < cells * DOTS_ACROSS:
+            offered, measured = (sum(values) / len(pairs) for values in zip(*pairs, strict=True))
+            columns.append((x, offered, measured, _loss_percent(offered, measured, sending)))
+    return columns
+
+
+def _panel(columns: list[Column], scale: PanelScale, *, labels: bool) -> list[Cells]:
+    """Exactly ``scale.rows`` lines; those without labels are so much narrower."""
+    measured, offered = Dots(scale.across, scale.rate_rows), Dots(scale.across, scale.rate_rows)
+    lost = Dots(scale.across, scale.loss_rows)
+
+    def up(rate: float) -> int:
+        return scale.rates.dot(rate, DOTS_UP)
+
+    for before, now in itertools.pairwise([*columns[:1], *columns]):
+        (x0, offered0, measured0, _), (x, offered1, measured1, loss) = before, now
+        if math.isfinite(measured0) and math.isfinite(measured1):
+            measured.line(x0, up(measured0), x, up(measured1))
+        if math.isfinite(offered0) and math.isfinite(offered1):
+            for each in range(x0, x + 1):
+                if each % OFFERED_EVERY_DOTS == 0:
+                    share = (each - x0) / (x - x0) if x > x0 else 1.0
+                    offered.set(each, up(offered0 + (offered1 - offered0) * share))
+        if math.isfinite(loss):
+            high = max(1, scale.loss.dot(loss, DOTS_UP)) if loss > 0 else 0
+            for each in range(min(x0 + 1, x), x + 1):
+                lost.bar(each, 0, high)
+    rows = [_rates_row(measured.row(i), offered.row(i)) for i in reversed(range(scale.rate_rows))]
+    rows += [_loss_row(lost.row(i), lowest=i == 0) for i in reversed(range(scale.loss_rows))]
+    if labels:
+        words = _labels(scale.rates, scale.rate_rows, "") + _labels(scale.loss, scale.loss_rows, " %")
+        rows = [
+            [(word.rjust(scale.label_cells) + ("┤" if word else "│"), "axis"), *row]
+            for word, row in zip(words, rows, strict=True)
+        ]
+    return rows + _time_rows(scale, labels=labels)
+
+
+def _labels(axis: Axis, rows: int, unit: str) -> list[str]:
+    """The label of each row from the top, "" for rows without."""
+    by_row = dict(zip((cell for cell, _ in axis.ticks()), tick_words(axis, unit), strict=True))
+    return [by_row.get(row, "") for row in reversed(range(rows))]
+
+
+def _rates_row(measured: list[int], offered: list[int]) -> Cells:
+    if not any(measured) and not any(offered):  # most rows
+        return [(" " * len(measured), "")]
+    cells = [
+        (braille(line | dots), "measured" if line else "offered" if dots else "")
+        for line, dots in zip(measured, offered, strict=True)
+    ]
+    return [("".join(c for c, _ in group), kind) for kind, group in itertools.groupby(cells, key=lambda cell: cell[1])]
+
+
+def _loss_row(bits: list[int], *, lowest: bool) -> Cells:
+    cells = [(braille(each), "axis" if lowest and not each & ~LOWEST_DOTS else "loss") for each in bits]
+    return [("".join(c for c, _ in group), kind) for kind, group in itertools.groupby(cells, key=lambda cell: cell[1])]
+
+
+def _time_rows(scale: PanelScale, *, labels: bool) -> list[Cells]:
+    """A line with ticks where there is room for it, and the seconds beneath them."""
+    places = [cell for cell, _ in scale.time.ticks()]
+    words = tick_words(scale.time)
+    words[-1] += " s"
+    across = scale.across
+    line, under = ["─"] * across, [" "] * across
+    taken = -1
+    for place, word in zip(places, words, strict=True):
+        line[place] = "┬"
+        at = min(max(place - len(word) // 2, 0), across - len(word))
+        if at > taken or place == places[-1]:
+            under[at : at + len(word)] = word
+            taken = at + len(word)
+    margin = " " * scale.label_cells
+    rows: list[Cells] = []
+    if scale.axis_line:
+        rows.append([((margin + "└" if labels else "") + "".join(line), "axis")])
+    rows.append([((margin + " " if labels else "") + "".join(under), "axis")])
+    return rows

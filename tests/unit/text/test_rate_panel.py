@@ -1,0 +1,171 @@
+"""Charts of rates: axes with round and evenly spaced labels, two series in one resolution, the loss beneath them."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from labconsole.text.axis import Axis, fit_axis, fit_upright, tick_words
+from labconsole.text.rate_grid import draw_grid, places
+from labconsole.text.rate_panel import LEGEND, OFFERED_EVERY_DOTS, Cells, RateSeries, draw_panels
+
+NAN = math.nan
+
+
+def traffic(pps: float = 50_000, loss: float = 0.0, samples: int = 100, noise: float = 0.0) -> RateSeries:
+    what = random.Random(7)
+    offered = [pps * (1 + what.gauss(0, noise)) for _ in range(samples)]
+    return RateSeries([0.1 * (i + 1) for i in range(samples)], offered, [rate * (1 - loss) for rate in offered])
+
+
+def panel(series: RateSeries, width: int, height: int, span_s: float | None = 10.0) -> list[Cells]:
+    return draw_panels([series], range(1), width, height, across=1, span_s=span_s)[0]
+
+
+def plain(rows: list[Cells]) -> list[str]:
+    return ["".join(text for text, _ in row) for row in rows]
+
+
+# -- axes -------------------------------------------------------------------------------------------------------------
+
+FINITE = st.floats(-1e9, 1e9).map(lambda value: round(value, 6))
+
+
+@given(low=FINITE, span=st.floats(1e-3, 1e9), cells=st.integers(3, 200), least=st.integers(1, 12))
+def test_an_axis_holds_all_values_on_round_ticks_in_the_room_there_is(low: float, span: float, cells: int, least: int):
+    high = low + span
+    axis = fit_axis(low, high, cells, least_cells=least)
+    assert axis.low <= low + 1e-6 * span + 1e-9 * abs(low)
+    assert axis.high >= high - 0.021 * axis.step - 1e-9 * abs(high)
+    assert axis.cells <= cells
+    assert axis.step / 10 ** math.floor(math.log10(axis.step) + 1e-9) == pytest.approx(
+        round(axis.step / 10 ** math.floor(math.log10(axis.step) + 1e-9), 1)
+    )
+    at = [cell for cell, _ in axis.ticks()]
+    assert {b - a for a, b in zip(at, at[1:], strict=False)} == {axis.cells_per_part}, "evenly spaced"
+    assert axis.parts == 1 or axis.cells_per_part >= least or cells <= 2 * least
+    assert all(axis.dot(value, 4) == 4 * cell for cell, value in axis.ticks()), "each in the same place of its cell"
+
+
+def test_an_axis_below_zero_has_zero_and_both_of_its_ends():
+    axis = fit_upright(-0.005, 0.053, 11)
+    values = [round(value, 4) for _, value in axis.ticks()]
+    assert values == [-0.015, 0, 0.015, 0.03, 0.045, 0.06]
+
+
+def test_labels_have_as_many_decimals_as_the_step_needs():
+    assert tick_words(Axis(0, 2.5, 2, 1), " %") == ["0 %", "2.5 %", "5.0 %"]
+    assert tick_words(Axis(0, 20_000, 2, 1)) == ["0", "20\u2009000", "40\u2009000"]
+
+
+def test_an_axis_of_nothing_is_still_one():
+    for low, high in ((0, 0), (5, 5), (NAN, NAN), (0, NAN)):
+        assert fit_axis(low, high, 10).parts >= 1
+
+
+# -- a panel ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [(24, 5), (60, 9), (78, 12), (114, 20), (200, 55)])
+def test_a_panel_has_exactly_the_lines_and_cells_asked_for(size: tuple[int, int]):
+    width, height = size
+    for series in (traffic(loss=0.02, noise=0.01), traffic(0), RateSeries([], [], []), RateSeries([1], [NAN], [NAN])):
+        rows = plain(panel(series, width, height))
+        assert len(rows) == height
+        assert {cell_len(row) for row in rows} == {width}
+
+
+@pytest.mark.parametrize("size", [(78, 12), (60, 12), (114, 17)])
+def test_every_label_of_rates_and_loss_is_there_and_evenly_spaced(size: tuple[int, int]):
+    rows = plain(panel(traffic(loss=0.02), *size))
+    labels = [row.partition("┤")[0].strip() if "┤" in row else "" for row in rows]
+    rates = [i for i, label in enumerate(labels) if label and "%" not in label]
+    loss = [i for i, label in enumerate(labels) if "%" in label]
+    for found in (rates, loss):
+        assert len(found) >= 2
+        assert len({b - a for a, b in zip(found, found[1:], strict=False)}) == 1
+    assert labels[rates[-1]] == "0"
+    assert labels[loss[-1]] == "0 %"
+    assert loss[0] == rates[-1] + 1 or labels[rates[-1] + 1] == "", "the strip is beneath the rates"
+
+
+def dots_of(rows: list[Cells], column: int) -> list[int]:
+    """Heights of the dots in a column of dots, from the lowest row."""
+    bits = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))[column % 2]
+    found = []
+    for up, row in enumerate(reversed(plain(rows))):
+        char = ord(row.partition("┤")[2][column // 2] if "┤" in row else row.partition("│")[2][column // 2])
+        found += [4 * up + y for y in range(4) if char >= 0x2800 and (char - 0x2800) & bits[y]]
+    return found
+
+
+@pytest.mark.parametrize("loss", [0.02, 0.05, 0.2])
+def test_a_gap_on_a_large_screen_is_as_high_as_the_loss_is(loss: float):
+    """Both series in dots of a quarter of a line: what is drawn is true to half a dot on either side."""
+    rows = panel(traffic(49_800, loss), 114, 17)
+    rates = [row for row in rows if "%" not in plain([row])[0]][:13]
+    first, last = (next(i for i, row in enumerate(plain(rates)) if label in row) for label in ("50\u2009000┤", " 0┤"))
+    dots = [dots_of(rates[: last + 1], column) for column in range(4, 196, OFFERED_EVERY_DOTS)]
+    pps_per_dot = 50_000 / (4 * (last - first))
+    for heights in dots:
+        assert len(heights) == 2
+        assert abs((max(heights) - min(heights)) * pps_per_dot - 49_800 * loss) <= pps_per_dot
+        assert max(heights) * pps_per_dot == pytest.approx(49_800, abs=pps_per_dot / 2)
+
+
+def test_offered_and_measured_are_told_apart_without_colour_and_the_legend_names_all():
+    rows = panel(traffic(loss=0.3), 70, 14)
+    measured = "".join(text for row in rows for text, kind in row if kind == "measured").strip()
+    offered = "".join(text for row in rows for text, kind in row if kind == "offered")
+    assert len(set(measured[1:-1])) == 1, "a line"
+    assert set(offered) <= set("⠁⠂⠄⡀⠈⠐⠠⢀ "), "single dots"
+    assert [words.split()[-1] for words, _ in LEGEND] == ["measured", "offered", "lost"]
+
+
+def test_no_loss_is_the_lowest_dots_some_is_more_and_what_is_not_known_is_blank():
+    none, some, unknown = (
+        [text for row in panel(series, 70, 14)[-4:-2] for text, kind in row if kind in ("loss", "axis")]
+        for series in (traffic(), traffic(loss=0.0001), RateSeries([1, 2], [NAN, NAN], [5, 5]))
+    )
+    assert "⣀⣀⣀" in "".join(none)
+    assert "⣤⣤⣤" in "".join(some)
+    assert not set("".join(unknown)) & set("⣀⣤⣿")
+
+
+def test_where_sending_begins_or_ends_no_loss_is_claimed():
+    series = RateSeries([0.1 * i for i in range(1, 9)], [400, *[1000.0] * 6, 300], [0, *[1000.0] * 6, 0])
+    rows = panel(series, 70, 14, span_s=None)
+    assert not [text for row in rows for text, kind in row if kind == "loss" and text.strip()]
+
+
+# -- all streams ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "count", "shown"),
+    [(78, 12, 3, 3), (60, 12, 3, 3), (114, 17, 8, 8), (78, 12, 8, 4), (60, 12, 8, 3), (114, 17, 40, 12)],
+)
+def test_streams_that_find_no_room_are_counted_and_the_page_follows_the_chosen_one(width, height, count, shown):
+    streams = [(f"s{i + 1}", traffic(40_000 + 1000 * i, 0.01)) for i in range(count)]
+    for chosen in (0, count - 1):
+        rows, more = draw_grid(streams, chosen, width, height, span_s=10.0)
+        text = "\n".join(plain(rows))
+        assert len(rows) <= height
+        assert {cell_len(row) for row in plain(rows)} <= {*range(width + 1)}
+        assert f"▸ s{chosen + 1} " in text
+        seen = {word for word in text.split() if word.startswith("s") and word[1:].isdigit()}
+        assert len(seen) == count - more
+        if chosen == 0:
+            assert len(seen) == shown
+
+
+def test_all_panels_have_the_scale_of_the_largest():
+    rows, _ = draw_grid([("a", traffic(10_000)), ("b", traffic(40_000))], 0, 78, 12, span_s=10.0)
+    assert any("40\u2009000┤" in row for row in plain(rows))
+    assert sum("┤" in row for row in plain(rows)) == len([row for row in plain(rows) if "┤" in row])
+    assert places(78, 12, 2) == (2, 1)
