@@ -249,7 +249,9 @@ async def test_a_plan_runs_on_while_its_file_changes_and_vanishes(plans):
 async def test_broken_files_are_listed_with_their_line_and_read_again_when_mended(plans):
     (plans / "bad.yaml").write_text(PLAN.replace("10Mbit", "100"))
     async with console(screen="4") as (app, _, pilot):
-        await shown(app, pilot, "✗ broken", "plans/bad.yaml:4: targets[0]: is not a")
+        await shown(app, pilot, "✗ broken")
+        await pilot.press("end")
+        await shown(app, pilot, "plans/bad.yaml:4: targets[0]: is not a")
         await pilot.press("r")
         await shown(app, pilot, "Choose a valid plan")
         (plans / "bad.yaml").write_text(PLAN)
@@ -262,10 +264,23 @@ async def test_a_plan_for_platforms_that_are_not_here_is_for_another_testbed_and
     (plans / "else.yaml").write_text(PLAN.replace("[raw, container]", "[raw, xen]"))
     (plans / "pair.yaml").unlink()
     async with console(screen="4") as (app, session, pilot):
-        await shown(app, pilot, "◌ other", "for another testbed: needs xen")
+        await shown(app, pilot, "⊘ not here", "not here: right, for another testbed", "platform xen")
         await pilot.press("r")
-        await shown(app, pilot, "else.yaml is for another testbed: needs xen.")
+        await shown(app, pilot, "else.yaml is for another testbed: it needs platform xen.")
         assert "broken" not in text(app) and not session.running
+
+
+async def test_plans_that_can_run_come_first_then_broken_ones_then_those_for_other_testbeds(plans):
+    (plans / "a-else.yaml").write_text(PLAN.replace("[raw, container]", "[raw, xen]"))
+    (plans / "b-many.yaml").write_text(PLAN + "sources: [9]\n")
+    (plans / "c-bad.yaml").write_text(PLAN.replace("10Mbit", "100"))
+    async with console(screen="4") as (app, _, pilot):
+        await shown(app, pilot, "⊘ not here", "✗ broken", "ready")
+        table = app.screen.query_one(PlansTable)
+        assert [path.name for path in table.keys()] == ["pair.yaml", "c-bad.yaml", "a-else.yaml", "b-many.yaml"]
+        assert table.chosen is not None and table.chosen.name == "pair.yaml"
+        await pilot.press("end")
+        await shown(app, pilot, "9 streams")
 
 
 SEARCHES = """\

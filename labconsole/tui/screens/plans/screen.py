@@ -209,7 +209,7 @@ class PlansScreen(ConsoleScreen):
     def action_run(self) -> None:
         entry, execution = self._chosen
         if entry is not None and entry.needs:
-            self.console_app.tell(f"{entry.name} is for another testbed: needs {', '.join(entry.needs)}.", "warning")
+            self.console_app.tell(f"{entry.name} is for another testbed: it needs {', '.join(entry.needs)}.", "warning")
             return
         if entry is None or entry.plan is None:
             self.console_app.tell("Choose a valid plan." if entry else "There is no plan to run.", "warning")
