@@ -165,7 +165,9 @@ SECONDS_CELLS = 96
 """From this width on, the time that a run started at has its seconds."""
 
 _SAVED_CHANGES = {
-    "started": Column("started", "started UTC", 11, right=False, grow_to=19),
+    "started": Column("started", "start UTC", 11, right=False, grow_to=19),
+    "sources": Column("sources", "src", 4),
+    "background": Column("background", "backgr.", 8, right=False, rank=4, grow_to=13),
     "testbed": Column("testbed", "testbed", 12, right=False, rank=7, grow_to=24),
 }
 
@@ -284,7 +286,9 @@ class SavedRunsTable(RunsTable):
     def header_title(self, column: Column, width: int) -> str:
         if column.name != self.sorting.column:
             return column.title
-        return safe(column.title, width - 1) + ("▼" if self.sorting.descending else "▲")
+        # Where the mark leaves no room for the unit, the unit goes.
+        title = column.title if len(column.title) < width else column.title.split()[0]
+        return safe(title, width - 1) + ("▼" if self.sorting.descending else "▲")
 
     def render_line(self, y: int) -> Strip:
         if len(self._cells) > self.CELLS_KEPT:

@@ -21,7 +21,7 @@ from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.views import SavedViews, View
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.filter_line import FilterInput
-from labconsole.tui.parts.runs_table import SavedRunsTable, Sorting
+from labconsole.tui.parts.runs_table import SORTS, SavedRunsTable, Sorting
 from labconsole.tui.screens.bench.screen import BenchScreen
 from labconsole.tui.screens.runs import run_files
 from labconsole.tui.screens.runs.details import PageTabs
@@ -139,6 +139,17 @@ async def test_runs_are_sorted_by_columns_with_what_is_not_known_last() -> None:
         assert table.sorting == Sorting("measured", True)
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_no_title_is_cut_whatever_the_runs_are_sorted_by(size: tuple[int, int]) -> None:
+    async with console(session_with_runs, size) as (app, _, pilot):
+        table = await open_runs(app, pilot)
+        for name in SORTS:
+            assert isinstance(app.screen, RunsScreen)
+            app.screen.action_sort_by(name)
+            await still(app, pilot)
+            assert "…" not in "".join(words for words, _ in table._header()), name
+
+
 async def test_the_palette_sorts_by_each_column_at_once() -> None:
     async with console(session_with_runs) as (app, _, pilot):
         table = await open_runs(app, pilot)
@@ -179,7 +190,7 @@ async def test_a_run_of_another_year_says_so_and_one_of_this_year_its_seconds(
         await pilot.press("end")
         await still(app, pilot)
         assert "2019-05-06" in next(line for line in picture(app) if "▌" in line)
-        assert table.row_words("old")[1] == ("started UTC", "2019-05-06 07:08:09")
+        assert table.row_words("old")[1] == ("start UTC", "2019-05-06 07:08:09")
         await pilot.press("enter")
         await still(app, pilot)
         assert "2019-05-06 07:08:09" in text(app).replace("T07", " 07")

@@ -128,7 +128,7 @@ class CurvesTable(LineTable):
         if (curve.label, point.design) == self._baseline:
             return "baseline", "accent"
         change, _, _ = self._change(key)
-        return (UNKNOWN, "muted") if change is None else (f"{100 * change:+.2f}{self._per}", "")
+        return (UNKNOWN, "muted") if change is None else (f"{_signed(100 * change)}{self._per}", "")
 
     @property
     def _per(self) -> str:
@@ -139,7 +139,7 @@ class CurvesTable(LineTable):
         _, low, high = self._change(key)
         if low is None or high is None or (curve.label, point.design) == self._baseline:
             return UNKNOWN, "muted"
-        return f"{100 * low:+.2f} to {100 * high:+.2f}", "" if low > 0 or high < 0 else "muted"
+        return f"{_signed(100 * low)} to {_signed(100 * high)}", "" if low > 0 or high < 0 else "muted"
 
     def keys(self) -> list[Key]:
         return list(self._points)
@@ -191,6 +191,11 @@ class CurvesTable(LineTable):
 
     def cell_sources(self, key: Key, width: int) -> Span:
         return str(self._points[key][1].design.sources), "muted"
+
+
+def _signed(value: float) -> str:
+    """A change in seven cells at most."""
+    return f"{value:+.{2 if abs(value) < 100 else 1 if abs(value) < 1000 else 0}f}"
 
 
 def _less_one(share: float | None) -> float | None:

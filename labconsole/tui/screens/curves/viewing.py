@@ -13,6 +13,7 @@ from labconsole.tui.screens.curves.curve_chart import CurvePicture
 AXES = (("", ""), ("x", ""), ("", "y"), ("x", "y"))
 ZOOM = 2.0
 TICKS = 6
+MOST_LOG_TICKS = 8
 
 Words = Callable[[float], str]
 
@@ -99,10 +100,10 @@ def picture(made: Curves, viewing: Viewing, x_words: Words, y_words: Words, *, i
     ticks: tuple[float, ...] = ()
     if factor:
         ticks = tuple(x_scale.place(point.x) for point in shown)
-    elif viewing.log[0] or viewing.low is not None:
-        # A range that was zoomed to may begin at 0, which no logarithm has: then where the points begin.
-        first, last = x_scale.place(low if low > 0 or not x_scale.log else x_scale.least), x_scale.place(high)
-        ticks = tuple(first + (last - first) * i / (TICKS - 1) for i in range(TICKS))
+    elif viewing.log[0]:
+        ticks = tuple(map(x_scale.place, log_ticks(max(low, x_scale.least), high)))
+    elif viewing.low is not None:
+        ticks = tuple(low + (high - low) * i / (TICKS - 1) for i in range(TICKS))
     axes = charts.CurveAxes(
         x_ticks=ticks,
         x_words=lambda place: x_words(x_scale.value(place)),
@@ -134,3 +135,17 @@ class _Scale:
 
     def value(self, place: float) -> float:
         return float(10 ** (place + self._first)) if self.log else place
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round values around all between two: 1, 2 and 5 of every power of ten, or fewer of these where they are many."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    ticks: list[float] = []
+    for steps in ((1, 2, 5), (1, 3), (1,)):
+        every = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+        begin = max((tick for tick in every if tick <= low), default=every[0])
+        end = min((tick for tick in every if tick >= high), default=every[-1])
+        ticks = [tick for tick in every if begin <= tick <= end]
+        if len(ticks) <= MOST_LOG_TICKS:
+            break
+    return ticks
