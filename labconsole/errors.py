@@ -2,7 +2,8 @@
 
 LabError                    base; carries ``failure``, a stable word that goes into run records
   ConfigError               a file, a key or an argument is wrong             exit 2
-    OtherTestbed              a plan needs platforms that this testbed lacks
+    LackingHere               this testbed lacks what another one may have
+    OtherTestbed              a plan is right, and needs what this testbed lacks
   NodeError                 something about one node                          exit 3
     NodeUnreachable           could not connect or authenticate
     NodeLost                  was connected, the link or the agent went away
@@ -78,8 +79,16 @@ def _shown(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
+class LackingHere(ConfigError):
+    """Raised for a request that is right in itself where this testbed lacks something; ``need`` says what, in words."""
+
+    def __init__(self, message: str, *, need: str, key: str, value: object, allowed: str) -> None:
+        self.need = need
+        super().__init__(message, key=key, value=value, allowed=allowed)
+
+
 class OtherTestbed(ConfigError):
-    """Raised for a plan that is right in itself and needs platforms that this testbed does not have."""
+    """Raised for a plan that is right in itself and needs what this testbed does not have: ``needs``, in words."""
 
     failure = "other_testbed"
 
@@ -88,8 +97,7 @@ class OtherTestbed(ConfigError):
     ) -> None:
         self.needs = tuple(needs)
         super().__init__(
-            f"is for another testbed: it needs {', '.join(needs)}; "
-            f"the platforms of this one (hosts.yaml): {', '.join(has)}",
+            f"is for another testbed: it needs {', '.join(needs)}; this one (hosts.yaml) has {' and '.join(has)}",
             file=file,
             line=line,
         )

@@ -8,13 +8,13 @@ they come: what is known of a design point is summarized again only when it got 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from labconsole.measure.groups import Alike, DesignPoints, GroupConditions, Repetitions, maxima, told_apart
 from labconsole.measure.run_row import RunRow
-from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.measure.statistics.set_ups import SetUpMean, finite, mean_of
 from labconsole.units import format_target
 
 Quantity = Literal["offered", "measured", "loss"]
@@ -56,11 +56,15 @@ class CurveSpec:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """Repetitions of one design point: where it lies, and what they say. Rates in the unit of the spec."""
+    """Repetitions of one design point: where it lies, and what they say. Rates in the unit of the spec.
+
+    ``replicates``: what ``y`` is the mean of, the means of set-ups or the trials of the only one.
+    """
 
     x: float
     y: SetUpMean
     design: Alike
+    replicates: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ class CurveData:
         apart = _apart(self._grouped.points)
         for design, repetitions in self._grouped.points.items():
             where = _x_of(design, repetitions, x, spec.unit)
-            what = repetitions.summary(_column("measured" if spec.y == "maximum" else spec.y, spec.unit))
+            quantity = _column("measured" if spec.y == "maximum" else spec.y, spec.unit)
+            what = repetitions.summary(quantity)
             if where is None or what is None:
                 unknown += repetitions.runs
                 continue
@@ -111,7 +116,7 @@ class CurveData:
             key += (apart[design.platform, _told(design)],)
             if x in X_FACTORS and spec.y != "maximum":  # else a line would jump between targets
                 key += (_by_rate(design.target_bps),)
-            lines.setdefault(key, []).append(CurvePoint(where, what, design))
+            lines.setdefault(key, []).append(CurvePoint(where, what, design, _replicates(repetitions.values[quantity])))
         made = [
             Curve(_label(spec, key, points[0].design), _arranged(spec, points)) for key, points in sorted(lines.items())
         ]
@@ -163,6 +168,13 @@ def _label(spec: CurveSpec, key: tuple[object, ...], design: Alike) -> str:
 
 def _column(quantity: Quantity, unit: Unit) -> str:
     return "loss_ratio" if quantity == "loss" else f"{quantity}_{'pps' if unit == 'pps' else 'bps'}"
+
+
+def _replicates(values: Mapping[Hashable, Sequence[float]]) -> tuple[float, ...]:
+    by_set_up = {set_up: finite(trials) for set_up, trials in values.items() if trials}
+    if len(by_set_up) == 1:
+        return tuple(next(iter(by_set_up.values())))
+    return tuple(mean_of(trials) for trials in by_set_up.values())
 
 
 def _x_of(design: Alike, repetitions: Repetitions, x: X, unit: Unit) -> float | None:

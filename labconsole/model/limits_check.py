@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labconsole.errors import ConfigError
+from labconsole.errors import ConfigError, LackingHere
 from labconsole.model.design_point import (
     BACKGROUNDS,
     FORWARDING_SHARES,
@@ -30,10 +30,17 @@ def check_request(request: DesignPoint, inventory: Inventory, *, where: str = ""
     """Refuse what this testbed cannot be asked. Raises ConfigError with the value and what is allowed."""
 
     def refuse(key: str, message: str, value: object, allowed: str) -> None:
-        raise ConfigError(message, key=where + (key.replace("_", "-") if where else key), value=value, allowed=allowed)
+        raise ConfigError(message, key=told(key), value=value, allowed=allowed)
+
+    def lacks(need: str, key: str, message: str, value: object, allowed: str) -> None:
+        raise LackingHere(message, need=need, key=told(key), value=value, allowed=allowed)
+
+    def told(key: str) -> str:
+        return where + (key.replace("_", "-") if where else key)
 
     if request.platform not in inventory.platforms:
-        refuse("platform", "is not in the inventory", request.platform, ", ".join(inventory.platforms))
+        platforms = ", ".join(inventory.platforms)
+        lacks(f"platform {request.platform}", "platform", "is not in the inventory", request.platform, platforms)
     if request.background not in BACKGROUNDS:
         refuse("background", "is not a background load", request.background, ", ".join(BACKGROUNDS))
     if request.generator not in GENERATORS:
@@ -41,11 +48,12 @@ def check_request(request: DesignPoint, inventory: Inventory, *, where: str = ""
     if request.observe not in OBSERVE:
         refuse("observe", "is not a way to observe", request.observe, ", ".join(OBSERVE))
     if not 1 <= request.sources <= len(inventory.streams):
-        refuse(
-            "sources", "the testbed does not have this many streams", request.sources, f"1 to {len(inventory.streams)}"
-        )
+        many = f"{request.sources} streams"
+        allowed = f"1 to {len(inventory.streams)}"
+        lacks(many, "sources", "the testbed does not have this many streams", request.sources, allowed)
     if request.background in FORWARDING_SHARES and inventory.second_stream(request.sources) is None:
-        refuse(
+        lacks(
+            f"{request.sources + 1} streams (one for the load {request.background})",
             "background",
             "needs a stream for the second guest, but the trial uses all streams of the testbed",
             request.background,
@@ -59,7 +67,8 @@ def check_request(request: DesignPoint, inventory: Inventory, *, where: str = ""
         refuse("frame_size", "is shorter than the shortest Ethernet frame", request.frame.bytes, f"{minimum} or more")
     for stream in inventory.streams[: request.sources]:
         if request.target != "max" and request.target > stream.link_speed_bps:
-            refuse(
+            lacks(
+                f"links of {format_target(request.target)}",
                 "target",
                 f"is above the line rate of stream {stream.name}",
                 format_target(request.target),

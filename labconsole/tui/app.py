@@ -37,6 +37,7 @@ from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings, load_settings, memory_path
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.console.terminal import HangUpDriver, detach, terminal_is_gone
+from labconsole.tui.console.trail import Trail
 from labconsole.tui.keymap import EVERYWHERE, Places, check_settings
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.confirm import Confirm, take_over_question
@@ -88,6 +89,7 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
         self._journal = JournalHandler(self.state.journal)
         self.runs: Sequence[RunSummary] = ()
         self.saved: SavedRuns | None = None
+        self.trail = Trail(self)
         self.failure: LabError | None = None
         self._leaving = False
         self._connecting = False
@@ -323,6 +325,7 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
     def action_mode(self, mode: str) -> None:
         """Go to a screen, once there is a session."""
         if self.session is not None and self.current_mode != mode:
+            self.trail.forget()
             self.switch_mode(mode)
 
     def action_copy_run_id(self) -> None:

@@ -14,7 +14,7 @@ from labconsole.model.design_point import FORWARDING_SHARES
 from labconsole.model.limits_check import check_request
 from labconsole.model.plan.blocks import undrawn_words
 from labconsole.model.plan.estimate import estimate
-from labconsole.model.plan.loader import lacks
+from labconsole.model.plan.loader import lacks, offered_here, platforms_needed
 from labconsole.model.plan.plan import PlannedPoint
 from labconsole.model.record.envelope import Envelope, EnvelopePoint, node_versions, parse_envelope
 from labconsole.units import format_count
@@ -78,7 +78,7 @@ async def points(bench: CheckContext) -> CheckFinding:
     assert bench.plan is not None
     total = len(bench.plan.points)
     if lacking := lacks(bench.plan, bench.inventory):
-        other = OtherTestbed(lacking, has=list(bench.inventory.platforms))
+        other = OtherTestbed([platforms_needed(lacking)], has=offered_here(bench.inventory))
         hint = "run it on a testbed that has these platforms, or add them to hosts.yaml"
         return failed(f"the plan {other}", hint, points=total, needs=lacking)
     refused = []

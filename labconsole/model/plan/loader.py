@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from labconsole.errors import ConfigError, OtherTestbed
+from labconsole.errors import ConfigError, LackingHere, OtherTestbed
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
@@ -17,7 +17,7 @@ from labconsole.model.plan.points import FACTORS, Listed, distinct
 from labconsole.model.plan.rules import RULE_FACTORS, exclusion_words, has_rules, location, unfold
 from labconsole.model.plan.searched import as_searched, searches_only
 from labconsole.model.yaml_file import key_text, line_of, load_yaml, validate
-from labconsole.units import format_target
+from labconsole.units import format_rate_bps, format_target
 
 AlsoCheck = Callable[[DesignPoint], None]
 """Raises ConfigError for what a point's platform cannot have; asked once for each platform and background."""
@@ -144,13 +144,15 @@ def check_plan(
 ) -> Plan:
     """The plan resolved for this testbed. Raises ConfigError at the first point that cannot be asked of it.
 
-    OtherTestbed where nothing is wrong but that platforms are not here: it was written for another one.
+    OtherTestbed where nothing is wrong but that this testbed lacks something: it was written for another one.
     """
     plan = plan.resolved(inventory)
-    lacking = lacks(plan, inventory)
+    absent = lacks(plan, inventory)
+    lines: list[int | None] = []
+    needs: dict[str, None] = {platforms_needed(absent): None} if absent else {}
     had: set[tuple[str, str]] = set()
     for point in plan.every_point:
-        if point.request.platform in lacking:
+        if point.request.platform in absent:
             continue
         try:
             check_request(point.request, inventory)
@@ -158,15 +160,32 @@ def check_plan(
             if also is not None and beside not in had:
                 also(point.request)
                 had.add(beside)
+        except LackingHere as exc:
+            needs[exc.need] = None
+            lines.append(_placed(exc, plan, point, path, data, file).line)
         except ConfigError as exc:
             raise _placed(exc, plan, point, path, data, file) from None
     _refuse_other_standing(plan, inventory, lambda exc, point: _placed(exc, plan, point, path, data, file))
-    if lacking:
-        first = next(point for point in plan.points if point.request.platform in lacking)
+    if absent:
+        first = next(point for point in plan.points if point.request.platform in absent)
         where = _location(plan, first, "platform", file)
-        line = line_of(data, where) if data is not None else None
-        raise OtherTestbed(lacking, has=list(inventory.platforms), file=str(path) if path else None, line=line)
+        lines.insert(0, line_of(data, where) if data is not None else None)
+    if needs:
+        raise OtherTestbed(list(needs), has=offered_here(inventory), file=str(path) if path else None, line=lines[0])
     return plan
+
+
+def platforms_needed(names: Sequence[str]) -> str:
+    """``platform xen``, ``platforms xen, kvm``."""
+    return f"platform{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+def offered_here(inventory: Inventory) -> list[str]:
+    """What a testbed has of what plans most often lack."""
+    streams = inventory.streams
+    fastest = format_rate_bps(max(stream.link_speed_bps for stream in streams))
+    many = f"{len(streams)} stream{'s' if len(streams) > 1 else ''} of at most {fastest}"
+    return [platforms_needed(list(inventory.platforms)), many]
 
 
 def _placed(

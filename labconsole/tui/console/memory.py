@@ -12,6 +12,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from labconsole.tui.console.form import FormValues
+from labconsole.tui.console.views import SavedViews
 
 log = logging.getLogger("labconsole.tui")
 
@@ -25,6 +26,7 @@ class ConsoleMemory:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
+        self.views = SavedViews(path.with_name("views.json") if path is not None else None)
 
     def recall(self, testbed: str) -> FormValues | None:
         """What was run last on a testbed, as typed."""

@@ -16,7 +16,7 @@ from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Lines, Span
 
-EXAMPLE = "platform=raw size=64 verdict!=valid offered>1e5 note~warm, or any word"
+EXAMPLE = "no filter: all runs. Press / and type, e.g. platform=raw verdict!=valid loss>1%"
 
 
 class _Found(Lines):
@@ -88,7 +88,7 @@ class FilterLine(Vertical):
 
     def compose(self) -> ComposeResult:
         with Horizontal(classes="filter-row"):
-            yield FilterInput(placeholder=f"/ {EXAMPLE}", compact=True, id="filter")
+            yield FilterInput(placeholder=EXAMPLE, compact=True, id="filter")
             yield _Found()
         problems = _Problems()
         problems.display = False

@@ -26,7 +26,7 @@ class PlanEntry:
     plan: Plan | None
     problem: str
     needs: tuple[str, ...] = ()
-    """Platforms that this testbed lacks: the plan is right in itself, and for another one."""
+    """What this testbed lacks, in words: the plan is right in itself, and for another one."""
 
     @property
     def name(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from textual import events
@@ -13,6 +14,7 @@ from textual.strip import Strip
 
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import UNKNOWN, count, percent, safe, short_time
+from labconsole.tui.console import clock
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Span
@@ -143,17 +145,36 @@ class Sorting:
         known.sort(key=value, reverse=self.descending)
         return known + [run for run in runs if value(run) is None]
 
-    def next(self) -> Sorting:
-        """By the next column, the larger first where that is a number."""
-        names = list(SORTS)
-        column = names[(names.index(self.column) + 1) % len(names)]
-        return Sorting(column, column in ("started", "offered", "measured", "loss", "duration"))
+    @classmethod
+    def by(cls, column: str) -> Sorting:
+        """By a column, the larger first where that is a number."""
+        return cls(column, column in ("started", "offered", "measured", "loss", "duration"))
 
+
+def column_words(name: str) -> str:
+    """A column as a question names it."""
+    return _COLUMN_WORDS.get(name, name)
+
+
+_COLUMN_WORDS = {
+    "size": "frame size", "started": "start", "offered": "offered rate", "measured": "measured rate", "run_id": "run",
+    "difference": "difference to the baseline",
+}  # fmt: skip
+
+SECONDS_CELLS = 96
+"""From this width on, the time that a run started at has its seconds."""
 
 _SAVED_CHANGES = {
-    "started": Column("started", "started UTC", 11, right=False, grow_to=14),
+    "started": Column("started", "start UTC", 11, right=False, grow_to=19),
+    "sources": Column("sources", "src", 4),
+    "background": Column("background", "backgr.", 8, right=False, rank=4, grow_to=13),
     "testbed": Column("testbed", "testbed", 12, right=False, rank=7, grow_to=24),
 }
+
+
+def this_year() -> str:
+    """The year that need not be told."""
+    return str(datetime.fromtimestamp(clock.wall_s(), UTC).year)
 
 
 class SavedRunsTable(RunsTable):
@@ -163,10 +184,12 @@ class SavedRunsTable(RunsTable):
         Action("enter", "screen.open", "Details", "Go to the details.", shown=False),
         Action("right", "screen.part(1)", "Next page", shown=False),
         Action("left", "screen.part(-1)", "Previous page", shown=False),
+        Action("backspace", "screen.back", "Back", shown=False),
     )
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("mark", "", 1),
         *(_SAVED_CHANGES.get(c.name, c) for c in RunsTable.COLUMNS[:-1]),
+        Column("difference", "Δ baseline", 10),
         Column("note", "note", 8, right=False, rank=2, grow_to=48),
         replace(RunsTable.COLUMNS[-1], rank=6, grow_to=23),
     )
@@ -184,6 +207,34 @@ class SavedRunsTable(RunsTable):
         self.sorting = Sorting()
         self.by_id: Mapping[str, RunSummary] = {}
         self.empty = self.EMPTY
+        self.hidden: frozenset[str] = frozenset()
+        self.baseline: RunSummary | None = None
+        self._chosen_columns, self._with_seconds = self._wanted_columns()
+
+    def _wanted_columns(self) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+        """Those that are shown, on a narrow list and on one with room for the seconds of a start."""
+        absent = self.hidden if self.baseline is not None else self.hidden | {"difference"}
+        narrow = tuple(column for column in self.COLUMNS if column.name not in absent)
+        return narrow, tuple(replace(each, width=14) if each.name == "started" else each for each in narrow)
+
+    def columns(self) -> tuple[Column, ...]:
+        return self._with_seconds if self.size.width >= SECONDS_CELLS else self._chosen_columns
+
+    def hide(self, names: frozenset[str]) -> None:
+        """Show all columns but these."""
+        self.hidden = names & {column.name for column in self.COLUMNS if column.title}
+        self._show_columns()
+
+    def pin(self, baseline: RunSummary | None) -> None:
+        """Say of every run by how much it differs from this one; None: no more."""
+        self.baseline = baseline
+        self._show_columns()
+
+    def _show_columns(self) -> None:
+        self._chosen_columns, self._with_seconds = self._wanted_columns()
+        self._cells.clear()
+        self.paint()
+        self.refresh()
 
     @property
     def order(self) -> Sequence[str]:
@@ -229,13 +280,15 @@ class SavedRunsTable(RunsTable):
         """(title, text) of every column but the mark, for copying; not cut."""
         return [
             (column.title, getattr(self, "cell_" + column.name)(run_id, 200)[0].replace("\u2009", ""))
-            for column in self.COLUMNS[1:]
+            for column in self.columns()[1:]
         ]
 
     def header_title(self, column: Column, width: int) -> str:
         if column.name != self.sorting.column:
             return column.title
-        return safe(column.title, width - 1) + ("▼" if self.sorting.descending else "▲")
+        # Where the mark leaves no room for the unit, the unit goes.
+        title = column.title if len(column.title) < width else column.title.split()[0]
+        return safe(title, width - 1) + ("▼" if self.sorting.descending else "▲")
 
     def render_line(self, y: int) -> Strip:
         if len(self._cells) > self.CELLS_KEPT:
@@ -259,8 +312,20 @@ class SavedRunsTable(RunsTable):
             left += width + 1
 
     def cell_started(self, key: str, width: int) -> Span:
-        text = short_time(self.by_id[key].started_at)
-        return text if len(text) <= width else text[:11], "muted"  # without seconds where there is no room
+        stamp = self.by_id[key].started_at
+        if stamp[:4] == this_year():
+            text = short_time(stamp)
+            return text if len(text) <= width else text[:11], "muted"  # without seconds where there is no room
+        text = safe(stamp[:19].replace("T", " "), 19)
+        return text[: next((cells for cells in (19, 16) if cells <= width), 10)], "muted"
+
+    def cell_difference(self, key: str, width: int) -> Span:
+        base, run = self.baseline, self.by_id[key]
+        if base is None or key == base.run_id:
+            return "baseline", "accent"
+        if not base.measured_pps or run.measured_pps is None:
+            return UNKNOWN, "muted"
+        return f"{100 * (run.measured_pps / base.measured_pps - 1):+.2f} %", ""
 
     def cell_mark(self, key: str, width: int) -> Span:
         return ("●", "accent") if key in self.marked else (" ", "")

@@ -19,6 +19,7 @@ from labconsole.tui.console.memory import ConsoleMemory
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings
 from labconsole.tui.console.state import ConsoleState, PlanOver
+from labconsole.tui.console.trail import Trail
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.measuring_line import MeasuringLine
 from labconsole.tui.parts.status import Tab, TopBar
@@ -50,6 +51,8 @@ class Application(Protocol):
     def saved(self) -> SavedRuns | None: ...
     @property
     def runs(self) -> Sequence[RunSummary]: ...
+    @property
+    def trail(self) -> Trail: ...
     @property
     def hung_up(self) -> bool: ...
 

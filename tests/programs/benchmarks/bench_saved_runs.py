@@ -25,8 +25,10 @@ from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.parts.runs_table import SavedRunsTable, Sorting
 from labconsole.tui.screens.bench.screen import BenchScreen
 from labconsole.tui.screens.curves.curves_table import CurvesTable
-from labconsole.tui.screens.curves.screen import CurveFeed, CurvesScreen
-from labconsole.tui.screens.runs.screen import RunsScreen, choose
+from labconsole.tui.screens.curves.feed import CurveFeed
+from labconsole.tui.screens.curves.screen import CurvesScreen
+from labconsole.tui.screens.runs.arranging import choose
+from labconsole.tui.screens.runs.screen import RunsScreen
 from support.fake_session import FakeSession
 from support.store_samples import sample_record
 

@@ -408,9 +408,11 @@ def test_documentation_names_no_check_that_there_is_not() -> None:
 
 def test_a_plan_that_needs_other_platforms_is_for_another_testbed():
     plan = SimpleNamespace(platforms=("raw", "xen", "kvm"), points=[object()] * 6)
-    bench: Any = SimpleNamespace(plan=plan, inventory=SimpleNamespace(platforms={"raw": None, "lxc": None}))
+    here = SimpleNamespace(platforms={"raw": None, "lxc": None}, streams=[SimpleNamespace(link_speed_bps=1e9)])
+    bench: Any = SimpleNamespace(plan=plan, inventory=here)
     found = asyncio.run(feasibility.points(bench))
     assert found.status is CheckStatus.FAIL
     assert found.evidence == (
-        "the plan is for another testbed: it needs xen, kvm; the platforms of this one (hosts.yaml): raw, lxc"
+        "the plan is for another testbed: it needs platforms xen, kvm; "
+        "this one (hosts.yaml) has platforms raw, lxc and 1 stream of at most 1 Gbit/s"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.errors import ConfigError, OtherTestbed
+from labconsole.errors import ConfigError, LackingHere, OtherTestbed
 from labconsole.model.plan.estimate import TRIAL_OVERHEAD_S, estimate
 from labconsole.model.plan.loader import MAX_TRIALS, check_plan, load_plan
 from labconsole.model.plan.plan import Plan
@@ -209,15 +209,15 @@ def test_a_plan_of_absurd_size_is_refused_before_it_is_built(write):
 
 
 AGAINST_TESTBED = [
-    ("1Gbit", "2Gbit", 6, "targets[1]", "is above the line rate of stream s1"),
+    ("1Gbit", "2Gbit", 6, None, "needs links of 2Gbit"),
     (
         "[raw, kvm]",
         "[raw, xen]",
         2,
         None,
-        "is for another testbed: it needs xen; the platforms of this one .hosts.yaml.: raw",
+        r"is for another testbed: it needs platform xen; this one \(hosts.yaml\) has platforms raw, kvm and 3 streams",
     ),
-    ("[1, 2]", "[1, 4]", 7, "sources[1]", "does not have this many streams"),
+    ("[1, 2]", "[1, 4]", 7, None, "is for another testbed: it needs 4 streams"),
     ("- 64", "- 59", 4, "frame_sizes[0]", "shorter than the shortest Ethernet frame"),
 ]
 
@@ -235,10 +235,32 @@ def test_a_plan_for_another_testbed_is_not_a_broken_one(write):
     elsewhere = BASE.replace("[raw, kvm]", "[raw, xen, lxc]")
     with pytest.raises(OtherTestbed) as caught:
         load_plan(write(elsewhere), INVENTORY)
-    assert caught.value.needs == ("xen", "lxc")
+    assert caught.value.needs == ("platforms xen, lxc",)
     with pytest.raises(ConfigError) as broken:  # and one that is wrong otherwise, too, is that first
-        load_plan(write(elsewhere.replace("1Gbit", "2Gbit")), INVENTORY)
-    assert not isinstance(broken.value, OtherTestbed) and broken.value.key == "targets[1]"
+        load_plan(write(elsewhere.replace("- 64", "- 59")), INVENTORY)
+    assert not isinstance(broken.value, OtherTestbed) and broken.value.key == "frame_sizes[0]"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "need", "line"),
+    [
+        ("[1, 2]", "[1, 4]", "4 streams", 7),
+        ("1Gbit", "2Gbit", "links of 2Gbit", 6),
+    ],
+)
+def test_a_plan_that_asks_for_what_only_another_testbed_has_is_right(write, old, new, need, line):
+    with pytest.raises(OtherTestbed, match=f"it needs {need}; this one .* of at most 1 Gbit/s") as caught:
+        load_plan(write(BASE.replace(old, new)), INVENTORY)
+    assert caught.value.needs == (need,) and caught.value.line == line
+
+
+def test_a_load_that_a_platform_of_this_testbed_cannot_have_is_lacking_here(write):
+    def refuse(request):
+        raise LackingHere("is not available", need="xen with it", key="background", value="none", allowed="no")
+
+    with pytest.raises(OtherTestbed) as caught:
+        load_plan(write(BASE), INVENTORY, also=refuse)
+    assert caught.value.needs == ("xen with it",)
 
 
 def test_a_plan_without_a_file_is_checked_too(plan):

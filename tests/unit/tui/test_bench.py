@@ -53,7 +53,7 @@ async def test_interfaces_are_sorted_by_key_and_the_cursor_stays_on_its_row() ->
         await pilot.press("i", "down", "down")
         table = app.screen.query_one(InterfacesTable)
         chosen = table.cursor_key
-        await pilot.press("s")
+        await pilot.press("s", *"rx", "enter")
         assert table.sort == "rx" and "by rx pps" in str(table.border_title)
         assert rows(app)[0].split("/")[0] in ("uut", "snk1", "snk2", "snk3")  # sources receive nothing
         assert table.cursor_key == chosen

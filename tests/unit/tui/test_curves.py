@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
+from pathlib import Path
+
 import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from labconsole.engine.live.events import TrialFinished
 from labconsole.measure.curves import CurveSpec
+from labconsole.measure.statistics.repetitions import ratio
 from labconsole.model.query import parse_query
 from labconsole.text import charts
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.fields import Choice
 from labconsole.tui.parts.filter_line import FilterInput, FilterLine
 from labconsole.tui.parts.runs_table import SavedRunsTable
-from labconsole.tui.screens.curves.curve_chart import legend_rows
+from labconsole.tui.screens.curves.curve_chart import CurveChart, legend_rows
 from labconsole.tui.screens.curves.curves_table import CurvesTable
-from labconsole.tui.screens.curves.screen import CurveFeed, CurvesScreen
+from labconsole.tui.screens.curves.feed import CurveFeed
+from labconsole.tui.screens.curves.screen import CurvesScreen
+from labconsole.tui.screens.curves.viewing import Viewing, log_ticks, picture
 from labconsole.tui.screens.runs.screen import RunsScreen
-from support.driven_console import console, picture, still, text, until
+from support import driven_console
+from support.driven_console import console, still, text, until
 from support.fake_session import FakeSession
 from support.saved_runs import saved_record, session_with_runs
 
@@ -40,11 +49,12 @@ async def test_measured_over_offered_is_drawn_and_what_is_left_out_is_said(size:
         shown = text(app)
         total = len(session.store.records)
         assert f"{total - 1} of {total} runs drawn" in shown
+        assert "read drawn" not in shown
         assert "left out" in shown
         for glyph, label in zip("●▲■◆", ("container 64 B", "container 500 B", "raw 64 B", "raw 500 B"), strict=True):
             assert f"{glyph} {label}" in shown
         assert "curves mix runs with different sources" in shown
-        assert all(cell_len(line) <= size[0] for line in picture(app))
+        assert all(cell_len(line) <= size[0] for line in driven_console.picture(app))
 
 
 @pytest.mark.asyncio
@@ -120,6 +130,38 @@ async def test_enter_leads_to_the_runs_of_a_point() -> None:
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("key", ["escape", "backspace"])
+async def test_the_way_back_leads_to_the_point_and_leaves_the_runs_as_they_were(key: str) -> None:
+    async with console(session_with_runs) as (app, _, pilot):
+        await pilot.press("2")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen) and bool(app.screen.query(SavedRunsTable)))
+        await still(app, pilot)
+        runs = app.screen
+        await pilot.press("slash")
+        runs.query_one(FilterInput).value = "platform=raw "
+        await pilot.press("enter", "down", "down")
+        await still(app, pilot)
+        stood = runs.query_one(SavedRunsTable).chosen
+        table = await open_curves(app, pilot)
+        await pilot.press("v", "end", "enter")
+        await until(pilot, lambda: app.screen is runs)
+        await still(app, pilot)
+        point = table.cursor_key
+        await pilot.press("down", "enter", "escape")  # from the details to the list
+        assert app.screen is runs
+        await pilot.press(key)
+        await until(pilot, lambda: isinstance(app.screen, CurvesScreen))
+        await still(app, pilot)
+        assert table.cursor_key == point and "loss in % over offered" in text(app)
+        await pilot.press("2")
+        await still(app, pilot)
+        assert runs.query_one(FilterLine).text == "platform=raw "
+        assert runs.query_one(SavedRunsTable).chosen == stood
+        await pilot.press("escape", "escape")  # nobody led here now: the filter, then the bench
+        await until(pilot, lambda: not isinstance(app.screen, RunsScreen | CurvesScreen))
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize("size", SIZES)
 async def test_without_runs_and_with_a_store_that_cannot_be_read_it_says_so(size: tuple[int, int]) -> None:
     async with console(FakeSession, size) as (app, session, pilot):
@@ -169,3 +211,148 @@ def test_many_curves_are_told_apart_and_what_found_no_room_is_said() -> None:
     assert sum(cell_len(part) for part, _ in rows[0]) <= 76
     rows = legend_rows(labels, 400, 2)
     assert "2 not drawn" in rows[-1][-1][0]
+
+
+def words_of_title(app: ConsoleApp) -> str:
+    return str(app.screen.query_one(CurveChart).border_title)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("size", SIZES)
+async def test_axes_become_logarithmic_and_say_what_they_cannot_show(size: tuple[int, int]) -> None:
+    async with console(session_with_runs, size) as (app, _, pilot):
+        await open_curves(app, pilot)
+        await pilot.press("L", "L", "L")
+        await still(app, pilot)
+        assert "log x and y" in words_of_title(app)
+        await pilot.press("v")
+        await still(app, pilot)
+        screen = app.screen
+        assert isinstance(screen, CurvesScreen)
+        made = screen._made
+        assert made is not None
+        at_zero = sum(point.y.mean <= 0 for curve in made.curves for point in curve.points)
+        assert at_zero
+        assert f"{at_zero} points at 0 left out" in words_of_title(app)
+        await pilot.press("L")
+        await still(app, pilot)
+        assert "log" not in words_of_title(app)
+
+
+def test_a_logarithmic_axis_has_equal_factors_at_equal_distances() -> None:
+    data = CurveFeed()
+    made = data.curves(session_with_runs().store.page(limit=1000).runs, parse_query(""), 0, CurveSpec())
+    viewing = Viewing(log=("x", "y"))
+    drawn = picture(made, viewing, str, str, ideal=True)
+    assert drawn is not None and not drawn.axes.ideal
+    for curve, marks in zip(viewing.drawn(made), drawn.curves, strict=True):
+        for point, mark in zip(curve.points, marks, strict=True):
+            assert float(drawn.axes.x_words(mark.x)) == pytest.approx(point.x)
+            assert float(drawn.axes.y_words(mark.y)) == pytest.approx(point.y.mean)
+    assert [round(float(drawn.axes.x_words(tick))) for tick in drawn.axes.x_ticks] == [
+        1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (3.0, 40.0, [2, 5, 10, 20, 50]),
+        (1.0, 1.0, [1]),
+        (0.02, 90_000.0, [0.01, 0.1, 1, 10, 100, 1000, 10_000, 100_000]),
+    ],
+)
+def test_the_ticks_of_a_logarithmic_axis_are_round_and_hold_all_between_them(low, high, ticks) -> None:
+    assert log_ticks(low, high) == pytest.approx(ticks)
+
+
+@pytest.mark.asyncio
+async def test_one_curve_is_drawn_alone_and_a_part_of_x_is_zoomed_into_and_out_of() -> None:
+    async with console(session_with_runs) as (app, _, pilot):
+        table = await open_curves(app, pilot)
+        chart = app.screen.query_one(CurveChart)
+
+        def marks() -> list[int]:
+            assert chart._picture is not None
+            return [len(curve) for curve in chart._picture.curves]
+
+        every = marks()
+        await pilot.press("end", "s")
+        await still(app, pilot)
+        assert table.chosen_curve is not None and f"only {table.chosen_curve.label}" in words_of_title(app)
+        assert marks() == [0] * (len(every) - 1) + every[-1:]
+        await pilot.press("s", "home", "plus", "plus", "plus")
+        await still(app, pilot)
+        assert "x from " in words_of_title(app)
+        assert sum(marks()) < sum(every) and marks()[0] >= 1
+        await pilot.press(*["minus"] * 4)
+        await still(app, pilot)
+        assert "x from " not in words_of_title(app) and marks() == every
+
+
+@pytest.mark.asyncio
+async def test_a_pinned_point_is_the_baseline_of_differences_with_their_intervals() -> None:
+    async with console(session_with_runs, (200, 60)) as (app, _, pilot):
+        table = await open_curves(app, pilot)
+        assert "Δ baseline" not in text(app)
+        await pilot.press("B", "down")
+        await pilot.pause()
+        assert "Δ baseline" in text(app) and "Δ 95% CI" in text(app)
+        (first, base), (key, point) = [(key, each[1]) for key, each in table._points.items()][:2]
+        assert table.cell_difference(first, 20)[0] == "baseline"
+        expected = ratio(point.replicates, base.replicates)
+        assert point.replicates and expected.value is not None and expected.ci_low is not None
+        assert table.cell_difference(key, 20)[0] == f"{100 * (expected.value - 1):+.1f} %"
+        assert table.cell_change(key, 20)[0].startswith(f"{100 * (expected.ci_low - 1):+.1f} to ")
+        await pilot.press("v")  # of loss, points of a percent
+        await still(app, pilot)
+        assert table.cell_difference(key, 20)[0].endswith(" pp")
+        await pilot.press("home", "B")
+        await pilot.pause()
+        assert "Δ baseline" not in text(app)
+
+
+@pytest.mark.asyncio
+async def test_a_point_is_copied_with_its_values_its_interval_and_the_filter_of_its_runs() -> None:
+    async with console(session_with_runs) as (app, session, pilot):
+        table = await open_curves(app, pilot)
+        await pilot.press("down", "J")
+        told = json.loads(app.clipboard)
+        point = table.chosen
+        assert point is not None
+        assert (told["offered_pps"], told["mean_measured_pps"]) == (point.x, point.y.mean)
+        assert (told["ci95_low_measured_pps"], told["trials"]) == (point.y.ci_low, 3)
+        runs = session.store.page(limit=1000).runs
+        assert len(parse_query(told["runs_filter"]).select(runs)) == 3
+        await pilot.press("y")
+        assert app.clipboard.split("\t") == ["" if value is None else str(value) for value in told.values()]
+        await pilot.press("R")
+        names, *rows = (line.split("\t") for line in app.clipboard.splitlines())
+        assert names == list(told) and len(rows) == len(table.all_points())
+
+
+def noted(app: ConsoleApp, words: str) -> bool:
+    return any(words in note.text for note in app.state.notes)
+
+
+@pytest.mark.asyncio
+async def test_what_is_drawn_is_exported_to_new_files_only(tmp_path: Path) -> None:
+    async with console(session_with_runs) as (app, _, pilot):
+        await open_curves(app, pilot)
+        for suffix in ("svg", "tsv"):
+            await pilot.press("x")
+            await pilot.pause()
+            app.screen.query_one(Input).value = str(tmp_path / f"mine.{suffix}")
+            await pilot.press("enter")
+            await until(pilot, partial(noted, app, f"mine.{suffix}"))
+        drawing = (tmp_path / "mine.svg").read_text()
+        assert drawing.startswith("<svg") and "●" in drawing
+        names, *rows = (line.split("\t") for line in (tmp_path / "mine.tsv").read_text().splitlines())
+        assert "ci95_high_measured_pps" in names
+        assert len(rows) == len(app.screen.query_one(CurvesTable).all_points())
+        await pilot.press("x")
+        await pilot.pause()
+        app.screen.query_one(Input).value = str(tmp_path / "mine.svg")
+        await pilot.press("enter")
+        await until(pilot, lambda: "will not be overwritten" in text(app).replace("\n", " "))
+        assert (tmp_path / "mine.svg").read_text() == drawing

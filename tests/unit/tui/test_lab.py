@@ -174,7 +174,7 @@ async def test_enter_on_a_trial_leads_to_its_run():
         await shown(app, pilot, "pair.yaml", "ready")
         await pilot.press("r")
         await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
-        await pilot.press("down", "right", "enter")
+        await pilot.press("home", "down", *["left"] * 3, "right", "enter")
         await until(pilot, lambda: isinstance(app.screen, RunsScreen))
         wanted = next(r.run_id for r in session.store.records if r.plan and (r.plan.point, r.plan.repetition) == (1, 2))
         await until(pilot, lambda: app.screen.query_one("#runs", RunsTable).chosen == wanted)
@@ -188,7 +188,7 @@ async def test_a_pause_holds_after_the_running_trial_and_every_screen_says_so():
         await pilot.press("p")
         await shown(app, pilot, "pausing", "after the current trial")
         session.release.set()
-        await shown(app, pilot, "‖ paused", "[✓] ·")
+        await shown(app, pilot, "‖ paused", "✓ [·]")
         assert session.running
         await pilot.press("1")
         await shown(app, pilot, "paused between trials", "plan pair, 1 of 6")
@@ -249,7 +249,9 @@ async def test_a_plan_runs_on_while_its_file_changes_and_vanishes(plans):
 async def test_broken_files_are_listed_with_their_line_and_read_again_when_mended(plans):
     (plans / "bad.yaml").write_text(PLAN.replace("10Mbit", "100"))
     async with console(screen="4") as (app, _, pilot):
-        await shown(app, pilot, "✗ broken", "plans/bad.yaml:4: targets[0]: is not a")
+        await shown(app, pilot, "✗ broken")
+        await pilot.press("end")
+        await shown(app, pilot, "plans/bad.yaml:4: targets[0]: is not a")
         await pilot.press("r")
         await shown(app, pilot, "Choose a valid plan")
         (plans / "bad.yaml").write_text(PLAN)
@@ -262,10 +264,23 @@ async def test_a_plan_for_platforms_that_are_not_here_is_for_another_testbed_and
     (plans / "else.yaml").write_text(PLAN.replace("[raw, container]", "[raw, xen]"))
     (plans / "pair.yaml").unlink()
     async with console(screen="4") as (app, session, pilot):
-        await shown(app, pilot, "◌ other", "for another testbed: needs xen")
+        await shown(app, pilot, "⊘ not here", "not here: right, for another testbed", "platform xen")
         await pilot.press("r")
-        await shown(app, pilot, "else.yaml is for another testbed: needs xen.")
+        await shown(app, pilot, "else.yaml is for another testbed: it needs platform xen.")
         assert "broken" not in text(app) and not session.running
+
+
+async def test_plans_that_can_run_come_first_then_broken_ones_then_those_for_other_testbeds(plans):
+    (plans / "a-else.yaml").write_text(PLAN.replace("[raw, container]", "[raw, xen]"))
+    (plans / "b-many.yaml").write_text(PLAN + "sources: [9]\n")
+    (plans / "c-bad.yaml").write_text(PLAN.replace("10Mbit", "100"))
+    async with console(screen="4") as (app, _, pilot):
+        await shown(app, pilot, "⊘ not here", "✗ broken", "ready")
+        table = app.screen.query_one(PlansTable)
+        assert [path.name for path in list(table.keys())] == ["pair.yaml", "c-bad.yaml", "a-else.yaml", "b-many.yaml"]
+        assert table.chosen is not None and table.chosen.name == "pair.yaml"
+        await pilot.press("end")
+        await shown(app, pilot, "9 streams")
 
 
 SEARCHES = """\
@@ -422,6 +437,48 @@ async def test_what_was_done_in_a_session_becomes_a_plan_of_exactly_that(plans):
         done = app.state.done
         assert sorted(map(str, asked)) == sorted(str(request) for request, times in done.items() for _ in range(times))
         assert len(asked) == 7
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_grid_goes_with_the_plan_until_the_cursor_is_moved(plans, size):
+    (plans / "pair.yaml").write_text(PLAN.replace("repetitions: 3", "repetitions: 60"))
+    async with console(lambda: LabSession(hold=True), size, "4") as (app, session, pilot):
+        await shown(app, pilot, "ready")
+        grid = app.screen.query_one(GridTable)
+
+        async def next_trial() -> None:
+            measured = len(session.store.records)
+            session.release.set()
+            await until(pilot, lambda: len(session.store.records) > measured)
+            session.release.clear()
+
+        await pilot.press("r")
+        await shown(app, pilot, "[▶]", "following")
+        await pilot.press("home", "right", "right")
+        assert grid.trial == (0, 3)
+        await shown(app, pilot, "end: follow")
+        await next_trial()
+        await until(
+            pilot, lambda: app.state.execution is not None and app.state.execution.current not in (None, (0, 1))
+        )
+        assert grid.trial == (0, 3)
+        await pilot.press("end")
+        await shown(app, pilot, "[▶]", "following")
+        for _ in range(3):
+            await next_trial()
+        await until(pilot, lambda: grid.trial is not None and grid.trial[1] > 3)
+        await shown(app, pilot, "[▶]")
+        session.release.set()
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_legend_names_every_glyph_of_the_grid_at_any_size(size):
+    async with console(size=size, screen="4") as (app, _, pilot):
+        words = await shown(app, pilot, "ready")
+        legend = words[words.index("· to do") :]
+        for each in ("▶ running", "✓ valid", "? suspect", "✗ invalid", "■ stored", "□ stored, suspect",
+                     "⊠ stored, invalid", "′ redone", "– skipped by stop"):  # fmt: skip
+            assert each in legend
 
 
 async def test_the_grid_scrolls_across_many_repetitions(plans):

@@ -16,11 +16,12 @@ from labconsole.model.record.note import NotedRecord, RunNote
 from labconsole.model.record.run import RunRecord
 from labconsole.store.exchange.lines import read_jsonl
 from labconsole.tui.app import ConsoleApp
-from labconsole.tui.console import saved_runs
+from labconsole.tui.console import clock, saved_runs
 from labconsole.tui.console.saved_runs import SavedRuns
+from labconsole.tui.console.views import SavedViews, View
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.filter_line import FilterInput
-from labconsole.tui.parts.runs_table import SavedRunsTable, Sorting
+from labconsole.tui.parts.runs_table import SORTS, SavedRunsTable, Sorting
 from labconsole.tui.screens.bench.screen import BenchScreen
 from labconsole.tui.screens.runs import run_files
 from labconsole.tui.screens.runs.details import PageTabs
@@ -120,9 +121,9 @@ async def test_runs_are_sorted_by_columns_with_what_is_not_known_last() -> None:
             update={"total": unknown.total.model_copy(update={"loss_ratio": None})}
         )
         table = await open_runs(app, pilot)
-        while table.sorting.column != "loss":
-            await pilot.press("s")
+        await pilot.press("s", *"loss", "enter")
         await still(app, pilot)
+        assert table.sorting == Sorting("loss", True)
         *ratios, last = (run.loss_ratio for run in table.all_shown())
         assert last is None
         assert ratios == sorted((ratio for ratio in ratios if ratio is not None), reverse=True)
@@ -136,6 +137,129 @@ async def test_runs_are_sorted_by_columns_with_what_is_not_known_last() -> None:
         await pilot.click(offset=(picture(app)[header].index("measured pps") + 3, header))
         await still(app, pilot)
         assert table.sorting == Sorting("measured", True)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_no_title_is_cut_whatever_the_runs_are_sorted_by(size: tuple[int, int]) -> None:
+    async with console(session_with_runs, size) as (app, _, pilot):
+        table = await open_runs(app, pilot)
+        for name in SORTS:
+            assert isinstance(app.screen, RunsScreen)
+            app.screen.action_sort_by(name)
+            await still(app, pilot)
+            assert "…" not in "".join(words for words, _ in table._header()), name
+
+
+async def test_the_palette_sorts_by_each_column_at_once() -> None:
+    async with console(session_with_runs) as (app, _, pilot):
+        table = await open_runs(app, pilot)
+        commands = {each.title: each.callback for each in app.get_system_commands(app.screen)}
+        assert {"Sort by loss", "Sort by measured rate", "Sort by start"} <= set(commands)
+        await commands["Sort by loss"]()
+        await still(app, pilot)
+        ratios = [run.loss_ratio or 0 for run in table.all_shown()]
+        assert ratios == sorted(ratios, reverse=True) and max(ratios) > 0
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_an_empty_filter_says_that_it_is_empty_and_what_could_stand_there(size: tuple[int, int]) -> None:
+    async with console(session_with_runs, size) as (app, _, pilot):
+        await open_runs(app, pilot)
+        assert "no filter: all runs" in picture(app)[2]
+        await type_filter(app, pilot, LOSSY)
+        assert "no filter" not in text(app)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_run_of_another_year_says_so_and_one_of_this_year_its_seconds(
+    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def session() -> FakeSession:
+        made = session_with_runs()
+        old = made.store.records[0]
+        made.store.records.append(old.model_copy(update={"run_id": "old", "started_at": "2019-05-06T07:08:09.123Z"}))
+        return made
+
+    monkeypatch.setattr(clock, "wall_s", lambda: 1_772_442_880.0)  # March 2026, as the runs
+    async with console(session, size) as (app, _, pilot):
+        table = await open_runs(app, pilot)
+        newest = table.all_shown()[0].started_at
+        assert newest.startswith("2026-")
+        shown = newest[5:16] if size[0] < 100 else newest[5:19]
+        assert shown.replace("T", " ") + " " in text(app)
+        await pilot.press("end")
+        await still(app, pilot)
+        assert "2019-05-06" in next(line for line in picture(app) if "▌" in line)
+        assert table.row_words("old")[1] == ("start UTC", "2019-05-06 07:08:09")
+        await pilot.press("enter")
+        await still(app, pilot)
+        assert "2019-05-06 07:08:09" in text(app).replace("T07", " 07")
+
+
+async def test_a_view_is_saved_by_name_left_and_come_back_to_and_removed(tmp_path: Path) -> None:
+    async with console(session_with_runs) as (app, _, pilot):
+        app.memory.views = SavedViews(tmp_path / "views.json")
+        table = await open_runs(app, pilot)
+        all_runs = len(table.order)
+        await type_filter(app, pilot, LOSSY)
+        few = list(table.order)
+        await pilot.press("s", *"frame", "enter", "o", *"note", "enter")
+        await pilot.pause()
+        assert "– hidden" in text(app)
+        await pilot.press("escape", "V", *"save", "enter")
+        await pilot.press(*"lossy", "enter")
+        await until(pilot, lambda: "lossy" in SavedViews(tmp_path / "views.json").all())
+        assert SavedViews(tmp_path / "views.json").all()["lossy"] == View(LOSSY, "size", False, ("note",))
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        await pilot.press("escape", "s", *"start", "enter")
+        await still(app, pilot)
+        assert len(table.order) == all_runs
+        await pilot.press("V", *"loss", "enter")
+        await still(app, pilot)
+        assert sorted(table.order) == sorted(few) and table.sorting == Sorting("size", False)
+        assert "note" not in [column.name for column in table.columns()]
+        assert "View: lossy" in [each.title for each in app.get_system_commands(app.screen)]
+        await pilot.press("V", *"remove", "enter")
+        await pilot.press("enter")
+        await until(pilot, lambda: SavedViews(tmp_path / "views.json").all() == {})
+
+
+async def test_views_that_nobody_wrote_are_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "views.json"
+    for words in ("", "[]", '{"a": 1, "b": {"filter": 3}, "\\u0007": {}}', "{" * 100_000):
+        file.write_text(words)
+        assert SavedViews(file).all() == {}
+    file.write_text('{"good": {"filter": "size=64", "sort": "loss", "descending": true, "hidden": []}}')
+    assert SavedViews(file).all() == {"good": View("size=64", "loss")}
+
+
+async def test_a_pinned_run_is_the_baseline_that_a_column_tells_differences_to() -> None:
+    async with console(session_with_runs, (200, 60)) as (app, _, pilot):
+        table = await open_runs(app, pilot)
+        assert "Δ baseline" not in text(app)
+        await pilot.press("B")
+        await pilot.pause()
+        base = table.baseline
+        assert base is not None and base.run_id == table.chosen and base.measured_pps
+        assert "Δ baseline" in text(app)
+        other = next(run for run in table.all_shown() if run.measured_pps and run.measured_pps != base.measured_pps)
+        assert other.measured_pps is not None
+        words, _ = table.cell_difference(other.run_id, 20)
+        assert words == f"{100 * (other.measured_pps / base.measured_pps - 1):+.2f} %"
+        await pilot.press("B")
+        await pilot.pause()
+        assert table.baseline is None and "Δ baseline" not in text(app)
+
+
+async def test_the_differences_of_two_runs_are_copied_as_text() -> None:
+    async with console(session_with_runs) as (app, _, pilot):
+        table = await open_runs(app, pilot)
+        await pilot.press("m", "end", "m", "c")
+        await still(app, pilot)
+        await pilot.press("D")
+        head, *rows = (line.split("\t") for line in app.clipboard.splitlines())
+        assert head == ["section", "field", *table.marked, "change"]
+        assert rows and all(len(row) == 5 and row[2] != row[3] for row in rows)
 
 
 async def test_the_cursor_stays_on_its_run_when_new_ones_come() -> None:

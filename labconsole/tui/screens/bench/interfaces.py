@@ -34,7 +34,7 @@ SORTS: dict[str, str] = {
     "errors": "errors",
     "name": "interface",
 }
-"""What rows can be sorted by, in the order in which the key goes through them."""
+"""What rows can be sorted by, and how a question names it."""
 
 _SORT_STATS = {"rx": ("rx_packets",), "tx": ("tx_packets",)}
 _TOTALS = {"drops": ("rx_dropped", "tx_dropped"), "errors": ("rx_errors", "tx_errors")}
@@ -135,11 +135,6 @@ class InterfacesTable(LineTable):
         self._cells.clear()
         self.paint()
         self.refresh()
-
-    def next_sort(self) -> None:
-        """The next of SORTS."""
-        names = list(SORTS)
-        self.set_sort(names[(names.index(self.sort) + 1) % len(names)], reverse=False)
 
     def go_to_node(self, node: str) -> bool:
         """Put the cursor on a node's first interface in sight. False when it shows none."""

@@ -26,7 +26,7 @@ from labconsole.tui.parts.runs_table import RunsTable
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
-from labconsole.tui.screens.bench.interfaces import InterfacesTable
+from labconsole.tui.screens.bench.interfaces import SORTS, InterfacesTable
 from labconsole.tui.screens.bench.measured import MeasuredPanel
 from labconsole.tui.screens.bench.nodes import NodesTable
 from labconsole.tui.screens.bench.repetitions import RepetitionsTable
@@ -65,7 +65,7 @@ class BenchScreen(ConsoleScreen):
         Action("i", "interfaces", "Interfaces", "Go to the table of interfaces.", id="interfaces", shown=False),
         Action("slash", "filter", "Filter", "Show only interfaces that match what you type.",
                id="interfaces-filter", title="Filter interfaces"),
-        Action("s", "sort", "Sort", "Sort the interfaces by the next column.",
+        Action("s", "sort", "Sort", "Choose what the interfaces are sorted by.",
                id="interfaces-sort", title="Sort interfaces", shown=False),
         Action("S", "reverse", "Reverse", "Reverse the sort order of the interfaces.",
                id="interfaces-reverse", title="Reverse interfaces", shown=False),
@@ -254,8 +254,18 @@ class BenchScreen(ConsoleScreen):
         self.set_focus(self.query_one(InterfacesTable))
 
     def action_sort(self) -> None:
+        """By which quantity? Asked as for a node."""
         self.set_view("interfaces")
-        self.query_one(InterfacesTable).next_sort()
+        names = {words: name for name, words in SORTS.items()}
+
+        def take(words: str | None) -> None:
+            if words is not None:
+                self.action_sort_by(names[words])
+
+        self.app.push_screen(Pick("Sort the interfaces by", dict.fromkeys(names, "")), take)
+
+    def action_sort_by(self, name: str) -> None:
+        self.query_one(InterfacesTable).set_sort(name, reverse=False)
 
     def action_reverse(self) -> None:
         table = self.query_one(InterfacesTable)
@@ -301,6 +311,10 @@ class BenchScreen(ConsoleScreen):
         yield from super().offered_actions()
         for name in self.session.inventory.nodes:
             yield Action("", f"show_node({name!r})", f"Go to {name}", "Go to its interfaces.")
+        for name, words in SORTS.items():
+            yield Action(
+                "", f"sort_by({name!r})", f"Sort interfaces by {words}", "The largest first; names and places in order."
+            )
 
     def run_id_to_copy(self) -> str | None:
         if self.state.trial is not None:

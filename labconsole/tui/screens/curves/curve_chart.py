@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import StringIO
 
+from rich.console import Console
+from rich.text import Text
 from textual.strip import Strip
 
 from labconsole.text import charts
@@ -65,6 +68,18 @@ class CurveChart(Tones):
                 [(text, "muted" if number is None else curve_tone(number)) for text, number in line] for line in lines
             ]
         self.refresh()
+
+    @property
+    def drawn(self) -> bool:
+        """There is a picture, and not a sentence why there is none."""
+        return self._picture is not None and bool(self._picture.curves)
+
+    def svg(self, title: str) -> str:
+        """The picture as it is on the screen, as an SVG document."""
+        console = Console(width=max(1, self.size.width), record=True, file=StringIO(), color_system="truecolor")
+        for row in self._rows:
+            console.print(Text.assemble(*((text, self.tone(name)) for text, name in row)), soft_wrap=True)
+        return console.export_svg(title=title)
 
     def render_line(self, y: int) -> Strip:
         return self.strip_of(self._rows[y] if y < len(self._rows) else [], self.size.width)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from labconsole.measure.curves import Curve, CurvePoint, Curves
+from labconsole.measure.curves import Curve, CurvePoint, Curves, CurveSpec
+from labconsole.measure.groups import Alike
+from labconsole.measure.statistics.repetitions import difference, ratio
 from labconsole.text import charts
 from labconsole.text.cells import UNKNOWN, safe
 from labconsole.tui.parts.action import Action
@@ -33,6 +35,8 @@ class CurvesTable(LineTable):
         Column("mean", "mean", 11, grow_to=13),
         Column("margin", "±95% CI", 9, grow_to=12),
         Column("relative", "± %", 7, rank=1),
+        Column("difference", "Δ baseline", 10),
+        Column("change", "Δ 95% CI", 18, rank=3),
         Column("low", "CI from", 11, rank=5, grow_to=13),
         Column("high", "CI to", 11, rank=4, grow_to=13),
         Column("smallest", "smallest", 11, rank=7, grow_to=13),
@@ -47,6 +51,9 @@ class CurvesTable(LineTable):
         self._x_words: Callable[[float], str] = str
         self._y_words: Callable[[float], str] = str
         self._titles = {"x": "x", "mean": "mean"}
+        self._spec = CurveSpec()
+        self._baseline: tuple[str, Alike] | None = None
+        self._chosen_columns = tuple(column for column in self.COLUMNS if column.name not in ("difference", "change"))
         self.border_title = "Points"
 
     def show(
@@ -56,7 +63,7 @@ class CurvesTable(LineTable):
         self._points = {
             (i, j): (curve, point) for i, curve in enumerate(made.curves) for j, point in enumerate(curve.points)
         }
-        self._x_words, self._y_words = x_words, y_words
+        self._x_words, self._y_words, self._spec = x_words, y_words, made.spec
         self._titles = {"x": x_title, "mean": y_title}
         self._cells.clear()
         self.paint()
@@ -67,6 +74,72 @@ class CurvesTable(LineTable):
         """The point under the cursor."""
         found = self._points.get(self.cursor_key)
         return None if found is None else found[1]
+
+    @property
+    def chosen_curve(self) -> Curve | None:
+        """The curve of the point under the cursor."""
+        found = self._points.get(self.cursor_key)
+        return None if found is None else found[0]
+
+    def all_points(self) -> list[tuple[Curve, CurvePoint]]:
+        """Every point with its curve, as listed."""
+        return list(self._points.values())
+
+    def pin(self) -> str:
+        """Make the point under the cursor the baseline, or none where it is that already. Returns what it is now."""
+        found = self._points.get(self.cursor_key)
+        chosen = (found[0].label, found[1].design) if found is not None else None
+        self._baseline = None if chosen == self._baseline else chosen
+        absent = () if self._baseline is not None else ("difference", "change")
+        self._chosen_columns = tuple(column for column in self.COLUMNS if column.name not in absent)
+        self._cells.clear()
+        self.paint()
+        self.refresh()
+        return "" if self._baseline is None or found is None else f"{found[0].label} at {self._x_words(found[1].x)}"
+
+    def columns(self) -> tuple[Column, ...]:
+        return self._chosen_columns
+
+    def _pinned(self) -> CurvePoint | None:
+        return next((p for c, p in self._points.values() if (c.label, p.design) == self._baseline), None)
+
+    def _change(self, key: Key) -> tuple[float | None, float | None, float | None]:
+        """Against the baseline, in percent (of loss: in percentage points), with its interval where there is one.
+
+        Welch's interval of a difference, Fieller's of a ratio. None where one mean is of set-ups and the other of the
+        trials of a single one: they vary for different reasons.
+        """
+        base, point = self._pinned(), self._points[key][1]
+        if base is None or not base.replicates or not point.replicates:
+            return None, None, None
+        changes: tuple[float | None, float | None, float | None]
+        if self._spec.y == "loss":
+            found = difference(point.replicates, base.replicates)
+            changes = found.mean, found.ci_low, found.ci_high
+        else:
+            share = ratio(point.replicates, base.replicates)
+            changes = _less_one(share.value), _less_one(share.ci_low), _less_one(share.ci_high)
+        if point.y.scope != base.y.scope:
+            return changes[0], None, None
+        return changes
+
+    def cell_difference(self, key: Key, width: int) -> Span:
+        curve, point = self._points[key]
+        if (curve.label, point.design) == self._baseline:
+            return "baseline", "accent"
+        change, _, _ = self._change(key)
+        return (UNKNOWN, "muted") if change is None else (f"{_signed(100 * change)}{self._per}", "")
+
+    @property
+    def _per(self) -> str:
+        return " pp" if self._spec.y == "loss" else " %"
+
+    def cell_change(self, key: Key, width: int) -> Span:
+        curve, point = self._points[key]
+        _, low, high = self._change(key)
+        if low is None or high is None or (curve.label, point.design) == self._baseline:
+            return UNKNOWN, "muted"
+        return f"{_signed(100 * low)} to {_signed(100 * high)}", "" if low > 0 or high < 0 else "muted"
 
     def keys(self) -> list[Key]:
         return list(self._points)
@@ -118,3 +191,12 @@ class CurvesTable(LineTable):
 
     def cell_sources(self, key: Key, width: int) -> Span:
         return str(self._points[key][1].design.sources), "muted"
+
+
+def _signed(value: float) -> str:
+    """A change in seven cells at most."""
+    return f"{value:+.{2 if abs(value) < 100 else 1 if abs(value) < 1000 else 0}f}"
+
+
+def _less_one(share: float | None) -> float | None:
+    return None if share is None else share - 1

@@ -7,6 +7,11 @@ once are not read again: while a plan runs, each new run costs one summary of it
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from typing import cast
 
 from textual import on
@@ -15,45 +20,32 @@ from textual.containers import Horizontal
 from textual.widgets import Label
 
 from labconsole.engine.protocol import SessionLike
-from labconsole.measure.curves import LINES_BY, X_FACTORS, CurveData, CurvePoint, Curves, CurveSpec, Unit, X, Y
-from labconsole.model.query import Query
-from labconsole.model.record.summary import RunSummary
-from labconsole.text import charts
-from labconsole.text.cells import count, decimal, percent
+from labconsole.measure.curves import LINES_BY, X_FACTORS, Curves, CurveSpec, Unit, X, Y
+from labconsole.text.cells import count, decimal, percent, safe
+from labconsole.tui.console import clock
+from labconsole.tui.console.saved_runs import SavedRuns
+from labconsole.tui.parts import new_file
 from labconsole.tui.parts.action import Action
+from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.fields import Choice
 from labconsole.tui.parts.filter_line import FilterInput, FilterLine
 from labconsole.tui.parts.following import FollowingScreen
 from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.screen import PAUSE, Application
 from labconsole.tui.parts.status import EventLines, Tab
-from labconsole.tui.screens.curves.curve_chart import CurveChart, CurvePicture
+from labconsole.tui.screens.curves import point_text
+from labconsole.tui.screens.curves.curve_chart import CurveChart
 from labconsole.tui.screens.curves.curves_table import CurvesTable
-from labconsole.units import format_target
+from labconsole.tui.screens.curves.feed import CurveFeed
+from labconsole.tui.screens.curves.point_text import filter_of
+from labconsole.tui.screens.curves.viewing import Viewing, picture
 
 Y_OPTIONS: tuple[Y, ...] = ("measured", "loss", "offered", "maximum")
 X_OPTIONS: tuple[X, ...] = ("offered", "measured", "sources", "size")
 UNITS: tuple[Unit, ...] = ("pps", "bit/s")
 NOTHING_SAVED = "No runs saved yet. Press 1 for the bench, then r to run."
 NOTHING_LEFT = "No matching run can be drawn. Press esc to clear the filter."
-
-
-class CurveFeed:
-    """What was taken in so far, for one filter. Works in a thread, one call at a time."""
-
-    def __init__(self) -> None:
-        self._data = CurveData()
-        self._taken: set[str] = set()
-        self._of: tuple[str, int] | None = None
-
-    def curves(self, runs: list[RunSummary], query: Query, epoch: int, spec: CurveSpec) -> Curves:
-        """The curves of these runs; of the same filter as before only what is new is taken in."""
-        if self._of != (query.text, epoch) or len(self._taken) > len(runs):
-            self._data, self._taken, self._of = CurveData(), set(), (query.text, epoch)
-        fresh = [run for run in runs if run.run_id not in self._taken]
-        self._data.add(query.select(fresh))
-        self._taken.update(run.run_id for run in fresh)
-        return self._data.curves(spec)
 
 
 def short(value: float) -> str:
@@ -100,6 +92,25 @@ class CurvesScreen(FollowingScreen):
                id="curves-unit"),
         Action("b", "choose('lines')", "Curves", "Choose the factors that get a curve each.",
                id="curves-lines", title="Factors of the curves"),
+        Action("L", "axes", "Log axes", "Make the x axis logarithmic, then y, then both, then none.",
+               id="curves-log", title="Logarithmic axes", shown=False),
+        Action("s", "solo", "Solo", "Draw only the curve under the cursor; again: all curves.",
+               id="curves-solo", title="Only the curve under the cursor"),
+        Action("plus,equals_sign", "zoom(True)", "Zoom in", "Show half of x, around the point under the cursor.",
+               id="curves-zoom-in", shown=False),
+        Action("minus", "zoom(False)", "Zoom out", "Show more of x, up to all of it.",
+               id="curves-zoom-out", shown=False),
+        Action("B", "pin", "Baseline", "Make the point under the cursor the baseline: columns tell how much every "
+               "point differs from it, with the 95 % interval. Again: no baseline.",
+               id="curves-baseline", title="Pin a baseline point", shown=False),
+        Action("x", "export", "Export", "Write what is drawn to a new file: a picture (.svg) or the points (.tsv).",
+               id="curves-export", title="Export the curves"),
+        Action("V", "views", "Views", "Draw the runs of a named view of the Runs screen.",
+               id="curves-views", title="Draw a view", shown=False),
+        Action("J", "copy_point", "Copy as JSON", "Copy the point under the cursor to the clipboard as JSON.",
+               id="curves-copy-point", title="Copy the point as JSON", shown=False),
+        Action("R", "copy_rows", "Copy points", "Copy all points with tabs between the columns.",
+               id="curves-copy-rows", title="Copy all points", shown=False),
         PAUSE,
         Action("l", "reload", "Reload", "Read all runs from the store again.",
                id="curves-reload", title="Reload runs", shown=False),
@@ -109,6 +120,8 @@ class CurvesScreen(FollowingScreen):
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
         super().__init__(app, session, tab)
         self._feed = CurveFeed()
+        self._viewing = Viewing()
+        self._made: Curves | None = None
 
     def compose(self) -> ComposeResult:
         yield self.top_bar()
@@ -153,15 +166,18 @@ class CurvesScreen(FollowingScreen):
         self._show(made)
 
     def _show(self, made: Curves) -> None:
+        self._made = made
         spec, x = made.spec, made.spec.effective_x
         y_words = percents if spec.y == "loss" else mbits if spec.unit == "bit/s" else long
         x_words = count if x in X_FACTORS else mbits if spec.unit == "bit/s" else long
         drawing = self.query_one(CurveChart)
-        drawing.border_title = self._title(spec)
-        drawing.show(_picture(made), self._why_nothing(made))
+        factor, has_ideal = x in X_FACTORS, _has_ideal(spec)
+        drawing.border_title = self._title(spec) + safe(self._viewing.words(made, count if factor else short), 90)
+        ticks_x, ticks_y = (count if factor else short), (_percent_tick if spec.y == "loss" else short)
+        drawing.show(picture(made, self._viewing, ticks_x, ticks_y, ideal=has_ideal), self._why_nothing(made))
         self.query_one(CurvesTable).show(made, _x_title(spec), _y_title(spec), x_words, y_words)
         line = self.query_one(FilterLine)
-        line.set_found(_found(made, self.saved.words()))
+        line.set_found(_found(made, self.saved))
         if self.saved.problem and self.saved.runs:
             line.set_trouble(self.saved.problem)
         else:
@@ -179,6 +195,8 @@ class CurvesScreen(FollowingScreen):
             return f"✗ {self.saved.problem}"
         if not self.saved.complete:
             return "reading the store …"
+        if made.curves:
+            return "Nothing to draw in this part of the axes. Press - to zoom out, L for other axes, s for all curves."
         return NOTHING_LEFT if self.saved.runs else NOTHING_SAVED
 
     @on(Choice.Changed)
@@ -209,6 +227,98 @@ class CurvesScreen(FollowingScreen):
         choice = self.query_one(f"#choice-{name}", Choice)
         choice.value = choice.options[(choice.options.index(choice.value) + 1) % len(choice.options)]
 
+    def _look_otherwise(self, viewing: Viewing) -> None:
+        """Draw the same curves again."""
+        self._viewing = viewing
+        if self._made is not None:
+            self._show(self._made)
+
+    def action_axes(self) -> None:
+        self._look_otherwise(self._viewing.next_axes())
+
+    def action_solo(self) -> None:
+        curve = self.query_one(CurvesTable).chosen_curve
+        alone = curve.label if curve is not None and curve.label != self._viewing.solo else None
+        self._look_otherwise(replace(self._viewing, solo=alone))
+
+    def action_zoom(self, closer: bool) -> None:
+        point = self.query_one(CurvesTable).chosen
+        if self._made is not None and point is not None:
+            self._look_otherwise(self._viewing.zoomed(self._made, point.x, closer))
+
+    def action_pin(self) -> None:
+        name = self.query_one(CurvesTable).pin()
+        words = f"Differences are to {safe(name, 80)}; B removes it" if name else "There is no baseline"
+        self.notify(words, markup=False)
+
+    def action_views(self) -> None:
+        """One of those that the Runs screen saved."""
+        views = self.console_app.memory.views.all()
+        if not views:
+            self.console_app.tell("There is no saved view. Press V on the Runs screen to save one.", "warning")
+            return
+
+        def take(name: str | None) -> None:
+            if name is not None:
+                self.query_one(FilterLine).put(views[name].filter)
+
+        choices = {name: view.filter or "all runs" for name, view in views.items()}
+        self.app.push_screen(Pick("Draw the runs of a view", choices), take)
+
+    # -- out of the console -------------------------------------------------------------------------------------------
+
+    def _chosen_values(self) -> dict[str, object] | None:
+        table = self.query_one(CurvesTable)
+        if self._made is None or table.chosen is None or table.chosen_curve is None:
+            return None
+        return point_text.values(table.chosen_curve, table.chosen, self._made.spec)
+
+    def run_id_to_copy(self) -> str | None:
+        """The point under the cursor: a line of values with tabs between them."""
+        table = self.query_one(CurvesTable)
+        if self._made is None or table.chosen is None or table.chosen_curve is None:
+            return None
+        return point_text.rows([(table.chosen_curve, table.chosen)], self._made.spec)[1]
+
+    def action_copy_point(self) -> None:
+        told = self._chosen_values()
+        if told is None:
+            self.console_app.tell("There is no point to copy.", "warning")
+            return
+        self.app.copy_to_clipboard(json.dumps(told))
+        self.notify("Copied the point as JSON", markup=False)
+
+    def action_copy_rows(self) -> None:
+        rows = point_text.rows(self.query_one(CurvesTable).all_points(), self._made.spec) if self._made else []
+        self.app.copy_to_clipboard("\n".join(rows))
+        self.notify(f"Copied {len(rows) - 1} points" if rows else "There is no point to copy.", markup=False)
+
+    def action_export(self) -> None:
+        """Ask for a file's name and write."""
+        chart, made = self.query_one(CurveChart), self._made
+        if made is None or not chart.drawn:
+            self.console_app.tell("There is nothing drawn to export.", "warning")
+            return
+        drawn = self._viewing.drawn(made)
+        texts: dict[str, Callable[[], str]] = {
+            ".svg": partial(chart.svg, str(chart.border_title)),
+            ".tsv": lambda: "\n".join(point_text.rows([(c, p) for c in drawn for p in c.points], made.spec)) + "\n",
+        }
+
+        async def take(name: str) -> str:
+            try:
+                path, stream = new_file.create(name, tuple(texts))
+                with stream:
+                    stream.write(texts[path.suffix]())
+            except (ValueError, OSError) as exc:
+                return str(exc)
+            self.console_app.tell(f"exported the curves to {path}")
+            return ""
+
+        name = f"curves-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%dT%H%M%SZ}.svg"
+        words = ".svg: the picture as it is drawn; .tsv: its points with their intervals. Existing files are kept."
+        self.app.push_screen(AskText("Export the curves", name, words, take))
+
     def action_filter(self) -> None:
         self.set_focus(self.query_one(FilterInput))
 
@@ -228,19 +338,12 @@ class CurvesScreen(FollowingScreen):
         """The runs of the point under the cursor, in the list of runs."""
         point = self.query_one(CurvesTable).chosen
         if point is not None:
-            self.saved.wanted_filter = _filter_of(point)
-            self.console_app.action_mode("runs")
+            self.saved.wanted_filter = filter_of(point)
+            self.console_app.trail.lead_to("runs")
 
 
-def _filter_of(point: CurvePoint) -> str:
-    """The words that mean the runs of a point."""
-    d = point.design
-    quoted = f'"{d.background}"' if " " in d.background else d.background
-    return (
-        f"verdict=valid,suspect platform={d.platform} size={d.frame.bytes} sources={d.sources} "
-        f"target={format_target(d.target_bps)} background={quoted} generator={d.conditions.generator} "
-        f"testbed={d.conditions.testbed}"
-    )
+def _percent_tick(value: float) -> str:
+    return f"{100 * value:.4g}"
 
 
 def _has_ideal(spec: CurveSpec) -> bool:
@@ -258,9 +361,11 @@ def _y_title(spec: CurveSpec) -> str:
     return "mean pps" if spec.unit == "pps" else "mean Mbit/s"
 
 
-def _found(made: Curves, all_words: str) -> str:
+def _found(made: Curves, saved: SavedRuns) -> str:
     """How many runs are in the picture, and how many are not and why."""
-    words = f"{made.runs} of {all_words} drawn"
+    words = f"{count(made.runs)} of {count(saved.in_store)} runs drawn"
+    if not saved.complete:
+        words += f", {count(len(saved.runs))} read so far"
     out = [f"{n} {verdict}" for verdict, n in sorted(made.left_out.items())]
     if made.unknown:
         out.append(f"{made.unknown} not measured")
@@ -275,22 +380,3 @@ def _pooled(made: Curves) -> str:
         f"{name} {', '.join(values[:3])}{' …' if len(values) > 3 else ''}" for name, values in made.pooled.items()
     )
     return f"curves mix runs with different {words}"
-
-
-def _picture(made: Curves) -> CurvePicture | None:
-    """The curves as the chart takes them."""
-    if not made.curves:
-        return None
-    spec, x = made.spec, made.spec.effective_x
-    curves = tuple(
-        tuple(charts.CurvePointMark(p.x, p.y.mean, p.y.ci_low, p.y.ci_high) for p in curve.points)
-        for curve in made.curves
-    )
-    factor = x in X_FACTORS
-    axes = charts.CurveAxes(
-        x_ticks=tuple(p.x for curve in curves for p in curve) if factor else (),
-        x_words=count if factor else short,
-        y_words=(lambda value: f"{100 * value:.4g}") if spec.y == "loss" else short,
-        ideal=_has_ideal(spec),
-    )
-    return CurvePicture(tuple(curve.label for curve in made.curves), curves, axes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from textual import events
 from textual.message import Message
 
 from labconsole.engine.execution.execution import PlanExecution
@@ -49,7 +50,7 @@ def look(cell: Cell) -> tuple[str, str]:
 
 class GridTable(LineTable):
     """One row per point. ``repetition``, the number of a trial of its point, and the row's key are the cell under the
-    cursor.
+    cursor. While the plan runs, the cursor goes with the trial that is measured, until the operator moves it.
     """
 
     EMPTY = "No grid to show."
@@ -57,7 +58,9 @@ class GridTable(LineTable):
         Action("left", "repetition(-1)", "Previous repetition", shown=False),
         Action("right", "repetition(1)", "Next repetition", shown=False),
         Action("enter", "open", "Open", "Show the run under the cursor on the Runs screen.", title="Open the run"),
-    )
+        Action("", "follow", "Follow the plan",
+               "Go to the trial that is measured and follow it (end); moving the cursor stops that."),
+    )  # fmt: skip
     POINT: ClassVar[tuple[Column, ...]] = (
         Column("index", "#", 4, rank=3),
         Column("platform", "platform", 9, right=False),
@@ -80,6 +83,7 @@ class GridTable(LineTable):
         self._chosen_columns: tuple[Column, ...] = ()
         self.repetition = 1
         self._first = 1
+        self.following = True
         self.border_title = "Points and repetitions"
 
     def show(self, execution: PlanExecution | None) -> None:
@@ -88,11 +92,24 @@ class GridTable(LineTable):
         self._execution = execution
         if before is None or execution is None or before.plan != execution.plan:
             self.repetition = self._first = self._lowest(execution)
-            self._steered = False
+            self._steered, self.following = False, True
             self._chosen_columns = self._columns_for(execution)
             self._keys = []
         self._cells.clear()
         self.paint()
+        self._go_with_the_plan()
+
+    @property
+    def _measured(self) -> tuple[int, int] | None:
+        """The trial that is measured now."""
+        execution = self._execution
+        return execution.current if execution is not None and execution.running and execution.plan.grid else None
+
+    def _go_with_the_plan(self) -> None:
+        measured = self._measured
+        if self.following and measured is not None and measured != self.trial:
+            self.move_to_trial(measured)
+        self.prepare()  # whether it follows stands in its title
 
     def _columns_for(self, execution: PlanExecution | None) -> tuple[Column, ...]:
         if execution is None:
@@ -177,7 +194,9 @@ class GridTable(LineTable):
             seen, most = self._visible(self._layout[-1][1]), self._most(plan)
             if len(seen) < most + 1 - self._lowest(self._execution):
                 first, last = ((max(1, number) - 1) // each + 1 for number in (seen.start, seen.stop - 1))
-                self.border_title = f"Points and {kind} {first} to {last} of {most // each}, ← → scroll"
+                self.border_title = f"Points and {kind} {first} to {last} of {most // each}, ← →"
+        if self._execution.running:
+            self.border_title += " · following" if self.following else " · end: follow"
 
     def _visible(self, width: int) -> range:
         assert self._execution is not None
@@ -265,7 +284,32 @@ class GridTable(LineTable):
         self.move_to(trial[0])
         self._reveal()
 
+    def action_follow(self) -> None:
+        self.following = True
+        self._go_with_the_plan()
+
+    def action_cursor_edge(self, side: int) -> None:
+        """While a trial is measured, the end of the grid is that one."""
+        if side > 0 and self._measured is not None:
+            self.action_follow()
+        else:
+            super().action_cursor_edge(side)
+
+    def action_cursor(self, by: int) -> None:
+        self._leave_the_plan()
+        super().action_cursor(by)
+
+    def on_click(self, event: events.Click) -> None:
+        self._leave_the_plan()
+        super().on_click(event)
+
+    def _leave_the_plan(self) -> None:
+        """The operator looks at something else."""
+        self.following = False
+        self._go_with_the_plan()
+
     def action_repetition(self, by: int) -> None:
+        self._leave_the_plan()
         if self._execution is None or self.trial is None:
             return
         lowest, most = self._numbers(self._execution.plan, self.trial[0])
@@ -294,7 +338,7 @@ class GridTable(LineTable):
 
 
 class GridLegend(Lines):
-    """What the glyphs mean."""
+    """What all the glyphs mean, in as many lines as that takes."""
 
     def lines(self, width: int) -> list[list[Span]]:
         entries = [
@@ -307,13 +351,14 @@ class GridLegend(Lines):
             (STORED_SUSPECT, "stored, suspect"),
             (STORED_INVALID, "stored, invalid"),
             (("′", "muted"), "redone"),
-            (LOOKS[TrialState.LEFT_OUT], "left out"),
+            (LOOKS[TrialState.LEFT_OUT], "skipped by stop"),
         ]
-        spans: list[Span] = [(" ", "")]
+        rows: list[list[Span]] = [[(" ", "")]]
         used = 1
         for (glyph, tone), word in entries:
-            if used + len(word) + 4 > width:
-                break
-            spans += [(glyph, tone), (f" {word}  ", "muted")]
+            if used + len(word) + 2 > width and used > 1:
+                rows.append([(" ", "")])
+                used = 1
+            rows[-1] += [(glyph, tone), (f" {word}  ", "muted")]
             used += len(word) + 4
-        return [spans]
+        return rows

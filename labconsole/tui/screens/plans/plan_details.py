@@ -58,8 +58,9 @@ class PlanDetails(Lines):
         if entry.needs:
             return [
                 *field("file", str(entry.path), width, "strong"),
-                *field("state", f"for another testbed: needs {', '.join(entry.needs)}", width),
-                *field("", "The plan is fine, but its platforms are not in this testbed's hosts.yaml.", width, "muted"),
+                *field("state", "⊘ not here: right, for another testbed", width),
+                *field("needs", "; ".join(entry.needs), width, "strong", rows=8),
+                *field("", entry.problem.rpartition("; ")[2], width, "muted", rows=4),
             ]
         if entry.plan is None:
             return [

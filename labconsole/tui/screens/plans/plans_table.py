@@ -46,7 +46,7 @@ class PlansTable(LineTable):
     EMPTY = "No plan files in plans/. Press s to save this session as one."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("name", "file", 14, right=False, grow_to=40),
-        Column("state", "state", 9, right=False, grow_to=12),
+        Column("state", "state", 10, right=False, grow_to=12),
         Column("done", "done", 6),
         Column("trials", "trials", 6, rank=1),
         Column("left", "to go", 12, right=False, rank=2),
@@ -60,7 +60,9 @@ class PlansTable(LineTable):
 
     def show(self, entries: Sequence[PlanEntry], executions: dict[Path, PlanExecution]) -> None:
         """Take the files of now and what is known of their execution."""
-        self._entries = {entry.path: entry for entry in entries}
+        # What can be run stands first, then what is to be corrected, then what is for other testbeds.
+        ordered = sorted(entries, key=lambda entry: 0 if entry.plan is not None else 2 if entry.needs else 1)
+        self._entries = {entry.path: entry for entry in ordered}
         self._executions = executions
         self._cells.clear()
         self.paint()
@@ -78,7 +80,7 @@ class PlansTable(LineTable):
 
     def cell_state(self, key: Path, width: int) -> Span:
         if self._entries[key].plan is None:
-            return ("◌ other", "muted") if self._entries[key].needs else ("✗ broken", "bad")
+            return ("⊘ not here", "muted") if self._entries[key].needs else ("✗ broken", "bad")
         execution = self._executions.get(key)
         if execution is None:
             return "…", "muted"

@@ -210,7 +210,7 @@ class PlansScreen(ConsoleScreen):
     def action_run(self) -> None:
         entry, execution = self._chosen
         if entry is not None and entry.needs:
-            self.console_app.tell(f"{entry.name} is for another testbed: needs {', '.join(entry.needs)}.", "warning")
+            self.console_app.tell(f"{entry.name} is for another testbed: it needs {', '.join(entry.needs)}.", "warning")
             return
         if entry is None or entry.plan is None:
             self.console_app.tell("Choose a valid plan." if entry else "There is no plan to run.", "warning")
@@ -228,6 +228,7 @@ class PlansScreen(ConsoleScreen):
         # The app's and not this screen's worker: leaving waits for it, and it ends with the app.
         running = self._run(path, execution, take_over=take_over)
         self.app.run_worker(running, group="trial", name=f"plan {execution.plan.name}")
+        self.query_one(GridTable).following = True
         self.set_focus(self.query_one(GridTable if execution.plan.grid else SearchesTable))
 
     async def _run(self, path: Path, execution: PlanExecution, *, take_over: bool) -> None:
@@ -299,12 +300,13 @@ class PlansScreen(ConsoleScreen):
         grid = self.query_one(GridTable)
         here = grid.trial or (-1, 0)
         self.set_focus(grid)
+        grid.following = False
         grid.move_to_trial(next((trial for trial in failing if trial > here), failing[0]))
 
     @on(GridTable.Opened)
     def open_run(self, event: GridTable.Opened) -> None:
         self.state.wanted_run = event.run_id
-        self.console_app.action_mode("runs")
+        self.console_app.trail.lead_to("runs")
 
     def run_id_to_copy(self) -> str | None:
         cell = self.query_one(GridTable).cell

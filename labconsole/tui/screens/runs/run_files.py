@@ -14,23 +14,14 @@ from labconsole.errors import LabError
 from labconsole.model.record.note import exported
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.spreadsheet import harmless_cell
+from labconsole.tui.parts import new_file
 
 SUFFIXES = (".jsonl", ".csv")
 
 
 def create(name: str) -> tuple[Path, IO[str]]:
-    """A new file of that name. Raises ValueError with a sentence when it is there already or cannot be made."""
-    if not name.strip():
-        raise ValueError("enter a file name")
-    path = Path(name.strip()).expanduser().absolute()
-    if path.suffix not in SUFFIXES:
-        raise ValueError(f"{path.name}: must end in {' or '.join(SUFFIXES)}")
-    try:
-        return path, path.open("x", encoding="utf-8", newline="")
-    except FileExistsError:
-        raise ValueError(f"{path} already exists and will not be overwritten; choose another name") from None
-    except (OSError, ValueError) as exc:
-        raise ValueError(f"{path} cannot be written: {getattr(exc, 'strerror', None) or exc}") from None
+    """A new file for runs. Raises ValueError with a sentence."""
+    return new_file.create(name, SUFFIXES)
 
 
 def write(path: Path, stream: IO[str], runs: Sequence[RunSummary], store: RunsStore) -> tuple[int, list[str]]:

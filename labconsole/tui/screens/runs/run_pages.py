@@ -291,6 +291,17 @@ def compare_page(left: RunRecord, right: RunRecord, pairs: list[Pair], width: in
     return rows
 
 
+def comparison_lines(left: RunRecord, right: RunRecord, pairs: list[Pair]) -> list[str]:
+    """What differs, as lines with tabs between the fields: section, field, both values, the change."""
+    rows = [["section", "field", left.run_id, right.run_id, "change"]]
+    for pair in pairs:
+        if pair.differs:
+            change = "" if pair.change is None else _change(pair.change)
+            shown = [safe(_shown(value, pair), 400).replace("\u2009", "") for value in (pair.left, pair.right)]
+            rows.append([pair.section, pair.label, *shown, change])
+    return ["\t".join(row) for row in rows]
+
+
 def _change(share: float) -> str:
     """A change with three digits that matter, never a zero that is none."""
     text = f"{share * 100:+.3g} %"

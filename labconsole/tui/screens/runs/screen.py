@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from typing import IO
@@ -17,8 +17,8 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Container
 
+from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
-from labconsole.model.query import Query
 from labconsole.model.record.note import exported
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
@@ -28,26 +28,20 @@ from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.filter_line import FilterInput, FilterLine
 from labconsole.tui.parts.following import FollowingScreen
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.runs_table import SavedRunsTable, Sorting
-from labconsole.tui.parts.screen import PAUSE
-from labconsole.tui.parts.status import EventLines
+from labconsole.tui.parts.runs_table import SORTS, SavedRunsTable, Sorting, column_words
+from labconsole.tui.parts.screen import PAUSE, Application
+from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.runs import run_files
+from labconsole.tui.screens.runs.arranging import Arranging, choose
 from labconsole.tui.screens.runs.details import DetailsScroll, RunView
 from labconsole.tui.screens.runs.details_pane import DetailsPane
+from labconsole.tui.screens.runs.run_pages import comparison_lines
 
 NOTHING_SAVED = "No runs saved yet. Press 1 for the bench, then r to run."
 NOTHING_FOUND = "No runs match this filter. Press esc to clear it."
 CLIPBOARD_BYTES = 74_000
 """What terminals take by OSC 52 (xterm: 100 000 characters of base64)."""
-
-Chosen = tuple[dict[str, RunSummary], list[str]]
-
-
-def choose(runs: list[RunSummary], query: Query, sorting: Sorting) -> Chosen:
-    """The runs that are meant, by id and in order. Pure: it runs in a thread."""
-    meant = sorting.apply(query.select(runs))
-    return {run.run_id: run for run in meant}, [run.run_id for run in meant]
 
 
 class RunsScreen(FollowingScreen):
@@ -55,8 +49,9 @@ class RunsScreen(FollowingScreen):
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
-        Action("escape", "back", "Back", "Leave the details, then clear the filter, then go back to the bench.",
-               id="runs-back", shown=False),
+        Action("escape", "back", "Back", id="runs-back", shown=False,
+               sentence="Leave the details; then go back to the screen that led here, with this list as it was before, "
+               "or clear the filter and then go to the bench."),
         Action("slash", "filter", "Filter", id="runs-filter", title="Filter runs",
                sentence="Show only runs that match, for example platform=raw size=64 verdict!=valid note~warm."),
         Action("m", "mark", "Mark", "Mark or unmark the run, for comparing (c), exporting (x) and copying (y).",
@@ -67,8 +62,8 @@ class RunsScreen(FollowingScreen):
         Action("n", "note", "Note", "Write a note on the run.", id="runs-note", title="Write a note"),
         Action("x", "export", "Export", "Write the marked runs, or all in the list, to a new JSON Lines or CSV file.",
                id="runs-export", title="Export runs"),
-        Action("s", "sort", "Sort", "Sort by the next column (or click its title).",
-               id="runs-sort", title="Sort runs"),
+        Action("s", "sort", "Sort", "Choose the column to sort by (or click its title).",
+               id="runs-sort", title="Sort runs by …"),
         Action("S", "reverse", "Reverse", "Reverse the sort order.", id="runs-reverse", shown=False),
         Action("t", "part(1)", "Page", "Show the next page of details: verdict, packets, over time, nodes (also ← →).",
                id="runs-part", title="Next page of the details"),
@@ -78,6 +73,14 @@ class RunsScreen(FollowingScreen):
                id="runs-copy-record", shown=False),
         Action("R", "copy_rows", "Copy rows", "Copy the row, or all marked rows, with tabs between the columns.",
                id="runs-copy-rows", shown=False),
+        Action("V", "views", "Views", "Go to a named view (filter, sorting and columns), save this one, or remove one.",
+               id="runs-views", title="Views of the runs", shown=False),
+        Action("o", "columns", "Columns", "Choose the columns of the list.", id="runs-columns", shown=False),
+        Action("B", "pin", "Baseline", "Make the run under the cursor the baseline: a column tells by how much the "
+               "measured rate of every run differs from its. Again: no baseline.",
+               id="runs-baseline", title="Pin a baseline run", shown=False),
+        Action("D", "copy_differences", "Copy differences", "Copy the differences of the two compared runs as text.",
+               id="runs-copy-differences", title="Copy the differences of two runs", shown=False),
         PAUSE,
         Action("l", "reload", "Reload", "Read all runs from the store again.",
                id="runs-reload", title="Reload runs", shown=False),
@@ -93,6 +96,10 @@ class RunsScreen(FollowingScreen):
             yield DetailsPane(self.session.store, self.console_app.tell)
         yield EventLines(self.state)
         yield KeyBar()
+
+    def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
+        super().__init__(app, session, tab)
+        self._come_back_to: str | None = None
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -111,6 +118,7 @@ class RunsScreen(FollowingScreen):
     async def look(self) -> None:
         """Filter and sort in a thread."""
         if self.saved.wanted_filter is not None:
+            self._set_aside()
             self.query_one(FilterLine).put(self.saved.wanted_filter)
             self.saved.wanted_filter = None
         runs, query = self.saved.runs, self.query_one(FilterLine).meant
@@ -129,6 +137,9 @@ class RunsScreen(FollowingScreen):
         self._show_found()
         if not order:
             self.details.show(RunView(problem=table.empty))
+        if self._come_back_to in table.order:
+            table.move_to(self._come_back_to)
+            self._come_back_to = None
         self._go_to_wanted()
 
     def on_screen_resume(self) -> None:
@@ -140,12 +151,22 @@ class RunsScreen(FollowingScreen):
         wanted = self.state.wanted_run
         if wanted is None:
             return
+        self._set_aside()
         if wanted in self.table.order:
             self.state.wanted_run = None
             self.table.move_to(wanted)
             self.set_focus(self.table)
         elif self.query_one(FilterLine).text and any(run.run_id == wanted for run in self.saved.runs):
             self.query_one(FilterLine).clear_text()
+
+    def _set_aside(self) -> None:
+        """Another screen wants something else shown: what is shown now comes back when one goes back there."""
+        self.console_app.trail.set_aside(partial(self._restore, self.query_one(FilterLine).text, self.table.chosen))
+
+    def _restore(self, words: str, run_id: str | None) -> None:
+        self._show_details(False)
+        self._come_back_to = run_id
+        self.query_one(FilterLine).put(words)
 
     def _show_found(self) -> None:
         line, table = self.query_one(FilterLine), self.table
@@ -165,18 +186,48 @@ class RunsScreen(FollowingScreen):
     @on(SavedRunsTable.HeaderClicked)
     def header_clicked(self, event: SavedRunsTable.HeaderClicked) -> None:
         now = self.table.sorting
-        self._sort(Sorting(event.column, not now.descending if event.column == now.column else True))
+        self.arranging.sort(Sorting(event.column, not now.descending if event.column == now.column else True))
 
-    def _sort(self, sorting: Sorting) -> None:
-        self.table.sorting = sorting
-        self.look_again()
+    @property
+    def arranging(self) -> Arranging:
+        """What changes sorting, columns and views."""
+        line, views = self.query_one(FilterLine), self.console_app.memory.views
+        return Arranging(self.app, self.table, line, views, self.look_again)
 
     def action_sort(self) -> None:
-        self._sort(self.table.sorting.next())
+        self.arranging.ask_sort()
+
+    def action_sort_by(self, column: str) -> None:
+        self.arranging.sort(Sorting.by(column))
 
     def action_reverse(self) -> None:
         now = self.table.sorting
-        self._sort(Sorting(now.column, not now.descending))
+        self.arranging.sort(Sorting(now.column, not now.descending))
+
+    def action_columns(self) -> None:
+        self.arranging.ask_columns()
+
+    def action_views(self) -> None:
+        self.arranging.ask_view(self.console_app.tell)
+
+    def action_view(self, number: int) -> None:
+        self.arranging.show(list(self.console_app.memory.views.all().values())[number])
+
+    def offered_actions(self) -> Iterable[Action]:
+        """Also every sorting, and every view by its name."""
+        yield from super().offered_actions()
+        for name in SORTS:
+            yield Action("", f"sort_by({name!r})", f"Sort by {column_words(name)}", "Sort the runs by this column.")
+        for number, (name, view) in enumerate(self.console_app.memory.views.all().items()):
+            yield Action("", f"view({number})", f"View: {safe(name, 40)}", safe(view.filter, 80) or "All runs.")
+
+    def action_pin(self) -> None:
+        """Differences are told to the run under the cursor; to none, where it is the baseline."""
+        table = self.table
+        base, chosen = table.baseline, table.by_id.get(table.chosen or "")
+        table.pin(None if chosen is None or chosen == base else chosen)
+        if table.baseline is not None:
+            self.notify(f"Differences are to {safe(table.baseline.run_id, 80)}; B removes it", markup=False)
 
     def action_filter(self) -> None:
         self._show_details(False)
@@ -190,6 +241,8 @@ class RunsScreen(FollowingScreen):
         if self.focused is not None and self.focused.id == "details-scroll":
             self._show_details(False)
             self.set_focus(self.table)
+        elif self.console_app.trail.back():
+            return
         elif self.query_one(FilterLine).text:
             self.query_one(FilterLine).clear_text()
         else:
@@ -321,6 +374,15 @@ class RunsScreen(FollowingScreen):
         rows = [table.row_words(key) for key in keys]
         lines = ["\t".join(title for title, _ in rows[0]), *("\t".join(text for _, text in row) for row in rows)]
         self._copy("\n".join(lines), f"{len(keys)} rows" if len(keys) > 1 else "the row")
+
+    def action_copy_differences(self) -> None:
+        """What the compare page shows, as text; of two marked runs that are not compared yet, compare them first."""
+        comparison = self.details.view.comparison
+        if comparison is None:
+            self.action_compare()
+            return
+        lines = comparison_lines(comparison.left, comparison.right, comparison.pairs)
+        self._copy("\n".join(lines) + "\n", "the differences of the two runs")
 
     def _copy(self, text: str, what: str) -> None:
         self.app.copy_to_clipboard(text)

@@ -1,0 +1,99 @@
+"""Named views of the list of runs, kept between sessions: which runs, in which order, with which columns.
+
+Losing them costs some typing, never more: a file that cannot be read is passed over, except for the log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+log = logging.getLogger("labconsole.tui")
+
+MOST_BYTES = 1_000_000
+MOST_VIEWS = 100
+MOST_CHARACTERS = 1000
+NAME_CHARACTERS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A filter as typed, the column that it is sorted by, and the columns that are not shown."""
+
+    filter: str
+    sort: str = "started"
+    descending: bool = True
+    hidden: tuple[str, ...] = ()
+
+
+class SavedViews:
+    """``path`` None: they last as long as the console."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._views: dict[str, View] | None = None
+
+    def all(self) -> dict[str, View]:
+        """Every view by its name, as it was kept last."""
+        if self._views is None:
+            self._views = self._read()
+        return dict(self._views)
+
+    def keep(self, name: str, view: View) -> str:
+        """Keep one under a name, over an older one of that name. Returns why it could not be written, "" if it was."""
+        views = {**self.all(), name: view}
+        if len(views) > MOST_VIEWS:
+            return f"there are {MOST_VIEWS} views already; remove one first"
+        return self._write(views)
+
+    def remove(self, name: str) -> str:
+        """Forget one. Returns why it could not be written."""
+        return self._write({key: view for key, view in self.all().items() if key != name})
+
+    def _write(self, views: dict[str, View]) -> str:
+        self._views = views
+        if self._path is None:
+            return ""
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(json.dumps({name: asdict(view) for name, view in views.items()}, indent=1), "utf-8")
+            temporary.replace(self._path)
+        except OSError as exc:
+            return f"{self._path} cannot be written: {exc.strerror or exc}"
+        return ""
+
+    def _read(self) -> dict[str, View]:
+        if self._path is None:
+            return {}
+        try:
+            if self._path.stat().st_size > MOST_BYTES:
+                return {}
+            kept = json.loads(self._path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, RecursionError) as exc:
+            log.info("could not read saved views: %s", exc)
+            return {}
+        views = {name: _view(value) for name, value in kept.items()} if isinstance(kept, dict) else {}
+        return {name: view for name, view in list(views.items())[:MOST_VIEWS] if view is not None and is_name(name)}
+
+
+def is_name(name: str) -> bool:
+    """It can be the name of a view."""
+    return bool(name.strip()) and name.isprintable() and len(name) <= NAME_CHARACTERS
+
+
+def _view(value: object) -> View | None:
+    """A view as it was written, or None where it is none."""
+    if not isinstance(value, dict):
+        return None
+    text, sort, descending, hidden = (value.get(key) for key in ("filter", "sort", "descending", "hidden"))
+    if not isinstance(text, str) or not text.isprintable() or len(text) > MOST_CHARACTERS:
+        return None
+    if not isinstance(sort, str) or not isinstance(descending, bool) or not isinstance(hidden, list):
+        return None
+    return View(text, sort, descending, tuple(str(name) for name in hidden[:MOST_VIEWS]))
