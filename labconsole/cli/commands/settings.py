@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     if args.keys:
         rows = [
             {"place": place, "binding": action.id, "keys": action.keys_now(found.keymap), "does": action.sentence}
-            for place, actions in places().items()
+            for place, actions in places().listed().items()
             for action in actions
             if action.id
         ]

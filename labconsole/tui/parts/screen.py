@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from textual import on
 from textual.app import ScreenStackError
 from textual.dom import DOMNode
 from textual.screen import ModalScreen, Screen
@@ -23,7 +24,7 @@ from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.status import Tab, TopBar
 
 PAUSE = Action(
-    "space", "pause", "Pause", "Freeze the display, or unfreeze it. Recording continues.",
+    "space", "pause", "Freeze", "Freeze the display, or unfreeze it. Recording continues.",
     id="pause", title="Freeze or unfreeze the display",
 )  # fmt: skip
 
@@ -120,6 +121,10 @@ class ConsoleScreen(HasActions, Screen[None]):
         bar.read_only = self.session.read_only
         return bar
 
+    @on(TopBar.Wanted)
+    def go_to_tab(self, event: TopBar.Wanted) -> None:
+        self.console_app.action_mode(event.tab.mode)
+
     def tick(self) -> None:
         """Paint if this screen is in sight and something moved."""
         if not self.is_up or not (self.in_sight or isinstance(self._front, ModalScreen)):
@@ -150,7 +155,8 @@ class ConsoleScreen(HasActions, Screen[None]):
         yield from ((self, action) for action in self.offered_actions())
         parts = {type(part): part for part in self.query("*") if isinstance(part, HasActions)}
         for part in parts.values():
-            yield from ((part, action) for action in part.declared_actions() if action.sentence)
+            told = (action for action in part.declared_actions() if action.sentence and not action.common)
+            yield from ((part, action) for action in told)
 
     def action_pause(self) -> None:
         self.paused = not self.paused

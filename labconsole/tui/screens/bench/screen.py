@@ -46,8 +46,9 @@ class BenchScreen(ConsoleScreen):
     CSS_PATH = "screen.tcss"
     ACTIONS = (
         Action("r", "run", "Run", "Measure the design point in the set-up panel, with all its repetitions.", id="run"),
-        Action("a,escape", "abort", "Abort", id="abort",
-               sentence="Abort the trial, after asking; what was measured is kept. Without a trial, leave the field."),
+        Action("a", "abort", "Abort", "Abort the trial, after asking. What was measured is kept.", id="abort"),
+        Action("escape", "leave_field", "Leave", "Leave the field, or the interfaces. Aborts nothing.",
+               id="bench-back", title="Leave the field", shown=False),
         PAUSE,
         Action("e", "edit", "Set-up", "Go to the set-up panel.", id="edit", title="Edit the set-up"),
         Action("n", "stream(1)", "Stream", "Show the next stream in the chart.",
@@ -189,6 +190,7 @@ class BenchScreen(ConsoleScreen):
             self.set_focus(self.query_one(f"#{field}" if field in LABELS else "#platform"))
             self.console_app.tell(problem.sentence, "error")
             return
+        self.action_leave_field()  # what is typed while it runs must not change what is asked for next
         self._remember(panel.values())
         self.console_app.start_run(reading.request, reading.repetitions)
 
@@ -201,11 +203,10 @@ class BenchScreen(ConsoleScreen):
         self.console_app.ask_abort()
 
     def action_abort(self) -> None:
-        """Ask, if something runs; else leave the field."""
-        if self.state.asked or self.session.running:
-            self.console_app.ask_abort()
-        else:
-            self.set_focus(self.query_one(StreamsTable))
+        self.console_app.ask_abort()
+
+    def action_leave_field(self) -> None:
+        self.set_focus(self.query_one(StreamsTable))
 
     def action_edit(self) -> None:
         if self.has_class("-narrow"):
