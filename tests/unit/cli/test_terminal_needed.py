@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ STREAMS = {"stdin": "standard input", "stdout": "standard output", "stderr": "st
 @pytest.mark.parametrize("piped", STREAMS)
 def test_without_a_terminal_nothing_is_painted(words: list[str], piped: str) -> None:
     master, slave = pty.openpty()
-    streams = dict.fromkeys(STREAMS, slave) | {piped: subprocess.PIPE}
+    streams: dict[str, Any] = dict.fromkeys(STREAMS, slave) | {piped: subprocess.PIPE}
     process = subprocess.Popen(
         [sys.executable, "-m", "labconsole", *words], **streams, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
