@@ -23,6 +23,7 @@ from support.fake_session import INVENTORY
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NUMBERS = ("N", "S", "RATIO")
 PLAN = {"plan": "example", "platforms": ["raw"], "frame_sizes": [64], "targets": ["10Mbit"], "duration_s": 1}
 
 
@@ -93,7 +94,7 @@ COMMANDS = [pytest.param(line, id=f"{page.name}: {line}") for page in PAGES for 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_every_command_line_that_is_shown_is_understood(line: str) -> None:
     words = shlex.split(line.removeprefix("sudo ").removeprefix("$ "))[1:]
-    words = ["1" if word == "N" else word.rstrip("…") for word in words if word not in ("…", "...")]
+    words = ["1" if word in NUMBERS else word.rstrip("…") for word in words if word not in ("…", "...")]
     if not words or words[0].startswith("-"):
         words = ["runs", *words]  # any command
     build_parser(words[0]).parse_args(words)

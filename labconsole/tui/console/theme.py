@@ -47,7 +47,7 @@ HIGH_CONTRAST = Theme(
     panel="#262626",
     success="#5fff5f",
     warning="#ffd75f",
-    error="#ff8787",
+    error="#ffa0a0",
     dark=True,
     variables={
         "lc-line": "#ffffff",

@@ -115,11 +115,11 @@ class Choice(HasActions, Tones, _InForm, can_focus=True):
         width = self.size.width
         index = self.options.index(self.value)
         back, forth = ("‹" if index else " "), ("›" if index < len(self.options) - 1 else " ")
-        word = safe(self.value, width - 4)
-        pad = " " * max(0, width - 4 - cell_len(word))
+        word = safe(self.value, width - 2)
+        pad = " " * max(0, width - 2 - cell_len(word))
         under = self.cursor_style() if self.has_focus else None
         tone = "strong" if self.has_focus else ""
-        return self.strip_of([(back + " ", "accent"), (word + pad, tone), (" " + forth, "accent")], width, under=under)
+        return self.strip_of([(back, "accent"), (word + pad, tone), (forth, "accent")], width, under=under)
 
     def on_focus(self) -> None:
         self.refresh()

@@ -97,3 +97,15 @@ def test_an_unchanged_binding_keeps_its_keys() -> None:
     for actions in places().listed().values():
         for action in actions:
             assert action.keys_now({}) == action.keys.split(",")
+
+
+def test_keys_are_listed_as_they_are_on_the_keyboard_and_as_a_keymap_can_have_them(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["settings", "--keys"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    assert not [row for row in rows if "_" in row[1]]
+    keys = {row[0]: row[1].rstrip(",") for row in rows}
+    assert keys["help"] == "?" and keys["runs-compare"] == "c"
+    path.write_text("keymap:\n  runs-filter: '='\n  runs-compare: '/'\n")
+    check_settings(load_settings(), places)
