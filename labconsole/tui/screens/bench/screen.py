@@ -70,7 +70,7 @@ class BenchScreen(ConsoleScreen):
         Action("", "reload", "Reload runs", "Read the latest runs from the store again."),
     )  # fmt: skip
     AUTO_FOCUS = "#streams"
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-normal"), (168, "-wide")]  # noqa: RUF012 - two columns need 120
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-normal"), (198, "-wide")]  # noqa: RUF012
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
         super().__init__(app, session, tab)

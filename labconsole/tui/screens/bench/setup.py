@@ -39,9 +39,9 @@ def whole_words(text: str, width: int) -> str:
     """As many words as fit; that some are left out is shown."""
     whole = safe(text, 1000)
     kept = whole
-    while cell_len(kept) > width and " " in kept:
+    while cell_len(kept) > width and kept != " …":
         kept = kept.removesuffix(" …").rpartition(" ")[0] + " …"
-    return kept
+    return kept if kept != " …" else safe(whole, width)
 
 
 class Hint(Lines):

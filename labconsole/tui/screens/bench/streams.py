@@ -129,8 +129,8 @@ class StreamsTable(LineTable):
         Column("generator", "generator", 9, right=False, rank=5),
     )
 
-    NARROW: ClassVar[tuple[Column, ...]] = tuple(column for column in COLUMNS if not column.name.endswith("_bps"))
-    """Without bandwidths, which only a wide terminal has room for beside sparklines."""
+    NARROW: ClassVar[tuple[Column, ...]] = tuple(column for column in COLUMNS if column.rank < 3)
+    """What there is room for beside the set-up: the other columns are a wide terminal's, however wide the table is."""
 
     def __init__(self, inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> None:
         super().__init__(id="streams")
