@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+
+from labconsole.errors import ConfigError
+
+
+def require_terminal(command: str) -> None:
+    """Raises ConfigError where there is nobody to draw for, or no keyboard: escapes in a file are of no use."""
+    streams = {"standard input": sys.stdin, "standard output": sys.stdout, "standard error": sys.stderr}
+    for name, stream in streams.items():
+        if stream is None or not stream.isatty():
+            raise ConfigError(
+                f"{command} needs a terminal, and its {name} is not one; elsewhere, use --plain, `labconsole run`, "
+                "`labconsole replay` and `labconsole runs`"
+            )
 
 
 def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False, plain: bool = False) -> int:
@@ -10,6 +24,8 @@ def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False,
 
     ``plain``: as lines of text, which need no terminal.
     """
+    if not plain:
+        require_terminal("console")
     from labconsole.engine.protocol import SessionLike
     from labconsole.model.inventory import load_inventory
 

@@ -90,6 +90,14 @@ class SessionLike(Protocol):
         """Raises ConfigError for a background load that the request's platform cannot have; asks nobody."""
         ...
 
+    def check_now(self, request: DesignPoint) -> None:
+        """The same, and for a frame that an interface does not carry, as far as the nodes are known; asks nobody."""
+        ...
+
+    def check_stored(self, request: DesignPoint) -> None:
+        """Raises ConfigError for a load that is a share of what is not stored, StoreError. Blocking."""
+        ...
+
     def lease_holders(self) -> dict[str, LeaseHolder]:
         """Who else holds which of the connected nodes now; asks nobody."""
         ...

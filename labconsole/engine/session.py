@@ -23,8 +23,9 @@ from labconsole.engine.live.events import Event, Listener, Notice, Phase, PhaseC
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
 from labconsole.engine.trial.order import Take, TrialOrder
 from labconsole.engine.trial.platform import UutPlatform
-from labconsole.engine.trial.second_guest import check_background, second_guest_setup
+from labconsole.engine.trial.second_guest import check_background, check_reference, second_guest_setup
 from labconsole.engine.trial.setup import TrialSettings
+from labconsole.engine.trial.stream_wiring import check_mtu
 from labconsole.engine.trial.taking import TrialTaker
 from labconsole.engine.trial.trial import Trial
 from labconsole.errors import ConfigError, LabError, MeasurementError, NodeUnreachable
@@ -198,6 +199,15 @@ class Session(Generic[StoreT]):
     def check_background(self, request: DesignPoint) -> None:
         """Raises ConfigError for a background load that the platform cannot have. Asks nobody."""
         check_background(request, self.inventory, self.driver_for)
+
+    def check_now(self, request: DesignPoint) -> None:
+        """The same, and for a frame that an interface does not carry, as far as the nodes are known. Asks nobody."""
+        self.check_background(request)
+        check_mtu(request, self.inventory, self.telemetry)
+
+    def check_stored(self, request: DesignPoint) -> None:
+        """Raises ConfigError for a load that is a share of what is not stored, StoreError. Blocking."""
+        check_reference(request, self.inventory, self.store)
 
     # Checks
 

@@ -21,6 +21,7 @@ from textual.actions import parse
 from textual.app import App, ComposeResult, SystemCommand
 from textual.dom import DOMNode
 from textual.screen import Screen
+from textual.theme import Theme
 from textual.widgets import Static
 from textual.worker import WorkerFailed
 
@@ -34,14 +35,14 @@ from labconsole.tui.console import clock, theme
 from labconsole.tui.console.journal import JournalHandler
 from labconsole.tui.console.memory import ConsoleMemory
 from labconsole.tui.console.saved_runs import SavedRuns
-from labconsole.tui.console.settings import Settings, load_settings, memory_path
+from labconsole.tui.console.settings import Settings, load_settings, memory_path, theme_path
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.console.terminal import HangUpDriver, detach, terminal_is_gone
 from labconsole.tui.console.trail import Trail
-from labconsole.tui.keymap import EVERYWHERE, Places, check_settings
+from labconsole.tui.keymap import PARTS, Places, check_settings, places_with, themes
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.confirm import Confirm, take_over_question
-from labconsole.tui.parts.help import TABLES_AND_FIELDS, Help, key_rows
+from labconsole.tui.parts.help import OTHER_KEYS, Help, key_rows
 from labconsole.tui.parts.reaching import SINCE, ReachesOperator
 from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.screens import SCREENS, ScreenEntry
@@ -94,9 +95,9 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
         self._leaving = False
         self._connecting = False
         self.hung_up = False
-        for each in (theme.DARK, theme.LIGHT):
+        for each in theme.THEMES:
             self.register_theme(each)
-        self.theme = self.settings.theme
+        self.theme = self._first_theme()
         self.set_keymap(self.settings.keymap)
 
     def compose(self) -> ComposeResult:
@@ -104,6 +105,7 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
 
     def on_mount(self) -> None:
         self._journal.attach()
+        self.theme_changed_signal.subscribe(self, self._theme_chosen)
         for number, handler in ((signal.SIGTERM, self.leave), (signal.SIGHUP, self.hang_up)):
             # Not every host of the app lets signals be set (tests run it in other threads).
             with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
@@ -113,6 +115,14 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
     def on_unmount(self) -> None:
         self._journal.detach()
         self.end_calling()
+
+    def _first_theme(self) -> str:
+        """The settings' theme; if they name none, the one chosen last."""
+        chosen = None if "theme" in self.settings.model_fields_set else self.memory.recall_theme()
+        return chosen if chosen in themes() else self.settings.theme
+
+    def _theme_chosen(self, chosen: Theme) -> None:
+        self.memory.keep_theme(chosen.name)
 
     def _open(self) -> None:
         try:
@@ -349,7 +359,8 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
     def help_sections(self, screen: ConsoleScreen | None) -> list[tuple[str, list[tuple[str, str]]]]:
         """Keys by where they work."""
         keymap = self.settings.keymap
-        keys = [("Everywhere", key_rows(self.declared_actions(), keymap)), ("In tables and fields", TABLES_AND_FIELDS)]
+        keys = [("Everywhere", [*key_rows(self.declared_actions(), keymap), *OTHER_KEYS])]
+        keys += [(f"In {place}", key_rows(owner.ACTIONS, keymap)) for place, owner in PARTS.items()]
         if screen is None:
             return keys
         own = [action for _, action in screen.told_actions()]
@@ -372,9 +383,7 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
 
 def places() -> Places:
     """Where which actions have keys. Imports every screen."""
-    places: dict[str, type[HasActions]] = {EVERYWHERE: ConsoleApp}
-    places |= {entry.title: entry.load() for entry in SCREENS}
-    return {place: [action for action in owner.declared_actions() if action.keys] for place, owner in places.items()}
+    return places_with(ConsoleApp)
 
 
 def run_console(session_factory: SessionFactory) -> int:
@@ -386,15 +395,15 @@ def run_console(session_factory: SessionFactory) -> int:
     check_settings(settings, places)
     gc.disable()  # until the bench is painted; what is made before that is kept anyway
     app = ConsoleApp(
-        session_factory, settings, ConsoleMemory(memory_path() if settings.remember_set_up else None), alone=True
+        session_factory,
+        settings,
+        ConsoleMemory(memory_path() if settings.remember_set_up else None, theme_path()),
+        alone=True,
     )
     status = app.run()
     if app.failure is not None:
         print(f"labconsole: {app.failure}", file=sys.stderr)
-    if app.state.saved_run_ids:
-        location = store_location(app.session.store) if app.session is not None else None
-        where = f" in {location}" if location else ""
-        print(f"{len(app.state.saved_run_ids)} saved{where}:")
-        for run_id in app.state.saved_run_ids:
-            print(f"  {run_id}")
+    location = store_location(app.session.store) if app.session is not None else None
+    for line in app.state.parting_words(location):
+        print(line)
     return app.return_code or 0 if status is None else status

@@ -1,20 +1,28 @@
 """Which key does what where, with the operator's changes; and whether those changes can be.
 
-A place is a screen with what works everywhere: two actions of one place must not share a key, actions of two screens
-may.
+A place is a screen with what works everywhere, and a table or field on it; or a dialog, which hides the screen's keys.
+Two actions of one place must not share a key, actions of two screens may.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from textual.keys import Keys, key_to_character
 from textual.theme import BUILTIN_THEMES
 
 from labconsole.tui.console import theme
 from labconsole.tui.console.settings import Settings
-from labconsole.tui.parts.action import Action
+from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.ask_text import AskText
+from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.parts.fields import Choice, Field
+from labconsole.tui.parts.help import Help
+from labconsole.tui.parts.pick import Pick
+from labconsole.tui.parts.table import LineTable
+from labconsole.tui.screens import SCREENS
 
 UNDELIVERED = re.compile(r"ctrl\+(m|i|j|h|b|\[|left_square_bracket)$|alt\+|ctrl\+enter|shift\+enter|ctrl\+shift\+")
 """Keys that terminals send as something else, or that tmux keeps for itself."""
@@ -22,13 +30,51 @@ UNDELIVERED = re.compile(r"ctrl\+(m|i|j|h|b|\[|left_square_bracket)$|alt\+|ctrl\
 _NAMED = {key.value for key in Keys}
 EVERYWHERE = "everywhere"
 
-Places = Mapping[str, Sequence[Action]]
-"""Actions that have keys, by where they work: EVERYWHERE, and each screen by its title."""
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Actions that have keys, by where they work: screens by their title, parts of screens, dialogs."""
+
+    everywhere: Sequence[Action]
+    screens: Mapping[str, Sequence[Action]]
+    parts: Mapping[str, Sequence[Action]]
+    dialogs: Mapping[str, Sequence[Action]]
+
+    def listed(self) -> dict[str, Sequence[Action]]:
+        """All of them, by the names of the places."""
+        return {EVERYWHERE: self.everywhere, **self.screens, **self.parts, **self.dialogs}
+
+    def together(self) -> Iterator[tuple[str, list[Action]]]:
+        """What can be pressed at the same time, and where."""
+        for screen, actions in self.screens.items():
+            for part, more in self.parts.items():
+                yield f"{screen}, in {part}", [*actions, *self.everywhere, *more]
+        always = [action for action in self.everywhere if action.priority]
+        for dialog, actions in self.dialogs.items():
+            yield dialog, [*actions, *always]
+
+
+PARTS: dict[str, type[HasActions]] = {"tables": LineTable, "fields": Field, "choices": Choice}
+DIALOGS: dict[str, type[HasActions]] = {"questions": Confirm, "texts": AskText, "lists": Pick, "help": Help}
+
+
+def places_with(everywhere: type[HasActions]) -> Places:
+    """All places; ``everywhere``: the application. Imports every screen."""
+
+    def keyed(owner: type[HasActions]) -> list[Action]:
+        return [action for action in owner.declared_actions() if action.keys]
+
+    return Places(
+        everywhere=keyed(everywhere),
+        screens={entry.title: keyed(entry.load()) for entry in SCREENS},
+        parts={place: keyed(owner) for place, owner in PARTS.items()},
+        dialogs={place: keyed(owner) for place, owner in DIALOGS.items()},
+    )
 
 
 def themes() -> list[str]:
     """Names of all themes."""
-    return [theme.DARK.name, theme.LIGHT.name, *BUILTIN_THEMES]
+    return [*(each.name for each in theme.THEMES), *BUILTIN_THEMES]
 
 
 def check_settings(settings: Settings, places: Callable[[], Places]) -> None:
@@ -41,7 +87,7 @@ def check_settings(settings: Settings, places: Callable[[], Places]) -> None:
     if not settings.keymap:
         return
     found = places()
-    known = {action.id for actions in found.values() for action in actions if action.id}
+    known = {action.id for actions in found.listed().values() for action in actions if action.id}
     for name, keys in settings.keymap.items():
         if name not in known:
             raise settings.complaint(("keymap", name), "unknown action", name, ", ".join(sorted(known)))
@@ -53,14 +99,14 @@ def check_settings(settings: Settings, places: Callable[[], Places]) -> None:
             if UNDELIVERED.search(key):
                 words = "is not delivered by every terminal"
                 raise settings.complaint(("keymap", name), words, key, "letters, digits, f1 to f12, ctrl with a letter")
-    for place, actions in found.items():
+    for place, actions in found.together():
         taken: dict[str, str] = {}
-        for action in [*actions, *(found[EVERYWHERE] if place != EVERYWHERE else ())]:
+        for action in actions:
             for key in action.keys_now(settings.keymap):
                 other = taken.setdefault(key, action.id or action.does)
                 if other != (action.id or action.does):
                     name = action.id if action.id in settings.keymap else other
-                    words = f"means {other} and {action.id} at once on the screen {place}"
+                    words = f"means {other} and {action.id} at once ({place})"
                     raise settings.complaint(("keymap", name), words, key, "a key that is not in use there")
 
 

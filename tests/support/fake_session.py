@@ -31,8 +31,10 @@ from labconsole.engine.live.events import (
     TrialStarted,
 )
 from labconsole.engine.live.telemetry import NodeLive, StreamLive, Telemetry
+from labconsole.engine.trial.second_guest import missing_reference
+from labconsole.engine.trial.stream_wiring import check_mtu
 from labconsole.errors import ConfigError, LabError, LeaseHeld, StoreError
-from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.model.design_point import FORWARDING_SHARES, DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.note import RunNote
@@ -250,6 +252,7 @@ class FakeSession:
         self.closed = self.aborted = False
         self.refusal: LabError | None = None
         self.no_background: ConfigError | None = None
+        self.maximum_stored = False
         self.loss = loss
         self.status = "valid"
         self.release = asyncio.Event()
@@ -265,6 +268,14 @@ class FakeSession:
     def check_background(self, request: DesignPoint) -> None:
         if self.no_background is not None and request.background != "none":
             raise self.no_background
+
+    def check_now(self, request: DesignPoint) -> None:
+        self.check_background(request)
+        check_mtu(request, self.inventory, self.telemetry)
+
+    def check_stored(self, request: DesignPoint) -> None:
+        if request.background in FORWARDING_SHARES and not self.maximum_stored:
+            raise missing_reference(request)
 
     def lease_holders(self) -> dict[str, LeaseHolder]:
         return self.holders

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from labconsole.cli.commands import About
-from labconsole.cli.console import open_console
+from labconsole.cli.console import open_console, require_terminal
 from labconsole.cli.options import add_common
-from labconsole.errors import ConfigError
 
 about = About(20, "start a local lab, open the console on it, and remove the lab on leaving", draws=True)
 
@@ -32,8 +31,8 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.lab import commands as lab
     from labconsole.lab.spec import LabSpec
 
-    if not (args.plain or sys.stdout.isatty()):
-        raise ConfigError("demo needs a terminal; without one, use `labconsole lab up` and `labconsole run`")
+    if not args.plain:
+        require_terminal("demo")
     found = lab.status("local")
     was_up = found is not None and found.running
     if found is not None and was_up:

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     if args.keys:
         rows = [
             {"place": place, "binding": action.id, "keys": action.keys_now(found.keymap), "does": action.sentence}
-            for place, actions in places().items()
+            for place, actions in places().listed().items()
             for action in actions
             if action.id
         ]
@@ -69,6 +69,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _typed(key: str) -> str:
+    """A key as a keymap can have it, and as it is on the keyboard where that is the same."""
+    from labconsole.tui.parts.action import key_word
+
+    word = key_word(key)
+    return word if len(word) == 1 and word != "," and word.isascii() else key
+
+
 def _key_lines(rows: list[dict[str, Any]]) -> list[str]:
     lines: list[str] = []
     place = None
@@ -77,6 +85,6 @@ def _key_lines(rows: list[dict[str, Any]]) -> list[str]:
         if row["place"] != place:
             place = row["place"]
             lines += ["", place] if lines else [place]
-        keys = ", ".join(row["keys"])
+        keys = ", ".join(_typed(key) for key in row["keys"])
         lines.append(f"  {row['binding']:<{width}}  {keys:<18}  {row['does'] or ''}")
     return lines

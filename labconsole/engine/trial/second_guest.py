@@ -117,13 +117,27 @@ def find_reference(request: DesignPoint, inventory: Inventory, store: RunSink) -
     )
 
 
+def check_reference(request: DesignPoint, inventory: Inventory, store: RunSink) -> None:
+    """Refuse a load that is a share of what was not measured yet, or too much for its link. Blocking.
+
+    Raises ConfigError, StoreError.
+    """
+    stream = inventory.second_stream(request.sources)
+    if request.background in FORWARDING_SHARES and stream is not None:
+        found = find_reference(request, inventory, store)
+        if found is None:
+            raise missing_reference(request)
+        forwarding(request, stream, found)
+
+
 def missing_reference(request: DesignPoint) -> ConfigError:
     """What to run first."""
+    others = ", ".join(kind for kind in BACKGROUNDS if kind not in FORWARDING_SHARES)
     return ConfigError(
-        f"is a share of the maximum that platform {request.platform} forwards with an idle second guest, but no such "
-        f"run is stored for this testbed; measure it first: {reference_command(request)}",
+        f"needs a stored maximum of platform {request.platform} with an idle second guest",
         key="background",
         value=request.background,
+        allowed=f"{others}, or this one after: {reference_command(request)}",
     )
 
 

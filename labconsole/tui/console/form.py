@@ -14,7 +14,7 @@ from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint, Target
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
-from labconsole.text.cells import count, decimal, safe, span
+from labconsole.text.cells import count, percent, safe, span
 from labconsole.units import format_rate_bps, parse_rate_bps
 
 FRAME_SIZE_PRESETS = ("60", "64", "128", "256", "500", "512", "1000", "1024", "1280", "1500")
@@ -29,10 +29,10 @@ MAX_REPETITIONS = 1000
 BACKGROUND_WORDS = {
     "none": ("no second guest",),
     "idle": ("an idle second guest", "a second, idle guest"),
-    "light": ("second guest: stress --cpu 1",),
+    "light": ("second guest: stress --cpu 1", "stress --cpu 1"),
     "heavy": ("second guest: stress --cpu 8 --vm 4", "stress --cpu 8 --vm 4"),
-    "forwarding-50": ("second guest forwards 64 B at 50 % of its maximum", "forwards at 50 % of maximum"),
-    "forwarding-95": ("second guest forwards 64 B at 95 % of its maximum", "forwards at 95 % of maximum"),
+    "forwarding-50": ("second guest forwards 64 B at 50 % of its maximum", "at 50 % of its maximum"),
+    "forwarding-95": ("second guest forwards 64 B at 95 % of its maximum", "at 95 % of its maximum"),
 }
 
 
@@ -152,7 +152,8 @@ def _hints(
     if platform is not None:
         options = ", ".join(f"{k} {v}" for k, v in platform.options.items() if isinstance(v, str | int))
         words = f"driver {platform.driver}" + (f", {options}" if options else "")
-        hints["platform"] = (safe(words, 60), safe(f"driver {platform.driver}", 24))
+        # Two platforms of one driver differ in their options: of the two, these are worth more.
+        hints["platform"] = tuple(safe(text, 60) for text in (words, options or words))
     if "sources" not in problems:
         names = ", ".join(s.name for s in inventory.streams[: request.sources])
         hints["sources"] = (f"of {len(inventory.streams)} streams: {names}", f"of {len(inventory.streams)} streams")
@@ -191,15 +192,14 @@ def _target_hint(request: DesignPoint, inventory: Inventory) -> tuple[str, ...]:
     pps = 1e9 / delay if delay else math.nan
     share = request.frame.rate_bps(pps) / stream.link_speed_bps
     link = format_rate_bps(stream.link_speed_bps)
-    rate, gap, part = count(pps), count(delay), f"{decimal(share * 100, 1)} %"
+    rate, gap, part = count(pps), count(delay), f"{percent(share, 1 if share < 0.1 else 0)} %"
     return (
         f"per source: {rate} packets/s, delay {gap} ns, {part} of {link} on the wire",
         f"{rate} packets/s, delay {gap} ns, {part} of {link}",
         f"{rate} packets/s, delay {gap} ns, {part} of line",
         f"{rate} pps, {gap} ns, {part} of line",
-        f"{rate} pps, {gap} ns, {part}",
-        f"{rate} pps, {gap} ns, {decimal(share * 100, 0)} %",
-        f"{rate} pps, {gap} ns",
+        f"{rate} pps, {part} of line",
+        f"{rate} pps",
     )
 
 

@@ -1,4 +1,4 @@
-"""The set-up that was run last on each testbed, kept between sessions. Losing it costs a few keys, never more.
+"""The set-up that was run last on each testbed, and the theme chosen last. Losing them costs a few keys, never more.
 
 So a file that cannot be read or written is passed over in silence, except for the log.
 """
@@ -22,11 +22,11 @@ MOST_CHARACTERS = 64
 
 
 class ConsoleMemory:
-    """``path`` None: nothing is kept."""
+    """``set_ups`` or ``theme`` None: that is not kept."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self.views = SavedViews(path.with_name("views.json") if path is not None else None)
+    def __init__(self, set_ups: Path | None, theme: Path | None = None) -> None:
+        self._path, self._theme = set_ups, theme
+        self.views = SavedViews(set_ups.with_name("views.json") if set_ups is not None else None)
 
     def recall(self, testbed: str) -> FormValues | None:
         """What was run last on a testbed, as typed."""
@@ -46,14 +46,22 @@ class ConsoleMemory:
         if self._path is None:
             return
         kept = {**self._read(), testbed: asdict(values)}
-        text = json.dumps(dict(list(kept.items())[-MOST_TESTBEDS:]), indent=1)
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        _write(self._path, json.dumps(dict(list(kept.items())[-MOST_TESTBEDS:]), indent=1))
+
+    def recall_theme(self) -> str | None:
+        """The theme chosen last."""
+        if self._theme is None:
+            return None
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(self._path)
-        except OSError as exc:
-            log.info("could not save the set-up: %s", exc)
+            with self._theme.open(encoding="utf-8") as file:
+                return file.read(MOST_CHARACTERS).strip()
+        except (OSError, ValueError):
+            return None
+
+    def keep_theme(self, name: str) -> None:
+        """Remember it."""
+        if self._theme is not None:
+            _write(self._theme, f"{name}\n")
 
     def _read(self) -> dict[str, object]:
         if self._path is None:
@@ -68,3 +76,14 @@ class ConsoleMemory:
             log.info("could not read saved set-ups: %s", exc)
             return {}
         return kept if isinstance(kept, dict) else {}
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as exc:
+        log.info("could not save %s: %s", path, exc)

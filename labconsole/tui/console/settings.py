@@ -25,8 +25,8 @@ class Settings(BaseModel):
 
     theme: str = Field(
         default="labconsole-dark",
-        description="Colours: labconsole-dark, labconsole-light, ansi-dark, ansi-light (the terminal's own), or any of "
-        "the palette's list.",
+        description="Colours: labconsole-dark, labconsole-light, labconsole-high-contrast, ansi-dark, ansi-light (the "
+        "terminal's own), or any of the palette's list. If not set: the theme chosen last.",
     )
     frames_per_second: float = Field(
         default=LOCAL_FPS,
@@ -86,6 +86,11 @@ def settings_path() -> Path:
 def memory_path() -> Path:
     """Where the last set-ups are remembered: state, not settings, because nobody writes it by hand."""
     return _base("XDG_STATE_HOME", ".local", "state") / "set-ups.json"
+
+
+def theme_path() -> Path:
+    """Where the theme chosen last is remembered."""
+    return _base("XDG_STATE_HOME", ".local", "state") / "theme"
 
 
 def load_settings(path: Path | None = None) -> Settings:

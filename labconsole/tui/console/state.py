@@ -174,6 +174,16 @@ class ConsoleState:
         self.asked, self.plan_over = True, None
         self.revision += 1
 
+    def parting_words(self, location: str | None) -> list[str]:
+        """What the console says when it is left: what it saved, in a line, and how to list it if that is much."""
+        saved, where = self.saved_run_ids, f" in {location}" if location else ""
+        if len(saved) < 2:
+            return [f"1 run saved{where}: {run_id}" for run_id in saved]
+        return [
+            f"{len(saved)} runs saved{where}: {saved[0]} to {saved[-1]}",
+            f"to list them: labconsole runs list --limit {len(saved)}",
+        ]
+
     def run_ended(self) -> None:
         """The engine's run() has returned, well or badly."""
         self.trial, self.asked, self.stopping, self.trial_took_s = None, False, False, None

@@ -1,4 +1,4 @@
-"""The console's two themes: one accent on a calm ground. The only place with colours; widgets use theme variables."""
+"""The console's own themes: one accent on a calm ground. The only place with colours; widgets use theme variables."""
 
 from __future__ import annotations
 
@@ -35,3 +35,27 @@ LIGHT = Theme(
     dark=False,
     variables={"lc-line": "#b9c0c6", "footer-key-foreground": "#0b6e6e", "input-selection-background": "#0b6e6e 25%"},
 )
+
+HIGH_CONTRAST = Theme(
+    name="labconsole-high-contrast",
+    primary="#ffff00",
+    secondary="#ffffff",
+    accent="#ffff00",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#000000",
+    panel="#262626",
+    success="#5fff5f",
+    warning="#ffd75f",
+    error="#ffa0a0",
+    dark=True,
+    variables={
+        "lc-line": "#ffffff",
+        "text-muted": "#e4e4e4",
+        "footer-key-foreground": "#ffff00",
+        "input-selection-background": "#5f5fff",
+    },
+)
+"""Every text at least 7 to 1 against what it stands on (WCAG 2.2, success criterion 1.4.6)."""
+
+THEMES = (DARK, LIGHT, HIGH_CONTRAST)

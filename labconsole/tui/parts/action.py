@@ -13,6 +13,8 @@ _KEY_WORDS = {
     "escape": "esc",
     "pageup": "PgUp",
     "pagedown": "PgDn",
+    "home": "Home",
+    "end": "End",
     "up": "↑",
     "down": "↓",
     "left": "←",
@@ -47,6 +49,9 @@ class Action:
 
     priority: bool = False
     """Before whatever has the focus."""
+
+    common: bool = False
+    """The same in every table, field or dialog of its kind: help tells of it once, and the palette does not."""
 
     def binding(self) -> Binding:
         """For Textual."""

@@ -12,6 +12,7 @@ from textual.widgets import Input, Static
 
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.key_bar import dialog_keys
 
 Take = Callable[[str], Awaitable[str]]
 """Does what the text is for; the result is why it could not, "" when it could."""
@@ -21,7 +22,7 @@ class AskText(HasActions, ModalScreen[None]):
     """Closes once ``take`` took the text. Esc leaves without."""
 
     CSS_PATH = "ask_text.tcss"
-    ACTIONS = (Action("escape", "dismiss", "Leave"),)
+    ACTIONS = (Action("escape", "dismiss", "Cancel", "Close it without a change.", id="ask-cancel", common=True),)
 
     def __init__(self, question: str, value: str, words: str, take: Take) -> None:
         super().__init__()
@@ -33,7 +34,7 @@ class AskText(HasActions, ModalScreen[None]):
             yield Input(self._value, compact=True, id="ask-text", select_on_focus=False)
             yield Static(safe(self._words, 400), id="ask-words", markup=False)
             yield Static("", id="ask-problem", markup=False)
-            yield Static("enter: accept      esc: cancel", id="ask-keys", markup=False)
+            yield Static(f"enter: accept      {dialog_keys(self)}", id="ask-keys", markup=False)
 
     @on(Input.Submitted)
     def submitted(self, event: Input.Submitted) -> None:

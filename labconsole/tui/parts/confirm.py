@@ -1,4 +1,4 @@
-"""One question before something that cannot be taken back."""
+"""One question before something that cannot be taken back. The default is no: only one key says yes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from textual.widgets import Static
 
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.key_bar import dialog_keys
 
 
 class Confirm(HasActions, ModalScreen[bool]):
-    """Dismisses with True for yes. Esc, n and q mean no."""
+    """Dismisses with True for yes. Enter, too, means no: it is pressed before a question is read."""
 
     ACTIONS = (
-        Action("y,enter", "answer(True)", "Yes"),
-        Action("n,escape,q", "answer(False)", "No"),
+        Action("y", "answer(True)", "Yes", "Do what is asked.", id="answer-yes", common=True),
+        Action("n,escape,enter,q", "answer(False)", "No", "Do not.", id="answer-no", common=True),
     )
 
     def __init__(self, question: str, consequence: str) -> None:
@@ -27,7 +28,7 @@ class Confirm(HasActions, ModalScreen[bool]):
         with Vertical(id="confirm-box"):
             yield Static(safe(self._question, 200), id="confirm-question", markup=False)
             yield Static(safe(self._consequence, 400), markup=False)
-            yield Static("y or enter: yes      n or esc: no", id="confirm-keys", markup=False)
+            yield Static(dialog_keys(self), id="confirm-keys", markup=False)
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)

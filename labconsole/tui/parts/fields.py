@@ -1,7 +1,7 @@
 """The two kinds of field of the set-up panel.
 
 A key that a field cannot take goes on to the console: ``r`` runs and ``?`` helps from anywhere, although the cursor
-stands in a number. Up and down step through the usual values in both kinds.
+stands in a number. Up and down go from field to field and change nothing; + and − step through the usual values.
 """
 
 from __future__ import annotations
@@ -15,19 +15,37 @@ from textual import events
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
+from textual.widget import Widget
 from textual.widgets import Input
 
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Tones
 
+BETWEEN_FIELDS = (
+    Action("up", "go(-1)", "Field above", "Go to the field above.", id="field-up", shown=False, common=True),
+    Action("down", "go(1)", "Field below", "Go to the field below.", id="field-down", shown=False, common=True),
+)
 
-class Field(HasActions, Input):
-    """A short text of which every prefix matches ``prefix``; ``presets`` are offered by up and down."""
+
+class _InForm(Widget):
+    """One of the fields of a form."""
+
+    def action_go(self, by: int) -> None:
+        """Go to a neighbouring field; from the first and the last one, nowhere."""
+        fields = [widget for widget in self.screen.focus_chain if isinstance(widget, _InForm)]
+        to = fields.index(self) + by
+        if 0 <= to < len(fields):
+            self.screen.set_focus(fields[to])
+
+
+class Field(HasActions, Input, _InForm):
+    """A short text of which every prefix matches ``prefix``; ``presets`` are offered by + and −."""
 
     ACTIONS = (
-        Action("up", "step(1)", "Next usual value", shown=False),
-        Action("down", "step(-1)", "Previous usual value", shown=False),
+        Action("plus", "step(1)", "More", "Take the next common value.", id="value-more", common=True),
+        Action("minus", "step(-1)", "Less", "Take the previous common value.", id="value-less", common=True),
+        *BETWEEN_FIELDS,
     )
 
     def __init__(self, value: str, *, prefix: re.Pattern[str], presets: Sequence[str], id: str) -> None:
@@ -62,14 +80,15 @@ class Field(HasActions, Input):
         self.cursor_position = len(self.value)
 
 
-class Choice(HasActions, Tones, can_focus=True):
+class Choice(HasActions, Tones, _InForm, can_focus=True):
     """One of a few words on one line, stepped through with the arrow keys or the mouse."""
 
     ACTIONS = (
-        Action("right,up", "step(1)", "Next", shown=False),
-        Action("left,down", "step(-1)", "Previous", shown=False),
-        Action("home", "step(-10000)", "First", shown=False),
-        Action("end", "step(10000)", "Last", shown=False),
+        Action("right,plus", "step(1)", "Next", "Take the next choice.", id="choice-next", common=True),
+        Action("left,minus", "step(-1)", "Previous", "Take the previous choice.", id="choice-back", common=True),
+        Action("home", "step(-10000)", "First", "Take the first choice.", id="choice-first", shown=False, common=True),
+        Action("end", "step(10000)", "Last", "Take the last choice.", id="choice-last", shown=False, common=True),
+        *BETWEEN_FIELDS,
     )
     value: reactive[str] = reactive("")
 
@@ -96,11 +115,11 @@ class Choice(HasActions, Tones, can_focus=True):
         width = self.size.width
         index = self.options.index(self.value)
         back, forth = ("‹" if index else " "), ("›" if index < len(self.options) - 1 else " ")
-        word = safe(self.value, width - 4)
-        pad = " " * max(0, width - 4 - cell_len(word))
+        word = safe(self.value, width - 2)
+        pad = " " * max(0, width - 2 - cell_len(word))
         under = self.cursor_style() if self.has_focus else None
         tone = "strong" if self.has_focus else ""
-        return self.strip_of([(back + " ", "accent"), (word + pad, tone), (" " + forth, "accent")], width, under=under)
+        return self.strip_of([(back, "accent"), (word + pad, tone), (forth, "accent")], width, under=under)
 
     def on_focus(self) -> None:
         self.refresh()

@@ -10,13 +10,12 @@ from textual.screen import ModalScreen
 
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.key_bar import dialog_keys
 from labconsole.tui.parts.lines import Lines, Span
 
-TABLES_AND_FIELDS = [
-    ("↑ ↓ PgUp PgDn", "move the cursor; among streams, choose the one in the chart"),
-    ("tab", "go to the next part or field; in a field, enter does the same"),
-    ("↑ ↓", "in the set-up: step through common values (← → for choices)"),
-    ("^p", "command palette: find any command by name, and themes"),
+OTHER_KEYS = [
+    ("tab", "Go to the next part or field; in a field, enter does the same."),
+    ("^p", "Command palette: find any command by name, and themes."),
 ]
 
 CONVENTIONS = (
@@ -67,7 +66,18 @@ class HelpText(Lines):
 class Help(HasActions, ModalScreen[None]):
     """Leave with the key that opened it, esc or q."""
 
-    ACTIONS = (Action("escape,q,question_mark,f1", "dismiss", "Close"),)
+    ACTIONS = (
+        Action("escape,q", "dismiss", "Close", "Close it.", id="help-close", common=True),
+        Action("question_mark,f1", "dismiss", "Close", "Close it.", id="help", shown=False, common=True),
+        Action("down,j", "scroll_by(1)", "Down", "Scroll down.", id="row-down", shown=False, common=True),
+        Action("up,k", "scroll_by(-1)", "Up", "Scroll up.", id="row-up", shown=False, common=True),
+        Action("pagedown,ctrl+d", "scroll_page(1)", "Page down", "Scroll a page down.",
+               id="page-down", shown=False, common=True),
+        Action("pageup,ctrl+u", "scroll_page(-1)", "Page up", "Scroll a page up.",
+               id="page-up", shown=False, common=True),
+        Action("home", "scroll_by(-10000)", "Top", "Scroll to the top.", id="row-first", shown=False, common=True),
+        Action("end,G", "scroll_by(10000)", "End", "Scroll to the end.", id="row-last", shown=False, common=True),
+    )  # fmt: skip
 
     def __init__(self, sections: list[tuple[str, list[tuple[str, str]]]]) -> None:
         super().__init__()
@@ -76,5 +86,12 @@ class Help(HasActions, ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="help-box") as box:
             box.border_title = "Help"
-            box.border_subtitle = "esc: close, arrows: scroll"
+            box.border_subtitle = f"{dialog_keys(self)} · arrows: scroll"
             yield HelpText([*self._sections, ("Terms", list(CONVENTIONS))])
+
+    def action_scroll_by(self, lines: int) -> None:
+        self.query_one("#help-box").scroll_relative(y=lines, animate=False)
+
+    def action_scroll_page(self, pages: int) -> None:
+        box = self.query_one("#help-box")
+        box.scroll_relative(y=pages * max(1, box.size.height - 1), animate=False)

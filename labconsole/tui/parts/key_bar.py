@@ -7,6 +7,7 @@ key at every change of the focus; this is one line of text that a mouse can clic
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from rich.cells import cell_len
 from textual import events
@@ -47,6 +48,15 @@ def fitting(hints: list[KeyHint], width: int) -> tuple[list[KeyHint], int]:
             if sum(each.cells + gap for each in kept) <= width - 1:
                 return kept, gap
     return kept, 1
+
+
+def dialog_keys(dialog: Screen[Any]) -> str:
+    """The keys of a dialog that are shown, all keys of each answer, with the operator's changes."""
+    found: dict[str, list[str]] = {}
+    for node, binding, _enabled, _tooltip in dialog.active_bindings.values():
+        if node is dialog and binding.show:
+            found.setdefault(binding.description.lower(), []).append(key_word(binding.key))
+    return "      ".join(f"{', '.join(keys)}: {answer}" for answer, keys in found.items())
 
 
 class KeyBar(Lines):

@@ -13,6 +13,7 @@ from textual.widgets import Input
 
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.key_bar import dialog_keys
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
 
@@ -46,9 +47,9 @@ class Pick(HasActions, ModalScreen[str | None]):
 
     CSS_PATH = "pick.tcss"
     ACTIONS = (
-        Action("escape", "dismiss(None)", "Leave"),
-        Action("up", "move(-1)", "Up", shown=False),
-        Action("down", "move(1)", "Down", shown=False),
+        Action("escape", "dismiss(None)", "Cancel", "Choose nothing.", id="pick-cancel", common=True),
+        Action("up", "move(-1)", "Up", "Go one line up.", id="pick-up", shown=False, common=True),
+        Action("down", "move(1)", "Down", "Go one line down.", id="pick-down", shown=False, common=True),
     )
 
     def __init__(self, title: str, choices: Mapping[str, str]) -> None:
@@ -58,7 +59,7 @@ class Pick(HasActions, ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="pick-box") as box:
             box.border_title = self._title
-            box.border_subtitle = "type to filter · enter: choose · esc: cancel"
+            box.border_subtitle = f"type to filter · enter: choose · {dialog_keys(self)}"
             yield Input(compact=True, id="pick-text", max_length=100)
             yield _Rows(self._choices)
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from textual import on
 from textual.app import ScreenStackError
 from textual.dom import DOMNode
 from textual.screen import ModalScreen, Screen
@@ -25,7 +26,7 @@ from labconsole.tui.parts.measuring_line import MeasuringLine
 from labconsole.tui.parts.status import Tab, TopBar
 
 PAUSE = Action(
-    "space", "pause", "Pause", "Freeze the display, or unfreeze it. Recording continues.",
+    "space", "pause", "Freeze", "Freeze the display, or unfreeze it. Recording continues.",
     id="pause", title="Freeze or unfreeze the display",
 )  # fmt: skip
 
@@ -131,6 +132,10 @@ class ConsoleScreen(HasActions, Screen[None]):
         """The line of every screen that says what is measured now."""
         return MeasuringLine(self.state)
 
+    @on(TopBar.Wanted)
+    def go_to_tab(self, event: TopBar.Wanted) -> None:
+        self.console_app.action_mode(event.tab.mode)
+
     def tick(self) -> None:
         """Paint if this screen is in sight and something moved."""
         if not self.is_up or not (self.in_sight or isinstance(self._front, ModalScreen)):
@@ -163,7 +168,8 @@ class ConsoleScreen(HasActions, Screen[None]):
         yield from ((self, action) for action in self.offered_actions())
         parts = {type(part): part for part in self.query("*") if isinstance(part, HasActions)}
         for part in parts.values():
-            yield from ((part, action) for action in part.declared_actions() if action.sentence)
+            told = (action for action in part.declared_actions() if action.sentence and not action.common)
+            yield from ((part, action) for action in told)
 
     def action_pause(self) -> None:
         self.paused = not self.paused

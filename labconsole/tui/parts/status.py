@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
+
+from rich.cells import cell_len
+from textual import events
+from textual.message import Message
 
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.telemetry import Telemetry
@@ -17,20 +22,17 @@ from labconsole.tui.parts.lines import Lines, Span, cells_of, justified
 SEVERITY_MARK = {"information": ("·", ""), "warning": ("!", "warn"), "error": ("✗", "bad")}
 
 
-FITTINGS = (
-    (True, True, True, True),
-    (False, True, True, True),
-    (False, True, True, False),
-    (False, False, True, True),
-    (False, False, True, False),
-    (False, False, False, False),
-)
-"""What stands in the top line, the most that fits: the program's name, the screens' titles, "emulated", the time."""
+BRAND = " labconsole "
+LEAVING = ("brand", "time", "emulated", "words", "nodes", "testbed", "titles")
+"""What leaves the top line one after the other until it fits: the program's name, the time, "emulated", the words
+around the nodes' numbers, their name and that of the testbed, the titles of the screens that are not in front."""
 
 
 class Tab(Protocol):
     """A screen as the top line names it."""
 
+    @property
+    def mode(self) -> str: ...
     @property
     def key(self) -> str: ...
     @property
@@ -39,6 +41,12 @@ class Tab(Protocol):
 
 class TopBar(Lines):
     """The screens, the testbed, whether it is emulated, how many nodes answer, whether painting is paused, the time."""
+
+    @dataclass
+    class Wanted(Message):
+        """A screen's name was clicked."""
+
+        tab: Tab
 
     def __init__(
         self, here: Tab, tabs: Sequence[Tab], inventory: Inventory, telemetry: Telemetry, state: ConsoleState
@@ -50,6 +58,19 @@ class TopBar(Lines):
         self.read_only = False
 
     def lines(self, width: int) -> list[list[Span]]:
+        return [self._fitting(width)[1]]
+
+    def _fitting(self, width: int) -> tuple[frozenset[str], list[Span]]:
+        """What stays in the line, and the line."""
+        kept, line = frozenset(LEAVING), list[Span]()
+        for leaving in range(len(LEAVING) + 1):
+            kept = frozenset(LEAVING[leaving:])
+            line = justified(self._left(kept), self._right(kept), width)
+            if cells_of(line) <= width:
+                break
+        return kept, line
+
+    def _right(self, kept: frozenset[str]) -> list[Span]:
         nodes = self._telemetry.nodes
         up = sum(node.state is NodeState.CONNECTED for node in nodes.values())
         total = len(self._inventory.nodes)
@@ -58,30 +79,39 @@ class TopBar(Lines):
         if self.read_only:
             right.append((" READ-ONLY ", "warn"))
         if self.paused_since_s is not None:
-            right.append((f" PAUSED {span(clock.monotonic_s() - self.paused_since_s)} ", "warn"))
+            right.append((f" FROZEN {span(clock.monotonic_s() - self.paused_since_s)} ", "warn"))
         tone = "good" if up == total else "bad" if broken else "warn"
-        right.append((f" {'●' if up == total else '✗' if broken else '◌'} {up} of {total} nodes ", tone))
-        clock_words: Span = (f" {datetime.fromtimestamp(clock.wall_s(), UTC):%H:%M:%S} UTC ", "muted")
-        line: list[Span] = []
-        for brand, titles, emulated, time in FITTINGS:
-            left = self._left(brand=brand, titles=titles, emulated=emulated)
-            both = [*right, clock_words] if time else right
-            line = justified(left, both, width)
-            if cells_of(line) <= width:
-                break
-        return [line]
+        glyph = "●" if up == total else "✗" if broken else "◌"
+        number = f"{up} of {total}" if "words" in kept else f"{up}/{total}"
+        right.append((f" {glyph} {number}{' nodes' if 'nodes' in kept else ''} ", tone))
+        if "time" in kept:
+            right.append((f" {datetime.fromtimestamp(clock.wall_s(), UTC):%H:%M:%S} UTC ", "muted"))
+        return right
 
-    def _left(self, *, brand: bool, titles: bool, emulated: bool) -> list[Span]:
-        left: list[Span] = [(" labconsole ", "accent")] if brand else []
-        for tab in self._tabs:
-            if tab is self._here:
-                left.append((f" {tab.key} {tab.title} ", "tab"))
-            else:
-                left.append((f" {tab.key} {tab.title}" if titles else f" {tab.key}", "muted"))
-        left.append((f"  {safe(self._inventory.testbed, 24)}", ""))
-        if self._inventory.emulated and emulated:
+    def _left(self, kept: frozenset[str]) -> list[Span]:
+        left: list[Span] = [(BRAND, "accent")] if "brand" in kept else []
+        left += [(words, "tab" if tab is self._here else "muted") for tab, words in self._tab_words(kept)]
+        if "testbed" in kept:
+            left.append((f"  {safe(self._inventory.testbed, 24)}", ""))
+        if self._inventory.emulated and "emulated" in kept:
             left.append((" · emulated", "muted"))
         return left
+
+    def _tab_words(self, kept: frozenset[str]) -> Iterator[tuple[Tab, str]]:
+        for tab in self._tabs:
+            if tab is self._here:
+                yield tab, f"[{tab.key} {tab.title}]"
+            else:
+                yield tab, f" {tab.key} {tab.title}" if "titles" in kept else f" {tab.key}"
+
+    def on_click(self, event: events.Click) -> None:
+        """Go to the screen whose name is under the mouse."""
+        kept, _ = self._fitting(self.size.width)
+        at = cell_len(BRAND) if "brand" in kept else 0
+        for tab, words in self._tab_words(kept):
+            if at <= event.x < at + cell_len(words):
+                self.post_message(self.Wanted(tab))
+            at += cell_len(words)
 
 
 class EventLines(Lines):

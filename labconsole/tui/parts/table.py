@@ -70,13 +70,18 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     EMPTY: ClassVar[str] = ""
     ACTIONS: ClassVar[Sequence[Action]] = (
-        Action("up", "cursor(-1)", "Row up", shown=False),
-        Action("down", "cursor(1)", "Row down", shown=False),
-        Action("pageup", "cursor_page(-1)", "Page up", shown=False),
-        Action("pagedown", "cursor_page(1)", "Page down", shown=False),
-        Action("home", "cursor_edge(-1)", "First row", shown=False),
-        Action("end", "cursor_edge(1)", "Last row", shown=False),
-    )
+        Action("up,k", "cursor(-1)", "Row up", "Go one row up; among streams, the chart follows.",
+               id="row-up", shown=False, common=True),
+        Action("down,j", "cursor(1)", "Row down", "Go one row down.", id="row-down", shown=False, common=True),
+        Action("pageup,ctrl+u", "cursor_page(-1)", "Page up", "Go a page up.",
+               id="page-up", shown=False, common=True),
+        Action("pagedown,ctrl+d", "cursor_page(1)", "Page down", "Go a page down.",
+               id="page-down", shown=False, common=True),
+        Action("home", "cursor_edge(-1)", "First row", "Go to the first row.",
+               id="row-first", shown=False, common=True),
+        Action("end,G", "cursor_edge(1)", "Last row", "Go to the last row.",
+               id="row-last", shown=False, common=True),
+    )  # fmt: skip
 
     @dataclass
     class Chosen(Message):

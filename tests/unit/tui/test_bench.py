@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from labconsole.tui.parts.fields import Field
 from labconsole.tui.parts.help import Help
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.pick import Pick
+from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens import SCREENS
 from labconsole.tui.screens.bench.interfaces import InterfacesTable
 from labconsole.tui.screens.bench.screen import BenchScreen
@@ -355,3 +357,31 @@ async def test_a_click_on_a_key_in_the_last_line_does_what_the_key_does() -> Non
         await until(pilot, lambda: "? Help" in picture(app)[-1])
         await pilot.click(KeyBar, offset=(picture(app)[-1].index("? Help"), 0))
         await until(pilot, lambda: isinstance(app.screen, Help))
+
+
+@pytest.mark.asyncio
+async def test_a_larger_terminal_never_shows_fewer_columns() -> None:
+    columns: dict[str, list[set[str]]] = {}
+    for size in ((80, 24), (104, 30), (119, 40), (120, 40), (200, 60)):
+        async with console(lambda: FakeSession(hold=True), size) as (app, session, pilot):
+            app.screen.query_one("#repetitions", Field).value = "5"
+            await pilot.press("r")
+            await until(pilot, lambda: session.running)
+            await settle(app, pilot)
+            for id in ("streams", "repeated", "interfaces"):
+                table = app.screen.query_one(f"#{id}", LineTable)
+                columns.setdefault(id, []).append({column.name for column, _ in table._layout})
+    for id, shown in columns.items():
+        for fewer, more in pairwise(shown):
+            assert fewer <= more, (id, fewer - more)
+    assert "loss_packets" in columns["streams"][0] and {"offered", "n"} <= columns["repeated"][0]
+
+
+@pytest.mark.asyncio
+async def test_the_state_of_an_interface_is_a_whole_word() -> None:
+    async with console(size=(80, 24)) as (app, session, pilot):
+        for state, word in ((NodeState.CONNECTING, "✗ offline "), (NodeState.LOST, "✗ lost ")):
+            session.say(NodeChanged(node="src1", state=state))
+            await settle(app, pilot)
+            row = next(line for line in picture(app) if "src1" in line and "eth1" in line and "✗" in line)
+            assert word in row

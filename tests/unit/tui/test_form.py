@@ -27,7 +27,7 @@ def test_hints_say_rate_delay_and_share_of_the_line() -> None:
     hint = form.read_form(values, inventory).hints["target"][0]
     assert "142\u2009045 packets/s" in hint
     assert "delay 7\u2009040 ns" in hint
-    assert "10.0 % of 1 Gbit/s" in hint
+    assert "10 % of 1 Gbit/s" in hint
 
 
 def test_the_convention_of_the_frame_size_is_named() -> None:

@@ -9,13 +9,9 @@ from textual.binding import Binding
 from textual.widgets import Input
 
 from labconsole.tui.app import ConsoleApp
+from labconsole.tui.keymap import DIALOGS, PARTS
 from labconsole.tui.parts.action import HasActions, key_word
-from labconsole.tui.parts.confirm import Confirm
-from labconsole.tui.parts.fields import Choice, Field
-from labconsole.tui.parts.help import Help
-from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.screen import ConsoleScreen
-from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens import SCREENS
 from support.driven_console import console, settle
 from support.fake_lab_session import LabSession
@@ -31,7 +27,7 @@ def declared(*classes: type) -> list[str]:
 
 
 @pytest.mark.parametrize("screen", ALL_SCREENS)
-@pytest.mark.parametrize("widget", [LineTable, Field, Choice])
+@pytest.mark.parametrize("widget", PARTS.values())
 def test_no_two_bindings_overlap_where_the_focus_can_be(screen: type[ConsoleScreen], widget: type) -> None:
     keys = declared(widget) + declared(screen, ConsoleScreen) + declared(ConsoleApp)
     assert len(keys) == len(set(keys)), sorted(k for k in keys if keys.count(k) > 1)
@@ -59,19 +55,19 @@ async def test_no_binding_hides_another_wherever_the_focus_can_be_on_any_screen(
                 assert not twice, (entry.title, widget, twice)
 
 
-@pytest.mark.parametrize("modal", [Confirm, Help, Pick])
+@pytest.mark.parametrize("modal", DIALOGS.values())
 def test_no_two_bindings_overlap_in_a_question(modal: type) -> None:
     keys = declared(modal)
     assert len(keys) == len(set(keys))
 
 
 def test_only_keys_that_every_terminal_delivers_are_used() -> None:
-    for key in declared(ConsoleApp, ConsoleScreen, *ALL_SCREENS, LineTable, Field, Choice, Confirm, Help, Pick):
+    for key in declared(ConsoleApp, ConsoleScreen, *ALL_SCREENS, *PARTS.values(), *DIALOGS.values()):
         assert not UNDELIVERED.match(key), key
 
 
 def test_every_key_has_an_id_for_keymaps_and_words_for_help() -> None:
-    owners: tuple[type[HasActions], ...] = (ConsoleApp, *ALL_SCREENS)
+    owners: tuple[type[HasActions], ...] = (ConsoleApp, *ALL_SCREENS, *PARTS.values(), *DIALOGS.values())
     for owner in owners:
         for action in owner.declared_actions():
             assert action.id or not action.keys, action

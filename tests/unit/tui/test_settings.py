@@ -56,7 +56,7 @@ def test_what_is_wrong_is_said_with_its_place(path: Path, content: str, line: in
 
 
 def test_two_keys_can_change_places(path: Path) -> None:
-    path.write_text("keymap:\n  run: a\n  abort: r,escape\n")
+    path.write_text("keymap:\n  run: a\n  abort: r\n")
     check_settings(load_settings(), places)
 
 
@@ -67,7 +67,7 @@ def test_no_key_means_two_things_anywhere_by_default() -> None:
 def test_every_binding_of_every_screen_is_listed_with_its_name(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", "--keys", "--json"]) == 0
     listed = [json.loads(row) for row in capsys.readouterr().out.splitlines()]
-    known = {action.id for actions in places().values() for action in actions}
+    known = {action.id for actions in places().listed().values() for action in actions}
     assert {row["binding"] for row in listed} == known
     assert all(row["does"] and row["keys"] for row in listed)
 
@@ -94,6 +94,18 @@ def test_every_setting_is_in_the_document() -> None:
 
 
 def test_an_unchanged_binding_keeps_its_keys() -> None:
-    for actions in places().values():
+    for actions in places().listed().values():
         for action in actions:
             assert action.keys_now({}) == action.keys.split(",")
+
+
+def test_keys_are_listed_as_they_are_on_the_keyboard_and_as_a_keymap_can_have_them(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["settings", "--keys"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    assert not [row for row in rows if "_" in row[1]]
+    keys = {row[0]: row[1].rstrip(",") for row in rows}
+    assert keys["help"] == "?" and keys["runs-compare"] == "c"
+    path.write_text("keymap:\n  runs-filter: '='\n  runs-compare: '/'\n")
+    check_settings(load_settings(), places)

@@ -53,7 +53,7 @@ class InterfacesTable(LineTable):
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("node", "node", 6, right=False, grow_to=12),
         Column("name", "interface", 9, right=False, grow_to=16),
-        Column("state", "state", 8, right=False),
+        Column("state", "state", 9, right=False),
         Column("speed", "Mbit/s", 7, rank=5),
         Column("rx", "rx pps", 10),
         Column("rx_spark", "rx", 8, right=False, rank=3, grow_to=60),
@@ -204,7 +204,7 @@ class InterfacesTable(LineTable):
     def cell_state(self, key: Key, width: int) -> Span:
         word, live = self._node_word(key), self._live(key)
         if word:
-            return ("… quiet", "muted") if word == "quiet" else (f"✗ {word}"[:width], "bad")
+            return ("… quiet", "muted") if word == "quiet" else (f"✗ {word}", "bad")
         if live is None:
             return UNKNOWN, "muted"
         if live.void:

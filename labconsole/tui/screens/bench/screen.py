@@ -13,6 +13,7 @@ from textual.widgets import Button
 from labconsole.engine.live.events import Event, NodeState, TrialStarted
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
+from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock
@@ -48,8 +49,9 @@ class BenchScreen(ConsoleScreen):
     CSS_PATH = "screen.tcss"
     ACTIONS = (
         Action("r", "run", "Run", "Measure the design point in the set-up panel, with all its repetitions.", id="run"),
-        Action("a,escape", "abort", "Abort", id="abort",
-               sentence="Abort the trial, after asking; what was measured is kept. Without a trial, leave the field."),
+        Action("a", "abort", "Abort", "Abort the trial, after asking. What was measured is kept.", id="abort"),
+        Action("escape", "leave_field", "Leave", "Leave the field, or the interfaces. Aborts nothing.",
+               id="bench-back", title="Leave the field", shown=False),
         PAUSE,
         Action("e", "edit", "Set-up", "Go to the set-up panel.", id="edit", title="Edit the set-up"),
         Action("n", "stream(1)", "Stream", "Show the next stream in the chart.",
@@ -74,12 +76,14 @@ class BenchScreen(ConsoleScreen):
         Action("", "reload", "Reload runs", "Read the latest runs from the store again."),
     )  # fmt: skip
     AUTO_FOCUS = "#streams"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-normal"), (198, "-wide")]  # noqa: RUF012
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
         super().__init__(app, session, tab)
         self.view: ViewName = "interfaces"
         self.uut = UutView()
         self._looked_s: float | None = None
+        self._asked: tuple[DesignPoint, FormValues] | None = None
         self.add_class("-view-interfaces")  # before mounting: a class set later costs a restyling of everything
 
     def compose(self) -> ComposeResult:
@@ -88,15 +92,14 @@ class BenchScreen(ConsoleScreen):
         yield self.measuring_line()
         with Container(id="upper"):
             with Container(id="left"):
-                yield SetupPanel(
-                    inventory, self.console_app.memory.recall(inventory.testbed), self.session.check_background
-                )
+                remembered = self.console_app.memory.recall(inventory.testbed)
+                yield SetupPanel(inventory, remembered, self.session.check_now, self.session.check_stored)
                 yield MeasuredPanel(self.state)
                 yield NodesTable(inventory, telemetry)
             with Container(id="right"):
                 yield StreamsTable(inventory, telemetry, self.state)
-                yield RepetitionsTable(inventory, self.state)
                 yield RateChart(telemetry, self.state)
+        yield RepetitionsTable(inventory, self.state)  # wide: eight quantities beside each other, at any size
         with Container(id="lower"):
             yield InterfacesTable(inventory, telemetry)
             yield Topology(inventory, telemetry, self.state)
@@ -116,6 +119,7 @@ class BenchScreen(ConsoleScreen):
     def show_runs(self, runs: Sequence[RunSummary]) -> None:
         """Take the list of saved runs."""
         self.query_one("#recent-runs", RunsTable).show(runs[:50])
+        self.query_one(SetupPanel).ask_store_again()
 
     def set_view(self, view: ViewName) -> None:
         """Which of the lower parts a small terminal shows."""
@@ -146,6 +150,9 @@ class BenchScreen(ConsoleScreen):
     def engine_event(self, event: Event) -> None:
         if isinstance(event, TrialStarted):
             self._looked_s = None  # look again as soon as it is over
+            if self._asked is not None and event.request == self._asked[0]:
+                self._remember(self._asked[1])  # accepted, and it runs: only that is worth starting with again
+                self._asked = None
             if event.repetitions > 1 and self.has_class("-narrow"):
                 self.set_view("repetitions")
 
@@ -205,7 +212,8 @@ class BenchScreen(ConsoleScreen):
             self.set_focus(self.query_one(f"#{field}" if field in LABELS else "#platform"))
             self.console_app.tell(problem.sentence, "error")
             return
-        self._remember(panel.values())
+        self.action_leave_field()  # what is typed while it runs must not change what is asked for next
+        self._asked = (reading.request, panel.values())
         self.console_app.start_run(reading.request, reading.repetitions)
 
     @work(thread=True, exclusive=True, group="memory")
@@ -217,11 +225,10 @@ class BenchScreen(ConsoleScreen):
         self.console_app.ask_abort()
 
     def action_abort(self) -> None:
-        """Ask, if something runs; else leave the field."""
-        if self.state.asked or self.session.running:
-            self.console_app.ask_abort()
-        else:
-            self.set_focus(self.query_one(StreamsTable))
+        self.console_app.ask_abort()
+
+    def action_leave_field(self) -> None:
+        self.set_focus(self.query_one(StreamsTable))
 
     def action_edit(self) -> None:
         if self.has_class("-narrow"):

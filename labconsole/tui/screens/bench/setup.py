@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
-from textual import on
+from rich.cells import cell_len
+from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.message import Message
 from textual.widgets import Button, Input, Static
 
-from labconsole.model.design_point import BACKGROUNDS, DesignPoint
+from labconsole.errors import ConfigError, LabError
+from labconsole.model.design_point import BACKGROUNDS, FORWARDING_SHARES, DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.text.cells import safe
 from labconsole.tui.console import form
@@ -29,6 +31,19 @@ LABELS = {
 }
 
 
+LOOK_AGAIN_S = 1.0
+"""How often the fields are judged anew although nobody typed: nodes connect, and their interfaces' MTUs change."""
+
+
+def whole_words(text: str, width: int) -> str:
+    """As many words as fit; that some are left out is shown."""
+    whole = safe(text, 1000)
+    kept = whole
+    while cell_len(kept) > width and kept != " …":
+        kept = kept.removesuffix(" …").rpartition(" ")[0] + " …"
+    return kept if kept != " …" else safe(whole, width)
+
+
 class Hint(Lines):
     """What one choice means, in the longest wording that fits; or what is wrong with it."""
 
@@ -39,9 +54,9 @@ class Hint(Lines):
 
     def lines(self, width: int) -> list[list[Span]]:
         if self.problem:
-            return [[(safe("✗ " + self.problem.removeprefix("is "), width), "bad")]]
-        fitting = next((w for w in self.wordings if len(w) <= width), self.wordings[-1])
-        return [[(fitting[:width], "muted")]]
+            return [[(whole_words("✗ " + self.problem.removeprefix("is "), width), "bad")]]
+        fitting = next((w for w in self.wordings if cell_len(w) <= width), self.wordings[-1])
+        return [[(whole_words(fitting, width), "muted")]]
 
 
 class SetupWords(Lines):
@@ -80,17 +95,16 @@ class UutNow(Lines):
 class SetupPanel(Vertical):
     """The fields. ``reading`` is what they mean at present."""
 
-    class Edited(Message):
-        """The form means something else now."""
-
     def __init__(
         self,
         inventory: Inventory,
         remembered: form.FormValues | None = None,
         also: Callable[[DesignPoint], None] | None = None,
+        stored: Callable[[DesignPoint], None] | None = None,
     ) -> None:
         super().__init__(id="setup")
-        self._inventory, self._also = inventory, also
+        self._inventory, self._also, self._stored = inventory, also, stored
+        self._unstored: dict[Hashable, ConfigError | None] = {}
         self._initial = form.initial_values(inventory)
         # The testbed may have changed since; a set-up that is wrong now is none to begin with.
         if remembered is not None and form.read_form(remembered, inventory, also).request is not None:
@@ -132,6 +146,37 @@ class SetupPanel(Vertical):
 
     def on_mount(self) -> None:
         self.reread()
+        self.set_interval(LOOK_AGAIN_S, self.reread)
+
+    def ask_store_again(self) -> None:
+        """Something was saved: what was missing may be there now."""
+        self._unstored.clear()
+        self.reread()
+
+    def _refuse(self, request: DesignPoint) -> None:
+        """Raises ConfigError for what the testbed is known not to do, and for what the store is known to lack."""
+        if self._also is not None:
+            self._also(request)
+        if self._stored is None or request.background not in FORWARDING_SHARES:
+            return
+        asked = (request.platform, request.background, request.sources, request.frame.includes_fcs)
+        if asked not in self._unstored:
+            self._unstored[asked] = None
+            self._ask_store(asked, request)
+        missing = self._unstored[asked]
+        if missing is not None:
+            raise missing
+
+    @work(group="stored")
+    async def _ask_store(self, asked: Hashable, request: DesignPoint) -> None:
+        assert self._stored is not None
+        try:
+            await asyncio.to_thread(self._stored, request)
+        except ConfigError as exc:
+            self._unstored[asked] = exc
+            self.reread()
+        except LabError:
+            pass  # a store that cannot be read: Run says so
 
     def values(self) -> form.FormValues:
         """The fields as they stand."""
@@ -149,7 +194,7 @@ class SetupPanel(Vertical):
         """Read the fields, say what they mean beside each."""
         if not self.is_mounted or not self.query("#setup-words"):
             return
-        self.reading = form.read_form(self.values(), self._inventory, self._also)
+        self.reading = form.read_form(self.values(), self._inventory, self._refuse)
         for name in LABELS:
             hint = self.query_one(f"#hint-{name}", Hint)
             problem = self.reading.problems.get(name)
@@ -162,7 +207,6 @@ class SetupPanel(Vertical):
         words.paint()
         self.query_one("#abort", Button).display = first is None  # its room is wanted for the words
         self.query_one("#run", Button).disabled = first is not None
-        self.post_message(self.Edited())
 
     @on(Input.Submitted)
     def next_field(self) -> None:

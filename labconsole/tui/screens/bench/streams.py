@@ -114,18 +114,21 @@ class StreamsTable(LineTable):
     """The streams; the cursor chooses the one that the chart shows."""
 
     COLUMNS: ClassVar[tuple[Column, ...]] = (
-        Column("name", "stream", 7, right=False, grow_to=12),
+        Column("name", "stream", 6, right=False, grow_to=12),
         Column("path", "path", 38, right=False, rank=4, grow_to=46),
         Column("offered", "offered pps", 11),
-        Column("offered_spark", "", 6, right=False, rank=1, grow_to=WINDOW),
+        Column("offered_spark", "", 4, right=False, rank=1, grow_to=WINDOW),
         Column("measured", "measured pps", 12),
-        Column("measured_spark", "", 6, right=False, rank=1, grow_to=WINDOW),
-        Column("loss_packets", "lost", 10, rank=2),
-        Column("loss", "loss %", 9),
+        Column("measured_spark", "", 4, right=False, rank=1, grow_to=WINDOW),
+        Column("loss_packets", "lost", 9, rank=2, grow_to=11),
+        Column("loss", "loss %", 8, grow_to=10),
         Column("offered_bps", "offered Mbit/s", 14, rank=3),
         Column("measured_bps", "measured Mbit/s", 15, rank=3),
         Column("generator", "generator", 9, right=False, rank=5),
     )
+
+    NARROW: ClassVar[tuple[Column, ...]] = tuple(column for column in COLUMNS if column.rank < 3)
+    """What there is room for beside the set-up: the other columns are a wide terminal's, however wide the table is."""
 
     def __init__(self, inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> None:
         super().__init__(id="streams")
@@ -147,6 +150,9 @@ class StreamsTable(LineTable):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Header, streams, totals."""
         return len(self._streams) + 2
+
+    def columns(self) -> tuple[Column, ...]:
+        return self.COLUMNS if self.screen.has_class("-wide") else self.NARROW
 
     def keys(self) -> list[str]:
         return [*self._streams, TOTAL]

@@ -31,7 +31,7 @@ class CurvesTable(LineTable):
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("curve", "curve", 17, right=False, grow_to=40),
         Column("x", "x", 11, grow_to=13),
-        Column("n", "n", 3),
+        Column("n", "n", 5),
         Column("mean", "mean", 11, grow_to=13),
         Column("margin", "±95% CI", 9, grow_to=12),
         Column("relative", "± %", 7, rank=1),

@@ -1,0 +1,33 @@
+"""The console and the demo draw for a person at a terminal: elsewhere they say so, in one line, and end."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+STREAMS = {"stdin": "standard input", "stdout": "standard output", "stderr": "standard error"}
+
+
+@pytest.mark.parametrize("words", [[], ["console", "--read-only"], ["demo"]])
+@pytest.mark.parametrize("piped", STREAMS)
+def test_without_a_terminal_nothing_is_painted(words: list[str], piped: str) -> None:
+    master, slave = pty.openpty()
+    streams: dict[str, Any] = dict.fromkeys(STREAMS, slave) | {piped: subprocess.PIPE}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "labconsole", *words], **streams, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    os.close(slave)
+    out, err = process.communicate(timeout=60)
+    shown = os.read(master, 65536) if piped != "stderr" else err
+    os.close(master)
+    assert process.returncode == 2
+    assert not out and b"\x1b" not in shown
+    (line,) = shown.decode().splitlines()
+    assert line.startswith(f"labconsole: {words[0] if words else 'console'} needs a terminal, and its {STREAMS[piped]}")
