@@ -25,6 +25,13 @@ class CurvePicture:
     curves: tuple[tuple[charts.CurvePointMark, ...], ...]
     axes: charts.CurveAxes
 
+    def other_glyphs(self) -> str:
+        """What is drawn besides the curves, with its glyph."""
+        words = ["· no loss"] if self.axes.ideal else []
+        if any(point.low is not None for curve in self.curves for point in curve):
+            words.append("│ interval")
+        return "   ".join(words)
+
 
 def curve_tone(index: int) -> str:
     """The tone of a curve."""
@@ -57,7 +64,7 @@ class CurveChart(Tones):
         if self._picture is None or not self._picture.curves:
             self._rows = [[], [(f"  {safe(self._words, width - 2)}", "muted")]]
         else:
-            legend = legend_rows(self._picture.labels, width, 2 if height >= 12 else 1)
+            legend = legend_rows(self._picture.labels, width, 2 if height >= 12 else 1, self._picture.other_glyphs())
             lines = charts.draw_curves(
                 self._picture.curves[:MOST_CURVES], self._picture.axes, width, height - len(legend)
             )
@@ -70,10 +77,10 @@ class CurveChart(Tones):
         return self.strip_of(self._rows[y] if y < len(self._rows) else [], self.size.width)
 
 
-def legend_rows(labels: Sequence[str], width: int, most_rows: int) -> list[list[Span]]:
-    """Glyph and name of every curve, in as few lines as they take; how many found no room is said."""
-    rows: list[list[Span]] = [[("  ", "")]]
-    used = 2
+def legend_rows(labels: Sequence[str], width: int, most_rows: int, others: str = "") -> list[list[Span]]:
+    """Glyph and name of every curve, in as few lines as they take; how many found no room is said. ``others`` first."""
+    rows: list[list[Span]] = [[("  ", ""), (others + "   " if others else "", "muted")]]
+    used = 2 + (len(others) + 3 if others else 0)
     for index, label in enumerate(labels[:MOST_CURVES]):
         words = f"{charts.marker(index)} {safe(label, 28)}"
         rest = len(labels) - index
