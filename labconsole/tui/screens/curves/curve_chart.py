@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from textual.strip import Strip
 
 from labconsole.text import charts
@@ -64,7 +65,11 @@ class CurveChart(Tones):
         if self._picture is None or not self._picture.curves:
             self._rows = [[], [(f"  {safe(self._words, width - 2)}", "muted")]]
         else:
-            legend = legend_rows(self._picture.labels, width, 2 if height >= 12 else 1, self._picture.other_glyphs())
+            legend = legend_rows(self._picture.labels, width, 2 if height >= 12 else 1)
+            others = self._picture.other_glyphs()
+            if sum(cell_len(text) for text, _ in legend[-1]) + cell_len(others) > width:
+                legend.append([("  ", "")])
+            legend[-1].append((others, "muted"))
             lines = charts.draw_curves(
                 self._picture.curves[:MOST_CURVES], self._picture.axes, width, height - len(legend)
             )
@@ -77,10 +82,10 @@ class CurveChart(Tones):
         return self.strip_of(self._rows[y] if y < len(self._rows) else [], self.size.width)
 
 
-def legend_rows(labels: Sequence[str], width: int, most_rows: int, others: str = "") -> list[list[Span]]:
-    """Glyph and name of every curve, in as few lines as they take; how many found no room is said. ``others`` first."""
-    rows: list[list[Span]] = [[("  ", ""), (others + "   " if others else "", "muted")]]
-    used = 2 + (len(others) + 3 if others else 0)
+def legend_rows(labels: Sequence[str], width: int, most_rows: int) -> list[list[Span]]:
+    """Glyph and name of every curve, in as few lines as they take; how many found no room is said."""
+    rows: list[list[Span]] = [[("  ", "")]]
+    used = 2
     for index, label in enumerate(labels[:MOST_CURVES]):
         words = f"{charts.marker(index)} {safe(label, 28)}"
         rest = len(labels) - index
