@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -42,6 +43,9 @@ class RateSeries:
 
 Column = tuple[int, float, float, float]
 """(column of dots, offered, measured, loss in percent): means of the samples in it, NaN where one is not known."""
+
+LOSS_OVER_S = 1.0
+"""What is drawn as the loss at an instant is that of so long before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +92,47 @@ def draw_panels(
     return [_panel(columns[i], scale, labels=place % across == 0) for place, i in enumerate(shown)]
 
 
-def _loss_percent(offered: float, measured: float, least: float) -> float:
-    """Not known below the ``least`` offered rate; never below zero, which is only the clocks'."""
-    return max(0.0, (offered - measured) / offered * 100) if offered > 0 and offered >= least else math.nan
-
-
 def _largest(values: Iterable[float]) -> float:
     return max((value for value in values if math.isfinite(value)), default=0.0)
 
 
+def _losses(series: RateSeries) -> list[float]:
+    """Of each sample, in percent, over ``LOSS_OVER_S`` up to it; never below zero, which is only the clocks'.
+
+    A sample alone says little: a counter that is read three milliseconds late is 3 % of a tenth of a second. Where
+    sending begins or ends, an instant more or less is all there is: NaN.
+    """
+    sending = max(_largest(series.offered_pps) / 2, 1e-9)
+    whole_s = series.seconds[-1] - series.seconds[0] if series.seconds else 0.0
+    needed_s = LOSS_OVER_S / 2 if whole_s > LOSS_OVER_S else 0.0
+    window: deque[tuple[float, float, float]] = deque()
+    took = offered = measured = 0.0
+    losses = []
+    before = 2 * series.seconds[0] - series.seconds[1] if len(series.seconds) > 1 else -1.0
+    for second, o, m in zip(series.seconds, series.offered_pps, series.measured_pps, strict=False):
+        part_s, before = second - before, second
+        if not (math.isfinite(o) and math.isfinite(m) and o >= sending):
+            losses.append(math.nan)
+            continue
+        window.append((part_s, o * part_s, m * part_s))
+        took, offered, measured = took + part_s, offered + o * part_s, measured + m * part_s
+        while took - window[0][0] >= LOSS_OVER_S * 0.999:
+            gone = window.popleft()
+            took, offered, measured = took - gone[0], offered - gone[1], measured - gone[2]
+        losses.append(max(0.0, (offered - measured) / offered * 100) if took >= needed_s else math.nan)
+    return losses
+
+
 def _columns(series: RateSeries, time: Axis, cells: int) -> list[Column]:
-    found: dict[int, list[tuple[float, float]]] = {}
-    for second, offered, measured in zip(series.seconds, series.offered_pps, series.measured_pps, strict=False):
-        found.setdefault(time.dot(second, DOTS_ACROSS), []).append((offered, measured))
-    sending = _largest(series.offered_pps) / 2  # below it sending begins or ends, and an instant more or less is all
+    found: dict[int, list[tuple[float, float, float]]] = {}
+    samples = zip(series.offered_pps, series.measured_pps, _losses(series), strict=False)
+    for second, sample in zip(series.seconds, samples, strict=False):
+        found.setdefault(time.dot(second, DOTS_ACROSS), []).append(sample)
     columns = []
-    for x, pairs in sorted(found.items()):
+    for x, rows in sorted(found.items()):
         if 0 <= x < cells * DOTS_ACROSS:
-            offered, measured = (sum(values) / len(pairs) for values in zip(*pairs, strict=True))
-            columns.append((x, offered, measured, _loss_percent(offered, measured, sending)))
+            offered, measured, _ = (sum(values) / len(rows) for values in zip(*rows, strict=True))
+            columns.append((x, offered, measured, rows[-1][2]))
     return columns
 
 

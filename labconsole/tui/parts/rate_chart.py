@@ -66,7 +66,7 @@ class RateChart(Tones):
         if samples:
             more = self._draw(shown, width, height, max(last for _, last in samples))
             self.border_title = f"{name}{f', + {more} more' if more else ''}: {legend()}"
-            self.border_subtitle = "packets/s, % over s"
+            self.border_subtitle = "packets/s, % of the last second, over s"
         else:
             words = "nothing sent in any stream yet" if self.every else "nothing sent in this stream yet"
             self._rows = [[("", "")], [(f"  {words}", "muted")]]

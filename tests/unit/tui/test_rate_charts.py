@@ -285,6 +285,15 @@ async def test_percentiles_of_delay_are_on_the_page_of_packets(one_way: bool) ->
 # -- curves -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_legend_of_curves_names_the_diagonal_and_the_intervals_too(size: tuple[int, int]) -> None:
+    async with console(session_with_runs, size) as (app, _, pilot):
+        await pilot.press("3")
+        await still(app, pilot)
+        await until(pilot, lambda: "· no loss   │ interval" in text(app))
+
+
 @pytest.mark.parametrize("height", range(8, 40))
 def test_ticks_of_curves_are_evenly_spaced_and_reach_below_zero(height: int) -> None:
     losses = [charts.CurvePointMark(1000.0 * i, y, y - 0.5, y + 0.5) for i, y in enumerate((0.0, 0.1, 2.0, 4.8))]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 from textual.strip import Strip
@@ -27,6 +28,13 @@ class CurvePicture:
     labels: tuple[str, ...]
     curves: tuple[tuple[charts.CurvePointMark, ...], ...]
     axes: charts.CurveAxes
+
+    def other_glyphs(self) -> str:
+        """What is drawn besides the curves, with its glyph."""
+        words = ["· no loss"] if self.axes.ideal else []
+        if any(point.low is not None for curve in self.curves for point in curve):
+            words.append("│ interval")
+        return "   ".join(words)
 
 
 def curve_tone(index: int) -> str:
@@ -61,6 +69,10 @@ class CurveChart(Tones):
             self._rows = [[], [(f"  {safe(self._words, width - 2)}", "muted")]]
         else:
             legend = legend_rows(self._picture.labels, width, 2 if height >= 12 else 1)
+            others = self._picture.other_glyphs()
+            if sum(cell_len(text) for text, _ in legend[-1]) + cell_len(others) > width:
+                legend.append([("  ", "")])
+            legend[-1].append((others, "muted"))
             lines = charts.draw_curves(
                 self._picture.curves[:MOST_CURVES], self._picture.axes, width, height - len(legend)
             )
