@@ -15,6 +15,9 @@ from labconsole.engine.protocol import RunsStore
 from labconsole.errors import LabError
 from labconsole.model.record.summary import RunSummary
 
+FIRST_RUNS = 100
+"""So many are read first: more than any terminal shows, in a few milliseconds however many there are."""
+
 PAGE_RUNS = 2000
 MOST = 100_000
 
@@ -61,14 +64,15 @@ class SavedRuns:
         store = self._store
         self.in_store = await asyncio.to_thread(store.count)
         while not self.complete:
-            page = await asyncio.to_thread(store.page, before=self._first, limit=PAGE_RUNS)
+            limit = FIRST_RUNS if self._first is None else PAGE_RUNS
+            page = await asyncio.to_thread(store.page, before=self._first, limit=limit)
             # From the beginning: the old list stays in sight until the first page of the new one is there.
             known = self.runs if self._first is not None else []
             if self._first is None:
                 self._last = page.last
             self._first = page.first
             self.runs = await asyncio.to_thread(_merged, known, page.runs)
-            self.complete = len(page.runs) < PAGE_RUNS or len(self.runs) >= MOST
+            self.complete = len(page.runs) < limit or len(self.runs) >= MOST
             self.revision += 1
             if not self.complete:
                 told()

@@ -464,6 +464,7 @@ async def test_hostile_words_in_records_and_notes_are_shown_harmlessly() -> None
 
 
 async def test_the_list_is_read_in_pages_then_only_what_came_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved_runs, "FIRST_RUNS", 4)  # little, to be on the screen at once
     monkeypatch.setattr(saved_runs, "PAGE_RUNS", 10)
     session = FakeSession()
     session.store.records = list(reversed(matrix()))
@@ -478,7 +479,7 @@ async def test_the_list_is_read_in_pages_then_only_what_came_since(monkeypatch: 
     saved, told = SavedRuns(session.store), []
     await saved.refresh(lambda: told.append(len(saved.runs)))
     total = len(session.store.records)
-    assert told == [10, 20, 30, 40, total]
+    assert told == [4, 14, 24, 34, total]
     assert [run.run_id for run in saved.runs] == [record.run_id for record in session.store.records]
     asked.clear()
     session.store.records[:0] = [saved_record(1000 + n) for n in range(15, 0, -1)]
@@ -489,6 +490,7 @@ async def test_the_list_is_read_in_pages_then_only_what_came_since(monkeypatch: 
 
 
 async def test_of_very_many_runs_the_newest_are_kept_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved_runs, "FIRST_RUNS", 10)
     monkeypatch.setattr(saved_runs, "PAGE_RUNS", 10)
     monkeypatch.setattr(saved_runs, "MOST", 20)
     session = session_with_runs()

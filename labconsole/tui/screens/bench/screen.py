@@ -319,9 +319,7 @@ class BenchScreen(ConsoleScreen):
         for name in self.session.inventory.nodes:
             yield Action("", f"show_node({name!r})", f"Go to {name}", "Go to its interfaces.")
         for name, words in SORTS.items():
-            yield Action(
-                "", f"sort_by({name!r})", f"Sort interfaces by {words}", "The largest first; names and places in order."
-            )
+            yield Action("", f"sort_by({name!r})", f"Sort interfaces by {words}", "The largest first; names in order.")
 
     def run_id_to_copy(self) -> str | None:
         if self.state.trial is not None:

@@ -96,8 +96,8 @@ class Arranging:
             if name is not None:
                 tell(problem or f"removed the view {name}", "error" if problem else "information")
 
-        more = {SAVE: "keep this filter, sorting and choice of columns under a name"}
-        more |= {REMOVE: "forget a view"} if views else {}
+        more = {SAVE: "name what is shown now"}
+        more |= {REMOVE: "forget one of these"} if views else {}
         self._app.push_screen(Pick("Views", {**_words(views), **more}), take)
 
     def _ask_name(self, tell: Callable[[str, str], None]) -> None:
