@@ -17,9 +17,7 @@ from functools import partial
 
 from rich.console import RenderableType
 from textual import work
-from textual.actions import parse
 from textual.app import App, ComposeResult, SystemCommand
-from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.widgets import Static
@@ -39,13 +37,14 @@ from labconsole.tui.console.settings import Settings, load_settings, memory_path
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.console.terminal import HangUpDriver, detach, terminal_is_gone
 from labconsole.tui.console.trail import Trail
-from labconsole.tui.keymap import PARTS, Places, check_settings, places_with, themes
+from labconsole.tui.keymap import Places, check_settings, places_with, themes
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.confirm import Confirm, take_over_question
-from labconsole.tui.parts.help import OTHER_KEYS, Help, key_rows
+from labconsole.tui.parts.help import Help
 from labconsole.tui.parts.reaching import SINCE, ReachesOperator
 from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.screens import SCREENS, ScreenEntry
+from labconsole.tui.telling import Sections, help_sections, palette
 
 RUNS_SHOWN = 500
 
@@ -353,32 +352,15 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
 
     def action_help(self) -> None:
         """Show every key of the screen in front."""
-        sections = self.help_sections(self.screen if isinstance(self.screen, ConsoleScreen) else None)
-        self.push_screen(Help(sections))
+        self.push_screen(Help(self.help_sections(self.screen)))
 
-    def help_sections(self, screen: ConsoleScreen | None) -> list[tuple[str, list[tuple[str, str]]]]:
-        """Keys by where they work."""
-        keymap = self.settings.keymap
-        keys = [("Everywhere", [*key_rows(self.declared_actions(), keymap), *OTHER_KEYS])]
-        keys += [(f"In {place}", key_rows(owner.ACTIONS, keymap)) for place, owner in PARTS.items()]
-        if screen is None:
-            return keys
-        own = [action for _, action in screen.told_actions()]
-        return [(f"On the {screen.tab.title} screen", key_rows(own, keymap)), *keys]
+    def help_sections(self, screen: Screen[object]) -> Sections:
+        """Keys by where they work, those of this screen first."""
+        return help_sections(self.declared_actions(), screen, self.settings.keymap)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Everything that can be done now, each thing once."""
-        told: list[tuple[DOMNode, Action]] = [(self, action) for action in self.offered_actions()]
-        if isinstance(screen, ConsoleScreen):
-            told += screen.told_actions()
-        offered: set[tuple[DOMNode, str, tuple[object, ...]]] = set()
-        for node, action in told:
-            place, name, parameters = parse(action.does)
-            does = ({"app": self, "screen": screen}.get(place, node), name, parameters)
-            if does not in offered and does[0].check_action(name, parameters):
-                offered.add(does)
-                title, words = action.palette_words(self.settings.keymap)
-                yield SystemCommand(title, words, partial(self.run_action, action.does, node))
+        return palette(self, self.offered_actions(), screen, self.settings.keymap)
 
 
 def places() -> Places:
