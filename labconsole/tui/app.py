@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from rich.console import RenderableType
 from textual import work
@@ -354,7 +355,7 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
         """Show every key of the screen in front."""
         self.push_screen(Help(self.help_sections(self.screen)))
 
-    def help_sections(self, screen: Screen[object]) -> Sections:
+    def help_sections(self, screen: Screen[Any]) -> Sections:
         """Keys by where they work, those of this screen first."""
         return help_sections(self.declared_actions(), screen, self.settings.keymap)
 
