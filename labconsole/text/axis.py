@@ -41,19 +41,24 @@ class Axis:
         return round((value - self.low) / self.step * self.cells_per_part * dots_per_cell)
 
 
-def fit_axis(low: float, high: float, cells: int, *, least_cells: int = 1, best_cells: int = 3) -> Axis:
+def fit_axis(
+    low: float, high: float, cells: int, *, least_cells: int = 1, best_cells: int = 3, least_step: float = 0.0
+) -> Axis:
     """The axis over at least ``low`` to ``high`` that has the most room for it within ``cells`` cells, at least two.
 
     ``least_cells``: between two ticks, so that their labels fit. ``best_cells``: so far apart they should be.
+    ``least_step``: between their values, such as 1 where these are whole decades.
     """
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
         low, high = (low, low + 1.0) if math.isfinite(low) else (0.0, 1.0)
     span, room = high - low, max(1, cells - 1)
     best: tuple[float, Axis] | None = None
     power = 10.0 ** (math.floor(math.log10(span)) - 2)
-    while power <= span * 10:
+    while power <= max(span, least_step) * 10:
         for begin, reads in _STEPS:
             step = begin * power
+            if step < least_step:
+                continue
             first = math.floor(low / step + 1e-9)
             last = math.ceil(high / step - _TOUCHES)
             parts = max(1, last - first)
@@ -66,13 +71,13 @@ def fit_axis(low: float, high: float, cells: int, *, least_cells: int = 1, best_
                 best = (score, Axis(first * step, step, parts, each))
         power *= 10
     if best is None and least_cells > 1:
-        return fit_axis(low, high, cells, best_cells=best_cells)
+        return fit_axis(low, high, cells, best_cells=best_cells, least_step=least_step)
     return best[1] if best is not None else Axis(low, span, 1, room)  # two cells and zero in between
 
 
-def fit_upright(low: float, high: float, rows: int) -> Axis:
+def fit_upright(low: float, high: float, rows: int, *, least_step: float = 0.0) -> Axis:
     """The same for an axis that goes up: labels in every other row at most, where there are rows enough."""
-    return fit_axis(low, high, rows, least_cells=2 if rows >= 5 else 1)
+    return fit_axis(low, high, rows, least_cells=2 if rows >= 5 else 1, least_step=least_step)
 
 
 def tick_words(axis: Axis, unit: str = "") -> list[str]:

@@ -39,12 +39,16 @@ class CurvePointMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveAxes:
-    """``x_ticks``: where x is a factor, its values. ``ideal``: draw the line on which y is x."""
+    """``x_ticks``: where x is a factor, its values. ``ideal``: draw the line on which y is x.
+
+    ``y_least_step``: between two ticks, such as 1 where y are decades, whose halves are no round numbers.
+    """
 
     x_ticks: Sequence[float] = ()
     x_words: Callable[[float], str] = str
     y_words: Callable[[float], str] = str
     ideal: bool = False
+    y_least_step: float = 0.0
 
 
 CurveRow = list[tuple[str, int | None]]
@@ -70,6 +74,7 @@ def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
         min(0.0, *(min(p.y, p.low if p.low is not None else p.y) for p in points)),
         max(max(p.y, p.high or p.y) for p in points),
         height - FRAME_ROWS,
+        least_step=axes.y_least_step,
     )
     y_labels = [axes.y_words(tick) for _, tick in y_axis.ticks()]
     left, right, x_ticks, wide = _x_axis(points, axes, width - max(map(len, y_labels)) - FRAME_CELLS)

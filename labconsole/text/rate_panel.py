@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,9 @@ class RateSeries:
     offered_pps: Sequence[float]
     measured_pps: Sequence[float]
 
+
+JOINED_BELOW = 0.9
+"""Of the usual time between two samples."""
 
 Column = tuple[int, float, float, float]
 """(column of dots, offered, measured, loss in percent): means of the samples in it, NaN where one is not known."""
@@ -74,6 +78,7 @@ def draw_panels(
     Their scale is common, and that of all series. The first of every row of panels has the labels. ``span_s`` fixes the
     time axis to a trial's length.
     """
+    all_series = [joined(series) for series in all_series]
     axis_line = height >= 9
     loss_rows = max(2, min(5, height // 5))
     rate_rows = height - loss_rows - 1 - axis_line
@@ -94,6 +99,32 @@ def draw_panels(
 
 def _largest(values: Iterable[float]) -> float:
     return max((value for value in values if math.isfinite(value)), default=0.0)
+
+
+def joined(series: RateSeries) -> RateSeries:
+    """The same with every interval that is much too short joined to the one before it.
+
+    A node that was kept from running between reading a counter and its clock has one interval too long and the next
+    too short by as much: packets and seconds of both together are right.
+    """
+    seconds = series.seconds
+    if len(seconds) < 4:
+        return series
+    parts_s = [now - before for before, now in itertools.pairwise(seconds)]
+    short_s = statistics.median(parts_s) * JOINED_BELOW
+    rows = [(seconds[0], series.offered_pps[0], series.measured_pps[0], parts_s[0])]
+    for sample in zip(seconds[1:], series.offered_pps[1:], series.measured_pps[1:], parts_s, strict=True):
+        if sample[3] >= short_s:
+            rows.append(sample)
+            continue
+        _, offered0, measured0, before_s = rows.pop()
+        second, offered, measured, part_s = sample
+        both_s = before_s + part_s
+        rows.append(
+            (second, (offered0 * before_s + offered * part_s) / both_s,
+             (measured0 * before_s + measured * part_s) / both_s, both_s)
+        )  # fmt: skip
+    return RateSeries(*zip(*(row[:3] for row in rows), strict=True))
 
 
 def _losses(series: RateSeries) -> list[float]:

@@ -106,6 +106,18 @@ def test_a_node_speaks_for_its_own_streams_only():
     assert telemetry.streams["s1"].offered_packets is None
 
 
+def test_a_sender_that_has_not_sent_yet_may_say_so():
+    """It has no stamp of a frame then; refusing the report would end the link."""
+    inventory, telemetry, live = begun()
+    said = StreamProgress.parse({"stream": "s1", "sent_packets": 0, "errors": 0, "monotonic_ns": None}, "streams")
+    at_ns = BEGUN_NS + 20_000_000 + OFFSETS_NS["src1"]
+    live.add_progress("src1", GeneratorProgress(monotonic_ns=at_ns, streams=[said]))
+    traffic = KnownTraffic(telemetry, live, inventory.streams[0], pps=1000, loss_ratio=0, seconds=4)
+    for tick in (-1, 1, 2):
+        traffic._sample(BEGUN_NS + tick * 9_000_000)
+    assert telemetry.streams["s1"].offered_packets == 0
+
+
 def test_a_sender_that_pauses_has_sent_nothing_until_its_next_report():
     alignment = StreamAlignment()
     alignment.begin(0)

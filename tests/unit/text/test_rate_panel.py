@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from labconsole.text.axis import Axis, fit_axis, fit_upright, tick_words
 from labconsole.text.rate_grid import draw_grid, places
-from labconsole.text.rate_panel import LEGEND, OFFERED_EVERY_DOTS, Cells, RateSeries, _losses, draw_panels
+from labconsole.text.rate_panel import LEGEND, OFFERED_EVERY_DOTS, Cells, RateSeries, _losses, draw_panels, joined
 
 NAN = math.nan
 
@@ -153,6 +153,21 @@ def test_a_counter_that_is_read_late_now_and_then_is_no_loss_in_the_strip():
     assert len(known) > 90
     assert all(loss == pytest.approx(2.0, abs=1.0) for loss in known)
     assert known[-1] == pytest.approx((10 * 50_000 - sum(measured[-10:])) / 5_000)
+
+
+def test_a_clock_that_is_read_late_makes_no_peak():
+    """14 000 packets a second; every seventh stamp is up to 60 ms late, as on a node whose processors are all taken."""
+    what = random.Random(5)
+    read = [0.1 * i for i in range(101)]
+    stamped = [at + (what.uniform(0.02, 0.06) if i % 7 == 3 else 0.0) for i, at in enumerate(read)]
+    rates = [1400 / (b - a) for a, b in zip(stamped, stamped[1:], strict=False)]
+    assert max(rates) > 20_000
+    drawn = joined(RateSeries(stamped[1:], [14_000.0] * 100, rates))
+    assert len(drawn.seconds) > 80
+    assert list(drawn.measured_pps) == pytest.approx([14_000] * len(drawn.seconds), rel=0.001)
+    assert list(drawn.offered_pps) == pytest.approx([14_000] * len(drawn.seconds))
+    unknown = joined(RateSeries([0.1, 0.2, 0.25, 0.35, 0.45], [NAN, 1, NAN, 1, 1], [1, 1, 1, 1, 1]))
+    assert [math.isnan(rate) for rate in unknown.offered_pps] == [True, True, False, False]
 
 
 # -- all streams ------------------------------------------------------------------------------------------------------

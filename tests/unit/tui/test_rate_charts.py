@@ -307,3 +307,12 @@ def test_ticks_of_curves_are_evenly_spaced_and_reach_below_zero(height: int) -> 
     assert values[-1] <= -0.5
     assert values[0] >= 5.3
     assert 0 in values
+
+
+@pytest.mark.parametrize("decades", [0.3, 1.7, 2.4, 5.0])
+def test_ticks_of_decades_are_whole_ones(decades: float) -> None:
+    points = [charts.CurvePointMark(1.0, 0.1), charts.CurvePointMark(2.0, decades)]
+    axes = charts.CurveAxes(y_words=lambda place: f"{10**place:g}", y_least_step=1.0)
+    lines = ["".join(part for part, _ in row) for row in charts.draw_curves([points], axes, 90, 20)]
+    labels = [float(line.partition("┤")[0]) for line in lines if "┤" in line]
+    assert labels == [10.0**place for place in reversed(range(math.ceil(decades) + 1))]
