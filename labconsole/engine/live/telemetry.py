@@ -96,9 +96,6 @@ class FollowedHop:
 UNSETTLED_S = 1.0
 """So long the few milliseconds by which two clocks may be off are too large a part of what was sent."""
 
-CLOCKS_WITHIN_RATIO = 0.001
-"""Of what was sent: by so much more may seem to have arrived because of the clocks alone."""
-
 
 @dataclass(slots=True)
 class StreamLive:
@@ -131,12 +128,9 @@ class StreamLive:
         """Offered minus measured; None while it is not known well enough to be shown."""
         if self.offered_packets is None or self.measured_packets is None:
             return None
-        lost = self.offered_packets - self.measured_packets
-        if self.final:
-            return lost
-        if not self.seconds or self.seconds[-1] < UNSETTLED_S:
+        if not self.final and (not self.seconds or self.seconds[-1] < UNSETTLED_S):
             return None
-        return 0 if -self.offered_packets * CLOCKS_WITHIN_RATIO <= lost < 0 else lost
+        return self.offered_packets - self.measured_packets
 
 
 @dataclass(slots=True)
