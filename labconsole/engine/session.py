@@ -17,9 +17,10 @@ from typing import Generic, TypeVar
 
 from labconsole.contracts.driver import DriverFor
 from labconsole.contracts.ports import AgentLink, Connect, RunSink
-from labconsole.engine.leases import LeaseHolder, Leases
+from labconsole.engine.leases import LeaseHolder, Leases, newest_trial
 from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Listener, Notice, Phase, PhaseChanged
+from labconsole.engine.live.observed import ObservedStreams, ObservedTrial
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
 from labconsole.engine.trial.order import Take, TrialOrder
 from labconsole.engine.trial.platform import UutPlatform
@@ -37,6 +38,7 @@ from labconsole.model.record.envelope import Envelope, NodeVersions
 from labconsole.model.record.run import RunRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.wire import lease, message
+from labconsole.wire.counters import CountersSampled
 
 log = logging.getLogger("labconsole.engine")
 
@@ -85,6 +87,7 @@ class Session(Generic[StoreT]):
         self._batch = asyncio.Lock()
         self._stop = asyncio.Event()
         self._leases = Leases(self.operator)
+        self._observed = ObservedStreams(self.telemetry, inventory)
         self._platform = UutPlatform(
             inventory,
             self.telemetry,
@@ -164,8 +167,12 @@ class Session(Generic[StoreT]):
             link = self._pool.links.get(node)
             self._leases.seen(node, event, link.clock_offset_ns if link is not None else 0)
             self.telemetry.mark_quiet(node, event.quiet)
+            if not self.running:
+                self._observed.follow(self.observed_trial())
         elif isinstance(event, lease.LeaseLost) and self._leases.taken_over(node, event):
             self._lose_lease()
+        elif isinstance(event, CountersSampled) and not self.running:
+            self._observed.add_counters(node)
         if self._taker.trial is not None:
             self._taker.trial.on_agent_event(node, event)
 
@@ -212,6 +219,7 @@ class Session(Generic[StoreT]):
             raise MeasurementError("a run is already in progress")
         async with self._batch:
             self._stop.clear()
+            self._observed.forget()
             yield
 
     # Leases
@@ -219,6 +227,10 @@ class Session(Generic[StoreT]):
     def lease_holders(self) -> dict[str, LeaseHolder]:
         """Who else holds which of the connected nodes now. Kept up by the agents; asks nobody."""
         return dict(self._leases.holders)
+
+    def observed_trial(self) -> ObservedTrial | None:
+        """The trial that another operator takes now, as the agents of its sources tell; asks nobody."""
+        return newest_trial(self._leases.holders)
 
     def _lose_lease(self) -> None:
         """Another operator took the testbed over: nothing more is begun, and the running trial is void."""

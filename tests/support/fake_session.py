@@ -30,6 +30,7 @@ from labconsole.engine.live.events import (
     TrialFinished,
     TrialStarted,
 )
+from labconsole.engine.live.observed import ObservedTrial
 from labconsole.engine.live.telemetry import NodeLive, StreamLive, Telemetry
 from labconsole.errors import ConfigError, LabError, LeaseHeld, StoreError
 from labconsole.model.design_point import DesignPoint, FrameSize
@@ -244,6 +245,7 @@ class FakeSession:
         self.operator = "op@console"
         self.read_only = False
         self.holders: dict[str, LeaseHolder] = {}
+        self.observed: ObservedTrial | None = None
         self.taken_over = False
         self.looks: list[str] = []
         self.requests: list[tuple[DesignPoint, int]] = []
@@ -268,6 +270,9 @@ class FakeSession:
 
     def lease_holders(self) -> dict[str, LeaseHolder]:
         return self.holders
+
+    def observed_trial(self) -> ObservedTrial | None:
+        return self.observed
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         self._listeners.append(listener)
