@@ -22,13 +22,14 @@ from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Listener, Notice, Phase, PhaseChanged
 from labconsole.engine.live.observed import ObservedStreams, ObservedTrial
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
+from labconsole.engine.telling import TrialTelling
 from labconsole.engine.trial.order import Take, TrialOrder
 from labconsole.engine.trial.platform import UutPlatform
 from labconsole.engine.trial.second_guest import check_background, second_guest_setup
 from labconsole.engine.trial.setup import TrialSettings
 from labconsole.engine.trial.taking import TrialTaker
 from labconsole.engine.trial.trial import Trial
-from labconsole.errors import ConfigError, LabError, MeasurementError, NodeUnreachable
+from labconsole.errors import LabError, MeasurementError, NodeUnreachable, OnlyWatches
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import operator_name
 from labconsole.model.inventory import Inventory, Stream
@@ -82,7 +83,9 @@ class Session(Generic[StoreT]):
             emit=self._emit,
             on_event=self._on_agent_event,
             on_lost=self._on_lost,
+            only_watch=read_only,
         )
+        self._telling = TrialTelling(self._pool.links, inventory.streams[0].source.node)
         self._listeners: list[Listener] = []
         self._batch = asyncio.Lock()
         self._stop = asyncio.Event()
@@ -125,6 +128,7 @@ class Session(Generic[StoreT]):
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def _emit(self, event: Event) -> None:
+        self._telling.hear(event)
         for listener in list(self._listeners):
             try:
                 listener(event)
@@ -193,6 +197,7 @@ class Session(Generic[StoreT]):
 
     def shell_argv(self, node: str) -> list[str]:
         """The command line that opens a shell on a node by the same way as the link. Blocking: reads ssh_config."""
+        self.refuse_if_only_watching()
         if self._shell_argv is None:
             raise NodeUnreachable(node, "this testbed cannot open a shell", operation="shell")
         return self._shell_argv(node, self.inventory)
@@ -205,6 +210,23 @@ class Session(Generic[StoreT]):
     def check_background(self, request: DesignPoint) -> None:
         """Raises ConfigError for a background load that the platform cannot have. Asks nobody."""
         check_background(request, self.inventory, self.driver_for)
+
+    # What a session may do
+
+    def refuse_if_only_watching(self) -> None:
+        """Raises OnlyWatches. The agents of such a session refuse as well (wire/session.py, OnlyWatch)."""
+        if self.read_only:
+            raise OnlyWatches
+
+    def refuse_if_others_measure(self, nodes: Iterable[str], what: str) -> None:
+        """Raises MeasurementError, with who, since when and what for, when another session holds one of these nodes.
+
+        ``what`` would disturb it.
+        """
+        for name in nodes:
+            holder = self._leases.holders.get(name)
+            if holder is not None:
+                raise MeasurementError(f"{what} would disturb another session: {name} is held by {holder.describe()}")
 
     # Checks
 
@@ -306,8 +328,7 @@ class Session(Generic[StoreT]):
         Raises LeaseHeld when another operator has a node, unless ``take_over``, and LeaseTaken at the end when
         another operator took one from us.
         """
-        if self.read_only:
-            raise ConfigError("this console is read-only; to measure, start it without --read-only")
+        self.refuse_if_only_watching()
         async with self.exclusive():
             try:
                 await self._leases.take(
@@ -329,6 +350,7 @@ class Session(Generic[StoreT]):
                 try:
                     await self._platform.restore()
                 finally:
+                    await self._telling.end()
                     await self._leases.release()  # whatever a driver made of it, others may have the testbed
 
     async def renew_lease(self, left_s: float | None) -> None:
