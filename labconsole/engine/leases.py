@@ -99,6 +99,7 @@ def _trial_from(told: TrialNow, holder: LeaseHolder, when: Callable[[int | None]
         repetitions=told.repetitions,
         plan=told.plan,
         block=told.block,
+        set_ups=told.set_ups,
         phase=_PHASES.get(told.phase),
         started=when(told.since_wall_ns),
         phase_started=when(told.phase_since_wall_ns),

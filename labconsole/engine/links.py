@@ -199,7 +199,7 @@ class LinkPool:
             return
         if live.state is NodeState.FAILED and state is NodeState.CONNECTING:
             return  # keep the reason on screen while it is tried again
-        live.state, live.message = state, message
+        live.enter(state, message)
         self._telemetry.revision += 1
         self._emit(NodeChanged(node=name, state=state, message=message))
 

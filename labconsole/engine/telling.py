@@ -79,5 +79,6 @@ def told_of(trial: TrialStarted, phase: PhaseChanged) -> TrialTold:
         repetitions=trial.repetitions,
         plan=plan.name if plan is not None else None,
         block=plan.block if plan is not None else None,
+        set_ups=plan.set_ups if plan is not None else None,
         phase=phase.phase.value,
     )

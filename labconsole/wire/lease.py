@@ -17,7 +17,7 @@ Rate = Annotated[int, Rule(whole(1, S64 - 1))]
 
 
 class TrialTold(Message):
-    """What a holder tells of its trial. ``target_bps`` None: max; ``block`` None: of no block; ``phase``: one word."""
+    """What a holder tells of its trial. ``target_bps`` None: max; ``block`` of ``set_ups``: of a plan in blocks."""
 
     run_id: Name
     platform: Name
@@ -33,6 +33,7 @@ class TrialTold(Message):
     repetitions: FromOne
     plan: Optional[Name]
     block: Optional[Number]
+    set_ups: Optional[Number]
     phase: Name
 
 

@@ -205,7 +205,7 @@ def test_a_console_that_only_watches_is_refused_whatever_is_more_than_that(net: 
 TRIAL = {
     "run_id": "20261122T1200-abc", "platform": "raw", "frame_size_bytes": 64, "frame_size_includes_fcs": False,
     "sources": 2, "target_bps": 10_000_000, "background": "none", "duration_s": 5.0, "generator": "auto",
-    "observe": "quiet", "repetition": 2, "repetitions": 5, "plan": "night", "block": None, "phase": "arming",
+    "observe": "quiet", "repetition": 2, "repetitions": 5, "plan": "night", "block": None, "set_ups": None, "phase": "arming",
 }  # fmt: skip
 
 

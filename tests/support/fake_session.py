@@ -281,8 +281,7 @@ class FakeSession:
     def say(self, event: Event) -> None:
         """Send an event to the console, as the engine would."""
         if isinstance(event, NodeChanged):
-            live = self.telemetry.nodes[event.node]
-            live.state, live.message = event.state, event.message
+            self.telemetry.nodes[event.node].enter(event.state, event.message)
             self.telemetry.revision += 1
         for listener in list(self._listeners):
             listener(event)

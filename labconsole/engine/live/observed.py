@@ -24,8 +24,8 @@ BEFORE_TRAFFIC = (Phase.PREPARING, Phase.LEARNING, Phase.ARMING)
 class ObservedTrial:
     """What a holder says of the trial it takes now. Times are UTC by this machine's clock.
 
-    ``operator``: user@host. ``since``: it holds the testbed from then on, and ``until`` about then. ``block`` from
-    1, 0 is the pilot's, None: of a plan without blocks, or of none. ``phase`` None: one that we do not know.
+    ``operator``: user@host. ``since``: it holds the testbed from then on, and ``until`` about then. ``block`` of
+    ``set_ups`` from 1, 0 is the pilot's, None: of no block. ``phase`` None: one that we do not know.
     Texts are the holder's: to be shown as text only.
     """
 
@@ -37,6 +37,7 @@ class ObservedTrial:
     repetitions: int
     plan: str | None
     block: int | None
+    set_ups: int | None
     phase: Phase | None
     started: datetime | None
     phase_started: datetime | None

@@ -20,6 +20,7 @@ from labconsole.engine.live.events import (
     TrialFinished,
     TrialStarted,
 )
+from labconsole.engine.live.observed import ObservedTrial
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.run import RunRecord
 from labconsole.text.cells import span
@@ -86,6 +87,15 @@ class ConsoleState:
     done: dict[DesignPoint, int] = field(default_factory=dict)
     """What was measured in this session: how many runs of it stand (none, if all were invalid)."""
 
+    read_only: bool = False
+    """This console only watches."""
+
+    observed: ObservedTrial | None = None
+    """What another operator measures now, if that is told."""
+
+    checking: bool = False
+    """A check of the testbed runs."""
+
     execution: PlanExecution | None = None
     """The plan that runs or ran last."""
 
@@ -147,6 +157,19 @@ class ConsoleState:
         word = "saved" if event.saved else "NOT SAVED"
         severity = "error" if not event.saved else "information" if verdict.status == "valid" else "warning"
         self.note(wall_s, f"{word} {record.run_id}, {verdict.status}{why}", severity)
+
+    @property
+    def what_runs(self) -> str:
+        """What keeps the session busy, if anything does: a check, a plan or a trial."""
+        plan = self.execution is not None and self.execution.running
+        return "check" if self.checking else "plan" if plan else "trial"
+
+    @property
+    def request_seen(self) -> DesignPoint | None:
+        """What is measured now: by this console, else by the one that is watched."""
+        if self.trial is not None:
+            return self.trial.request
+        return self.observed.request if self.observed is not None and not self.asked else None
 
     def run_ended(self) -> None:
         """The engine's run() has returned, well or badly."""

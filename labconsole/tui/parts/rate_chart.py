@@ -59,7 +59,7 @@ class RateChart(Tones):
             self.border_subtitle = ""
             self._rows = [[("", "")], [("  nothing sent in this stream yet", "muted")]]
         else:
-            request = self._state.trial.request if self._state.trial else None
+            request = self._state.request_seen
             series = charts.RateSeries(tuple(live.seconds), tuple(live.offered_pps), tuple(live.measured_pps))
             span_s = request.duration_s if request is not None and live.seconds[-1] <= request.duration_s else None
             self._rows = [tinted(line) for line in charts.draw_rates(series, width, height, span_s=span_s)]

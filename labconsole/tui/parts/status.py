@@ -14,6 +14,7 @@ from labconsole.engine.live.telemetry import Telemetry
 from labconsole.model.inventory import Inventory
 from labconsole.text.cells import percent, safe, span
 from labconsole.tui.console import clock
+from labconsole.tui.console.observed import observed_line
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE, ConsoleState
 from labconsole.tui.parts.lines import Lines, Span
 
@@ -106,7 +107,9 @@ class PhaseBar(Lines):
         now_s, state = clock.monotonic_s(), self._state
         trial = state.trial
         if trial is None and not state.asked:
-            return [self._idle(width)]
+            if state.observed is not None:
+                return [observed_line(state.observed, width, clock.wall_s())]
+            return [self._watching(width) if state.read_only else self._idle(width)]
         words = state.phase_words(now_s)
         left: list[Span] = [(" ▶ ", "accent"), (safe(words, max(20, width - 36)), "strong")]
         right = self._of_a_plan(width) or self._of_a_point(now_s, width)
@@ -143,6 +146,10 @@ class PhaseBar(Lines):
         if left_s is not None and width >= 100:
             right.append((f"· about {span(left_s)} in all ", "muted"))
         return right
+
+    def _watching(self, width: int) -> list[Span]:
+        words = safe("   nobody tells of a trial; this console only watches: --read-only", width - 12)
+        return [(" ◇ ", "accent"), ("watching", "strong"), (words, "muted")]
 
     def _idle(self, width: int) -> list[Span]:
         last = self._state.last

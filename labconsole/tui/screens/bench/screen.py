@@ -83,8 +83,9 @@ class BenchScreen(ConsoleScreen):
         with Container(id="upper"):
             with Container(id="left"):
                 yield SetupPanel(
-                    inventory, self.console_app.memory.recall(inventory.testbed), self.session.check_background
-                )
+                    inventory, self.console_app.memory.recall(inventory.testbed), self.session.check_background,
+                    may_run=not self.session.read_only,
+                )  # fmt: skip
                 yield NodesTable(inventory, telemetry)
             with Container(id="right"):
                 yield StreamsTable(inventory, telemetry, self.state)
@@ -182,6 +183,8 @@ class BenchScreen(ConsoleScreen):
 
     @on(Button.Pressed, "#run")
     def action_run(self) -> None:
+        if self.only_watches():
+            return
         panel = self.query_one(SetupPanel)
         reading = panel.reading
         if reading.request is None:
