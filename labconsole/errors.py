@@ -150,6 +150,15 @@ class LeaseHeld(AgentError):
     failure = "lease_held"
 
 
+class OnlyWatches(ConfigError):
+    """Raised when a session that only watches is asked for more."""
+
+    failure = "only_watches"
+
+    def __init__(self) -> None:
+        super().__init__("this console only watches: --read-only")
+
+
 class LabSetupError(LabError):
     """Raised when the local testbed cannot be built, found or torn down."""
 

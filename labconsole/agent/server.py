@@ -36,7 +36,7 @@ from labconsole.wire import codec
 from labconsole.wire.codec import WireError
 from labconsole.wire.generator import StopGenerator
 from labconsole.wire.message import Done
-from labconsole.wire.session import Clocks, Close, Ping, Undone, Watchdog
+from labconsole.wire.session import Clocks, Close, OnlyWatch, Ping, Undone, Watchdog
 from labconsole.wire.survey import WatchdogState
 
 ALARM_S = 1.1
@@ -94,6 +94,7 @@ class Agent:
         self._last_line_s = self._loop.time()
         self._silence: Optional[asyncio.TimerHandle] = None
         self._failed: List[str] = []
+        self._only_watches = False
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             self._loop.add_signal_handler(number, self._end)
         self._loop.set_exception_handler(self._unhandled)
@@ -151,6 +152,10 @@ class Agent:
                 args = {}
             if not isinstance(args, dict):
                 raise WireError("bad_request", "args must be an object, got %s" % type(args).__name__)
+            if self._only_watches and not operation.request.watches:
+                raise WireError(
+                    "only_watches", "this console only watches (--read-only), and %s is more than that" % op
+                )
             self._leasing.refuse_if_lost(str(op))
             reply = {"id": number, "ok": await operation(args)}
         except WireError as exc:
@@ -190,6 +195,11 @@ class Agent:
             self._silence = None
         if request.silence_s is not None:
             self._watch_silence(request.silence_s)
+        return Done()
+
+    @answers(OnlyWatch)
+    async def only_watch(self, request: OnlyWatch) -> Done:
+        self._only_watches = True
         return Done()
 
     def _watch_state(self) -> WatchdogState:

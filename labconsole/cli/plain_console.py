@@ -219,7 +219,7 @@ class PlainConsole:
         await asyncio.wait([self._work])
 
     async def _status(self, _: str) -> None:
-        now = measured_now(self.state, clock.monotonic_s())
+        now = measured_now(self.state, clock.monotonic_s(), clock.wall_s())
         if now is None:
             self.say("ready, nothing is measured")
             return

@@ -53,6 +53,8 @@ def open_session(
     """
     for platform in inventory.platforms:
         driver_for(platform, inventory)  # an unknown driver or option is said now, not in the middle of a plan
+    if read_only:
+        store.writable = False  # notes
     session = Testbed(
         inventory,
         connect=connect,

@@ -33,11 +33,17 @@ class Inspection:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-async def inspect(link: AgentLink, guests: Sequence[str]) -> Inspection:
-    """Ask for everything. Raises NodeLost when the link goes away meanwhile. ``guests``: see DriverInfo.processes."""
+async def inspect(link: AgentLink, guests: Sequence[str], *, only_watch: bool = False) -> Inspection:
+    """Ask for everything, or with ``only_watch`` for what costs the node nothing.
+
+    Raises NodeLost when the link goes away meanwhile. ``guests``: see DriverInfo.processes.
+    """
     refused: dict[str, str] = {}
 
     async def ask(request: Request[R]) -> R | None:
+        if only_watch and not request.watches:
+            refused[request.op] = "not asked: this console only watches"
+            return None
         try:
             return await link.ask(request)
         except AgentError as exc:

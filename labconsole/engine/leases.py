@@ -8,16 +8,22 @@ the batch: what it measures from then on would be measured on somebody else's te
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
+from labconsole.engine.live.events import Phase
+from labconsole.engine.live.observed import ObservedTrial
 from labconsole.errors import AgentError, LeaseHeld, LeaseTaken, NodeError
+from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import Figures
-from labconsole.wire.lease import LeaseChanged, LeaseLost, ReleaseLease, StatedHolder, TakeLease
+from labconsole.wire.lease import LeaseChanged, LeaseLost, ReleaseLease, StatedHolder, TakeLease, TrialNow
 
 log = logging.getLogger("labconsole.engine")
+
+_PHASES = {phase.value: phase for phase in Phase}
 
 TAKE_OVER_S = 20.0
 """Longer than an agent takes to ask a holder, wait for it and end it if it does not react."""
@@ -37,6 +43,8 @@ class LeaseHolder:
     observe: str | None
     quiet: bool
     own: bool
+    trial: ObservedTrial | None = None
+    """What it takes now, where it says so."""
 
     def describe(self) -> str:
         """One sentence: who, since when, until when, what for."""
@@ -59,7 +67,7 @@ def holder_from(told: StatedHolder, *, clock_offset_ns: int = 0) -> LeaseHolder:
         except (ValueError, OverflowError, OSError):
             return None  # a node may say a year that no calendar has
 
-    return LeaseHolder(
+    holder = LeaseHolder(
         owner=told.owner,
         purpose=told.purpose,
         since=when(told.since_wall_ns),
@@ -68,6 +76,43 @@ def holder_from(told: StatedHolder, *, clock_offset_ns: int = 0) -> LeaseHolder:
         quiet=bool(told.quiet),
         own=False,
     )
+    return holder if told.trial is None else replace(holder, trial=_trial_from(told.trial, holder, when))
+
+
+def _trial_from(told: TrialNow, holder: LeaseHolder, when: Callable[[int | None], datetime | None]) -> ObservedTrial:
+    """What came from the agent of a node that ``holder`` has; ``when`` reckons the node's clock back to ours."""
+    return ObservedTrial(
+        run_id=told.run_id,
+        operator=holder.owner or "another session",
+        purpose=holder.purpose or "",
+        request=DesignPoint(
+            platform=told.platform,
+            frame=FrameSize(told.frame_size_bytes, told.frame_size_includes_fcs),
+            sources=told.sources,
+            target="max" if told.target_bps is None else told.target_bps,
+            duration_s=told.duration_s,
+            background=told.background,
+            generator=told.generator,
+            observe=told.observe,
+        ),
+        repetition=told.repetition,
+        repetitions=told.repetitions,
+        plan=told.plan,
+        block=told.block,
+        set_ups=told.set_ups,
+        phase=_PHASES.get(told.phase),
+        started=when(told.since_wall_ns),
+        phase_started=when(told.phase_since_wall_ns),
+        phase_until=when(told.phase_until_wall_ns),
+        since=holder.since,
+        until=holder.until,
+    )
+
+
+def newest_trial(holders: Mapping[str, LeaseHolder]) -> ObservedTrial | None:
+    """The trial that was told last, None when nobody tells of one."""
+    trials = [holder.trial for holder in holders.values() if holder.trial is not None]
+    return max(trials, key=lambda trial: trial.phase_started.timestamp() if trial.phase_started else 0.0, default=None)
 
 
 class Leases:

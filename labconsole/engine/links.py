@@ -20,7 +20,7 @@ from labconsole.wire.facts import NodeFacts, ReadFacts
 from labconsole.wire.lease import WatchLease
 from labconsole.wire.links import LinksChanged, ReadLinks
 from labconsole.wire.message import AgentEvent
-from labconsole.wire.session import AgentNotice
+from labconsole.wire.session import AgentNotice, OnlyWatch
 
 log = logging.getLogger("labconsole.engine")
 
@@ -32,6 +32,7 @@ class LinkPool:
     """One task per node keeps its link. ``links`` holds those that stand, ``facts`` what each node said of itself.
 
     ``on_event`` gets every checked event of an agent after telemetry has it, ``on_lost`` a node's name and the reason.
+    ``only_watch``: the agents are told to refuse whatever is more than watching.
     """
 
     def __init__(
@@ -43,12 +44,13 @@ class LinkPool:
         emit: Callable[[Event], None],
         on_event: OnAgentEvent,
         on_lost: Callable[[str, str], None],
+        only_watch: bool = False,
     ) -> None:
         self.links: dict[str, AgentLink] = {}
         self.facts: dict[str, NodeFacts] = {}
         self._inventory, self._telemetry = inventory, telemetry
         self._connect_node, self._emit = connect, emit
-        self._on_event, self._on_lost = on_event, on_lost
+        self._on_event, self._on_lost, self._only_watch = on_event, on_lost, only_watch
         self._keepers: dict[str, asyncio.Task[None]] = {}
         self._tried: dict[str, asyncio.Event] = {}
         self._again: dict[str, asyncio.Event] = {}
@@ -177,6 +179,8 @@ class LinkPool:
 
     async def _adopt(self, link: AgentLink) -> None:
         name = link.name
+        if self._only_watch:
+            await link.ask(OnlyWatch())  # first of all: from here on the agent itself refuses more
         self._telemetry.set_links(name, (await link.ask(ReadLinks())).links)
         self.facts[name] = await link.ask(ReadFacts())
         # Before the counters: somebody may be counting there just now, and then they do not start yet.
@@ -195,7 +199,7 @@ class LinkPool:
             return
         if live.state is NodeState.FAILED and state is NodeState.CONNECTING:
             return  # keep the reason on screen while it is tried again
-        live.state, live.message = state, message
+        live.enter(state, message)
         self._telemetry.revision += 1
         self._emit(NodeChanged(node=name, state=state, message=message))
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from labconsole.engine.execution.progress import Outcome
     from labconsole.engine.inspection import Inspection
     from labconsole.engine.leases import LeaseHolder
+    from labconsole.engine.live.observed import ObservedTrial
     from labconsole.model.plan.plan import Plan
 
 
@@ -100,6 +101,10 @@ class SessionLike(Protocol):
 
     def lease_holders(self) -> dict[str, LeaseHolder]:
         """Who else holds which of the connected nodes now; asks nobody."""
+        ...
+
+    def observed_trial(self) -> ObservedTrial | None:
+        """The trial that another operator takes now, as its agents tell; None when none is told of. Asks nobody."""
         ...
 
     async def run(self, request: DesignPoint, repetitions: int = 1, *, take_over: bool = False) -> list[RunRecord]:

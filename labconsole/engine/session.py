@@ -17,10 +17,12 @@ from typing import Generic, TypeVar
 
 from labconsole.contracts.driver import DriverFor
 from labconsole.contracts.ports import AgentLink, Connect, RunSink
-from labconsole.engine.leases import LeaseHolder, Leases
+from labconsole.engine.leases import LeaseHolder, Leases, newest_trial
 from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Listener, Notice, Phase, PhaseChanged
+from labconsole.engine.live.observed import ObservedStreams, ObservedTrial
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
+from labconsole.engine.telling import TrialTelling
 from labconsole.engine.trial.order import Take, TrialOrder
 from labconsole.engine.trial.platform import UutPlatform
 from labconsole.engine.trial.second_guest import check_background, check_reference, second_guest_setup
@@ -28,7 +30,7 @@ from labconsole.engine.trial.setup import TrialSettings
 from labconsole.engine.trial.stream_wiring import check_mtu
 from labconsole.engine.trial.taking import TrialTaker
 from labconsole.engine.trial.trial import Trial
-from labconsole.errors import ConfigError, LabError, MeasurementError, NodeUnreachable
+from labconsole.errors import LabError, MeasurementError, NodeUnreachable, OnlyWatches
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import operator_name
 from labconsole.model.inventory import Inventory, Stream
@@ -38,6 +40,7 @@ from labconsole.model.record.envelope import Envelope, NodeVersions
 from labconsole.model.record.run import RunRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.wire import lease, message
+from labconsole.wire.counters import CountersSampled
 
 log = logging.getLogger("labconsole.engine")
 
@@ -81,11 +84,14 @@ class Session(Generic[StoreT]):
             emit=self._emit,
             on_event=self._on_agent_event,
             on_lost=self._on_lost,
+            only_watch=read_only,
         )
+        self._telling = TrialTelling(self._pool.links, inventory.streams[0].source.node)
         self._listeners: list[Listener] = []
         self._batch = asyncio.Lock()
         self._stop = asyncio.Event()
         self._leases = Leases(self.operator)
+        self._observed = ObservedStreams(self.telemetry, inventory)
         self._platform = UutPlatform(
             inventory,
             self.telemetry,
@@ -123,6 +129,7 @@ class Session(Generic[StoreT]):
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def _emit(self, event: Event) -> None:
+        self._telling.hear(event)
         for listener in list(self._listeners):
             try:
                 listener(event)
@@ -165,8 +172,12 @@ class Session(Generic[StoreT]):
             link = self._pool.links.get(node)
             self._leases.seen(node, event, link.clock_offset_ns if link is not None else 0)
             self.telemetry.mark_quiet(node, event.quiet)
+            if not self.running:
+                self._observed.follow(self.observed_trial())
         elif isinstance(event, lease.LeaseLost) and self._leases.taken_over(node, event):
             self._lose_lease()
+        elif isinstance(event, CountersSampled) and not self.running:
+            self._observed.add_counters(node)
         if self._taker.trial is not None:
             self._taker.trial.on_agent_event(node, event)
 
@@ -187,6 +198,7 @@ class Session(Generic[StoreT]):
 
     def shell_argv(self, node: str) -> list[str]:
         """The command line that opens a shell on a node by the same way as the link. Blocking: reads ssh_config."""
+        self.refuse_if_only_watching()
         if self._shell_argv is None:
             raise NodeUnreachable(node, "this testbed cannot open a shell", operation="shell")
         return self._shell_argv(node, self.inventory)
@@ -209,6 +221,23 @@ class Session(Generic[StoreT]):
         """Raises ConfigError for a load that is a share of what is not stored, StoreError. Blocking."""
         check_reference(request, self.inventory, self.store)
 
+    # What a session may do
+
+    def refuse_if_only_watching(self) -> None:
+        """Raises OnlyWatches. The agents of such a session refuse as well (wire/session.py, OnlyWatch)."""
+        if self.read_only:
+            raise OnlyWatches
+
+    def refuse_if_others_measure(self, nodes: Iterable[str], what: str) -> None:
+        """Raises MeasurementError, with who, since when and what for, when another session holds one of these nodes.
+
+        ``what`` would disturb it.
+        """
+        for name in nodes:
+            holder = self._leases.holders.get(name)
+            if holder is not None:
+                raise MeasurementError(f"{what} would disturb another session: {name} is held by {holder.describe()}")
+
     # Checks
 
     def attending(self, trial: Trial) -> AbstractContextManager[None]:
@@ -222,6 +251,7 @@ class Session(Generic[StoreT]):
             raise MeasurementError("a run is already in progress")
         async with self._batch:
             self._stop.clear()
+            self._observed.forget()
             yield
 
     # Leases
@@ -229,6 +259,10 @@ class Session(Generic[StoreT]):
     def lease_holders(self) -> dict[str, LeaseHolder]:
         """Who else holds which of the connected nodes now. Kept up by the agents; asks nobody."""
         return dict(self._leases.holders)
+
+    def observed_trial(self) -> ObservedTrial | None:
+        """The trial that another operator takes now, as the agents of its sources tell; asks nobody."""
+        return newest_trial(self._leases.holders)
 
     def _lose_lease(self) -> None:
         """Another operator took the testbed over: nothing more is begun, and the running trial is void."""
@@ -304,8 +338,7 @@ class Session(Generic[StoreT]):
         Raises LeaseHeld when another operator has a node, unless ``take_over``, and LeaseTaken at the end when
         another operator took one from us.
         """
-        if self.read_only:
-            raise ConfigError("this console is read-only; to measure, start it without --read-only")
+        self.refuse_if_only_watching()
         async with self.exclusive():
             try:
                 await self._leases.take(
@@ -327,6 +360,7 @@ class Session(Generic[StoreT]):
                 try:
                     await self._platform.restore()
                 finally:
+                    await self._telling.end()
                     await self._leases.release()  # whatever a driver made of it, others may have the testbed
 
     async def renew_lease(self, left_s: float | None) -> None:

@@ -33,18 +33,25 @@ class Testbed(Session[StoreT]):
     """The kinds that plans may ask for beside their grids, which whoever opens the session sets."""
 
     async def inspect(self, node: str) -> Inspection:
-        """Look at a node. Raises MeasurementError while a trial is under way, NodeUnreachable, NodeLost."""
+        """Look at a node; a session that only watches asks no more than who the node is and who holds it.
+
+        Raises MeasurementError while a trial is under way and while others hold the node, NodeUnreachable, NodeLost.
+        """
         if self._taker.trial is not None:
             raise MeasurementError("a trial is running, and reading from a node would disturb it")
+        self.refuse_if_others_measure([node], "a look at the node")
         link = self._pool.require([node])[node]
-        inspection = await inspect(link, self.guest_processes())
+        inspection = await inspect(link, self.guest_processes(), only_watch=self.read_only)
         self._pool.tell_clock(link)
         return inspection
 
     async def check(
         self, *, plan: Plan | None = None, fix: bool = False, on_result: OnResult | None = None
     ) -> list[CheckResult]:
-        """Preflight: see engine/check/runner. Connects first; raises MeasurementError when a run is under way."""
+        """Preflight: see engine/check/runner. Connects first. Raises OnlyWatches, and MeasurementError when a run is
+        under way or another session holds a node: a check reads from all of them, and sends frames.
+        """
+        self.refuse_if_only_watching()
         preflight = await asyncio.to_thread(_imported_checks)
         return await preflight(self, plan=plan, fix=fix, on_result=on_result)
 

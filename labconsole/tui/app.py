@@ -134,6 +134,7 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
         self.session = session
         self.saved = SavedRuns(session.store)
         defaults = session.inventory.defaults
+        self.state.read_only = session.read_only
         self.state.wait_per_trial_s = defaults.drain_s + defaults.settle_s
         self.begin_calling(session.inventory.testbed)
         session.subscribe(self._on_event)
@@ -215,7 +216,7 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
         if self.session is None or self._leaving:
             return
         if self.state.asked or self.session.running:
-            self.tell("A trial is running. Press a to abort it.", "warning")
+            self.tell(f"A {self.state.what_runs} is running. Wait, or press a to abort it.", "warning")
             return
         self.state.ask()
         self._run(self.session, request, repetitions)
@@ -252,7 +253,8 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
         if self.session is None or not (self.state.asked or self.session.running):
             self.tell("Nothing is running.")
             return
-        if await self.push_screen_wait(Confirm("Abort the trial?", "Traffic stops. What was measured so far is kept.")):
+        question = Confirm(f"Abort the {self.state.what_runs}?", "Traffic stops. What was measured so far is kept.")
+        if await self.push_screen_wait(question):
             await self._stop_traffic(self.session)
 
     async def _stop_traffic(self, session: SessionLike) -> None:
@@ -270,7 +272,8 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
 
     @work(group="ask", exclusive=True)
     async def _ask_and_leave(self) -> None:
-        question = Confirm("A trial is running. Quit?", "Traffic is stopped first. What was measured so far is kept.")
+        what = f"A {self.state.what_runs} is running. Quit?"
+        question = Confirm(what, "Traffic is stopped first. What was measured so far is kept.")
         if not self._trial_runs() or await self.push_screen_wait(question):
             self.leave()
 

@@ -66,17 +66,17 @@ class InterfaceCounters(Message):
     namespaces: Annotated[Dict[str, List[List[Any]]], Rule(statistics(named=True))]
 
 
-class ReadCounters(Request[InterfaceCounters], op="counters.read"):
+class ReadCounters(Request[InterfaceCounters], op="counters.read", watches=True):
     """Ask for the counters now."""
 
 
-class StartCounters(Request[Done], op="counters.start"):
+class StartCounters(Request[Done], op="counters.start", watches=True):
     """Begin ``counters`` events."""
 
     interval_s: Annotated[float, Rule(between(0.001, 3600))]
 
 
-class StopCounters(Request[Done], op="counters.stop"):
+class StopCounters(Request[Done], op="counters.stop", watches=True):
     """End ``counters`` events."""
 
 

@@ -56,5 +56,5 @@ class NodeFacts(Message):
     network_namespace: Count
 
 
-class ReadFacts(Request[NodeFacts], op="facts"):
+class ReadFacts(Request[NodeFacts], op="facts", watches=True):
     """Ask what the node is."""

@@ -5,9 +5,44 @@ from __future__ import annotations
 from typing import Annotated, Optional
 
 from labconsole.wire.message import AgentEvent, Done, Message, Request
-from labconsole.wire.rules import Count, Name, Rule, Sentence, Word, between
+from labconsole.wire.rules import S64, Count, Name, Rule, Sentence, Word, between, whole
 
 MAX_LEFT_S = 1e9
+MAX_NUMBER = 10**9
+
+Seconds = Annotated[float, Rule(between(0, MAX_LEFT_S))]
+Number = Annotated[int, Rule(whole(0, MAX_NUMBER))]
+FromOne = Annotated[int, Rule(whole(1, MAX_NUMBER))]
+Rate = Annotated[int, Rule(whole(1, S64 - 1))]
+
+
+class TrialTold(Message):
+    """What a holder tells of its trial. ``target_bps`` None: max; ``block`` of ``set_ups``: of a plan in blocks."""
+
+    run_id: Name
+    platform: Name
+    frame_size_bytes: FromOne
+    frame_size_includes_fcs: bool
+    sources: FromOne
+    target_bps: Optional[Rate]
+    background: Name
+    duration_s: Seconds
+    generator: Name
+    observe: Name
+    repetition: FromOne
+    repetitions: FromOne
+    plan: Optional[Name]
+    block: Optional[Number]
+    set_ups: Optional[Number]
+    phase: Name
+
+
+class TrialNow(TrialTold):
+    """The trial that a holder takes now; times by the node's clock. ``phase_until_wall_ns`` None: not known."""
+
+    since_wall_ns: Count
+    phase_since_wall_ns: Count
+    phase_until_wall_ns: Optional[Count]
 
 
 class StatedHolder(Message):
@@ -19,6 +54,7 @@ class StatedHolder(Message):
     quiet: Optional[bool]
     since_wall_ns: Optional[Count]
     until_wall_ns: Optional[Count]
+    trial: Optional[TrialNow] = None
 
 
 class StatedNodeHolder(StatedHolder):
@@ -44,7 +80,7 @@ class TakeLease(Request[LeaseGranted], op="lease.take"):
     owner: Word
     purpose: Word
     observe: Optional[Word] = None
-    left_s: Optional[Annotated[float, Rule(between(0, MAX_LEFT_S))]] = None
+    left_s: Optional[Seconds] = None
     take_over: Optional[bool] = None
 
 
@@ -54,17 +90,27 @@ class LeaseState(Message):
     holder: Optional[StatedNodeHolder]
 
 
-class ReadLease(Request[LeaseState], op="lease.read"):
+class ReadLease(Request[LeaseState], op="lease.read", watches=True):
     """Ask who holds this node."""
 
 
-class WatchLease(Request[Done], op="lease.watch"):
+class WatchLease(Request[Done], op="lease.watch", watches=True):
     """On: send a ``lease`` event now and whenever another session's lease changes.
 
     Within that session's counted window this agent takes no samples and sends no ``counters`` and ``links``.
     """
 
     on: bool
+
+
+class TellTrial(Request[Done], op="lease.tell"):
+    """Tell others, beside the lease, which trial runs and in which phase: ``left_s`` is how long that will last.
+
+    Null: none runs. Error ``no_lease`` if this session does not hold the node.
+    """
+
+    trial: Optional[TrialTold] = None
+    left_s: Optional[Seconds] = None
 
 
 class ReleaseLease(Request[Done], op="lease.release"):

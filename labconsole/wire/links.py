@@ -54,7 +54,7 @@ class NodeLinks(Message):
     links: Interfaces
 
 
-class ReadLinks(Request[NodeLinks], op="links"):
+class ReadLinks(Request[NodeLinks], op="links", watches=True):
     """Ask for the interfaces, and for an event at each change from now on."""
 
 

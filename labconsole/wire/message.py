@@ -90,13 +90,18 @@ class Message:
 
 
 class Request(Message, Generic[R]):
-    """Something that the console asks: ``op`` on the wire, answered by a ``reply``."""
+    """Something that the console asks: ``op`` on the wire, answered by a ``reply``.
+
+    ``watches``: it changes nothing on the node, measures nothing and costs it next to nothing, so a console that only
+    watches may ask it.
+    """
 
     op: ClassVar[str]
     reply: ClassVar[Type[Message]]
+    watches: ClassVar[bool]
 
-    def __init_subclass__(cls, op: str) -> None:
-        cls.op = op
+    def __init_subclass__(cls, op: str, watches: bool = False) -> None:
+        cls.op, cls.watches = op, watches
         (cls.reply,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
 
     def arguments(self) -> Dict[str, Any]:

@@ -31,14 +31,18 @@ class Clocks(Message):
     wall_ns: Count
 
 
-class Ping(Request[Clocks], op="ping"):
+class Ping(Request[Clocks], op="ping", watches=True):
     """Ask for the clocks, or show that the console is alive."""
 
 
-class Watchdog(Request[Done], op="watchdog"):
+class Watchdog(Request[Done], op="watchdog", watches=True):
     """From now on, end the session after this long without a line: a pulled cable may not end stdin for hours."""
 
     silence_s: Optional[Annotated[float, Rule(between(1, 86400))]] = None
+
+
+class OnlyWatch(Request[Done], op="watch.only", watches=True):
+    """From now on refuse (``only_watches``) whatever changes, measures or loads the node. Cannot be taken back."""
 
 
 class Undone(Message):
@@ -47,7 +51,7 @@ class Undone(Message):
     failed: Annotated[List[Sentence], Most(MAX_FAILURES)]
 
 
-class Close(Request[Undone], op="close"):
+class Close(Request[Undone], op="close", watches=True):
     """End as if stdin had ended, but reply first."""
 
 

@@ -15,12 +15,17 @@ import pytest
 from labconsole.cli.testbed import open_session
 from labconsole.engine.check import rehearsal
 from labconsole.engine.check.result import CheckResult, CheckStatus
+from labconsole.errors import MeasurementError
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.store.open import open_store
+from labconsole.wire.counters import StartCounters
+from labconsole.wire.facts import ReadFacts
+from labconsole.wire.lease import WatchLease
+from labconsole.wire.links import ReadLinks
 from support.asking import asked
 from support.live_lab import lab_state, labconsole, processes, wait_until
 
@@ -307,27 +312,23 @@ def test_a_stray_capture_and_frames_of_nobodys_are_told(testbed, inventory, all_
     assert "tcpdump -ni eth1 on src2" in results["quiet.ports", "src2"].hint
 
 
-def test_a_lease_of_somebody_elses_is_respected_and_told(testbed, inventory, all_told, tmp_path: Path):
-    async def work() -> list[CheckResult]:
+def test_while_somebody_else_holds_a_node_nothing_is_checked_and_who_it_is_is_told(testbed, inventory, tmp_path: Path):
+    async def work() -> dict[str, list[str]]:
         with open_store(str(tmp_path / "s.sqlite")) as runs:
             other, session = open_session(inventory, runs), open_session(inventory, runs)
             try:
                 await other.connect()
                 await asked(other.links["uut"], "lease.take", {"owner": "ann@desk", "purpose": "her thesis"})
-                return await session.check(fix=True)
+                with pytest.raises(MeasurementError, match=r"uut is held by ann@desk since .* UTC for her thesis"):
+                    await session.check(fix=True)
+                return {name: [c.op for c in live.history.commands] for name, live in session.telemetry.nodes.items()}
             finally:
                 await session.close()
                 await other.close()
 
-    results = {(result.id, result.node): result for result in asyncio.run(work())}
-    assert all_told(results)
-    assert failures(results) == {("lease", "uut")}
-    assert "ann@desk" in results["lease", "uut"].evidence
-    assert "her thesis" in results["lease", "uut"].evidence
-    for place in (("flow.raw", "uut"), ("cable.in", "src1"), ("cable.out", "snk2")):
-        assert results[place].status is CheckStatus.SKIPPED
-        assert "lease of uut" in results[place].evidence or "lease" in results[place].evidence
-    assert results["uut.firewall", "uut"].status is CheckStatus.PASS
+    watching = {ReadLinks.op, ReadFacts.op, WatchLease.op, StartCounters.op}
+    for ops in asyncio.run(work()).values():
+        assert set(ops) == {"connect", *watching}, ops
 
 
 def test_what_earlier_runs_left_is_named_and_removed_for_good(testbed, inventory, all_told, tmp_path: Path):

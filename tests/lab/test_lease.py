@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from support.agent_process import AgentProcess, Net, eventually
+from support.requests import REQUESTS
 from support.requirements import missing, require
 
 Start = Callable[..., AgentProcess]
@@ -182,3 +184,76 @@ def switches(pid: int) -> int:
     """How often the process has given up a CPU: once for each time it was woken."""
     with open(f"/proc/{pid}/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("voluntary_ctxt_switches"))
+
+
+def test_a_console_that_only_watches_is_refused_whatever_is_more_than_that(net: Net, start: Start) -> None:
+    """Asked without arguments: what is allowed may complain of those, what is refused is refused before they are read."""
+    watching = start()
+    watching.ok("watch.only")
+    for op, request in REQUESTS.items():
+        if op == "close":
+            continue
+        reply = watching.reply(watching.post(op))
+        if request.watches:
+            assert "ok" in reply or reply["error"]["code"] == "bad_request", (op, reply)
+        else:
+            assert reply["error"]["code"] == "only_watches", (op, reply)
+            assert reply["error"]["message"] == f"this console only watches (--read-only), and {op} is more than that"
+    assert watching.ok("close") == {"failed": []}
+
+
+TRIAL = {
+    "run_id": "20261122T1200-abc", "platform": "raw", "frame_size_bytes": 64, "frame_size_includes_fcs": False,
+    "sources": 2, "target_bps": 10_000_000, "background": "none", "duration_s": 5.0, "generator": "auto",
+    "observe": "quiet", "repetition": 2, "repetitions": 5, "plan": "night", "block": None, "set_ups": None, "phase": "arming",
+}  # fmt: skip
+
+
+def test_a_holder_tells_its_trial_and_who_watches_follows_it_until_the_holder_is_gone(net: Net, start: Start) -> None:
+    measuring, watching = start(), start()
+    watching.ok("watch.only")
+    watching.ok("lease.watch", on=True)
+    assert watching.event("lease")["holder"] is None
+    assert measuring.error("lease.tell", trial=TRIAL)["code"] == "no_lease"
+    take(measuring, left_s=60)
+    assert watching.event("lease")["holder"]["trial"] is None
+    measuring.ok("lease.tell", trial=TRIAL, left_s=3)
+    told = watching.event("lease")["holder"]["trial"]
+    assert {key: told[key] for key in TRIAL} == TRIAL
+    assert told["phase_until_wall_ns"] - told["phase_since_wall_ns"] == 3_000_000_000
+    measuring.ok("lease.tell", trial={**TRIAL, "phase": "sending"})
+    sending = watching.event("lease")["holder"]["trial"]
+    assert (sending["phase"], sending["phase_until_wall_ns"]) == ("sending", None)
+    assert sending["since_wall_ns"] == told["since_wall_ns"] <= told["phase_since_wall_ns"]
+    measuring.ok("lease.tell", trial={**TRIAL, "run_id": "another", "repetition": 3})
+    assert watching.event("lease")["holder"]["trial"]["since_wall_ns"] > sending["since_wall_ns"]
+    measuring.ok("lease.tell")
+    assert watching.event("lease")["holder"]["trial"] is None
+    measuring.ok("lease.tell", trial=TRIAL)
+    assert watching.event("lease")["holder"]["trial"] is not None
+    os.kill(measuring.hello["pid"], signal.SIGKILL)
+    assert watching.event("lease")["holder"] is None
+
+
+def test_what_a_foreign_hand_writes_into_the_lease_is_checked(net: Net, start: Start) -> None:
+    """Another user may write what he likes: what is no trial is left out, and the rest still told."""
+    measuring, watching = start(), start()
+    take(measuring)
+    path = Path(start().error("lease.take", owner="ben@b", purpose="a look")["detail"]["path"])
+    now = {**TRIAL, "since_wall_ns": 1, "phase_since_wall_ns": 1, "phase_until_wall_ns": None}
+    watching.ok("lease.watch", on=True)
+    watching.event("lease")
+    for number, trial in enumerate((
+        {**now, "frame_size_bytes": 0}, {**now, "target_bps": 0}, {**now, "plan": "x" * 300}, {**now, "more": 1}, {},
+        [now], "raw", 7, {**now, "repetition": True},
+    )):  # fmt: skip
+        path.write_text(json.dumps({"owner": f"eve{number}", "purpose": "p", "observe": "o" * 9999, "trial": trial}))
+        holder = watching.event("lease")["holder"]
+        while holder["owner"] != f"eve{number}":
+            holder = watching.event("lease")["holder"]
+        assert (holder["trial"], holder["observe"]) == (None, "o" * 16)
+    path.write_text(json.dumps({"owner": "mal", "purpose": "p", "trial": {**now, "plan": "\x1b[31mred"}}))
+    holder = watching.event("lease")["holder"]
+    while holder["owner"] != "mal":
+        holder = watching.event("lease")["holder"]
+    assert holder["trial"]["plan"].isprintable() and "red" in holder["trial"]["plan"]

@@ -202,7 +202,7 @@ async def plans(console: Pictures) -> None:
 async def check(console: Pictures) -> None:
     """A testbed with one interface that cannot carry the largest frame."""
     lab.execute(NAME, "uut", ["ip", "link", "set", "eth5", "mtu", "1400"])
-    await console.keys("5")
+    await console.keys("5", "r")
     await console.shown("checked")
     await console.keys()
     console.take("check")

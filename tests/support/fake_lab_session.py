@@ -261,6 +261,7 @@ class LabSession(FakeSession):
             }),
             holder=partly(StatedNodeHolder, {
                 "owner": "eve@desk", "purpose": "raw, 64 B", "since_wall_ns": 1_772_442_000_000_000_000, "own": False,
+                "until_wall_ns": None, "observe": None, "quiet": False,
             }),
         )  # fmt: skip
 

@@ -30,6 +30,7 @@ from labconsole.engine.live.events import (
     TrialFinished,
     TrialStarted,
 )
+from labconsole.engine.live.observed import ObservedTrial
 from labconsole.engine.live.telemetry import NodeLive, StreamLive, Telemetry
 from labconsole.engine.trial.second_guest import missing_reference
 from labconsole.engine.trial.stream_wiring import check_mtu
@@ -246,6 +247,7 @@ class FakeSession:
         self.operator = "op@console"
         self.read_only = False
         self.holders: dict[str, LeaseHolder] = {}
+        self.observed: ObservedTrial | None = None
         self.taken_over = False
         self.looks: list[str] = []
         self.requests: list[tuple[DesignPoint, int]] = []
@@ -280,6 +282,9 @@ class FakeSession:
     def lease_holders(self) -> dict[str, LeaseHolder]:
         return self.holders
 
+    def observed_trial(self) -> ObservedTrial | None:
+        return self.observed
+
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -287,8 +292,7 @@ class FakeSession:
     def say(self, event: Event) -> None:
         """Send an event to the console, as the engine would."""
         if isinstance(event, NodeChanged):
-            live = self.telemetry.nodes[event.node]
-            live.state, live.message = event.state, event.message
+            self.telemetry.nodes[event.node].enter(event.state, event.message)
             self.telemetry.revision += 1
         for listener in list(self._listeners):
             listener(event)

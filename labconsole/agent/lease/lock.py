@@ -15,10 +15,12 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.wire.codec import WireError
+from labconsole.wire.lease import TrialNow, TrialTold
 
 MAX_BYTES = 65536
 OWNER_CHARACTERS = 200
 PURPOSE_CHARACTERS = 500
+OBSERVE_CHARACTERS = 16
 TRIES = 5
 """An agent that only looks holds the lock for some microseconds; that must not pass for a holder."""
 TRY_AGAIN_S = 0.01
@@ -85,11 +87,16 @@ def _read(descriptor: int) -> Dict[str, Any]:
         value = told.get(key)
         if type(value) is not kind or (isinstance(value, int) and not 0 <= value < 2**63):
             continue
-        holder[key] = value[:PURPOSE_CHARACTERS] if isinstance(value, str) else value
+        holder[key] = value[: _LONGEST.get(key, PURPOSE_CHARACTERS)] if isinstance(value, str) else value
+    try:
+        holder["trial"] = TrialNow.parse(told.get("trial")).to_wire()
+    except WireError:
+        pass  # none, or not a trial
     return holder
 
 
 _WORDS = {"owner": str, "purpose": str, "observe": str, "quiet": bool}
+_LONGEST = {"owner": OWNER_CHARACTERS, "observe": OBSERVE_CHARACTERS}
 _WORDS.update(dict.fromkeys(("since_wall_ns", "until_wall_ns", "pid"), int))
 
 
@@ -141,7 +148,9 @@ class Lease:
         if self._descriptor is None:
             self._acquire()
             self._told = {"since_wall_ns": time.time_ns(), "pid": os.getpid(), "quiet": False}
-        self._told.update(owner=owner[:OWNER_CHARACTERS], purpose=purpose[:PURPOSE_CHARACTERS], observe=observe[:16])
+        self._told.update(
+            owner=owner[:OWNER_CHARACTERS], purpose=purpose[:PURPOSE_CHARACTERS], observe=observe[:OBSERVE_CHARACTERS]
+        )
         self._told["until_wall_ns"] = None if left_s is None else time.time_ns() + int(left_s * 1e9)
         self._write()
         return {"since_wall_ns": self._told["since_wall_ns"]}
@@ -170,6 +179,22 @@ class Lease:
         if self._descriptor is not None:
             self._told["quiet"] = quiet
             self._write()
+
+    def tell(self, trial: Optional[TrialTold], left_s: Optional[float]) -> None:
+        """Say which trial runs (None: none) and how long its phase will last. Raises WireError("no_lease")."""
+        if self._descriptor is None:
+            raise WireError("no_lease", "this session does not hold the node, so it has no trial to tell of")
+        now_ns, before = time.time_ns(), self._told.pop("trial", None)
+        if trial is not None:
+            same = before is not None and before["run_id"] == trial.run_id
+            now = TrialNow(
+                **trial.to_wire(),
+                since_wall_ns=before["since_wall_ns"] if same else now_ns,
+                phase_since_wall_ns=now_ns,
+                phase_until_wall_ns=None if left_s is None else now_ns + int(left_s * 1e9),
+            )
+            self._told["trial"] = now.to_wire()
+        self._write()
 
     def holder(self) -> Optional[Dict[str, Any]]:
         """Who has the node, be it us (``own``) or another session; None when it is free."""

@@ -17,7 +17,7 @@ from labconsole.agent.processes import linux
 LOOK_S = 1.0
 
 Changed = Callable[[Optional[Dict[str, Any]]], None]
-_SHOWN = ("owner", "purpose", "observe", "quiet", "since_wall_ns", "until_wall_ns")
+_SHOWN = ("owner", "purpose", "observe", "quiet", "since_wall_ns", "until_wall_ns", "trial")
 
 
 def shown(holder: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:

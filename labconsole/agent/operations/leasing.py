@@ -17,6 +17,7 @@ from labconsole.wire.lease import (
     StatedHolder,
     StatedNodeHolder,
     TakeLease,
+    TellTrial,
     WatchLease,
 )
 from labconsole.wire.message import Done
@@ -81,6 +82,11 @@ class Leasing:
         else:
             self._watch.close()
             self._keep_still(False)
+        return Done()
+
+    @answers(TellTrial)
+    async def tell(self, request: TellTrial) -> Done:
+        self._lease.tell(request.trial, request.left_s)
         return Done()
 
     @answers(ReleaseLease)

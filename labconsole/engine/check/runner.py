@@ -69,7 +69,7 @@ async def preflight(
     """Check the testbed, with ``plan`` also whether it can be carried out. Each result is told as it comes.
 
     ``fix`` puts right what can be put right safely, and undoes it at the end except where the result says otherwise.
-    Raises MeasurementError when a run is under way: a check would spoil it.
+    Raises MeasurementError when a run is under way, here or of another session: a check would spoil it.
     """
     return await CheckRun(session, plan, fix=fix, on_result=on_result).run()
 
@@ -85,6 +85,8 @@ class CheckRun:
     async def run(self) -> list[CheckResult]:
         """All results, in the order of the catalogue; on_result had them as they came."""
         await self._connect()
+        # Not before: who holds a node is known once it is connected.
+        self._session.refuse_if_others_measure(self._session.inventory.nodes, "a check")
         async with self._session.exclusive():
             try:
                 for step in self._steps():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.record.run import RunRecord
+from labconsole.model.record.run import PlanRef, RunRecord
 
 
 class NodeState(StrEnum):
@@ -53,6 +53,7 @@ class TrialStarted:
     request: DesignPoint
     repetition: int
     repetitions: int
+    plan: PlanRef | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

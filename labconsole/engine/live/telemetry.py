@@ -158,6 +158,12 @@ class NodeLive:
     retry_at_s: float | None = None
     """When it is tried again, by the monotonic clock; None while it is connected or being tried."""
 
+    def enter(self, state: NodeState, message: str) -> None:
+        """The node is in this state now: where it is not connected, its round trip and its clock are not known."""
+        self.state, self.message = state, message
+        if state is not NodeState.CONNECTED:
+            self.round_trip_s = self.clock_offset_ns = self.clock_error_ns = None
+
 
 class Telemetry:
     """Everything live. One writer (the event loop), any number of readers on the same loop."""

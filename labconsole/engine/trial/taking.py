@@ -74,7 +74,7 @@ class TrialTaker:
         request = order.request
         run_id = new_run_id(datetime.now(UTC))
         number, of = order.repetition, order.repetitions
-        self.emit(TrialStarted(run_id=run_id, request=request, repetition=number, repetitions=of))
+        self.emit(TrialStarted(run_id=run_id, request=request, repetition=number, repetitions=of, plan=order.plan))
         self.emit(PhaseChanged(run_id=run_id, phase=Phase.PREPARING))
         links = self.links.require(nodes_of(request, self.inventory))
         check_mtu(request, self.inventory, self.telemetry)

@@ -75,7 +75,7 @@ class Caller:
 
     def tick(self) -> None:
         """Now and then: the title and the progress bar."""
-        now = measured_now(self._state, clock.monotonic_s())
+        now = measured_now(self._state, clock.monotonic_s(), clock.wall_s())
         over = self._state.plan_over
         if now is not None:
             left = f", {span(now.left_s)} left" if now.left_s is not None else ""

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.set_up_course import block_words
+from labconsole.engine.live.observed import ObservedTrial
 from labconsole.model.design_point import DesignPoint
-from labconsole.tui.console.state import ConsoleState
+from labconsole.text.cells import span
+from labconsole.tui.console.state import PHASE_WORDS, ConsoleState
 from labconsole.units import format_target
 
 Wordings = tuple[str, ...]
@@ -48,10 +50,10 @@ def point_words(point: DesignPoint) -> Wordings:
     )
 
 
-def measured_now(state: ConsoleState, now_s: float) -> MeasuredNow | None:
-    """What this console measures, or is about to; None when nothing was asked for."""
+def measured_now(state: ConsoleState, now_s: float, wall_s: float) -> MeasuredNow | None:
+    """What this console measures, or is about to; else what the one that it watches does. None: nobody measures."""
     if state.trial is None and not state.asked:
-        return None
+        return _observed(state.observed, wall_s) if state.observed is not None else None
     execution = state.execution if state.execution is not None and state.execution.running else None
     what, place = _trial(state, execution)
     left_s = execution.left_s if execution is not None else state.all_left_s(now_s)
@@ -65,6 +67,36 @@ def measured_now(state: ConsoleState, now_s: float) -> MeasuredNow | None:
         done_ratio=_done_ratio(state, execution),
         held_up=state.held,
     )
+
+
+def _observed(trial: ObservedTrial, wall_s: float) -> MeasuredNow:
+    words = PHASE_WORDS[trial.phase] if trial.phase is not None else "measuring"
+    progress, time = None, ""
+    if trial.phase_started is not None and trial.phase_until is not None:
+        spent_s = wall_s - trial.phase_started.timestamp()
+        progress = spent_s, (trial.phase_until - trial.phase_started).total_seconds()
+        left_s = progress[1] - spent_s
+        time = f", {span(left_s)} left" if left_s > 0 else f", {span(-left_s)} longer than expected"
+    block = block_words(trial.block, trial.set_ups) if trial.block is not None else ""
+    until_s = trial.until.timestamp() if trial.until is not None else 0.0
+    return MeasuredNow(
+        what=point_words(trial.request),
+        place=_place(trial.repetition, trial.repetitions, block),
+        plan=(f"plan {trial.plan}", trial.plan) if trial.plan is not None else ("",),
+        step=(words + time, words.split()[0] + time, words.split()[0]),
+        progress=progress if progress is not None and progress[1] > 0 else None,
+        left_s=trial.until.timestamp() - wall_s
+        if trial.until is not None and trial.until.timestamp() > wall_s
+        else None,
+        by=trial.operator,
+    )
+
+
+def _place(number: int, of: int, block: str) -> Wordings:
+    repetition: Wordings = (f"repetition {number} of {of}", f"{number}/{of}") if of > 1 else ("",)
+    if not block:
+        return (*repetition, "")
+    return ", ".join(word for word in (repetition[0], block) if word), block, ""
 
 
 def _done_ratio(state: ConsoleState, execution: PlanExecution | None) -> float | None:
@@ -86,11 +118,7 @@ def _trial(state: ConsoleState, execution: PlanExecution | None) -> tuple[Wordin
         block = block_words(at, execution.plan.set_ups) if at is not None else ""
         if block == "pilot":
             of = 1
-    repetition: Wordings = (f"repetition {number} of {of}", f"{number}/{of}") if of > 1 else ("",)
-    if not block:
-        return point_words(trial.request), (*repetition, "")
-    long = ", ".join(word for word in (repetition[0], block) if word)
-    return point_words(trial.request), (long, block, "")
+    return point_words(trial.request), _place(number, of, block)
 
 
 def _plan(execution: PlanExecution) -> Wordings:

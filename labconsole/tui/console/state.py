@@ -20,6 +20,7 @@ from labconsole.engine.live.events import (
     TrialFinished,
     TrialStarted,
 )
+from labconsole.engine.live.observed import ObservedTrial
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.run import RunRecord
 from labconsole.text.cells import span
@@ -103,6 +104,15 @@ class ConsoleState:
     done: dict[DesignPoint, int] = field(default_factory=dict)
     """What was measured in this session: how many runs of it stand (none, if all were invalid)."""
 
+    read_only: bool = False
+    """This console only watches."""
+
+    observed: ObservedTrial | None = None
+    """What another operator measures now, if that is told."""
+
+    checking: bool = False
+    """A check of the testbed runs."""
+
     execution: PlanExecution | None = None
     """The plan that runs or ran last."""
 
@@ -183,6 +193,19 @@ class ConsoleState:
             f"{len(saved)} runs saved{where}: {saved[0]} to {saved[-1]}",
             f"to list them: labconsole runs list --limit {len(saved)}",
         ]
+
+    @property
+    def what_runs(self) -> str:
+        """What keeps the session busy, if anything does: a check, a plan or a trial."""
+        plan = self.execution is not None and self.execution.running
+        return "check" if self.checking else "plan" if plan else "trial"
+
+    @property
+    def request_seen(self) -> DesignPoint | None:
+        """What is measured now: by this console, else by the one that is watched."""
+        if self.trial is not None:
+            return self.trial.request
+        return self.observed.request if self.observed is not None and not self.asked else None
 
     def run_ended(self) -> None:
         """The engine's run() has returned, well or badly."""

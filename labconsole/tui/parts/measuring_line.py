@@ -49,7 +49,7 @@ class MeasuringLine(Lines):
 
     def lines(self, width: int) -> list[list[Span]]:
         now_s = clock.monotonic_s()
-        now = measured_now(self._state, now_s)
+        now = measured_now(self._state, now_s, clock.wall_s())
         if now is not None:
             return _two_lines(now, width) if self.size.height > 1 else [_one_line(now, width)]
         return self._idle(width)
@@ -61,6 +61,9 @@ class MeasuringLine(Lines):
             at = f"{datetime.fromtimestamp(over.at_wall_s, UTC):%H:%M} "
             first: list[Span] = [(f" {glyph} ", tone), (at, "muted"), (safe(over.words, width - 10), tone)]
             return [first, self._last_run(width)] if self.size.height > 1 and last is not None else [first]
+        if self._state.read_only:
+            words = safe("   nobody tells of a trial; this console only watches: --read-only", width - 12)
+            return [[(" ◇ ", "accent"), ("watching", "strong"), (words, "muted")]]
         if last is not None:
             return [self._last_run(width)]
         return [[(" ■ ", "muted"), ("ready", "strong"), (safe("   press r to start a trial", width - 10), "muted")]]

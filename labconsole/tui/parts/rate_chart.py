@@ -75,7 +75,7 @@ class RateChart(Tones):
 
     def _draw(self, shown: list[StreamLive], width: int, height: int, last_s: float) -> int:
         """Make the lines; how many streams found no room."""
-        request = self._state.trial.request if self._state.trial else None
+        request = self._state.request_seen
         span_s = request.duration_s if request is not None and last_s <= request.duration_s else None
         if self.every:
             chosen = next((place for place, live in enumerate(shown) if live.name == self.stream), 0)

@@ -100,7 +100,7 @@ class ReachesOperator(_Base):
         """Show the digest, and take what it tells as read."""
         if self.caller is None:
             return
-        now = measured_now(self.state, clock.monotonic_s())
+        now = measured_now(self.state, clock.monotonic_s(), clock.wall_s())
         words = (
             " · ".join(word for word in (now.what[0], now.plan[0], now.place[0], now.step[0]) if word) if now else ""
         )

@@ -13,6 +13,7 @@ from textual.screen import ModalScreen, Screen
 
 from labconsole.engine.live.events import Event
 from labconsole.engine.protocol import SessionLike
+from labconsole.errors import OnlyWatches
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.summary import RunSummary
 from labconsole.tui.console import clock
@@ -140,6 +141,7 @@ class ConsoleScreen(HasActions, Screen[None]):
         """Paint if this screen is in sight and something moved."""
         if not self.is_up or not (self.in_sight or isinstance(self._front, ModalScreen)):
             return
+        self.state.observed = self.session.observed_trial()
         self.query_one(TopBar).paint()
         if self.paused:
             return
@@ -170,6 +172,12 @@ class ConsoleScreen(HasActions, Screen[None]):
         for part in parts.values():
             told = (action for action in part.declared_actions() if action.sentence and not action.common)
             yield from ((part, action) for action in told)
+
+    def only_watches(self) -> bool:
+        """Whether this console only watches; then it says so."""
+        if self.session.read_only:
+            self.console_app.tell(str(OnlyWatches()), "warning", note=False)
+        return self.session.read_only
 
     def action_pause(self) -> None:
         self.paused = not self.paused

@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from textual.worker import WorkerCancelled
 
 from labconsole.engine.execution.grid import TrialState
 from labconsole.engine.execution.progress import ExecutionStatus
+from labconsole.engine.leases import LeaseHolder
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice
 from labconsole.errors import LeaseHeld
 from labconsole.model.plan.loader import load_plan
@@ -506,7 +508,13 @@ async def test_results_come_one_by_one_and_the_first_failure_is_shown_in_full():
         return session
 
     async with console(stepped, screen="5") as (app, session, pilot):
+        await shown(app, pilot, "not checked in this session yet", "Press r to check the testbed")
+        assert session.checks == []
+        await pilot.press("r")
         await shown(app, pilot, "▶ checking")
+        await pilot.press("1", "r")
+        await shown(app, pilot, "A check is running.")
+        await pilot.press("5")
         gate.release()
         gate.release()
         await shown(app, pilot, "✓ 1 pass", "! 1 warn", "pktgen is not loaded")
@@ -532,6 +540,7 @@ async def test_a_running_check_is_aborted_by_a_key_and_keeps_what_it_found():
         return session
 
     async with console(stepped, screen="5") as (app, session, pilot):
+        await pilot.press("r")
         await shown(app, pilot, "▶ checking", "! 1 warn")
         await pilot.press("a")
         await shown(app, pilot, "▶ aborting the check")
@@ -547,13 +556,15 @@ async def test_a_running_check_is_aborted_by_a_key_and_keeps_what_it_found():
 
 async def test_a_check_is_run_for_a_plan_and_fixes_what_it_may_after_one_question():
     async with console(screen="5") as (app, session, pilot):
-        await shown(app, pilot, "■ checked")
+        await pilot.press("r")
+        await shown(app, pilot, "■ checked", "for no plan")
         await app.workers.wait_for_complete()
         await pilot.press("p")
-        await shown(app, pilot, "for plan pair")
+        await shown(app, pilot, "for no plan · next check (r): for plan pair")  # the results are what they were
         await pilot.press("r")
         await until(pilot, lambda: len(session.checks) == 2)
-        await shown(app, pilot, "■ checked")
+        await shown(app, pilot, "■ checked", "for plan pair")
+        assert "next check" not in text(app)
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "Fix 1 problem?" in text(app)
@@ -574,10 +585,27 @@ async def test_a_console_that_only_watches_checks_and_fixes_nothing():
         return session
 
     async with console(watching, screen="5") as (app, session, pilot):
-        await shown(app, pilot, "■ checked", "READ-ONLY")
-        await pilot.press("x")
-        await shown(app, pilot, "is read-only")
-        assert session.checks == [(None, False)]
+        await shown(app, pilot, "not checked in this session yet", "READ-ONLY", "it checks nothing")
+        for key in ("r", "x", "p"):
+            await pilot.press(key)
+            await shown(app, pilot, "this console only watches: --read-only")
+            app.clear_notifications()
+        assert session.checks == []
+
+
+async def test_while_somebody_else_holds_a_node_the_key_says_who_and_the_results_stay():
+    async with console(screen="5") as (app, session, pilot):
+        await pilot.press("r")
+        await shown(app, pilot, "■ checked")
+        since = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+        session.holders = {
+            "uut": LeaseHolder(
+                owner="eva@desk", purpose="plan night", since=since, until=None, observe=None, quiet=False, own=False
+            )
+        }
+        await pilot.press("r")
+        await shown(app, pilot, "uut is held by eva@desk since", "for plan night", "■ checked")
+        assert len(session.checks) == 1
 
 
 async def test_no_check_disturbs_a_trial():
@@ -585,7 +613,7 @@ async def test_no_check_disturbs_a_trial():
         await pilot.press("r")
         await until(pilot, lambda: app.state.trial is not None)
         await pilot.press("5")
-        await shown(app, pilot, "not checked yet", "Not checked yet")
+        await shown(app, pilot, "not checked in this session yet")
         await pilot.press("r", "x")
         await shown(app, pilot, "a check would disturb it")
         assert session.checks == []
@@ -599,6 +627,7 @@ async def test_a_check_that_cannot_be_done_says_why():
         return session
 
     async with console(refusing, screen="5") as (app, _, pilot):
+        await pilot.press("r")
         await shown(app, pilot, "✗ a run is already in progress")
 
 

@@ -163,6 +163,7 @@ def test_a_check_with_problems(snap_compare: Any, size: tuple[int, int]) -> None
 
     async def drive(pilot: Pilot[int]) -> None:
         await go(app, pilot, made, "5")
+        await pilot.press("r")
         await until(pilot, lambda: "checked in" in picture(app))
         await pilot.press("f")
         await paint(app, pilot)

@@ -30,9 +30,9 @@ def sending(state: ConsoleState, point: DesignPoint = POINT) -> None:
 
 def test_what_is_measured_is_said_with_its_place_and_time() -> None:
     state = ConsoleState(wait_per_trial_s=2.0)
-    assert measured_now(state, 100.0) is None
+    assert measured_now(state, 100.0, 0.0) is None
     sending(state)
-    now = measured_now(state, 104.0)
+    now = measured_now(state, 104.0, 0.0)
     assert now is not None
     assert now.what[0] == "container, 64 B, 2 sources at 500Mbit beside idle"
     assert now.place[0] == "repetition 3 of 5"

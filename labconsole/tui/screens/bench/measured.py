@@ -21,13 +21,12 @@ class MeasuredPanel(Lines):
         self.border_title = "Measured now"
 
     def lines(self, width: int) -> list[list[Span]]:
-        now = measured_now(self._state, clock.monotonic_s())
+        now = measured_now(self._state, clock.monotonic_s(), clock.wall_s())
         if now is None:
             return []
         rows: list[tuple[str, str]] = []
-        trial = self._state.trial
-        if trial is not None:
-            point = trial.request
+        trial, point = self._state.trial, self._state.request_seen
+        if point is not None:
             rate = f", {count(point.intended_pps)} pps each" if point.intended_pps is not None else ""
             rows = [
                 ("Platform", point.platform),
@@ -37,6 +36,7 @@ class MeasuredPanel(Lines):
                 ("Background", point.background),
                 ("Duration", f"{point.duration_s:g} s"),
             ]
+        self.border_title = f"Measured now by {safe(now.by, 40)}" if now.by else "Measured now"
         rows += [
             ("Place", ", ".join(word for word in (now.place[0], now.plan[0]) if word)),
             ("Step", now.step[0]),

@@ -93,7 +93,8 @@ class BenchScreen(ConsoleScreen):
         with Container(id="upper"):
             with Container(id="left"):
                 remembered = self.console_app.memory.recall(inventory.testbed)
-                yield SetupPanel(inventory, remembered, self.session.check_now, self.session.check_stored)
+                check, stored = self.session.check_now, self.session.check_stored
+                yield SetupPanel(inventory, remembered, check, stored, may_run=not self.session.read_only)
                 yield MeasuredPanel(self.state)
                 yield NodesTable(inventory, telemetry)
             with Container(id="right"):
@@ -145,7 +146,7 @@ class BenchScreen(ConsoleScreen):
 
     @property
     def _measuring(self) -> bool:
-        return self.state.asked or self.state.trial is not None
+        return self.state.asked or self.state.request_seen is not None
 
     def engine_event(self, event: Event) -> None:
         if isinstance(event, TrialStarted):
@@ -205,6 +206,8 @@ class BenchScreen(ConsoleScreen):
 
     @on(Button.Pressed, "#run")
     def action_run(self) -> None:
+        if self.only_watches():
+            return
         panel = self.query_one(SetupPanel)
         reading = panel.reading
         if reading.request is None:

@@ -101,10 +101,14 @@ class SetupPanel(Vertical):
         remembered: form.FormValues | None = None,
         also: Callable[[DesignPoint], None] | None = None,
         stored: Callable[[DesignPoint], None] | None = None,
+        *,
+        may_run: bool = True,
     ) -> None:
+        """``may_run``: the console does more than watch."""
         super().__init__(id="setup")
         self._inventory, self._also, self._stored = inventory, also, stored
         self._unstored: dict[Hashable, ConfigError | None] = {}
+        self._may_run = may_run
         self._initial = form.initial_values(inventory)
         # The testbed may have changed since; a set-up that is wrong now is none to begin with.
         if remembered is not None and form.read_form(remembered, inventory, also).request is not None:
@@ -206,7 +210,7 @@ class SetupPanel(Vertical):
         words.text, words.tone_name = (first.allowed, "bad") if first else ("", "muted")
         words.paint()
         self.query_one("#abort", Button).display = first is None  # its room is wanted for the words
-        self.query_one("#run", Button).disabled = first is not None
+        self.query_one("#run", Button).disabled = first is not None or not self._may_run
 
     @on(Input.Submitted)
     def next_field(self) -> None:

@@ -70,7 +70,7 @@ def _from_live(live: StreamLive, frame: FrameSize) -> StreamNumbers:
 def stream_numbers(inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> dict[str, StreamNumbers]:
     """Every stream's row, and TOTAL."""
     rows = {stream.name: StreamNumbers() for stream in inventory.streams}
-    record: RunRecord | None = None if state.trial is not None or state.asked else state.last
+    record: RunRecord | None = None if state.request_seen is not None or state.asked else state.last
     if record is not None:
         of_second = record.background.streams if record.background is not None else ()
         rows.update({part.name: _from_record(part) for part in (*record.streams, *of_second) if part.name in rows})
@@ -86,7 +86,7 @@ def stream_numbers(inventory: Inventory, telemetry: Telemetry, state: ConsoleSta
             used=True,
         )
         return rows
-    request = state.trial.request if state.trial is not None else None
+    request = state.request_seen
     used: list[StreamNumbers] = []
     offered_packets: list[float | None] = []
     for live in telemetry.streams.values() if request is not None else ():
@@ -163,10 +163,11 @@ class StreamsTable(LineTable):
         self._top = scale_top(
             v for s in live for series in (s.offered_pps, s.measured_pps) for v in list(series)[-WINDOW:]
         )
-        running = self._state.trial is not None
+        running, watched = self._state.trial is not None, self._state.observed
         final = any(n.final for n in self._numbers.values())
         scale = f" · sparklines 0 to {count(self._top)} pps" if self.size.width >= 70 and any(live) else ""
-        self.border_title = "Streams" + (" · live" if running else " · as saved" if final else "")
+        live_words = " · live" if running else f" · live, of {safe(watched.operator, 32)}" if watched else ""
+        self.border_title = "Streams" + (live_words if live_words else " · as saved" if final else "")
         self.border_subtitle = scale.strip(" ·")
 
     def _of(self, key: str) -> StreamNumbers:

@@ -31,9 +31,13 @@ class UutView:
         foreign = {node: holder for node, holder in holders.items() if not holder.own}
         if foreign:
             node = uut if uut in foreign else next(iter(foreign))
-            owner = safe(foreign[node].owner or "another session", 40)
-            where = "" if node == uut else f"{safe(node, 20)} "
-            return (f"! {where}held by {safe(foreign[node].describe(), 160)}", f"! {where}held by {owner}"), "warn"
+            holder = foreign[node]
+            owner = safe(holder.owner or "another session", 40)
+            held = f"! {'' if node == uut else f'{safe(node, 20)} '}held by"
+            since = "" if holder.since is None else f" since {holder.since:%H:%M}"
+            purpose = f" for {safe(holder.purpose, 40)}" if holder.purpose else ""
+            shorter = (f"{owner}{since}{purpose}", f"{owner}{since}", owner)
+            return (f"{held} {safe(holder.describe(), 160)}", *(f"{held} {words}" for words in shorter)), "warn"
         if self.inspection is None:
             return (self.why_not or "not inspected yet",), "muted"
         seen = self.inspection.surroundings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
+from datetime import UTC, datetime
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -25,6 +26,13 @@ from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.check.checks_table import LOOKS, TESTBED, ChecksTable
 
+BEFORE = (
+    "Press r to check the testbed: every node is asked what a measurement depends on, a few marked frames are sent "
+    "over every cable, and a small flow through every platform. Nothing is changed for good unless you press x to fix "
+    "something, and no run is saved. With a plan chosen (p), it also checks whether that plan can be run here."
+)
+ONLY_WATCHES = "This console only watches (--read-only): it checks nothing."
+
 
 class CheckSummary(Lines):
     """What is being checked, and how it stands, in one line."""
@@ -43,15 +51,12 @@ class CheckDetails(Lines):
     def __init__(self) -> None:
         super().__init__(id="check-details")
         self.result: CheckResult | None = None
+        self.first = ""
 
     def lines(self, width: int) -> list[list[Span]]:
         result = self.result
         if result is None:
-            words = (
-                "A check asks every node what a measurement depends on. It changes nothing unless you press x to fix "
-                "something. With a plan chosen (p), it also checks whether that plan can be run here."
-            )
-            return [[(" " + line, "muted")] for line in textwrap.wrap(words, max(20, width - 2))]
+            return [[(" " + line, "muted")] for line in textwrap.wrap(self.first, max(20, width - 2))]
         glyph, tone = LOOKS[result.status]
         rows = field("check", f"{result.title} ({result.id})", width, "strong")
         rows += field("node", result.node or TESTBED, width)
@@ -67,11 +72,11 @@ class CheckDetails(Lines):
 
 
 class CheckScreen(ConsoleScreen):
-    """Runs at once when it is first gone to, if nothing else runs."""
+    """Nothing is asked of any node until its key is pressed."""
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
-        Action("r", "run", "Check", "Check the testbed again.", id="check-run", title="Check the testbed"),
+        Action("r", "run", "Check", "Check the testbed.", id="check-run", title="Check the testbed"),
         Action("a", "abort", "Abort", "Abort the check and keep its results, or abort the running trial.",
                id="check-abort", title="Abort the check"),
         Action("x", "fix", "Fix", "Fix what can be fixed from here, after asking.",
@@ -95,6 +100,12 @@ class CheckScreen(ConsoleScreen):
         self._problem = ""
         self._plans: list[Plan] = []
         self._plan: Plan | None = None
+        """What the next check is for."""
+
+        self._taken_for: Plan | None = None
+        """What the results are of."""
+
+        self._taken_at_wall_s: float | None = None
 
     def compose(self) -> ComposeResult:
         yield self.top_bar()
@@ -111,8 +122,8 @@ class CheckScreen(ConsoleScreen):
     def on_mount(self) -> None:
         super().on_mount()
         self.load_plans()
-        if not self._busy():
-            self.check()
+        self.query_one(CheckDetails).first = ONLY_WATCHES if self.session.read_only else BEFORE
+        self.query_one(CheckDetails).paint()
 
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
@@ -133,7 +144,9 @@ class CheckScreen(ConsoleScreen):
         if self._checking:
             return "A check is running."
         if self.state.asked or self.session.running:
-            return "A trial is running, and a check would disturb it. Wait, or press a to abort."
+            return f"A {self.state.what_runs} is running, and a check would disturb it. Wait, or press a to abort."
+        for node, holder in self.session.lease_holders().items():
+            return f"A check would disturb another session: {node} is held by {holder.describe()}."
         return ""
 
     @work(group="check")
@@ -141,7 +154,7 @@ class CheckScreen(ConsoleScreen):
         """Run it; results arrive one by one."""
         table = self.query_one(ChecksTable)
         self._checking, self._begun_s, self._took_s, self._problem = True, clock.monotonic_s(), None, ""
-        self._aborted = False
+        self._aborted, self._taken_for, self.state.checking = False, self._plan, True
         table.clear()
         self.query_one(CheckDetails).result = None
         self._paint_results()
@@ -151,12 +164,13 @@ class CheckScreen(ConsoleScreen):
                 table.add(result)
 
         try:
-            await self.session.check(plan=self._plan, fix=fix, on_result=take)
+            await self.session.check(plan=self._taken_for, fix=fix, on_result=take)
         except LabError as exc:
             self._problem = str(exc)
             self.console_app.tell(f"check: {exc}", "error")
         finally:
-            self._checking = False
+            self._checking = self.state.checking = False
+            self._taken_at_wall_s = clock.wall_s()
             self._took_s = clock.monotonic_s() - self._begun_s
         if not self.is_up:
             return
@@ -183,7 +197,6 @@ class CheckScreen(ConsoleScreen):
 
     def _paint_results(self) -> None:
         table, summary = self.query_one(ChecksTable), self.query_one(CheckSummary)
-        plan = f"for plan {self._plan.name}" if self._plan is not None else "no plan chosen"
         words: list[Span] = [(" ", "")]
         if self._checking and self._begun_s is not None:
             word = "▶ aborting the check " if self._aborted else "▶ checking "
@@ -192,21 +205,36 @@ class CheckScreen(ConsoleScreen):
             words += [("✗ ", "bad"), (safe(self._problem, 200) + "  ", "bad")]
         elif self._took_s is not None:
             word, tone = ("■ aborted ", "warn") if self._aborted else ("■ checked ", "strong")
-            words += [(word, tone), (f"in {span(self._took_s)}  ", "muted")]
+            words += [(word, tone), (f"in {span(self._took_s)}{self._when()}  ", "muted")]
         else:
-            words.append(("○ not checked yet  ", "muted"))
+            words.append(("○ not checked in this session yet  ", "muted"))
         counts = table.counts
         for status in CheckStatus:
             if counts[status]:
                 glyph, tone = LOOKS[status]
                 words.append((f"{glyph} {counts[status]} {status.value}  ", tone))
-        words.append((safe(plan, 60), "muted"))
+        words += self._for_what()
         if table.problems_only:
             words.append(("  only problems are shown", "warn"))
         summary.words = words
         summary.paint()
         table.paint()
         self.query_one(CheckDetails).paint()
+
+    def _when(self) -> str:
+        if self._taken_at_wall_s is None:
+            return ""
+        ago_s = max(0.0, clock.wall_s() - self._taken_at_wall_s)
+        return f" at {datetime.fromtimestamp(self._taken_at_wall_s, UTC):%H:%M:%S} UTC, {span(ago_s)} ago"
+
+    def _for_what(self) -> list[Span]:
+        """What the results are of, and what the next check would be for if that is something else."""
+        words: list[Span] = []
+        if self._checking or self._took_s is not None:
+            words.append((_for_plan(self._taken_for), "muted"))
+        if not self._checking and (self._took_s is None or self._plan is not self._taken_for):
+            words.append((f"{' · ' if words else ''}next check (r): {_for_plan(self._plan)}", "muted"))
+        return [] if self.session.read_only else words
 
     @on(LineTable.Chosen, "#checks")
     def show_details(self) -> None:
@@ -216,6 +244,8 @@ class CheckScreen(ConsoleScreen):
         details.paint()
 
     def action_run(self) -> None:
+        if self.only_watches():
+            return
         busy = self._busy()
         if busy:
             self.console_app.tell(busy, "warning")
@@ -234,12 +264,11 @@ class CheckScreen(ConsoleScreen):
 
     @work(group="ask", exclusive=True)
     async def action_fix(self) -> None:
+        if self.only_watches():
+            return
         busy = self._busy()
         if busy:
             self.console_app.tell(busy, "warning")
-            return
-        if self.session.read_only:
-            self.console_app.tell("This console is read-only: it cannot fix anything.", "warning")
             return
         fixable = [r for r in self.query_one(ChecksTable).results if r.fixable and not r.fixed]
         if not fixable:
@@ -252,9 +281,8 @@ class CheckScreen(ConsoleScreen):
             self.check(fix=True)
 
     def action_plan(self, by: int) -> None:
-        """Go through none and the plans, and check again."""
-        if self._checking:
-            self.console_app.tell("A check is running.", "warning")
+        """Go through none and the plans: for the next check, not for the results that are there."""
+        if self.only_watches():
             return
         if not self._plans:
             self.console_app.tell("There is no valid plan in plans/.")
@@ -263,6 +291,7 @@ class CheckScreen(ConsoleScreen):
         names = [plan.name if plan is not None else None for plan in choices]
         here = names.index(self._plan.name) if self._plan is not None and self._plan.name in names else 0
         self._plan = choices[(here + by) % len(choices)]
+        self.console_app.tell(f"The next check (r) is {_for_plan(self._plan)}.", note=False)
         self._paint_results()
         self.query_one(CheckSummary).refresh()
 
@@ -287,6 +316,10 @@ class CheckScreen(ConsoleScreen):
             return None
         hint = f" -> {result.hint}" if result.hint else ""
         return f"{result.node or TESTBED}: {result.status.value}: {result.title}: {result.evidence}{hint}"
+
+
+def _for_plan(plan: Plan | None) -> str:
+    return "for no plan" if plan is None else f"for plan {safe(plan.name, 40)}"
 
 
 def safe_lines(text: str) -> str:

@@ -7,9 +7,9 @@ by the node.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 
 from labconsole.engine.inspection import Inspection
+from labconsole.engine.leases import LeaseHolder, holder_from
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.telemetry import NodeLive
 from labconsole.model.inventory import Inventory
@@ -34,9 +34,14 @@ Rows = list[list[Span]]
 class NodeDetails(Lines):
     """``show`` takes a node; what is known of it is read at every painting."""
 
-    def __init__(self, inventory: Inventory, live: Callable[[str], NodeLive]) -> None:
+    def __init__(
+        self,
+        inventory: Inventory,
+        live: Callable[[str], NodeLive],
+        holders: Callable[[], Mapping[str, LeaseHolder]],
+    ) -> None:
         super().__init__(id="node-details")
-        self._inventory, self._live = inventory, live
+        self._inventory, self._live, self._holders = inventory, live, holders
         self._node: str | None = None
         self._looks: dict[str, Inspection] = {}
         self._refused: dict[str, str] = {}
@@ -75,8 +80,7 @@ class NodeDetails(Lines):
             rows += field(
                 "clock", f"off by {offset_words(live)} ms, round trip {live.round_trip_s * 1e3:.2f} ms", width
             )
-        if look is not None and look.holder is not None:
-            rows += self._holder(look.holder, width)
+        rows += self._holder(name, look.holder if look is not None else None, width)
         facts = look.facts if look is not None and look.facts is not None else live.facts
         if facts is not None:
             rows += self._machine(facts, width)
@@ -87,12 +91,14 @@ class NodeDetails(Lines):
             rows += self._interfaces(look.settings.interfaces, width)
         return rows + self._age(name, look, width)
 
-    def _holder(self, holder: StatedNodeHolder, width: int) -> Rows:
-        whose = "this console" if holder.own else holder.owner or "somebody"
-        words = f"{whose}, for {holder.purpose or 'an unknown purpose'}"
-        if holder.since_wall_ns is not None:
-            words += f", since {datetime.fromtimestamp(holder.since_wall_ns / 1e9, UTC):%H:%M:%S} UTC"
-        return field("held by", words, width, "muted" if holder.own else "warn")
+    def _holder(self, name: str, seen: StatedNodeHolder | None, width: int) -> Rows:
+        """Who has the node now, as its lease says all the time; else as the last look found it."""
+        holder = self._holders().get(name) or (holder_from(seen) if seen is not None else None)
+        if holder is None:
+            return []
+        own = seen is not None and seen.own
+        words = f"this console, for {holder.purpose or 'an unknown purpose'}" if own else holder.describe()
+        return field("held by", words, width, "muted" if own else "warn", rows=3)
 
     def _machine(self, facts: NodeFacts, width: int) -> Rows:
         rows = field("kernel", f"{_known(facts.kernel)}, {_known(facts.os)}", width)

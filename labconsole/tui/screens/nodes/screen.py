@@ -65,7 +65,7 @@ class NodesScreen(ConsoleScreen):
             with Container(id="nodes-lower"):
                 with VerticalScroll(id="node-box") as box:
                     box.border_title = "Node"
-                    yield NodeDetails(self.session.inventory, nodes.live)
+                    yield NodeDetails(self.session.inventory, nodes.live, self.session.lease_holders)
                 yield CommandTable()
         yield EventLines(self.state)
         yield KeyBar()
@@ -107,7 +107,8 @@ class NodesScreen(ConsoleScreen):
 
     def _can_look(self, name: str) -> bool:
         live = self.query_one(NodeList).live(name)
-        return live.state is NodeState.CONNECTED and not self.state.asked and not self.session.running
+        busy = self.state.asked or self.session.running or name in self.session.lease_holders()
+        return live.state is NodeState.CONNECTED and not busy
 
     @on(LineTable.Chosen, "#node-list")
     def show_node(self) -> None:
@@ -152,6 +153,8 @@ class NodesScreen(ConsoleScreen):
     @work(group="shell", exclusive=True)
     async def action_shell(self) -> None:
         """Hand the terminal to ssh. What runs goes on; nothing is painted meanwhile."""
+        if self.only_watches():
+            return
         name = self._chosen
         if name is None:
             return

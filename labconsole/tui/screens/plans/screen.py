@@ -208,6 +208,8 @@ class PlansScreen(ConsoleScreen):
     # Running
 
     def action_run(self) -> None:
+        if self.only_watches():
+            return
         entry, execution = self._chosen
         if entry is not None and entry.needs:
             self.console_app.tell(f"{entry.name} is for another testbed: it needs {', '.join(entry.needs)}.", "warning")
@@ -216,7 +218,7 @@ class PlansScreen(ConsoleScreen):
             self.console_app.tell("Choose a valid plan." if entry else "There is no plan to run.", "warning")
             return
         if self.state.asked or self.session.running:
-            self.console_app.tell("A trial is running. Wait, or press a to abort it.", "warning")
+            self.console_app.tell(f"A {self.state.what_runs} is running. Wait, or press a to abort it.", "warning")
             return
         if execution is None or execution.status is not ExecutionStatus.READY:
             execution = self._executions[entry.path] = self.session.execution(entry.plan)

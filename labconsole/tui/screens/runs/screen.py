@@ -291,6 +291,8 @@ class RunsScreen(FollowingScreen):
 
     def action_note(self) -> None:
         """Ask for the note on the run under the cursor."""
+        if self.only_watches():
+            return
         run_id = self.table.chosen
         if run_id is None:
             self.console_app.tell("Select a run to write a note on.", "warning")

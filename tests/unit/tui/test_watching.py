@@ -1,0 +1,103 @@
+"""A console that only watches, and the trial of another operator on any console, driven by keys."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from labconsole.engine.live.events import NodeChanged, NodeState, Phase
+from labconsole.engine.live.observed import ObservedTrial
+from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.tui.console import clock
+from labconsole.tui.console.state import ConsoleState
+from labconsole.tui.parts.ask_text import AskText
+from labconsole.tui.parts.measuring_line import MeasuringLine
+from support.driven_console import console, picture, settle, text, until
+from support.fake_lab_session import LabSession
+from support.fake_session import FakeSession, make_record
+
+pytestmark = pytest.mark.asyncio
+REQUEST = DesignPoint(platform="raw", frame=FrameSize(64), sources=2, target=10_000_000, duration_s=5.0)
+REFUSED = "this console only watches: --read-only"
+
+
+def observed(**changes: object) -> ObservedTrial:
+    at = datetime.fromtimestamp(clock.wall_s(), UTC)
+    values: dict[str, object] = {
+        "run_id": "run-7", "operator": "eva@desk", "purpose": "plan night", "request": REQUEST, "repetition": 2,
+        "repetitions": 5, "plan": "night", "block": 1, "set_ups": 3, "phase": Phase.SENDING, "started": at,
+        "phase_started": at, "phase_until": None, "since": at, "until": None,
+    }  # fmt: skip
+    return ObservedTrial(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def watching() -> FakeSession:
+    session = LabSession()
+    session.read_only = True
+    session.store.records.append(make_record(REQUEST, "run-1"))
+    return session
+
+
+async def test_a_console_that_only_watches_says_so_and_no_key_does_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    async with console(watching) as (app, session, pilot):
+        await settle(app, pilot)
+        assert "◇ watching" in picture(app)[1] and "press r" not in text(app)
+        assert app.screen.query_one("#run").disabled
+        for screen, key in (("1", "r"), ("2", "n"), ("4", "r"), ("5", "r"), ("6", "o")):
+            await pilot.press(screen)
+            await pilot.pause()
+            app.clear_notifications()
+            await pilot.press(key)
+            await until(pilot, lambda: any(note.message == REFUSED for note in app._notifications))
+            assert not isinstance(app.screen, AskText)
+        assert isinstance(session, LabSession)
+        assert (session.requests, session.checks, session.running) == ([], [], False)
+
+
+@pytest.mark.parametrize("session", [watching, FakeSession])
+async def test_anothers_trial_is_seen_while_it_runs(session: type[FakeSession]):
+    async with console(session) as (app, fake, pilot):
+        fake.observed = observed()
+        fake.begin_streams(REQUEST)
+        fake.rate_pps = 14_000.0
+        for _ in range(3):
+            fake.advance()
+        await settle(app, pilot)
+        assert "◇ eva@desk measures · " in picture(app)[1]
+        assert "plan night · repetition 2 of 5, block 1 of 3" in picture(app)[1]
+        assert "sending" in picture(app)[2]
+        assert "Measured now by eva@desk" in text(app)
+        assert "Streams · live, of eva@desk" in text(app)
+        row = next(line for line in picture(app) if "s1" in line and "14" in line)
+        assert "≈" in row, "what is lost is an estimate while it runs"
+        fake.observed = None
+        fake.telemetry.revision += 1
+        await settle(app, pilot)
+        assert "eva@desk" not in picture(app)[1]
+
+
+async def test_what_another_operator_says_is_text_only():
+    state = ConsoleState(observed=observed(operator="\x1b[31m" + "x" * 999, plan="[b]\x07" * 60))
+    line = MeasuringLine(state)
+    for width in (80, 120, 200):
+        for spans in line.lines(width):
+            assert "".join(words for words, _ in spans).isprintable()
+            assert sum(len(words) for words, _ in spans) <= width
+
+
+async def test_a_node_that_is_away_has_neither_round_trip_nor_clock():
+    async with console(LabSession) as (app, session, pilot):
+        await pilot.press("6")
+        await until(pilot, lambda: "src2" in text(app))
+        before = next(line for line in picture(app) if " src2 " in line)
+        assert "0.41" in before
+        for state in (NodeState.LOST, NodeState.FAILED):
+            session.say(NodeChanged(node="src2", state=state, message="gone"))
+            await until(pilot, lambda state=state: state.value in text(app))
+            after = next(line for line in picture(app) if " src2 " in line)
+            assert "0.41" not in after and "–" in after
