@@ -108,7 +108,7 @@ def _joined(words: Sequence[str]) -> str:
 
 def _one_line(now: MeasuredNow, width: int) -> list[Span]:
     chosen = fitting((_who(now), now.what, now.plan, now.place, now.step, _left(now)), width - 5)
-    left: list[Span] = [_mark(now), (safe(_joined(chosen[WHO : WHAT + 1] + chosen[STEP:LEFT]), width - 4), "strong")]
+    left: list[Span] = [_mark(now), (safe(_joined(chosen[WHO : WHAT + 1] + chosen[STEP:LEFT]), width - 6), "strong")]
     right = _joined([chosen[PLAN], chosen[PLACE], chosen[LEFT]])
     room = width - cells_of(left) - cell_len(right) - 2
     left += _bar(now, room)
@@ -119,11 +119,11 @@ def _two_lines(now: MeasuredNow, width: int) -> list[list[Span]]:
     chosen = fitting(
         (_who(now), now.what, now.plan, now.place), width - 5, (WHAT, PLACE, PLAN, WHAT, PLACE, WHAT, PLAN)
     )
-    left: list[Span] = [_mark(now), (safe(_joined(chosen[: WHAT + 1]), width - 4), "strong")]
+    left: list[Span] = [_mark(now), (safe(_joined(chosen[: WHAT + 1]), width - 6), "strong")]
     right = _joined([chosen[PLAN], chosen[PLACE]])
     first = justified(left, [(safe(right, max(0, width - cells_of(left) - 2)) + " ", "")] if right else [], width)
     step, remains = fitting((now.step, _left(now)), width - 6, (0, 1, 0, 0, 1))
-    second: list[Span] = [("   ", ""), (safe(step, width - 4), "")]
+    second: list[Span] = [("   ", ""), (safe(step, width - 6), "")]
     second += _bar(now, width - cells_of(second) - cell_len(remains) - 2)
     return [first, justified(second, [(remains + " ", "muted")] if remains else [], width)]
 

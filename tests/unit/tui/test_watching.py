@@ -65,7 +65,7 @@ async def test_anothers_trial_is_seen_while_it_runs(session: type[FakeSession]):
         fake.observed = observed()
         fake.begin_streams(REQUEST)
         fake.rate_pps = 14_000.0
-        for _ in range(3):
+        for _ in range(15):
             fake.advance()
         await settle(app, pilot)
         assert "◇ eva@desk measures · " in picture(app)[1]
@@ -98,6 +98,6 @@ async def test_a_node_that_is_away_has_neither_round_trip_nor_clock():
         assert "0.41" in before
         for state in (NodeState.LOST, NodeState.FAILED):
             session.say(NodeChanged(node="src2", state=state, message="gone"))
-            await until(pilot, lambda state=state: state.value in text(app))
+            await until(pilot, lambda word=state.value: word in text(app))
             after = next(line for line in picture(app) if " src2 " in line)
             assert "0.41" not in after and "–" in after
