@@ -109,7 +109,7 @@ class TopBar(Lines):
     def _tab_words(self, kept: frozenset[str]) -> Iterator[tuple[Tab, str]]:
         for tab in self._tabs:
             if tab is self._here:
-                yield tab, f"[{tab.key} {tab.title}]"
+                yield tab, f" [{tab.key} {tab.title}]"
             else:
                 yield tab, f" {tab.key} {tab.title}" if "titles" in kept else f" {tab.key}"
 
