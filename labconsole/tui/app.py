@@ -41,7 +41,7 @@ from labconsole.tui.console.terminal import HangUpDriver, detach, terminal_is_go
 from labconsole.tui.keymap import PARTS, Places, check_settings, places_with, themes
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.confirm import Confirm, take_over_question
-from labconsole.tui.parts.help import OTHER_KEYS, Help, key_rows
+from labconsole.tui.parts.help import Help, key_sections
 from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.screens import SCREENS, ScreenEntry
 
@@ -351,13 +351,9 @@ class ConsoleApp(HasActions, App[int]):
 
     def help_sections(self, screen: ConsoleScreen | None) -> list[tuple[str, list[tuple[str, str]]]]:
         """Keys by where they work."""
-        keymap = self.settings.keymap
-        keys = [("Everywhere", [*key_rows(self.declared_actions(), keymap), *OTHER_KEYS])]
-        keys += [(f"In {place}", key_rows(owner.ACTIONS, keymap)) for place, owner in PARTS.items()]
-        if screen is None:
-            return keys
-        own = [action for _, action in screen.told_actions()]
-        return [(f"On the {screen.tab.title} screen", key_rows(own, keymap)), *keys]
+        told = {f"On the {screen.tab.title} screen": [each for _, each in screen.told_actions()]} if screen else {}
+        parts = {f"In {place}": owner.ACTIONS for place, owner in PARTS.items()}
+        return key_sections({**told, "Everywhere": self.declared_actions(), **parts}, self.settings.keymap)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Everything that can be done now, each thing once."""
@@ -376,7 +372,7 @@ class ConsoleApp(HasActions, App[int]):
 
 def places() -> Places:
     """Where which actions have keys. Imports every screen."""
-    return places_with(ConsoleApp)
+    return places_with(ConsoleApp, SCREENS)
 
 
 def run_console(session_factory: SessionFactory) -> int:
