@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.lab import commands as lab
     from labconsole.lab.spec import LabSpec
 
-    require_terminal("demo")
+    require_terminal("demo", "`labconsole lab up` and `labconsole run`")
     found = lab.status("local")
     was_up = found is not None and found.running
     if found is not None and was_up:
