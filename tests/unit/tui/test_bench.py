@@ -341,6 +341,7 @@ async def test_a_key_of_the_operators_own_works_instead_and_is_in_the_help() -> 
         assert isinstance(app.screen, BenchScreen)
         sections = dict(app.help_sections(app.screen))
         assert "F9" in dict(sections["On the Bench screen"])
+        assert "Run  F9" in text(app) and "F9 Run" in picture(app)[-1]
 
 
 @pytest.mark.asyncio

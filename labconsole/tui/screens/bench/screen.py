@@ -87,7 +87,9 @@ class BenchScreen(ConsoleScreen):
         with Container(id="upper"):
             with Container(id="left"):
                 remembered = self.console_app.memory.recall(inventory.testbed)
-                yield SetupPanel(inventory, remembered, self.session.check_now, self.session.check_stored)
+                run_key, abort_key = self.key_of("run"), self.key_of("abort")
+                check, stored = self.session.check_now, self.session.check_stored
+                yield SetupPanel(inventory, remembered, check, stored, run_key=run_key, abort_key=abort_key)
                 yield NodesTable(inventory, telemetry)
             with Container(id="right"):
                 yield StreamsTable(inventory, telemetry, self.state)
