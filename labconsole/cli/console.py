@@ -8,15 +8,12 @@ from pathlib import Path
 from labconsole.errors import ConfigError
 
 
-def require_terminal(command: str) -> None:
+def require_terminal(command: str, instead: str) -> None:
     """Raises ConfigError where there is nobody to draw for, or no keyboard: escapes in a file are of no use."""
     streams = {"standard input": sys.stdin, "standard output": sys.stdout, "standard error": sys.stderr}
     for name, stream in streams.items():
         if stream is None or not stream.isatty():
-            raise ConfigError(
-                f"{command} needs a terminal, and its {name} is not one; elsewhere, use --plain, `labconsole run`, "
-                "`labconsole replay` and `labconsole runs`"
-            )
+            raise ConfigError(f"{command} needs a terminal, and its {name} is not one; elsewhere, use {instead}")
 
 
 def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False, plain: bool = False) -> int:
@@ -25,7 +22,7 @@ def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False,
     ``plain``: as lines of text, which need no terminal.
     """
     if not plain:
-        require_terminal("console")
+        require_terminal("console", "`labconsole --plain`, `labconsole run`, `labconsole replay` and `labconsole runs`")
     from labconsole.engine.protocol import SessionLike
     from labconsole.model.inventory import load_inventory
 

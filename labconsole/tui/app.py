@@ -369,7 +369,7 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
 
 def places() -> Places:
     """Where which actions have keys. Imports every screen."""
-    return places_with(ConsoleApp)
+    return places_with(ConsoleApp, SCREENS)
 
 
 def run_console(session_factory: SessionFactory) -> int:

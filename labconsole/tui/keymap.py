@@ -22,7 +22,7 @@ from labconsole.tui.parts.fields import Choice, Field
 from labconsole.tui.parts.help import Help
 from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.table import LineTable
-from labconsole.tui.screens import SCREENS
+from labconsole.tui.screens import ScreenEntry
 
 UNDELIVERED = re.compile(r"ctrl\+(m|i|j|h|b|\[|left_square_bracket)$|alt\+|ctrl\+enter|shift\+enter|ctrl\+shift\+")
 """Keys that terminals send as something else, or that tmux keeps for itself."""
@@ -58,7 +58,7 @@ PARTS: dict[str, type[HasActions]] = {"tables": LineTable, "fields": Field, "cho
 DIALOGS: dict[str, type[HasActions]] = {"questions": Confirm, "texts": AskText, "lists": Pick, "help": Help}
 
 
-def places_with(everywhere: type[HasActions]) -> Places:
+def places_with(everywhere: type[HasActions], screens: Sequence[ScreenEntry]) -> Places:
     """All places; ``everywhere``: the application. Imports every screen."""
 
     def keyed(owner: type[HasActions]) -> list[Action]:
@@ -66,7 +66,7 @@ def places_with(everywhere: type[HasActions]) -> Places:
 
     return Places(
         everywhere=keyed(everywhere),
-        screens={entry.title: keyed(entry.load()) for entry in SCREENS},
+        screens={entry.title: keyed(entry.load()) for entry in screens},
         parts={place: keyed(owner) for place, owner in PARTS.items()},
         dialogs={place: keyed(owner) for place, owner in DIALOGS.items()},
     )

@@ -13,7 +13,7 @@ from textual.screen import Screen
 
 from labconsole.tui.keymap import PARTS
 from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.help import OTHER_KEYS, key_rows
+from labconsole.tui.parts.help import key_sections
 from labconsole.tui.parts.screen import ConsoleScreen
 
 Sections = list[tuple[str, list[tuple[str, str]]]]
@@ -21,12 +21,11 @@ Sections = list[tuple[str, list[tuple[str, str]]]]
 
 def help_sections(everywhere: Sequence[Action], screen: Screen[Any], keymap: Mapping[str, str]) -> Sections:
     """Keys by where they work, those of the screen in front first."""
-    keys = [("Everywhere", [*key_rows(everywhere, keymap), *OTHER_KEYS])]
-    keys += [(f"In {place}", key_rows(owner.ACTIONS, keymap)) for place, owner in PARTS.items()]
-    if not isinstance(screen, ConsoleScreen):
-        return keys
-    own = [action for _, action in screen.told_actions()]
-    return [(f"On the {screen.tab.title} screen", key_rows(own, keymap)), *keys]
+    told = {}
+    if isinstance(screen, ConsoleScreen):
+        told = {f"On the {screen.tab.title} screen": [each for _, each in screen.told_actions()]}
+    parts = {f"In {place}": owner.ACTIONS for place, owner in PARTS.items()}
+    return key_sections({**told, "Everywhere": everywhere, **parts}, keymap)
 
 
 def palette(

@@ -87,7 +87,7 @@ def test_the_demo_takes_and_saves_a_run_and_removes_its_lab(home: Path, size: tu
         {**os.environ, "TERM": "tmux-256color"},
     )  # fmt: skip
     try:
-        wait_until(lambda: "7 of 7 nodes" in terminal.screen(), timeout_s=60, what="the console never connected")
+        wait_until(lambda: "● 7" in terminal.screen(), timeout_s=60, what="the console never connected")
         terminal.keys("e")
         for label in ("Frame size", "Sources", "Target", "Background", "Duration"):
             terminal.keys("Tab")

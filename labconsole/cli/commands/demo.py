@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.lab.spec import LabSpec
 
     if not args.plain:
-        require_terminal("demo")
+        require_terminal("demo", "`labconsole demo --plain`, or `labconsole lab up` and `labconsole run`")
     found = lab.status("local")
     was_up = found is not None and found.running
     if found is not None and was_up:

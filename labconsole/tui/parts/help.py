@@ -36,9 +36,15 @@ CONVENTIONS = (
 )
 
 
-def key_rows(actions: Iterable[Action], keymap: Mapping[str, str]) -> list[tuple[str, str]]:
-    """(keys, what they do) of the actions that have keys; keys as the operator's keymap has them."""
-    return [(action.key_words(keymap), action.sentence) for action in actions if action.keys]
+def key_sections(
+    told: Mapping[str, Iterable[Action]], keymap: Mapping[str, str]
+) -> list[tuple[str, list[tuple[str, str]]]]:
+    """A title, and (keys, what they do) of the actions that have keys; keys as the operator's keymap has them."""
+    rows = {
+        title: [(action.key_words(keymap), action.sentence) for action in actions if action.keys]
+        for title, actions in told.items()
+    }
+    return [*rows.items(), ("In all of them", OTHER_KEYS)]
 
 
 class HelpText(Lines):

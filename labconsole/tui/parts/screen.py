@@ -22,7 +22,7 @@ from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings
 from labconsole.tui.console.state import ConsoleState, PlanOver
 from labconsole.tui.console.trail import Trail
-from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.action import Action, HasActions, key_word
 from labconsole.tui.parts.measuring_line import MeasuringLine
 from labconsole.tui.parts.status import Tab, TopBar
 
@@ -121,6 +121,11 @@ class ConsoleScreen(HasActions, Screen[None]):
     def on_screen_resume(self) -> None:
         self._seen = ()
         self.call_after_refresh(self.tick)
+
+    def key_of(self, id: str) -> str:
+        """The first key of one of the screen's actions, as it is on the keyboard."""
+        action = next(action for action in self.declared_actions() if action.id == id)
+        return key_word(action.keys_now(self.console_app.settings.keymap)[0])
 
     def top_bar(self) -> TopBar:
         """The first line of every screen."""

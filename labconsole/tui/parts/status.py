@@ -83,9 +83,9 @@ class TopBar(Lines):
         tone = "good" if up == total else "bad" if broken else "warn"
         glyph = "●" if up == total else "✗" if broken else "◌"
         number = f"{up} of {total}" if "words" in kept else f"{up}/{total}"
-        right.append((f" {glyph} {number}{' nodes' if 'nodes' in kept else ''} ", tone))
+        right.append((f" {glyph} {number}{' nodes' if 'nodes' in kept else ''}", tone))
         if "time" in kept:
-            right.append((f" {datetime.fromtimestamp(clock.wall_s(), UTC):%H:%M:%S} UTC ", "muted"))
+            right.append((f"  {datetime.fromtimestamp(clock.wall_s(), UTC):%H:%M:%S} UTC ", "muted"))
         return right
 
     def _left(self, kept: frozenset[str]) -> list[Span]:
@@ -100,7 +100,7 @@ class TopBar(Lines):
     def _tab_words(self, kept: frozenset[str]) -> Iterator[tuple[Tab, str]]:
         for tab in self._tabs:
             if tab is self._here:
-                yield tab, f"[{tab.key} {tab.title}]"
+                yield tab, f" [{tab.key} {tab.title}]"
             else:
                 yield tab, f" {tab.key} {tab.title}" if "titles" in kept else f" {tab.key}"
 

@@ -14,7 +14,13 @@ from labconsole.contracts.driver import SecondGuest
 from labconsole.contracts.ports import AgentLink, RunSink, StoredMaximum
 from labconsole.engine.trial import stress
 from labconsole.engine.trial.background import BackgroundLoad
-from labconsole.engine.trial.second_guest import SecondGuestSetup, check_background, forwarding, second_guest_setup
+from labconsole.engine.trial.second_guest import (
+    SecondGuestSetup,
+    check_background,
+    check_reference,
+    forwarding,
+    second_guest_setup,
+)
 from labconsole.engine.trial.stress import Unbelievable
 from labconsole.errors import AgentError, CapabilityMissing, ConfigError, NodeError
 from labconsole.measure.recompute.derived import recompute
@@ -345,6 +351,17 @@ def test_a_share_of_a_maximum_that_nobody_measured_is_refused_with_the_command_t
         "frame": FrameSize(64, includes_fcs=True),
         "sources": 1,
     }
+
+
+def test_what_a_share_rests_on_is_looked_for_before_anything_is_asked_of_the_testbed() -> None:
+    inventory, asked = make_inventory(), replace(REQUEST, background="forwarding-50")
+    with pytest.raises(ConfigError, match="needs a stored maximum of platform raw") as caught:
+        check_reference(asked, inventory, cast(RunSink, _Store()))
+    assert caught.value.key == "background"
+    check_reference(asked, inventory, cast(RunSink, _Store(FOUND)))
+    check_reference(replace(REQUEST, background="heavy"), inventory, cast(RunSink, _Store()))
+    with pytest.raises(ConfigError, match="which its link cannot carry"):
+        check_reference(asked, inventory, cast(RunSink, _Store(replace(FOUND, measured_pps=4e6))))
 
 
 def test_the_second_guests_stream_is_sent_at_the_share_of_the_reference() -> None:

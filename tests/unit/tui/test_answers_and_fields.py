@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.errors import LeaseHeld
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console.memory import ConsoleMemory
 from labconsole.tui.console.settings import Settings
@@ -37,6 +38,18 @@ async def test_only_its_own_key_says_yes(asks: str, answer: str) -> None:
         await until(pilot, lambda: isinstance(app.screen, BenchScreen))
         await settle(app, pilot)
         assert session.running and not session.aborted and not session.closed
+
+
+@pytest.mark.parametrize("answer", ["enter", "escape", "n", "y"])
+async def test_a_testbed_is_taken_over_only_by_the_key_for_yes(answer: str) -> None:
+    async with console() as (app, session, pilot):
+        session.refusal = LeaseHeld("uut", "eva@desk has it")
+        await pilot.press("r")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press(answer)
+        await until(pilot, lambda: isinstance(app.screen, BenchScreen) and not app.state.asked)
+        await settle(app, pilot)
+        assert session.taken_over == (answer == "y")
 
 
 async def test_esc_never_asks_to_abort_it_leaves_the_field() -> None:

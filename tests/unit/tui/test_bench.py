@@ -341,6 +341,7 @@ async def test_a_key_of_the_operators_own_works_instead_and_is_in_the_help() -> 
         assert isinstance(app.screen, BenchScreen)
         sections = dict(app.help_sections(app.screen))
         assert "F9" in dict(sections["On the Bench screen"])
+        assert "Run  F9" in text(app) and "F9 Run" in picture(app)[-1]
 
 
 @pytest.mark.asyncio
@@ -371,6 +372,11 @@ async def test_a_larger_terminal_never_shows_fewer_columns() -> None:
             for id in ("streams", "repeated", "interfaces"):
                 table = app.screen.query_one(f"#{id}", LineTable)
                 columns.setdefault(id, []).append({column.name for column, _ in table._layout})
+            assert isinstance(app.screen, BenchScreen)
+            app.screen.set_view("nodes")  # what a small terminal shows in its place
+            await settle(app, pilot)
+            table = app.screen.query_one("#nodes", LineTable)
+            columns.setdefault("nodes", []).append({column.name for column, _ in table._layout} - {"words"})
     for id, shown in columns.items():
         for fewer, more in pairwise(shown):
             assert fewer <= more, (id, fewer - more)

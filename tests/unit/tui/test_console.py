@@ -277,8 +277,11 @@ async def test_the_streams_cursor_chooses_what_the_chart_shows() -> None:
         assert app.screen.query_one(StreamsTable).chosen == "s3"
 
 
-async def test_a_small_terminal_shows_interfaces_chart_and_nodes_in_turn() -> None:
+async def test_a_small_terminal_shows_interfaces_topology_chart_and_nodes_in_turn() -> None:
     async with console(size=(80, 24)) as (app, session, pilot):
+        await pilot.press("v")
+        await settle(app, pilot)
+        assert "Topology" in text(app)
         await pilot.press("v")
         await settle(app, pilot)
         assert "over time" in text(app)

@@ -281,11 +281,11 @@ async def test_one_curve_is_drawn_alone_and_a_part_of_x_is_zoomed_into_and_out_o
         await still(app, pilot)
         assert table.chosen_curve is not None and f"only {table.chosen_curve.label}" in words_of_title(app)
         assert marks() == [0] * (len(every) - 1) + every[-1:]
-        await pilot.press("s", "home", "plus", "plus", "plus")
+        await pilot.press("s", "home", "z", "z", "z")
         await still(app, pilot)
         assert "x from " in words_of_title(app)
         assert sum(marks()) < sum(every) and marks()[0] >= 1
-        await pilot.press(*["minus"] * 4)
+        await pilot.press(*["Z"] * 4)
         await still(app, pilot)
         assert "x from " not in words_of_title(app) and marks() == every
 

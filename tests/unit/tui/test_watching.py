@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,10 @@ async def test_what_another_operator_says_is_text_only():
             assert sum(len(words) for words, _ in spans) <= width
 
 
+def said(app, word):
+    return word in text(app)
+
+
 async def test_a_node_that_is_away_has_neither_round_trip_nor_clock():
     async with console(LabSession) as (app, session, pilot):
         await pilot.press("6")
@@ -98,6 +103,6 @@ async def test_a_node_that_is_away_has_neither_round_trip_nor_clock():
         assert "0.41" in before
         for state in (NodeState.LOST, NodeState.FAILED):
             session.say(NodeChanged(node="src2", state=state, message="gone"))
-            await until(pilot, lambda word=state.value: word in text(app))
+            await until(pilot, partial(said, app, state.value))
             after = next(line for line in picture(app) if " src2 " in line)
             assert "0.41" not in after and "–" in after

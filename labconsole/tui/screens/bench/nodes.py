@@ -17,11 +17,11 @@ class NodesTable(LineTable):
     """One row per node of the inventory, connected or not."""
 
     COLUMNS: ClassVar[tuple[Column, ...]] = (
-        Column("name", "node", 8, right=False, grow_to=12),
+        Column("name", "node", 6, right=False, grow_to=12),
         Column("roles", "role", 6, right=False, grow_to=12, rank=3),
-        Column("state", "state", 15, right=False),
-        Column("round_trip", "rtt ms", 7),
-        Column("offset", "clock ms", 9, rank=2),
+        Column("state", "state", 12, right=False, grow_to=15),
+        Column("round_trip", "rtt ms", 6, grow_to=7),
+        Column("offset", "clock ms", 8, rank=2, grow_to=9),
         Column("missed", "missed", 6, rank=4),
         Column("words", "kernel", 20, right=False, grow_to=40, rank=5),
     )

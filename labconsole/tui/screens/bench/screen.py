@@ -93,8 +93,17 @@ class BenchScreen(ConsoleScreen):
         with Container(id="upper"):
             with Container(id="left"):
                 remembered = self.console_app.memory.recall(inventory.testbed)
+                run_key, abort_key = self.key_of("run"), self.key_of("abort")
                 check, stored = self.session.check_now, self.session.check_stored
-                yield SetupPanel(inventory, remembered, check, stored, may_run=not self.session.read_only)
+                yield SetupPanel(
+                    inventory,
+                    remembered,
+                    check,
+                    stored,
+                    run_key=run_key,
+                    abort_key=abort_key,
+                    may_run=not self.session.read_only,
+                )
                 yield MeasuredPanel(self.state)
                 yield NodesTable(inventory, telemetry)
             with Container(id="right"):

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable, Hashable
 
 from rich.cells import cell_len
+from rich.text import Text
 from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -102,10 +103,13 @@ class SetupPanel(Vertical):
         also: Callable[[DesignPoint], None] | None = None,
         stored: Callable[[DesignPoint], None] | None = None,
         *,
+        run_key: str,
+        abort_key: str,
         may_run: bool = True,
     ) -> None:
         """``may_run``: the console does more than watch."""
         super().__init__(id="setup")
+        self._run_key, self._abort_key = run_key, abort_key
         self._inventory, self._also, self._stored = inventory, also, stored
         self._unstored: dict[Hashable, ConfigError | None] = {}
         self._may_run = may_run
@@ -141,10 +145,9 @@ class SetupPanel(Vertical):
             yield Static("UUT now", classes="setup-label", markup=False)
             yield UutNow()
         with Horizontal(id="setup-run"):
-            run, abort = Button("Run [r]", id="run", compact=True), Button("Abort [a]", id="abort", compact=True)
-            for button, label in ((run, "Run  r"), (abort, "Abort  a")):
-                button.label = label
-                button.can_focus = False  # r and a reach them from anywhere; two tab stops fewer
+            for id, label in (("run", f"Run  {self._run_key}"), ("abort", f"Abort  {self._abort_key}")):
+                button = Button(Text(label), id=id, compact=True)
+                button.can_focus = False  # their keys reach them from anywhere; two tab stops fewer
                 yield button
             yield SetupWords(id="setup-words")
 

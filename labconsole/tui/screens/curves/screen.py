@@ -96,9 +96,9 @@ class CurvesScreen(FollowingScreen):
                id="curves-log", title="Logarithmic axes", shown=False),
         Action("s", "solo", "Solo", "Draw only the curve under the cursor; again: all curves.",
                id="curves-solo", title="Only the curve under the cursor"),
-        Action("plus,equals_sign", "zoom(True)", "Zoom in", "Show half of x, around the point under the cursor.",
+        Action("z", "zoom(True)", "Zoom in", "Show half of x, around the point under the cursor.",
                id="curves-zoom-in", shown=False),
-        Action("minus", "zoom(False)", "Zoom out", "Show more of x, up to all of it.",
+        Action("Z", "zoom(False)", "Zoom out", "Show more of x, up to all of it.",
                id="curves-zoom-out", shown=False),
         Action("B", "pin", "Baseline", "Make the point under the cursor the baseline: columns tell how much every "
                "point differs from it, with the 95 % interval. Again: no baseline.",
