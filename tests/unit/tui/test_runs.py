@@ -224,6 +224,14 @@ async def test_a_view_is_saved_by_name_left_and_come_back_to_and_removed(tmp_pat
         await until(pilot, lambda: SavedViews(tmp_path / "views.json").all() == {})
 
 
+async def test_two_consoles_keep_each_others_views(tmp_path: Path) -> None:
+    one, other = SavedViews(tmp_path / "views.json"), SavedViews(tmp_path / "views.json")
+    assert one.keep("a", View("size=64")) == other.keep("b", View("size=500")) == ""
+    assert set(one.all()) == set(other.all()) == {"a", "b"}
+    (tmp_path / "file").write_text("")
+    assert "cannot be written" in SavedViews(tmp_path / "file" / "views.json").keep("a", View(""))
+
+
 async def test_views_that_nobody_wrote_are_passed_over(tmp_path: Path) -> None:
     file = tmp_path / "views.json"
     for words in ("", "[]", '{"a": 1, "b": {"filter": 3}, "\\u0007": {}}', "{" * 100_000):
