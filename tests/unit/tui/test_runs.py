@@ -271,7 +271,7 @@ async def test_the_differences_of_two_runs_are_copied_and_exported_as_text(tmp_p
         copied = app.clipboard
         commands = {each.title: each.callback for each in app.get_system_commands(app.screen)}
         await commands["Export the differences of two runs"]()
-        await until(pilot, lambda: isinstance(app.screen, AskText))
+        await until(pilot, lambda: isinstance(app.screen, AskText) and bool(app.screen.query(Input)))
         app.screen.query_one(Input).value = str(tmp_path / "both.tsv")
         await pilot.press("enter")
         await until(pilot, lambda: any("exported the differences to" in note.text for note in app.state.notes))
