@@ -34,13 +34,11 @@ class SavedViews:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._views: dict[str, View] | None = None
+        self._views: dict[str, View] = {}
 
     def all(self) -> dict[str, View]:
-        """Every view by its name, as it was kept last."""
-        if self._views is None:
-            self._views = self._read()
-        return dict(self._views)
+        """Every view by its name. Another console may have kept or removed some, so the file is read each time."""
+        return dict(self._views) if self._path is None else self._read()
 
     def keep(self, name: str, view: View) -> str:
         """Keep one under a name, over an older one of that name. Returns why it could not be written, "" if it was."""
@@ -54,8 +52,8 @@ class SavedViews:
         return self._write({key: view for key, view in self.all().items() if key != name})
 
     def _write(self, views: dict[str, View]) -> str:
-        self._views = views
         if self._path is None:
+            self._views = views
             return ""
         temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
@@ -67,8 +65,7 @@ class SavedViews:
         return ""
 
     def _read(self) -> dict[str, View]:
-        if self._path is None:
-            return {}
+        assert self._path is not None
         try:
             if self._path.stat().st_size > MOST_BYTES:
                 return {}

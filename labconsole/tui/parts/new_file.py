@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
+
+from labconsole.tui.parts.ask_text import AskText
 
 
 def create(name: str, suffixes: Sequence[str]) -> tuple[Path, IO[str]]:
@@ -20,3 +22,25 @@ def create(name: str, suffixes: Sequence[str]) -> tuple[Path, IO[str]]:
         raise ValueError(f"{path} already exists and will not be overwritten; choose another name") from None
     except (OSError, ValueError) as exc:
         raise ValueError(f"{path} cannot be written: {getattr(exc, 'strerror', None) or exc}") from None
+
+
+def ask(
+    what: str, name: str, words: str, texts: Mapping[str, Callable[[], str]], tell: Callable[[str], None]
+) -> AskText:
+    """The question for a file's name, which writes it: one of ``texts``, by the suffix. ``what``: "the curves"."""
+
+    async def take(typed: str) -> str:
+        try:
+            path, stream = create(typed, tuple(texts))
+        except ValueError as exc:
+            return str(exc)
+        try:
+            with stream:
+                stream.write(texts[path.suffix]())
+        except OSError as exc:
+            path.unlink(missing_ok=True)
+            return f"{path} cannot be written: {exc.strerror or exc}"
+        tell(f"exported {what} to {path}")
+        return ""
+
+    return AskText(f"Export {what}", name, f"{words} Existing files are kept.", take)

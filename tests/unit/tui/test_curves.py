@@ -24,7 +24,7 @@ from labconsole.tui.screens.curves.curve_chart import CurveChart, legend_rows
 from labconsole.tui.screens.curves.curves_table import CurvesTable
 from labconsole.tui.screens.curves.feed import CurveFeed
 from labconsole.tui.screens.curves.screen import CurvesScreen
-from labconsole.tui.screens.curves.viewing import Viewing, log_ticks, picture
+from labconsole.tui.screens.curves.viewing import Viewing, even_ticks, log_ticks, picture
 from labconsole.tui.screens.runs.screen import RunsScreen
 from support import driven_console
 from support.driven_console import console, still, text, until
@@ -252,6 +252,14 @@ def test_a_logarithmic_axis_has_equal_factors_at_equal_distances() -> None:
     assert [round(float(drawn.axes.x_words(tick))) for tick in drawn.axes.x_ticks] == [
         1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [(7505.0, 113_600.0, [0, 50_000, 100_000, 150_000]), (1.0, 2.0, [1, 1.2, 1.4, 1.6, 1.8, 2]), (3.0, 3.0, [3])],
+)
+def test_the_ticks_of_a_part_of_an_axis_are_round_and_even(low, high, ticks) -> None:
+    assert even_ticks(low, high) == pytest.approx(ticks)
 
 
 @pytest.mark.parametrize(

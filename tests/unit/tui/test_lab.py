@@ -266,7 +266,7 @@ async def test_a_plan_for_platforms_that_are_not_here_is_for_another_testbed_and
     (plans / "else.yaml").write_text(PLAN.replace("[raw, container]", "[raw, xen]"))
     (plans / "pair.yaml").unlink()
     async with console(screen="4") as (app, session, pilot):
-        await shown(app, pilot, "⊘ not here", "not here: right, for another testbed", "platform xen")
+        await shown(app, pilot, "⊘ not here", "not here: it is for another testbed", "platform xen")
         await pilot.press("r")
         await shown(app, pilot, "else.yaml is for another testbed: it needs platform xen.")
         assert "broken" not in text(app) and not session.running

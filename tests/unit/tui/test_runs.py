@@ -224,6 +224,14 @@ async def test_a_view_is_saved_by_name_left_and_come_back_to_and_removed(tmp_pat
         await until(pilot, lambda: SavedViews(tmp_path / "views.json").all() == {})
 
 
+async def test_two_consoles_keep_each_others_views(tmp_path: Path) -> None:
+    one, other = SavedViews(tmp_path / "views.json"), SavedViews(tmp_path / "views.json")
+    assert one.keep("a", View("size=64")) == other.keep("b", View("size=500")) == ""
+    assert set(one.all()) == set(other.all()) == {"a", "b"}
+    (tmp_path / "file").write_text("")
+    assert "cannot be written" in SavedViews(tmp_path / "file" / "views.json").keep("a", View(""))
+
+
 async def test_views_that_nobody_wrote_are_passed_over(tmp_path: Path) -> None:
     file = tmp_path / "views.json"
     for words in ("", "[]", '{"a": 1, "b": {"filter": 3}, "\\u0007": {}}', "{" * 100_000):
@@ -251,7 +259,7 @@ async def test_a_pinned_run_is_the_baseline_that_a_column_tells_differences_to()
         assert table.baseline is None and "Δ baseline" not in text(app)
 
 
-async def test_the_differences_of_two_runs_are_copied_as_text() -> None:
+async def test_the_differences_of_two_runs_are_copied_and_exported_as_text(tmp_path: Path) -> None:
     async with console(session_with_runs) as (app, _, pilot):
         table = await open_runs(app, pilot)
         await pilot.press("m", "end", "m", "c")
@@ -260,6 +268,14 @@ async def test_the_differences_of_two_runs_are_copied_as_text() -> None:
         head, *rows = (line.split("\t") for line in app.clipboard.splitlines())
         assert head == ["section", "field", *table.marked, "change"]
         assert rows and all(len(row) == 5 and row[2] != row[3] for row in rows)
+        copied = app.clipboard
+        commands = {each.title: each.callback for each in app.get_system_commands(app.screen)}
+        await commands["Export the differences of two runs"]()
+        await until(pilot, lambda: isinstance(app.screen, AskText) and bool(app.screen.query(Input)))
+        app.screen.query_one(Input).value = str(tmp_path / "both.tsv")
+        await pilot.press("enter")
+        await until(pilot, lambda: any("exported the differences to" in note.text for note in app.state.notes))
+        assert (tmp_path / "both.tsv").read_text() == copied
 
 
 async def test_the_cursor_stays_on_its_run_when_new_ones_come() -> None:

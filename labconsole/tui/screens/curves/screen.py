@@ -26,7 +26,6 @@ from labconsole.tui.console import clock
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.parts import new_file
 from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.fields import Choice
 from labconsole.tui.parts.filter_line import FilterInput, FilterLine
 from labconsole.tui.parts.following import FollowingScreen
@@ -305,19 +304,9 @@ class CurvesScreen(FollowingScreen):
             ".tsv": lambda: "\n".join(point_text.rows([(c, p) for c in drawn for p in c.points], made.spec)) + "\n",
         }
 
-        async def take(name: str) -> str:
-            try:
-                path, stream = new_file.create(name, tuple(texts))
-                with stream:
-                    stream.write(texts[path.suffix]())
-            except (ValueError, OSError) as exc:
-                return str(exc)
-            self.console_app.tell(f"exported the curves to {path}")
-            return ""
-
         name = f"curves-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%dT%H%M%SZ}.svg"
-        words = ".svg: the picture as it is drawn; .tsv: its points with their intervals. Existing files are kept."
-        self.app.push_screen(AskText("Export the curves", name, words, take))
+        words = ".svg: the picture as it is drawn; .tsv: its points with their intervals."
+        self.app.push_screen(new_file.ask("the curves", name, words, texts, self.console_app.tell))
 
     def action_filter(self) -> None:
         self.set_focus(self.query_one(FilterInput))

@@ -103,7 +103,7 @@ def picture(made: Curves, viewing: Viewing, x_words: Words, y_words: Words, *, i
     elif viewing.log[0]:
         ticks = tuple(map(x_scale.place, log_ticks(max(low, x_scale.least), high)))
     elif viewing.low is not None:
-        ticks = tuple(low + (high - low) * i / (TICKS - 1) for i in range(TICKS))
+        ticks = tuple(even_ticks(low, high))
     axes = charts.CurveAxes(
         x_ticks=ticks,
         x_words=lambda place: x_words(x_scale.value(place)),
@@ -136,6 +136,16 @@ class _Scale:
 
     def value(self, place: float) -> float:
         return float(10 ** (place + self._first)) if self.log else place
+
+
+def even_ticks(low: float, high: float) -> list[float]:
+    """Round values at equal distances around all between two."""
+    if high <= low:
+        return [low]
+    rough = (high - low) / (TICKS - 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(each * power for each in (1, 2, 5, 10) if each * power >= rough * (1 - 1e-9))
+    return [step * number for number in range(math.floor(low / step), math.ceil(high / step - 1e-9) + 1)]
 
 
 def log_ticks(low: float, high: float) -> list[float]:

@@ -58,7 +58,7 @@ class PlanDetails(Lines):
         if entry.needs:
             return [
                 *field("file", str(entry.path), width, "strong"),
-                *field("state", "⊘ not here: right, for another testbed", width),
+                *field("state", "⊘ not here: it is for another testbed", width),
                 *field("needs", "; ".join(entry.needs), width, "strong", rows=8),
                 *field("", entry.problem.rpartition("; ")[2], width, "muted", rows=4),
             ]

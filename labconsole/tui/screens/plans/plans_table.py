@@ -45,11 +45,11 @@ class PlansTable(LineTable):
 
     EMPTY = "No plan files in plans/. Press s to save this session as one."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
-        Column("name", "file", 14, right=False, grow_to=40),
+        Column("name", "file", 20, right=False, grow_to=40),
         Column("state", "state", 10, right=False, grow_to=12),
-        Column("done", "done", 6),
-        Column("trials", "trials", 6, rank=1),
-        Column("left", "to go", 12, right=False, rank=2),
+        Column("done", "done", 6, rank=1),
+        Column("trials", "trials", 6, rank=2),
+        Column("left", "to go", 12, right=False, rank=3),
     )
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class PlansTable(LineTable):
         return list(self._entries)
 
     def cell_name(self, key: Path, width: int) -> Span:
-        return safe(key.name, width), ""
+        return safe(key.name.removesuffix(".yaml"), width), ""
 
     def cell_state(self, key: Path, width: int) -> Span:
         if self._entries[key].plan is None:

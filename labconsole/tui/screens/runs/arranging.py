@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from textual.app import App
 
 from labconsole.model.query import Query
 from labconsole.model.record.summary import RunSummary
+from labconsole.text.cells import safe
 from labconsole.tui.console.views import NAME_CHARACTERS, SavedViews, View, is_name
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.filter_line import FilterLine
 from labconsole.tui.parts.pick import Pick
@@ -26,6 +28,14 @@ def choose(runs: list[RunSummary], query: Query, sorting: Sorting) -> Chosen:
     """The runs that are meant, by id and in order. Pure: it runs in a thread."""
     meant = sorting.apply(query.select(runs))
     return {run.run_id: run for run in meant}, [run.run_id for run in meant]
+
+
+def arrangements(views: SavedViews) -> Iterator[Action]:
+    """What the palette offers: every sorting, every view. They are actions of the screen."""
+    for name in SORTS:
+        yield Action("", f"sort_by({name!r})", f"Sort by {column_words(name)}", "Sort the runs by this column.")
+    for number, (name, view) in enumerate(views.all().items()):
+        yield Action("", f"view({number})", f"View: {safe(name, 40)}", safe(view.filter, 80) or "All runs.")
 
 
 class Arranging:

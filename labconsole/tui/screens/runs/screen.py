@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from collections.abc import Iterable
 from functools import partial
-from typing import IO
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container
 
@@ -22,20 +20,20 @@ from labconsole.errors import LabError
 from labconsole.model.record.note import exported
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
-from labconsole.tui.console import clock
+from labconsole.tui.parts import new_file
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.filter_line import FilterInput, FilterLine
 from labconsole.tui.parts.following import FollowingScreen
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.runs_table import SORTS, SavedRunsTable, Sorting, column_words
+from labconsole.tui.parts.runs_table import SavedRunsTable, Sorting
 from labconsole.tui.parts.screen import PAUSE, Application
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
-from labconsole.tui.screens.runs import run_files
-from labconsole.tui.screens.runs.arranging import Arranging, choose
+from labconsole.tui.screens.runs.arranging import Arranging, arrangements, choose
 from labconsole.tui.screens.runs.details import DetailsScroll, RunView
 from labconsole.tui.screens.runs.details_pane import DetailsPane
+from labconsole.tui.screens.runs.exporting import Exporting
 from labconsole.tui.screens.runs.run_pages import comparison_lines
 
 NOTHING_SAVED = "No runs saved yet. Press 1 for the bench, then r to run."
@@ -81,6 +79,7 @@ class RunsScreen(FollowingScreen):
                id="runs-baseline", title="Pin a baseline run", shown=False),
         Action("D", "copy_differences", "Copy differences", "Copy the differences of the two compared runs as text.",
                id="runs-copy-differences", title="Copy the differences of two runs", shown=False),
+        Action("", "export_differences", "Export the differences of two runs", "Write them to a new file."),
         PAUSE,
         Action("l", "reload", "Reload", "Read all runs from the store again.",
                id="runs-reload", title="Reload runs", shown=False),
@@ -216,10 +215,7 @@ class RunsScreen(FollowingScreen):
     def offered_actions(self) -> Iterable[Action]:
         """Also every sorting, and every view by its name."""
         yield from super().offered_actions()
-        for name in SORTS:
-            yield Action("", f"sort_by({name!r})", f"Sort by {column_words(name)}", "Sort the runs by this column.")
-        for number, (name, view) in enumerate(self.console_app.memory.views.all().items()):
-            yield Action("", f"view({number})", f"View: {safe(name, 40)}", safe(view.filter, 80) or "All runs.")
+        yield from arrangements(self.console_app.memory.views)
 
     def action_pin(self) -> None:
         """Differences are told to the run under the cursor; to none, where it is the baseline."""
@@ -328,33 +324,7 @@ class RunsScreen(FollowingScreen):
             self.console_app.tell("There is no run to export.", "warning")
             return
         which = "marked" if self.table.marked else "in the list"
-        name = f"runs-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%dT%H%M%SZ}.jsonl"
-        noun = "run" if len(runs) == 1 else "runs"
-        self.app.push_screen(
-            AskText(
-                f"Export {len(runs)} {noun} {which}", name,
-                ".jsonl: records for `labconsole runs import`; .csv: one row per run. Existing files are kept.",
-                partial(self._take_file, runs),
-            )
-        )  # fmt: skip
-
-    async def _take_file(self, runs: list[RunSummary], name: str) -> str:
-        try:
-            path, stream = await asyncio.to_thread(run_files.create, name)
-        except ValueError as exc:
-            return str(exc)
-        self.write_file(partial(run_files.write, path, stream, runs, self.session.store), str(path), stream)
-        return ""
-
-    @work(group="export")
-    async def write_file(self, write: Callable[[], tuple[int, list[str]]], path: str, stream: IO[str]) -> None:
-        """Write in a thread, then say where."""
-        written, problems = await asyncio.to_thread(write)
-        if problems:
-            rest = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-            self.console_app.tell(f"not exported to {path}: {problems[0]}{rest}", "warning" if written else "error")
-        if written:
-            self.console_app.tell(f"exported {written} {'run' if written == 1 else 'runs'} to {path}")
+        Exporting(self.app, self.session.store, self.console_app.tell).ask(runs, which)
 
     def run_id_to_copy(self) -> str | None:
         return "\n".join(self.table.marked) or self.table.chosen
@@ -377,14 +347,23 @@ class RunsScreen(FollowingScreen):
         lines = ["\t".join(title for title, _ in rows[0]), *("\t".join(text for _, text in row) for row in rows)]
         self._copy("\n".join(lines), f"{len(keys)} rows" if len(keys) > 1 else "the row")
 
-    def action_copy_differences(self) -> None:
-        """What the compare page shows, as text; of two marked runs that are not compared yet, compare them first."""
+    def _differences(self) -> str | None:
+        """What the compare page shows, as text; where nothing is compared yet, compare first."""
         comparison = self.details.view.comparison
         if comparison is None:
             self.action_compare()
-            return
-        lines = comparison_lines(comparison.left, comparison.right, comparison.pairs)
-        self._copy("\n".join(lines) + "\n", "the differences of the two runs")
+            return None
+        return "\n".join(comparison_lines(comparison.left, comparison.right, comparison.pairs)) + "\n"
+
+    def action_copy_differences(self) -> None:
+        if (text := self._differences()) is not None:
+            self._copy(text, "the differences of the two runs")
+
+    def action_export_differences(self) -> None:
+        if (text := self._differences()) is not None:
+            words, texts = "A line per difference, with tabs between the columns.", {".tsv": lambda: text}
+            tell = self.console_app.tell
+            self.app.push_screen(new_file.ask("the differences", "differences.tsv", words, texts, tell))
 
     def _copy(self, text: str, what: str) -> None:
         self.app.copy_to_clipboard(text)
