@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from labconsole.engine.live.events import NodeChanged, NodeState, Phase
 from labconsole.engine.live.observed import ObservedTrial
 from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console import clock
 from labconsole.tui.console.observed import observed_line
 from labconsole.tui.parts.ask_text import AskText
@@ -93,6 +95,10 @@ async def test_a_node_that_is_away_has_neither_round_trip_nor_clock():
         assert "0.41" in before
         for state in (NodeState.LOST, NodeState.FAILED):
             session.say(NodeChanged(node="src2", state=state, message="gone"))
-            await until(pilot, lambda state=state: state.value in text(app))
+            await until(pilot, partial(shown, app, state.value))
             after = next(line for line in picture(app) if " src2 " in line)
             assert "0.41" not in after and "–" in after
+
+
+def shown(app: ConsoleApp, words: str) -> bool:
+    return words in text(app)
