@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 
 from labconsole.cli.testbed import load_testbed, open_session
-from labconsole.errors import ConfigError
+from labconsole.engine.live.events import Phase
+from labconsole.errors import AgentError, OnlyWatches
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.wire.survey import TakeSurvey
 from support import faults
 from support.live_lab import COMMAND, lab_state, labconsole, processes, records, wait_until
 from support.requirements import missing, require
@@ -157,13 +159,20 @@ async def watch(testbed: lab.LabStatus, store: Path, measured: Path) -> None:
     watching = open_session(inventory, runs, read_only=True)
     seen: list[str] = []
     windows: list[set[int]] = []
+    phases: dict[tuple[str, int, object], list[Phase | None]] = {}
+    most = 0
     quiet = False
     uut = watching.telemetry.nodes["uut"]
     request = DesignPoint(platform="raw", frame=FrameSize(64), sources=1, target=5_000_000, duration_s=1)
     try:
         await watching.connect()
-        with pytest.raises(ConfigError, match="read-only"):
-            await watching.run(request)
+        survey = watching.links["uut"].ask(TakeSurvey(tools=[]))
+        for more in (watching.run(request), watching.check(), survey):
+            with pytest.raises((OnlyWatches, AgentError), match="only watches"):
+                await more
+        with pytest.raises(OnlyWatches):
+            watching.shell_argv("uut")
+        asked = watching.telemetry.nodes["uut"].history.total
         assert watching.lease_holders() == {}
         process = await asyncio.create_subprocess_exec(
             *COMMAND, "run", "--duration", "1.5", "--repetitions", "2",
@@ -175,6 +184,11 @@ async def watch(testbed: lab.LabStatus, store: Path, measured: Path) -> None:
             holder = watching.lease_holders().get("uut")
             if holder is not None:
                 seen.append(holder.describe())
+            trial = watching.observed_trial()
+            if trial is not None:
+                phases.setdefault((trial.run_id, trial.repetition, trial.request.target), []).append(trial.phase)
+                offered = [live.offered_packets or 0 for live in watching.telemetry.streams.values()]
+                most = max(most, *offered)
             sampled = watching.telemetry.interfaces["uut", "", "eth1"].last
             assert sampled is not None
             if uut.quiet and not quiet:
@@ -186,9 +200,15 @@ async def watch(testbed: lab.LabStatus, store: Path, measured: Path) -> None:
         assert ended.result() == 0
         assert not uut.quiet
         assert watching.lease_holders() == {}
+        assert watching.observed_trial() is None
+        assert watching.telemetry.nodes["uut"].history.total == asked, "nothing was asked of the unit under test"
     finally:
         await watching.close()
         runs.close()
+    # Both repetitions were seen as the holder's agents told them, phase by phase, and so were their packets.
+    assert [repetition for _, repetition, _ in phases] == [1, 2]
+    assert all({Phase.SENDING, Phase.DRAINING} <= set(seen) for seen in phases.values()), phases
+    assert most > 1000
     # Within a counted window not one sample of the UUT's interfaces came.
     assert re.search(r"@.* since .* UTC, until about .* UTC, for raw", seen[0]), seen
     assert [len(samples) for samples in windows] == [1, 1], windows

@@ -221,13 +221,17 @@ class LabSession(FakeSession):
             raise self.refusal
         self.checks.append((plan, fix))
         self._stop.clear()
-        for each in self.results:
-            if self.check_step is not None:
-                await self.check_step()
-            if self.stopping:
-                break
-            if on_result is not None:
-                on_result(each)
+        self.running = True
+        try:
+            for each in self.results:
+                if self.check_step is not None:
+                    await self.check_step()
+                if self.stopping:
+                    break
+                if on_result is not None:
+                    on_result(each)
+        finally:
+            self.running = False
         return self.results
 
     def reconnect(self, node: str) -> bool:

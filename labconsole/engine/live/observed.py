@@ -92,10 +92,12 @@ class ObservedStreams:
                 rate = self._interface(stream.source)
                 self._rates[stream.name] = (rate.rate("tx_packets") if rate is not None else None) or 0.0
             sink = self._interface(stream.sink) if stream.sink.node == node else None
-            measured_pps = sink.rate("rx_packets") if sink is not None else None
-            if sink is None or sink.last is None or measured_pps is None:
+            if sink is None or sink.last is None:
                 continue
             live.measured_packets = self._since_begin(stream.sink, _RX_PACKETS)
+            measured_pps = sink.rate("rx_packets")
+            if measured_pps is None:
+                continue
             live.seconds.append(self._seconds(stream.name, sink.last))
             live.offered_pps.append(self._rates.get(stream.name, 0.0))
             live.measured_pps.append(measured_pps)

@@ -205,7 +205,7 @@ async def test_an_abort_asks_once_keeps_what_was_measured_and_running_again_goes
         await shown(app, pilot, "[▶]")
         await pilot.press("p")
         session.release.set()
-        await shown(app, pilot, "paused", "[✓]")
+        await shown(app, pilot, "paused", "✓ [·]")
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("n")
@@ -560,11 +560,11 @@ async def test_a_check_is_run_for_a_plan_and_fixes_what_it_may_after_one_questio
         await shown(app, pilot, "■ checked", "for no plan")
         await app.workers.wait_for_complete()
         await pilot.press("p")
-        await shown(app, pilot, "for no plan · next check (r): for plan pair")  # the results are what they were
+        await shown(app, pilot, "for no plan · next (r): for plan pair")  # the results are what they were
         await pilot.press("r")
         await until(pilot, lambda: len(session.checks) == 2)
         await shown(app, pilot, "■ checked", "for plan pair")
-        assert "next check" not in text(app)
+        assert "next (r)" not in text(app)
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "Fix 1 problem?" in text(app)
@@ -604,7 +604,7 @@ async def test_while_somebody_else_holds_a_node_the_key_says_who_and_the_results
             )
         }
         await pilot.press("r")
-        await shown(app, pilot, "uut is held by eva@desk since", "for plan night", "■ checked")
+        await shown(app, pilot, "uut is held by eva@desk since 2026-03-02 09:00:00 UTC for plan nigh", "■ checked")
         assert len(session.checks) == 1
 
 

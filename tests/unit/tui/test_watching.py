@@ -11,6 +11,7 @@ import pytest
 from labconsole.engine.live.events import NodeChanged, NodeState, Phase
 from labconsole.engine.live.observed import ObservedTrial
 from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console import clock
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.parts.ask_text import AskText
@@ -91,10 +92,6 @@ async def test_what_another_operator_says_is_text_only():
             assert sum(len(words) for words, _ in spans) <= width
 
 
-def said(app, word):
-    return word in text(app)
-
-
 async def test_a_node_that_is_away_has_neither_round_trip_nor_clock():
     async with console(LabSession) as (app, session, pilot):
         await pilot.press("6")
@@ -103,6 +100,10 @@ async def test_a_node_that_is_away_has_neither_round_trip_nor_clock():
         assert "0.41" in before
         for state in (NodeState.LOST, NodeState.FAILED):
             session.say(NodeChanged(node="src2", state=state, message="gone"))
-            await until(pilot, partial(said, app, state.value))
+            await until(pilot, partial(shown, app, state.value))
             after = next(line for line in picture(app) if " src2 " in line)
             assert "0.41" not in after and "–" in after
+
+
+def shown(app: ConsoleApp, words: str) -> bool:
+    return words in text(app)

@@ -25,7 +25,7 @@ Key = tuple[int, str, int]
 class ChecksTable(LineTable):
     """One row per result. ``problems_only`` leaves out what passed."""
 
-    EMPTY = "Not checked yet. Press r to start."
+    EMPTY = "Nothing checked yet."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("node", "node", 8, right=False, grow_to=12),
         Column("status", "result", 9, right=False),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
-from datetime import UTC, datetime
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -225,7 +224,7 @@ class CheckScreen(ConsoleScreen):
         if self._taken_at_wall_s is None:
             return ""
         ago_s = max(0.0, clock.wall_s() - self._taken_at_wall_s)
-        return f" at {datetime.fromtimestamp(self._taken_at_wall_s, UTC):%H:%M:%S} UTC, {span(ago_s)} ago"
+        return f", {span(ago_s)} ago"
 
     def _for_what(self) -> list[Span]:
         """What the results are of, and what the next check would be for if that is something else."""
@@ -233,7 +232,7 @@ class CheckScreen(ConsoleScreen):
         if self._checking or self._took_s is not None:
             words.append((_for_plan(self._taken_for), "muted"))
         if not self._checking and (self._took_s is None or self._plan is not self._taken_for):
-            words.append((f"{' · ' if words else ''}next check (r): {_for_plan(self._plan)}", "muted"))
+            words.append((f"{' · ' if words else ''}next (r): {_for_plan(self._plan)}", "muted"))
         return [] if self.session.read_only else words
 
     @on(LineTable.Chosen, "#checks")
