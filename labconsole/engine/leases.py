@@ -87,7 +87,7 @@ def _trial_from(told: TrialNow, holder: LeaseHolder, when: Callable[[int | None]
         purpose=holder.purpose or "",
         request=DesignPoint(
             platform=told.platform,
-            frame=FrameSize(told.frame_size_bytes, told.frame_size_includes_fcs),
+            frame=FrameSize(told.frame_bytes, told.includes_fcs),
             sources=told.sources,
             target="max" if told.target_bps is None else told.target_bps,
             duration_s=told.duration_s,

@@ -67,8 +67,8 @@ def told_of(trial: TrialStarted, phase: PhaseChanged) -> TrialTold:
     return TrialTold(
         run_id=trial.run_id,
         platform=request.platform,
-        frame_size_bytes=request.frame.bytes,
-        frame_size_includes_fcs=request.frame.includes_fcs,
+        frame_bytes=request.frame.bytes,
+        includes_fcs=request.frame.includes_fcs,
         sources=request.sources,
         target_bps=None if request.target == "max" else request.target,
         background=request.background,

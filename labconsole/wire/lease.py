@@ -21,8 +21,8 @@ class TrialTold(Message):
 
     run_id: Name
     platform: Name
-    frame_size_bytes: FromOne
-    frame_size_includes_fcs: bool
+    frame_bytes: FromOne
+    includes_fcs: bool
     sources: FromOne
     target_bps: Optional[Rate]
     background: Name

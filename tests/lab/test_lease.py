@@ -203,7 +203,7 @@ def test_a_console_that_only_watches_is_refused_whatever_is_more_than_that(net: 
 
 
 TRIAL = {
-    "run_id": "20261122T1200-abc", "platform": "raw", "frame_size_bytes": 64, "frame_size_includes_fcs": False,
+    "run_id": "20261122T1200-abc", "platform": "raw", "frame_bytes": 64, "includes_fcs": False,
     "sources": 2, "target_bps": 10_000_000, "background": "none", "duration_s": 5.0, "generator": "auto",
     "observe": "quiet", "repetition": 2, "repetitions": 5, "plan": "night", "block": None, "set_ups": None, "phase": "arming",
 }  # fmt: skip
@@ -244,7 +244,7 @@ def test_what_a_foreign_hand_writes_into_the_lease_is_checked(net: Net, start: S
     watching.ok("lease.watch", on=True)
     watching.event("lease")
     for number, trial in enumerate((
-        {**now, "frame_size_bytes": 0}, {**now, "target_bps": 0}, {**now, "plan": "x" * 300}, {**now, "more": 1}, {},
+        {**now, "frame_bytes": 0}, {**now, "target_bps": 0}, {**now, "plan": "x" * 300}, {**now, "more": 1}, {},
         [now], "raw", 7, {**now, "repetition": True},
     )):  # fmt: skip
         path.write_text(json.dumps({"owner": f"eve{number}", "purpose": "p", "observe": "o" * 9999, "trial": trial}))
