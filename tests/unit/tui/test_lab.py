@@ -218,7 +218,7 @@ async def test_an_abort_asks_once_keeps_what_was_measured_and_running_again_goes
         await until(pilot, lambda: not app.state.asked)
         await pilot.press("r")
         await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
-        await shown(app, pilot, "[■] ✓  ✓")
+        await shown(app, pilot, "■ [✓] ✓")
         assert app.state.execution is not None and app.state.execution.outcome.skipped == 1
 
 
