@@ -50,10 +50,11 @@ class Absence:
 
 @dataclass(slots=True, kw_only=True)
 class AwayDigest:
-    """What happened in a span of time. ``reasons``: how many runs were doubted for what."""
+    """What happened in a span of time. ``away``: nobody was there when it began. ``reasons``: of doubts, with their runs."""
 
     from_wall_s: float
     until_wall_s: float
+    away: bool
     happenings: list[Happening]
     verdicts: Counter[str]
     reasons: Counter[str]
@@ -75,11 +76,15 @@ class AwayDigest:
 class Watch:
     """``seen`` with every key and click; ``tell`` and ``ended`` with what happens."""
 
-    last_seen_wall_s: float
+    opened_wall_s: float
+    last_seen_wall_s: float = field(init=False)
     absence: Absence | None = None
     happenings: deque[Happening] = field(default_factory=lambda: deque(maxlen=KEPT_HAPPENINGS))
     runs: deque[EndedRun] = field(default_factory=lambda: deque(maxlen=KEPT_RUNS))
     dropped: int = 0
+
+    def __post_init__(self) -> None:
+        self.last_seen_wall_s = self.opened_wall_s
 
     def seen(self, wall_s: float) -> Absence | None:
         """Somebody is there; the absence that this ends, if it ends one."""
@@ -105,13 +110,13 @@ class Watch:
         self.runs.append(EndedRun(wall_s, record.verdict.status, codes, saved))
 
     def digest(self, wall_s: float) -> AwayDigest:
-        """Since they left: of the last absence and all after it, or of everything when there was none."""
-        from_s = self.absence.from_wall_s if self.absence is not None else 0.0
+        """Since they left: of the last absence and all after it; when there was none, since the console was opened."""
+        from_s = self.absence.from_wall_s if self.absence is not None else self.opened_wall_s
         runs = [run for run in self.runs if run.at_wall_s >= from_s]
         happenings = [each for each in self.happenings if each.at_wall_s >= from_s]
-        firsts = [run.at_wall_s for run in runs[:1]] + [each.at_wall_s for each in happenings[:1]]
         return AwayDigest(
-            from_wall_s=from_s or min(firsts, default=wall_s),
+            from_wall_s=from_s,
+            away=self.absence is not None,
             until_wall_s=wall_s,
             happenings=happenings,
             verdicts=Counter(run.status for run in runs),

@@ -43,9 +43,9 @@ def fitting(parts: Sequence[Wordings], room: int, order: Sequence[int] = SHORTEN
 class MeasuringLine(Lines):
     """What is measured now; else what was measured last."""
 
-    def __init__(self, state: ConsoleState) -> None:
+    def __init__(self, state: ConsoleState, start_words: str = "") -> None:
         super().__init__(classes="measuring-line")
-        self._state = state
+        self._state, self._start_words = state, start_words
 
     def lines(self, width: int) -> list[list[Span]]:
         now_s = clock.monotonic_s()
@@ -66,7 +66,7 @@ class MeasuringLine(Lines):
             return [[(" ◇ ", "accent"), ("watching", "strong"), (words, "muted")]]
         if last is not None:
             return [self._last_run(width)]
-        return [[(" ■ ", "muted"), ("ready", "strong"), (safe("   press r to start a trial", width - 10), "muted")]]
+        return [[(" ■ ", "muted"), ("ready", "strong"), (safe(f"   {self._start_words}", width - 10), "muted")]]
 
     def _last_run(self, width: int) -> list[Span]:
         last = self._state.last

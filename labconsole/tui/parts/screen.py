@@ -136,7 +136,11 @@ class ConsoleScreen(HasActions, Screen[None]):
 
     def measuring_line(self) -> MeasuringLine:
         """The line of every screen that says what is measured now."""
-        return MeasuringLine(self.state)
+        return MeasuringLine(self.state, self.start_words())
+
+    def start_words(self) -> str:
+        """How to begin, where nothing was measured yet."""
+        return "trials are started on the Bench, plans on Plans"
 
     @on(TopBar.Wanted)
     def go_to_tab(self, event: TopBar.Wanted) -> None:

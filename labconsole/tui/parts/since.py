@@ -102,6 +102,6 @@ class SinceYouLeft(HasActions, ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="since-box") as box:
-            box.border_title = "Since you left"
+            box.border_title = "Since you left" if self._digest.away else "Since the console was opened"
             box.border_subtitle = "esc: close, arrows: scroll"
             yield DigestText(self._digest, self._now)

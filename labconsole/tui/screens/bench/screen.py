@@ -118,6 +118,9 @@ class BenchScreen(ConsoleScreen):
         yield EventLines(self.state)
         yield KeyBar()
 
+    def start_words(self) -> str:
+        return f"press {self.key_of('run')} to start a trial"
+
     def on_mount(self) -> None:
         super().on_mount()
         self.query_one("#recent-runs", RunsTable).border_title = "Last runs"
