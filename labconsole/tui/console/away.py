@@ -50,7 +50,7 @@ class Absence:
 
 @dataclass(slots=True, kw_only=True)
 class AwayDigest:
-    """What happened in a span of time. ``away``: nobody was there when it began. ``reasons``: codes, with their runs."""
+    """What happened in a span of time. ``away``: nobody was there at its begin. ``reasons``: codes, with their runs."""
 
     from_wall_s: float
     until_wall_s: float
