@@ -141,6 +141,7 @@ async def every_screen(factory: SessionFactory, directory: Path) -> None:
         console.set_up(duration="1", repetitions="5")
         await console.run(1, words="as saved")
         take("bench-repetitions")
+        await bench_views(console)
         await keys("d")
         take("bench-light")
         await keys("d", "2")
@@ -157,7 +158,7 @@ async def every_screen(factory: SessionFactory, directory: Path) -> None:
         await console.shown("≠")
         take("runs-compare")
         await keys("3")
-        await console.shown("drawn")
+        await console.shown("Points")
         await keys()
         take("curves")
         await plans(console)
@@ -172,11 +173,43 @@ async def every_screen(factory: SessionFactory, directory: Path) -> None:
         take("help")
 
 
+async def bench_views(console: Pictures) -> None:
+    """The streams' way through the testbed and all of them on one scale, while a trial runs; what happened meanwhile."""
+    console.set_up(platform="container", frame_size="500", target="50Mbit", duration="6", repetitions="1")
+    await console.keys("t")
+    await console.run(6, look=lambda: console.take("bench-topology"))
+    console.take("bench-topology-saved")
+    await console.keys("t", "c")
+    if console.app.size.width < 100:
+        await console.keys("v", "v")
+    await console.run(6, look=lambda: console.take("bench-streams"))
+    await console.keys("0")
+    await console.shown("console was opened")
+    console.take("since")
+    await console.keys("escape", "c")
+
+
+async def watching(hosts: Path, directory: Path, size: tuple[int, int]) -> None:
+    """A read-only console while somebody else measures."""
+    words = ["run", "--hosts", str(hosts), "--platform", "raw", "--frame-size", "500", "--target", "100Mbit"]
+    command = [sys.executable, "-m", "labconsole", *words, "--duration", "6", "--repetitions", "3"]
+    async with Pictures(real_factory(hosts, read_only=True), size, directory) as console:
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        other = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            await console.shown("measures")
+            await console.shown("sending", "repetition 2" if size[0] > 100 else "2/3")
+            await console.keys()
+            console.take("watching")
+        finally:
+            await asyncio.to_thread(other.wait)
+
+
 async def plans(console: Pictures) -> None:
     """A plan half way through."""
     await console.keys("4")
     await console.shown("night", "broken")
-    await console.keys("end", "r")
+    await console.keys("home", "down", "r")
 
     def half() -> bool:
         execution = console.app.state.execution
@@ -195,7 +228,7 @@ async def plans(console: Pictures) -> None:
     )
     await console.until(lambda: not console.app.state.asked, "the plan's end")
     console.app.screen.set_focus(console.app.screen.query_one("#plans"))
-    await console.keys("home")
+    await console.keys("end")
     console.take("plans-broken")
 
 
@@ -216,6 +249,7 @@ async def bench_and_runs(factory: SessionFactory, directory: Path, size: tuple[i
         await console.keys()
         console.take("bench-ready")
         await console.run(5, look=lambda: console.take("bench-sending"))
+        await bench_views(console)
         await console.keys("2")
         await console.shown("valid")
         await console.keys()
@@ -229,21 +263,25 @@ async def without_colour(factory: SessionFactory, directory: Path) -> None:
         await console.run(4, look=lambda: console.take("bench-no-color"))
 
 
-def real_factory(hosts: Path) -> SessionFactory:
+def real_factory(hosts: Path, *, read_only: bool = False) -> SessionFactory:
     """Sessions on a real inventory."""
     from labconsole.cli.testbed import load_testbed, open_session
 
     inventory, runs = load_testbed(hosts, None)
-    return lambda: open_session(inventory, runs)
+    return lambda: open_session(inventory, runs, read_only=read_only)
 
 
-def runner(factory: SessionFactory, directory: Path, only: str) -> None:
+def runner(hosts: Path, directory: Path, only: str) -> None:
     """Every picture."""
+    factory = real_factory(hosts)
     if only in ("", "120"):
         asyncio.run(every_screen(factory, directory))
     for size in ((80, 24), (200, 60)):
         if only in ("", str(size[0])):
             asyncio.run(bench_and_runs(factory, directory, size))
+    for size in ((80, 24), (120, 40), (200, 60)):
+        if only in ("", "watching"):
+            asyncio.run(watching(hosts, directory, size))
     if only in ("", "nocolor"):
         os.environ["NO_COLOR"] = "1"
         asyncio.run(without_colour(factory, directory))
@@ -252,7 +290,7 @@ def runner(factory: SessionFactory, directory: Path, only: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "screenshots")
-    parser.add_argument("--only", default="", help="120, 80, 200 or nocolor")
+    parser.add_argument("--only", default="", help="120, 80, 200, watching or nocolor")
     parser.add_argument("--keep", action="store_true", help="leave what is in the directory")
     args = parser.parse_args()
     directory = args.out.resolve()
@@ -273,7 +311,7 @@ def main() -> int:
             hosts = Path(status.hosts_file)
             command = [sys.executable, "-m", "labconsole", "replay", "plans/curves.yaml", "--hosts", str(hosts)]
             subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
-            runner(real_factory(hosts), directory, args.only)
+            runner(hosts, directory, args.only)
         finally:
             lab.down(NAME)
     return 0

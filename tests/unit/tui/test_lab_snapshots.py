@@ -123,7 +123,7 @@ def test_a_plan_in_blocks_while_it_is_paused(snap_compare: Any, size: tuple[int,
 
         session.traffic = traffic  # type: ignore[method-assign]
         await until(pilot, lambda: "ready" in picture(app))
-        await pilot.press("down", "r")
+        await pilot.press("r")
         await until(pilot, lambda: app.state.execution is not None and app.state.execution.status.value == "paused")
         await paint(app, pilot)
 
@@ -149,7 +149,7 @@ def test_plans_while_one_is_paused(snap_compare: Any, size: tuple[int, int]) -> 
 
         session.traffic = traffic  # type: ignore[method-assign]
         await until(pilot, lambda: "ready" in picture(app))
-        await pilot.press("down", "r")
+        await pilot.press("r")
         await until(pilot, lambda: app.state.execution is not None and app.state.execution.status.value == "paused")
         await pilot.press("f", "f")
         await paint(app, pilot)
