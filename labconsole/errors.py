@@ -93,13 +93,16 @@ class OtherTestbed(ConfigError):
     failure = "other_testbed"
 
     def __init__(
-        self, needs: Sequence[str], *, has: Sequence[str], file: str | None = None, line: int | None = None
-    ) -> None:
+        self, needs: Sequence[str], *, has: Sequence[str], file: str | None = None, line: int | None = None,
+        key: str | None = None, value: object = None,
+    ) -> None:  # fmt: skip
         self.needs = tuple(needs)
         super().__init__(
             f"is for another testbed: it needs {', '.join(needs)}; this one (hosts.yaml) has {' and '.join(has)}",
             file=file,
             line=line,
+            key=key,
+            value=value,
         )
 
 

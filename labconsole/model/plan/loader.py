@@ -148,7 +148,7 @@ def check_plan(
     """
     plan = plan.resolved(inventory)
     absent = lacks(plan, inventory)
-    lines: list[int | None] = []
+    lacking: ConfigError | None = None
     needs: dict[str, None] = {platforms_needed(absent): None} if absent else {}
     had: set[tuple[str, str]] = set()
     for point in plan.every_point:
@@ -162,16 +162,18 @@ def check_plan(
                 had.add(beside)
         except LackingHere as exc:
             needs[exc.need] = None
-            lines.append(_placed(exc, plan, point, path, data, file).line)
+            lacking = lacking or _placed(exc, plan, point, path, data, file)
         except ConfigError as exc:
             raise _placed(exc, plan, point, path, data, file) from None
     _refuse_other_standing(plan, inventory, lambda exc, point: _placed(exc, plan, point, path, data, file))
-    if absent:
-        first = next(point for point in plan.points if point.request.platform in absent)
-        where = _location(plan, first, "platform", file)
-        lines.insert(0, line_of(data, where) if data is not None else None)
     if needs:
-        raise OtherTestbed(list(needs), has=offered_here(inventory), file=str(path) if path else None, line=lines[0])
+        line, key, value = (lacking.line, lacking.key, lacking.value) if lacking is not None else (None, None, None)
+        if absent:
+            first = next(point for point in plan.points if point.request.platform in absent)
+            where = _location(plan, first, "platform", file)
+            line, key, value = line_of(data, where) if data is not None else None, None, None
+        name = str(path) if path else None
+        raise OtherTestbed(list(needs), has=offered_here(inventory), file=name, line=line, key=key, value=value)
     return plan
 
 

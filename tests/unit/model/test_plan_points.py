@@ -90,7 +90,7 @@ def test_a_wrong_list_is_refused_with_line_and_key(tmp_path, text, line, key, me
 
 
 def test_what_the_testbed_cannot_do_is_refused_with_the_points_line(tmp_path):
-    with pytest.raises(ConfigError, match="does not have this many streams") as caught:
+    with pytest.raises(ConfigError, match="needs 7 streams") as caught:
         load(LISTED.replace("sources: 2", "sources: 7"), tmp_path, inventory=INVENTORY)
     assert (caught.value.line, caught.value.key) == (7, "points[2].sources")
 
