@@ -209,7 +209,7 @@ def test_a_plan_of_absurd_size_is_refused_before_it_is_built(write):
 
 
 AGAINST_TESTBED = [
-    ("1Gbit", "2Gbit", 6, None, "needs links of 2Gbit"),
+    ("1Gbit", "2Gbit", 6, "targets[1]", "needs links of 2Gbit"),
     (
         "[raw, kvm]",
         "[raw, xen]",
@@ -217,7 +217,7 @@ AGAINST_TESTBED = [
         None,
         r"is for another testbed: it needs platform xen; this one \(hosts.yaml\) has platforms raw, kvm and 3 streams",
     ),
-    ("[1, 2]", "[1, 4]", 7, None, "is for another testbed: it needs 4 streams"),
+    ("[1, 2]", "[1, 4]", 7, "sources[1]", "is for another testbed: it needs 4 streams"),
     ("- 64", "- 59", 4, "frame_sizes[0]", "shorter than the shortest Ethernet frame"),
 ]
 
