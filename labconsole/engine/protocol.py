@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from labconsole.engine.leases import LeaseHolder
     from labconsole.engine.live.observed import ObservedTrial
     from labconsole.model.plan.plan import Plan
+    from labconsole.model.record.envelope import Envelope
 
 
 class RunsStore(Protocol):
@@ -86,6 +87,8 @@ class SessionLike(Protocol):
 
     @property
     def read_only(self) -> bool: ...
+    @property
+    def envelope(self) -> Envelope | None: ...
 
     def check_background(self, request: DesignPoint) -> None:
         """Raises ConfigError for a background load that the request's platform cannot have; asks nobody."""

@@ -121,6 +121,11 @@ class Session(Generic[StoreT]):
         """What verdicts go by unless a plan says otherwise."""
         return self._taker.tolerances
 
+    @property
+    def envelope(self) -> Envelope | None:
+        """The testbed's calibration, where there is one."""
+        return self._taker.envelope
+
     # Listening
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:

@@ -38,6 +38,7 @@ from labconsole.errors import ConfigError, LabError, LeaseHeld, StoreError
 from labconsole.model.design_point import FORWARDING_SHARES, DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
+from labconsole.model.record.envelope import Envelope
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import (
     CaptureCounts,
@@ -246,6 +247,7 @@ class FakeSession:
         self.running = False
         self.operator = "op@console"
         self.read_only = False
+        self.envelope: Envelope | None = None
         self.holders: dict[str, LeaseHolder] = {}
         self.observed: ObservedTrial | None = None
         self.taken_over = False

@@ -18,6 +18,7 @@ from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock
 from labconsole.tui.console.form import FormValues
+from labconsole.tui.console.source_limits import source_limit
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.pick import Pick
@@ -100,6 +101,7 @@ class BenchScreen(ConsoleScreen):
                     remembered,
                     check,
                     stored,
+                    beyond=self._beyond_sources,
                     run_key=run_key,
                     abort_key=abort_key,
                     may_run=not self.session.read_only,
@@ -133,6 +135,11 @@ class BenchScreen(ConsoleScreen):
         """Take the list of saved runs."""
         self.query_one("#recent-runs", RunsTable).show(runs[:50])
         self.query_one(SetupPanel).ask_store_again()
+
+    def _beyond_sources(self, request: DesignPoint) -> tuple[str, ...]:
+        """That a source does not reach what is asked for, by the calibration or by past runs."""
+        limit = source_limit(request, self.session.envelope, self.console_app.runs)
+        return limit.wordings(request.intended_pps) if limit is not None else ()
 
     def set_view(self, view: ViewName) -> None:
         """Which of the lower parts a small terminal shows."""

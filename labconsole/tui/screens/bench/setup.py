@@ -52,10 +52,14 @@ class Hint(Lines):
         super().__init__(id=id)
         self.wordings: tuple[str, ...] = ("",)
         self.problem = ""
+        self.doubts: tuple[str, ...] = ()
 
     def lines(self, width: int) -> list[list[Span]]:
         if self.problem:
             return [[(whole_words("✗ " + self.problem.removeprefix("is "), width), "bad")]]
+        if self.doubts:
+            doubt = next((w for w in self.doubts if cell_len(w) + 2 <= width), self.doubts[-1])
+            return [[(whole_words(f"! {doubt}", width), "warn")]]
         fitting = next((w for w in self.wordings if cell_len(w) <= width), self.wordings[-1])
         return [[(whole_words(fitting, width), "muted")]]
 
@@ -103,16 +107,19 @@ class SetupPanel(Vertical):
         also: Callable[[DesignPoint], None] | None = None,
         stored: Callable[[DesignPoint], None] | None = None,
         *,
+        beyond: Callable[[DesignPoint], tuple[str, ...]] = lambda request: (),
         run_key: str,
         abort_key: str,
         may_run: bool = True,
     ) -> None:
-        """``may_run``: the console does more than watch."""
+        """``may_run``: the console does more than watch. ``beyond`` says, the longest wording first, that a source does
+        not reach what is asked for.
+        """
         super().__init__(id="setup")
         self._run_key, self._abort_key = run_key, abort_key
         self._inventory, self._also, self._stored = inventory, also, stored
         self._unstored: dict[Hashable, ConfigError | None] = {}
-        self._may_run = may_run
+        self._may_run, self._beyond = may_run, beyond
         self._initial = form.initial_values(inventory)
         # The testbed may have changed since; a set-up that is wrong now is none to begin with.
         if remembered is not None and form.read_form(remembered, inventory, also).request is not None:
@@ -207,6 +214,7 @@ class SetupPanel(Vertical):
             problem = self.reading.problems.get(name)
             hint.wordings = self.reading.hints.get(name, ("",))
             hint.problem = problem.short if problem else ""
+            hint.doubts = self._beyond(self.reading.request) if name == "target" and self.reading.request else ()
             hint.paint()
         words = self.query_one("#setup-words", SetupWords)
         first = next(iter(self.reading.problems.values()), None)

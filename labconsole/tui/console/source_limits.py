@@ -1,0 +1,79 @@
+"""What sources reached at most, so that a target beyond it is told while it is typed. Pure.
+
+From the calibration, where it covers the frame size and the number of sources; else from past runs that asked for more
+than they got. Either is what was seen, and no promise: the machine may have been busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.record.envelope import Envelope
+from labconsole.model.record.summary import RunSummary
+from labconsole.text.cells import count
+
+SHORT_RATIO = 0.97
+"""A run that offered less than this share of what was asked had a source at its limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLimit:
+    """``name``: the source, or "a source" where runs say it of all together."""
+
+    name: str
+    pps: float
+    origin: str
+
+    def wordings(self, intended_pps: float | None) -> tuple[str, ...]:
+        """Said as a doubt where more is asked for, the longest first; nothing where it is not."""
+        if intended_pps is None or intended_pps <= self.pps:
+            return ()
+        rate = count(float(f"{self.pps:.2g}"))
+        return (
+            f"{self.name} tops out near {rate} packets/s ({self.origin}); this asks for {count(intended_pps)}",
+            f"{self.name} tops out near {rate} pps ({self.origin})",
+            f"{self.name}: about {rate} pps",
+        )
+
+
+def source_limit(request: DesignPoint, envelope: Envelope | None, past: Iterable[RunSummary]) -> SourceLimit | None:
+    """The weakest source's; None where neither a calibration nor a run says anything of such frames."""
+    calibrated = _calibrated(request, envelope)
+    return calibrated if calibrated is not None else _seen(request, past)
+
+
+def _calibrated(request: DesignPoint, envelope: Envelope | None) -> SourceLimit | None:
+    point = envelope.point_for(request.frame.pkt_size_bytes, request.sources) if envelope is not None else None
+    if point is None:
+        return None
+    reached = [
+        (most, stream.source.partition("/")[0])
+        for stream in point.streams[: request.sources]
+        if (most := point.most_offered_pps(stream.stream)) is not None
+    ]
+    if not reached:
+        return None
+    pps, name = min(reached)
+    return SourceLimit(name, pps, "calibration")
+
+
+def _seen(request: DesignPoint, past: Iterable[RunSummary]) -> SourceLimit | None:
+    """The most that runs with these frames and sources offered per source, if one of them fell short."""
+    most, short = 0.0, False
+    for run in past:
+        same = (run.frame_size_bytes, run.frame_size_includes_fcs, run.sources) == (
+            request.frame.bytes, request.frame.includes_fcs, request.sources,
+        )  # fmt: skip
+        if not same or run.offered_pps is None or run.verdict == "invalid":
+            continue
+        if request.generator not in ("auto", run.generator):
+            continue
+        each_pps = run.offered_pps / run.sources
+        most = max(most, each_pps)
+        if run.target_bps in (None, "max"):
+            short = True
+        else:
+            short = short or each_pps < SHORT_RATIO * request.frame.rate_pps(float(run.target_bps))
+    return SourceLimit("a source", most, "past runs") if short and most else None
