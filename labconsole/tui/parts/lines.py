@@ -11,6 +11,7 @@ import textwrap
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual.content import Content
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -59,6 +60,14 @@ def field(
     return [
         [(f"{margin}{label if i == 0 else '':<{label_cells}}", "head"), (row, tone)] for i, row in enumerate(wrapped)
     ]
+
+
+def entitle(widget: Widget, title: str | None, subtitle: str | None = None) -> None:
+    """Say what stands in a border, as plain text: Textual would take it for markup, and paint all anew each time."""
+    for name, text in (("border_title", title), ("border_subtitle", subtitle)):
+        if text is not None and widget.__dict__.get(f"entitled_{name}") != text:
+            widget.__dict__[f"entitled_{name}"] = text
+            setattr(widget, name, Content(text))
 
 
 class Tones(Widget):

@@ -15,7 +15,7 @@ from labconsole.text.cells import safe
 from labconsole.text.rate_grid import draw_grid
 from labconsole.tui.console import clock
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.parts.lines import Span, Tones
+from labconsole.tui.parts.lines import Span, Tones, entitle
 
 MIN_INTERVAL_S = 0.25
 LEAST_CELLS = 24
@@ -65,12 +65,12 @@ class RateChart(Tones):
         name = "All streams" if self.every else f"Stream {safe(self.stream, 20)} over time"
         if samples:
             more = self._draw(shown, width, height, max(last for _, last in samples))
-            self.border_title = f"{name}{f', + {more} more' if more else ''}: {legend()}"
-            self.border_subtitle = "packets/s, % of the last second, over s"
+            title = f"{name}{f', + {more} more' if more else ''}: {legend()}"
+            entitle(self, title, "packets/s, % of the last second, over s")
         else:
             words = "nothing sent in any stream yet" if self.every else "nothing sent in this stream yet"
             self._rows = [[("", "")], [(f"  {words}", "muted")]]
-            self.border_title, self.border_subtitle = name, ""
+            entitle(self, name, "")
         self.refresh()
 
     def _draw(self, shown: list[StreamLive], width: int, height: int, last_s: float) -> int:

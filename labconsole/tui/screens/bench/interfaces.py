@@ -16,7 +16,7 @@ from labconsole.engine.live.telemetry import InterfaceLive, Telemetry, stat
 from labconsole.model.inventory import Inventory
 from labconsole.text.cells import UNKNOWN, count, mbit, safe, scale_top, sparkline
 from labconsole.tui.console import clock
-from labconsole.tui.parts.lines import Span
+from labconsole.tui.parts.lines import Span, entitle
 from labconsole.tui.parts.table import Column, LineTable
 
 Key = tuple[str, str, str]
@@ -150,7 +150,7 @@ class InterfacesTable(LineTable):
             title += f" · {len(self._shown)} of {len(self._sorted)} with {safe(' '.join(self._words), 24)}"
         if self.sort != "place" or self.reverse:
             title += f" · by {SORTS[self.sort]}{', reversed' if self.reverse else ''}"
-        self.border_title = title
+        entitle(self, title)
 
     def header_title(self, column: Column, width: int) -> str:
         mark = "▲" if (self.sort == "name") != self.reverse else "▼"
@@ -181,7 +181,7 @@ class InterfacesTable(LineTable):
             self._searched_s = now_s
         self._largest = largest
         self._top = scale_top([largest])
-        self.border_subtitle = f"sparklines 0 to {count(self._top)} pps" if largest else ""
+        entitle(self, None, f"sparklines 0 to {count(self._top)} pps" if largest else "")
 
     def _live(self, key: Key) -> InterfaceLive | None:
         return self._telemetry.interfaces.get(key)

@@ -6,7 +6,7 @@ from labconsole.text.cells import count, safe, span
 from labconsole.tui.console import clock
 from labconsole.tui.console.measured_now import measured_now
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.parts.lines import Lines, Span, field
+from labconsole.tui.parts.lines import Lines, Span, entitle, field
 from labconsole.units import format_target
 
 LABELS = 13
@@ -36,7 +36,7 @@ class MeasuredPanel(Lines):
                 ("Background", point.background),
                 ("Duration", f"{point.duration_s:g} s"),
             ]
-        self.border_title = f"Measured now by {safe(now.by, 40)}" if now.by else "Measured now"
+        entitle(self, f"Measured now by {safe(now.by, 40)}" if now.by else "Measured now")
         rows += [
             ("Place", ", ".join(word for word in (now.place[0], now.plan[0]) if word)),
             ("Step", now.step[0]),

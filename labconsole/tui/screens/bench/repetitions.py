@@ -11,7 +11,7 @@ from labconsole.model.inventory import Inventory
 from labconsole.text.cells import UNKNOWN, count, percent, safe, scale_top, sparkline
 from labconsole.tui.console.repetition_figures import TOTAL, Quantities
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.parts.lines import Span
+from labconsole.tui.parts.lines import Span, entitle
 from labconsole.tui.parts.table import Column, LineTable
 
 
@@ -51,7 +51,7 @@ class RepetitionsTable(LineTable):
             v for name, q in reps.quantities.items() if name != TOTAL for v in (*q.offered_pps, *q.measured_pps)
         )
         left_out = f" · {reps.invalid} invalid excluded" if reps.invalid else ""
-        self.border_title = f"Repetitions {reps.done} of {reps.planned}{left_out}"
+        entitle(self, f"Repetitions {reps.done} of {reps.planned}{left_out}")
         few = ", needs 3 runs" if reps.done - reps.invalid < 3 else ""
         self.border_subtitle = f"mean ± 95 % interval (Student's t{few})"
 

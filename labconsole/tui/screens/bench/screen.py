@@ -21,6 +21,7 @@ from labconsole.tui.console.form import FormValues
 from labconsole.tui.console.source_limits import source_limit
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.lines import entitle
 from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.quick_filter import QuickFilter
 from labconsole.tui.parts.rate_chart import RateChart
@@ -158,7 +159,7 @@ class BenchScreen(ConsoleScreen):
         self._look_if_due()
         setup = self.query_one(SetupPanel)
         self.set_class(self._measuring and setup.has_focus_within, "-editing")
-        setup.border_title = "Set-up of the next run" if self._measuring else "Set-up"
+        entitle(setup, "Set-up of the next run" if self._measuring else "Set-up")
         self.query_one(MeasuredPanel).paint()
         wordings, tone = self.uut.words(self.session.lease_holders(), self.session.inventory.uut)
         self.query_one(UutNow).show(wordings, tone)

@@ -18,7 +18,7 @@ from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import RunRecord, StreamRecord
 from labconsole.text.cells import UNKNOWN, count, mbit, percent, safe, scale_top, sparkline
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.parts.lines import Span
+from labconsole.tui.parts.lines import Span, entitle
 from labconsole.tui.parts.table import Column, LineTable
 
 TOTAL = "\0total"
@@ -167,8 +167,7 @@ class StreamsTable(LineTable):
         final = any(n.final for n in self._numbers.values())
         scale = f" · sparklines 0 to {count(self._top)} pps" if self.size.width >= 70 and any(live) else ""
         live_words = " · live" if running else f" · live, of {safe(watched.operator, 32)}" if watched else ""
-        self.border_title = "Streams" + (live_words if live_words else " · as saved" if final else "")
-        self.border_subtitle = scale.strip(" ·")
+        entitle(self, "Streams" + (live_words or (" · as saved" if final else "")), scale.strip(" ·"))
 
     def _of(self, key: str) -> StreamNumbers:
         return self._numbers.get(key) or StreamNumbers()

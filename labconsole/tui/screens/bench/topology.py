@@ -13,7 +13,7 @@ from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import StreamRecord
 from labconsole.text.cells import UNKNOWN, count, percent, safe
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.parts.lines import Lines, Span
+from labconsole.tui.parts.lines import Lines, Span, entitle
 from labconsole.units import format_count
 
 LABEL = 9
@@ -103,7 +103,7 @@ class Topology(Lines):
     def lines(self, width: int) -> list[list[Span]]:
         found = ways(self._inventory, self._telemetry, self._state)
         final = any(way.final for way in found)
-        self.border_title = "Topology · of the saved run" if final else "Topology · live, losses are estimates (≈)"
+        entitle(self, "Topology · of the saved run" if final else "Topology · live, losses are estimates (≈)")
         rows = self._header(found, width)
         room = max(3, self.size.height) - len(rows)
         blocks = [self._block(way, width) for way in found]

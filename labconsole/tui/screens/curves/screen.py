@@ -30,6 +30,7 @@ from labconsole.tui.parts.fields import Choice
 from labconsole.tui.parts.filter_line import FilterInput, FilterLine
 from labconsole.tui.parts.following import FollowingScreen
 from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.lines import entitle
 from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.screen import PAUSE, Application
 from labconsole.tui.parts.status import EventLines, Tab
@@ -171,7 +172,7 @@ class CurvesScreen(FollowingScreen):
         x_words = count if x in X_FACTORS else mbits if spec.unit == "bit/s" else long
         drawing = self.query_one(CurveChart)
         factor, has_ideal = x in X_FACTORS, _has_ideal(spec)
-        drawing.border_title = self._title(spec) + safe(self._viewing.words(made, count if factor else short), 90)
+        entitle(drawing, self._title(spec) + safe(self._viewing.words(made, count if factor else short), 90))
         ticks_x, ticks_y = (count if factor else short), (_percent_tick if spec.y == "loss" else short)
         drawing.show(picture(made, self._viewing, ticks_x, ticks_y, ideal=has_ideal), self._why_nothing(made))
         self.query_one(CurvesTable).show(made, _x_title(spec), _y_title(spec), x_words, y_words)

@@ -21,6 +21,7 @@ from labconsole.errors import LabError
 from labconsole.tui.console import clock
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.lines import entitle
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
@@ -116,7 +117,7 @@ class NodesScreen(ConsoleScreen):
         self.query_one(NodeDetails).show(name)
         self.query_one("#node-box", VerticalScroll).scroll_home(animate=False)
         if name is not None:
-            self.query_one("#node-box").border_title = name
+            entitle(self.query_one("#node-box"), name)
             self.query_one(CommandTable).show(self.query_one(NodeList).live(name).history)
             self._look_once(name)
 

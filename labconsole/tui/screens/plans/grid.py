@@ -19,7 +19,7 @@ from labconsole.model.plan.blocks import PILOT
 from labconsole.model.plan.plan import Plan
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.lines import Lines, Span
+from labconsole.tui.parts.lines import Lines, Span, entitle
 from labconsole.tui.parts.table import Column, LineTable
 from labconsole.units import format_target
 
@@ -183,20 +183,20 @@ class GridTable(LineTable):
         return text[:width]
 
     def prepare(self) -> None:
-        """Say which repetitions, or blocks, are in sight where not all are."""
-        self.border_title = "Points and repetitions"
-        if self._execution is None:
-            return
-        plan = self._execution.plan
-        kind, each = ("repetitions", 1) if plan.set_ups is None else ("blocks", plan.repetitions)
-        self.border_title = f"Points and {kind}"
-        if self._layout:
-            seen, most = self._visible(self._layout[-1][1]), self._most(plan)
-            if len(seen) < most + 1 - self._lowest(self._execution):
-                first, last = ((max(1, number) - 1) // each + 1 for number in (seen.start, seen.stop - 1))
-                self.border_title = f"Points and {kind} {first} to {last} of {most // each}, ← →"
-        if self._execution.running:
-            self.border_title += " · following" if self.following else " · end: follow"
+        """Say which repetitions, or blocks, are in sight where not all are, and whether the cursor follows the plan."""
+        title = "Points and repetitions"
+        if self._execution is not None:
+            plan = self._execution.plan
+            kind, each = ("repetitions", 1) if plan.set_ups is None else ("blocks", plan.repetitions)
+            title = f"Points and {kind}"
+            if self._layout:
+                seen, most = self._visible(self._layout[-1][1]), self._most(plan)
+                if len(seen) < most + 1 - self._lowest(self._execution):
+                    first, last = ((max(1, number) - 1) // each + 1 for number in (seen.start, seen.stop - 1))
+                    title = f"Points and {kind} {first} to {last} of {most // each}, ← →"
+            if self._execution.running:
+                title += " · following" if self.following else " · end: follow"
+        entitle(self, title)
 
     def _visible(self, width: int) -> range:
         assert self._execution is not None

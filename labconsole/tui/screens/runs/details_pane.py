@@ -16,6 +16,7 @@ from labconsole.measure.comparison import compare
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import RunRecord
 from labconsole.text.cells import safe
+from labconsole.tui.parts.lines import entitle
 from labconsole.tui.screens.runs.details import DetailsScroll, PageName, PageTabs, RunComparison, RunDetails, RunView
 
 
@@ -86,7 +87,7 @@ class DetailsPane(Vertical):
         tabs.comparing = view.comparison is not None
         tabs.paint()
         self.query_one(RunDetails).show(view, tabs.page)
-        self.border_title = f"Run {safe(view.record.run_id, 60)}" if view.record is not None else "Run"
+        entitle(self, f"Run {safe(view.record.run_id, 60)}" if view.record is not None else "Run")
         if scroll:
             self.query_one(DetailsScroll).scroll_home(animate=False)
 
