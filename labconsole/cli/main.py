@@ -48,7 +48,9 @@ def build_parser(first: str | None = None) -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit status."""
-    words = (sys.argv[1:] if argv is None else argv) or ["console"]
+    words = sys.argv[1:] if argv is None else argv
+    if not words or (words[0].startswith("-") and words[0] not in (*HELP, "--version")):
+        words = ["console", *words]
     args = build_parser(words[0]).parse_args(words)
     command = commands.load(args.command)
     if command.about.draws:

@@ -122,7 +122,7 @@ class PlainConsole:
             self.say(f"error: {exc}")
 
     def _reading(self) -> form.FormReading:
-        return form.read_form(self.values, self._session.inventory, self._session.check_background)
+        return form.read_form(self.values, self._session.inventory, self._session.check_now)
 
     async def _show(self, _: str) -> None:
         reading = self._reading()

@@ -251,7 +251,8 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
     async def ask_abort(self) -> None:
         """Ask once, then stop."""
         if self.session is None or not (self.state.asked or self.session.running):
-            self.tell("Nothing is running.")
+            only = self.session is not None and self.session.read_only
+            self.tell("This console only watches: --read-only." if only else "Nothing is running.")
             return
         question = Confirm(f"Abort the {self.state.what_runs}?", "Traffic stops. What was measured so far is kept.")
         if await self.push_screen_wait(question):

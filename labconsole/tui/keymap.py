@@ -21,6 +21,7 @@ from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.fields import Choice, Field
 from labconsole.tui.parts.help import Help
 from labconsole.tui.parts.pick import Pick
+from labconsole.tui.parts.since import SinceYouLeft
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens import ScreenEntry
 
@@ -55,7 +56,13 @@ class Places:
 
 
 PARTS: dict[str, type[HasActions]] = {"tables": LineTable, "fields": Field, "choices": Choice}
-DIALOGS: dict[str, type[HasActions]] = {"questions": Confirm, "texts": AskText, "lists": Pick, "help": Help}
+DIALOGS: dict[str, type[HasActions]] = {
+    "questions": Confirm,
+    "texts": AskText,
+    "lists": Pick,
+    "help": Help,
+    "since": SinceYouLeft,
+}
 
 
 def places_with(everywhere: type[HasActions], screens: Sequence[ScreenEntry]) -> Places:

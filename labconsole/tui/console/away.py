@@ -82,17 +82,24 @@ class Watch:
     happenings: deque[Happening] = field(default_factory=lambda: deque(maxlen=KEPT_HAPPENINGS))
     runs: deque[EndedRun] = field(default_factory=lambda: deque(maxlen=KEPT_RUNS))
     dropped: int = 0
+    _read: bool = False
 
     def __post_init__(self) -> None:
         self.last_seen_wall_s = self.opened_wall_s
 
     def seen(self, wall_s: float) -> Absence | None:
-        """Somebody is there; the absence that this ends, if it ends one."""
+        """Somebody is there; the absence that this ends, if it ends one. One that nobody has read about goes on."""
         before, self.last_seen_wall_s = self.last_seen_wall_s, wall_s
         if wall_s - before < AWAY_AFTER_S:
             return None
-        self.absence = Absence(before, wall_s)
+        unread = self.absence is not None and not self._read
+        self.absence = Absence(self.absence.from_wall_s if unread and self.absence is not None else before, wall_s)
+        self._read = False
         return self.absence
+
+    def read(self) -> None:
+        """What happened in the last absence is known now."""
+        self._read = True
 
     def away_s(self, wall_s: float) -> float:
         """How long nobody has done anything here."""

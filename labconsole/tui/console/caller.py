@@ -100,5 +100,6 @@ class Caller:
     def read(self) -> AwayDigest:
         """The digest is read now: what had been kept in sight for that is no news any more."""
         self._state.plan_over = None
+        self._state.watch.read()
         self._state.revision += 1
         return self._state.watch.digest(clock.wall_s())

@@ -84,7 +84,7 @@ def _observed(trial: ObservedTrial, wall_s: float) -> MeasuredNow:
         place=_place(trial.repetition, trial.repetitions, block),
         plan=(f"plan {trial.plan}", trial.plan) if trial.plan is not None else ("",),
         step=(words + time, words.split()[0] + time, words.split()[0]),
-        progress=progress if progress is not None and progress[1] > 0 else None,
+        progress=progress if progress is not None and progress[0] >= 0 and progress[1] > 0 else None,
         left_s=until_s - wall_s if until_s > wall_s else None,
         by=trial.operator,
     )

@@ -5,6 +5,7 @@ Pure: events and clock readings in, words and numbers out. Screens read it when 
 
 from __future__ import annotations
 
+import shlex
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -189,9 +190,10 @@ class ConsoleState:
         saved, where = self.saved_run_ids, f" in {location}" if location else ""
         if len(saved) < 2:
             return [f"1 run saved{where}: {run_id}" for run_id in saved]
+        store = f" --store {shlex.quote(location)}" if location else ""
         return [
             f"{len(saved)} runs saved{where}: {saved[0]} to {saved[-1]}",
-            f"to list them: labconsole runs list --limit {len(saved)}",
+            f"to list them: labconsole runs list --limit {len(saved)}{store}",
         ]
 
     @property

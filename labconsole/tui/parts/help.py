@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from textual.app import ComposeResult
-from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
-
 from labconsole.text.cells import safe
-from labconsole.tui.parts.action import Action, HasActions
-from labconsole.tui.parts.key_bar import dialog_keys
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Lines, Span
+from labconsole.tui.parts.scrolled import Scrolled
 
 OTHER_KEYS = [
     ("tab", "Go to the next part or field; in a field, enter does the same."),
@@ -69,35 +65,10 @@ class HelpText(Lines):
         return rows
 
 
-class Help(HasActions, ModalScreen[None]):
-    """Leave with the key that opened it, esc or q."""
+class Help(Scrolled):
+    """Leave with the key that opened it, too."""
 
-    ACTIONS = (
-        Action("escape,q", "dismiss", "Close", "Close it.", id="help-close", common=True),
-        Action("question_mark,f1", "dismiss", "Close", "Close it.", id="help", shown=False, common=True),
-        Action("down,j", "scroll_by(1)", "Down", "Scroll down.", id="row-down", shown=False, common=True),
-        Action("up,k", "scroll_by(-1)", "Up", "Scroll up.", id="row-up", shown=False, common=True),
-        Action("pagedown,ctrl+d", "scroll_page(1)", "Page down", "Scroll a page down.",
-               id="page-down", shown=False, common=True),
-        Action("pageup,ctrl+u", "scroll_page(-1)", "Page up", "Scroll a page up.",
-               id="page-up", shown=False, common=True),
-        Action("home", "scroll_by(-10000)", "Top", "Scroll to the top.", id="row-first", shown=False, common=True),
-        Action("end,G", "scroll_by(10000)", "End", "Scroll to the end.", id="row-last", shown=False, common=True),
-    )  # fmt: skip
+    ACTIONS = (Action("question_mark,f1", "dismiss", "Close", "Close it.", id="help", shown=False, common=True),)
 
     def __init__(self, sections: list[tuple[str, list[tuple[str, str]]]]) -> None:
-        super().__init__()
-        self._sections = sections
-
-    def compose(self) -> ComposeResult:
-        with VerticalScroll(id="help-box") as box:
-            box.border_title = "Help"
-            box.border_subtitle = f"{dialog_keys(self)} · arrows: scroll"
-            yield HelpText([*self._sections, ("Terms", list(CONVENTIONS))])
-
-    def action_scroll_by(self, lines: int) -> None:
-        self.query_one("#help-box").scroll_relative(y=lines, animate=False)
-
-    def action_scroll_page(self, pages: int) -> None:
-        box = self.query_one("#help-box")
-        box.scroll_relative(y=pages * max(1, box.size.height - 1), animate=False)
+        super().__init__("Help", HelpText([*sections, ("Terms", list(CONVENTIONS))]))

@@ -132,5 +132,5 @@ def _bar(now: MeasuredNow, room: int) -> list[Span]:
     cells = min(room - 2, BAR_CELLS)
     if now.progress is None or cells < 8:
         return []
-    filled = round(cells * min(1.0, now.progress[0] / now.progress[1]))
+    filled = round(cells * max(0.0, min(1.0, now.progress[0] / now.progress[1])))
     return [("  ", ""), ("━" * filled, "accent"), ("─" * (cells - filled), "muted")]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from textual.app import ComposeResult
-from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
-
 from labconsole.text.cells import safe, span
 from labconsole.tui.console.away import AwayDigest, Happening, Kind
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
-from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Lines, Span
+from labconsole.tui.parts.scrolled import Scrolled
 
 HAPPENINGS_SHOWN = 40
 REASONS_SHOWN = 8
@@ -91,17 +88,11 @@ class DigestText(Lines):
         return [*rows, []]
 
 
-class SinceYouLeft(HasActions, ModalScreen[None]):
-    """Leave with the key that opened it, esc or q."""
+class SinceYouLeft(Scrolled):
+    """Leave with the key that opened it, too."""
 
-    ACTIONS = (Action("escape,q,0,f10", "dismiss", "Close"),)
+    ACTIONS = (Action("0,f10", "dismiss", "Close", "Close it.", id="since", shown=False, common=True),)
 
     def __init__(self, digest: AwayDigest, now_words: str) -> None:
-        super().__init__()
-        self._digest, self._now = digest, now_words
-
-    def compose(self) -> ComposeResult:
-        with VerticalScroll(id="since-box") as box:
-            box.border_title = "Since you left" if self._digest.away else "Since the console was opened"
-            box.border_subtitle = "esc: close, arrows: scroll"
-            yield DigestText(self._digest, self._now)
+        title = "Since you left" if digest.away else "Since the console was opened"
+        super().__init__(title, DigestText(digest, now_words))

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 STREAMS = {"stdin": "standard input", "stdout": "standard output", "stderr": "standard error"}
 
 
-@pytest.mark.parametrize("words", [[], ["console", "--read-only"], ["demo"]])
+@pytest.mark.parametrize("words", [[], ["--read-only"], ["console", "--read-only"], ["demo"]])
 @pytest.mark.parametrize("piped", STREAMS)
 def test_without_a_terminal_nothing_is_painted(words: list[str], piped: str) -> None:
     master, slave = pty.openpty()
@@ -30,4 +30,13 @@ def test_without_a_terminal_nothing_is_painted(words: list[str], piped: str) -> 
     assert process.returncode == 2
     assert not out and b"\x1b" not in shown
     (line,) = shown.decode().splitlines()
-    assert line.startswith(f"labconsole: {words[0] if words else 'console'} needs a terminal, and its {STREAMS[piped]}")
+    assert line.startswith(
+        f"labconsole: {'demo' if words == ['demo'] else 'console'} needs a terminal, and its {STREAMS[piped]}"
+    )
+
+
+def test_the_console_of_lines_needs_none_and_no_command() -> None:
+    command = [sys.executable, "-m", "labconsole", "--plain", "--hosts", "nowhere.yaml"]
+    done = subprocess.run(command, input="", capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 2
+    assert "nowhere.yaml" in done.stderr and "terminal" not in done.stderr

@@ -95,6 +95,17 @@ def test_who_presses_no_key_for_a_while_has_left() -> None:
     assert [each.text for each in digest.happenings] == ["plan night failed"]
 
 
+def test_what_nobody_has_read_about_is_not_lost_by_another_pause() -> None:
+    watch = Watch(0.0)
+    watch.tell(Happening(1000.0, "plan", "error", "plan night failed"))
+    watch.seen(8000.0)
+    watch.seen(8300.0)
+    assert [each.text for each in watch.digest(8300.0).happenings] == ["plan night failed"]
+    watch.read()
+    watch.seen(9000.0)
+    assert watch.digest(9000.0).nothing
+
+
 @pytest.fixture
 def wall(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1_772_442_900.0]

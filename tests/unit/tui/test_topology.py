@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from labconsole.engine.live.hops import follow
@@ -75,4 +77,45 @@ async def test_many_streams_fold_and_those_that_lose_stay_whole() -> None:
         assert any("tx_dropped" in row for row in rows)
         assert any("more streams" in row for row in rows)
         assert first.hops
+        session.release.set()
+
+
+async def test_what_is_lost_behind_quiet_places_is_not_said_to_be_lost_at_the_sink() -> None:
+    async with console(lambda: FakeSession(hold=True)) as (app, session, pilot):
+        session.rate_pps = 20_000
+        session.advance()
+        await pilot.press("t", "r")
+        await until(pilot, lambda: bool(session.telemetry.streams))
+        with_hops(session.telemetry, session.inventory)
+        for _ in range(20):
+            session.advance()
+        sink = session.telemetry.interfaces["snk1", "", "eth1"]
+        assert sink.last is not None
+        values = list(sink.last.values)
+        values[0] -= 3000
+        sink.last = sink.last._replace(values=tuple(values))
+        session.telemetry.mark_quiet("uut", True)
+        topology = app.screen.query_one(Topology)
+        rows = ["".join(span for span, _ in line) for line in topology.lines(116)]
+        row = next(row for row in rows if "3\u2009000 from here on" in row)
+        assert row.index("−≈") < rows[0].index("sink")
+        session.release.set()
+
+
+async def test_a_guests_places_fit_a_small_terminal() -> None:
+    async with console(lambda: FakeSession(hold=True), (80, 24)) as (app, session, pilot):
+        session.rate_pps = 21_300
+        session.advance()
+        await pilot.press("t", "r")
+        await until(pilot, lambda: bool(session.telemetry.streams))
+        for stream in session.telemetry.streams.values():
+            first, into, out, last = places(session.inventory, stream.name)
+            way = [first, into, replace(into, hop="to_guest"), replace(out, hop="from_guest"), out, last]
+            stream.hops = follow([*way[:3], way[2], *way[3:], last], session.telemetry, {})
+        session.advance()
+        session.advance()
+        rows = ["".join(span for span, _ in line) for line in app.screen.query_one(Topology).lines(78)]
+        assert all(len(row) <= 80 for row in rows)
+        assert "sink" in rows[0]
+        assert sum("k " in row for row in rows) >= 3
         session.release.set()

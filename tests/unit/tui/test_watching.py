@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -90,6 +90,20 @@ async def test_what_another_operator_says_is_text_only():
         for spans in line.lines(width):
             assert "".join(words for words, _ in spans).isprintable()
             assert sum(len(words) for words, _ in spans) <= width
+
+
+async def test_the_name_of_another_operator_is_no_markup():
+    async with console() as (app, fake, pilot):
+        fake.observed = observed(operator="eve[/]@host [@click=app.quit]x[/]")
+        fake.telemetry.revision += 1
+        await until(pilot, lambda: "Measured now by eve[/]@host [@click=app.quit]x[/]"[:40] in text(app))
+
+
+async def test_a_phase_that_begins_in_the_future_has_no_bar():
+    later = datetime.now(UTC) + timedelta(seconds=60)
+    trial = observed(phase_started=later, phase_until=later + timedelta(microseconds=2))
+    for spans in MeasuringLine(ConsoleState(observed=trial)).lines(200):
+        assert sum(len(words) for words, _ in spans) <= 200
 
 
 async def test_a_node_that_is_away_has_neither_round_trip_nor_clock():

@@ -17,7 +17,10 @@ from labconsole.tui.parts.lines import Lines, Span, entitle
 from labconsole.units import format_count
 
 LABEL = 9
-LEAST_CELL = 11
+LEAST_CELL = 8
+SHORT_CELL = 14
+"""Below this width a place is its interface, and a rate is in thousands or millions."""
+
 ENDS = ("generator", "capture")
 """Hops of a record's ledger that are no place in the testbed."""
 
@@ -54,7 +57,8 @@ def ways(inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> lis
     if not telemetry.streams:
         return [StreamWay(stream.name, _planned(stream, inventory.uut), None, None) for stream in inventory.streams]
     last = state.last if state.trial is None or state.trial.run_id == getattr(state.last, "run_id", None) else None
-    records = {part.name: part for part in last.streams} if last is not None else {}
+    of_second = last.background.streams if last is not None and last.background is not None else ()
+    records = {part.name: part for part in (*last.streams, *of_second)} if last is not None else {}
     found = []
     for live in telemetry.streams.values():
         record = records.get(live.name)
@@ -125,7 +129,7 @@ class Topology(Lines):
         room = _cell_width(len(way.cells), width)
         names: list[Span] = [(safe(f" {way.name}", LABEL - 1).ljust(LABEL), "strong")]
         rates: list[Span] = [(_loss_words(way).ljust(LABEL), "bad" if way.loss_packets else "muted")]
-        lost = [_lost(cell, final=way.final) for cell in way.cells]
+        lost = _losses(way)
         for number, cell in enumerate(way.cells):
             last = number == len(way.cells) - 1
             name = safe(_place(cell, room - 4), room - 4)
@@ -133,7 +137,8 @@ class Topology(Lines):
             names.append(
                 ((" " + "─" * (room - len(name) - 3) + "▶ ") if not last else "", "accent" if _moves(cell) else "muted")
             )
-            rates.append((safe(_rate(cell, final=way.final), room - 1).ljust(room), ""))
+            rate = _rate(cell, final=way.final) if room >= SHORT_CELL else _short_rate(cell, final=way.final)
+            rates.append((safe(rate, room - 1).ljust(room), ""))
         block = [names, rates]
         return [*block, _spread(lost, room)] if any(text for text, _ in lost) else block
 
@@ -211,7 +216,28 @@ def _loss_words(way: StreamWay) -> str:
     return f" {'' if way.final else '≈'}{percent(way.loss_ratio, 2)} %"
 
 
-def _lost(cell: HopCell, *, final: bool) -> tuple[str, str]:
+def _short_rate(cell: HopCell, *, final: bool) -> str:
+    """The same in so few cells as a guest's places leave on a small terminal."""
+    value = cell.packets if final else cell.pps
+    if cell.note or value is None:
+        return cell.note or UNKNOWN
+    return f"{value:.0f}" if value < 1000 else f"{value / 1e3:.3g}k" if value < 1e6 else f"{value / 1e6:.3g}M"
+
+
+def _losses(way: StreamWay) -> list[Span]:
+    """What went missing on the way to each place; behind quiet ones it is not known yet at which of them."""
+    found = [_lost(cell, final=way.final) for cell in way.cells]
+    for number, cell in enumerate(way.cells):
+        quiet = number
+        while quiet and way.cells[quiet - 1].note:
+            quiet -= 1
+        if quiet < number and found[number][1] == "bad" and cell.lost_packets is not None:
+            found[number] = ("", "")
+            found[quiet] = (f"−≈{format_count(round(cell.lost_packets))} from here on; where, the run will say", "bad")
+    return found
+
+
+def _lost(cell: HopCell, *, final: bool) -> Span:
     """What went missing on the way here, and the counter that moved most."""
     drops = max(cell.drops.items(), key=lambda item: item[1], default=None)
     words = f"{drops[0]} {format_count(drops[1])}" if drops is not None else ""

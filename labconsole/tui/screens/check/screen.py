@@ -318,7 +318,7 @@ class CheckScreen(ConsoleScreen):
 
 
 def _for_plan(plan: Plan | None) -> str:
-    return "for no plan" if plan is None else f"for plan {safe(plan.name, 40)}"
+    return "the testbed by itself" if plan is None else f"for plan {safe(plan.name, 40)}"
 
 
 def safe_lines(text: str) -> str:

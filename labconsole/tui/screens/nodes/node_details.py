@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from labconsole.engine.inspection import Inspection
-from labconsole.engine.leases import LeaseHolder, holder_from
+from labconsole.engine.leases import LeaseHolder
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.telemetry import NodeLive
 from labconsole.model.inventory import Inventory
@@ -92,13 +92,13 @@ class NodeDetails(Lines):
         return rows + self._age(name, look, width)
 
     def _holder(self, name: str, seen: StatedNodeHolder | None, width: int) -> Rows:
-        """Who has the node now, as its lease says all the time; else as the last look found it."""
-        holder = self._holders().get(name) or (holder_from(seen) if seen is not None else None)
-        if holder is None:
+        """Who has the node: somebody else, as its lease says; else this console, as the last look found."""
+        other = self._holders().get(name)
+        if other is not None:
+            return field("held by", other.describe(), width, "warn", rows=3)
+        if seen is None or not seen.own:
             return []
-        own = seen is not None and seen.own
-        words = f"this console, for {holder.purpose or 'an unknown purpose'}" if own else holder.describe()
-        return field("held by", words, width, "muted" if own else "warn", rows=3)
+        return field("held by", f"this console, for {seen.purpose or 'an unknown purpose'}", width, "muted", rows=3)
 
     def _machine(self, facts: NodeFacts, width: int) -> Rows:
         rows = field("kernel", f"{_known(facts.kernel)}, {_known(facts.os)}", width)
