@@ -128,29 +128,36 @@ def joined(series: RateSeries) -> RateSeries:
 
 
 def _losses(series: RateSeries) -> list[float]:
-    """Of each sample, in percent, over ``LOSS_OVER_S`` up to it; never below zero, which is only the clocks'.
+    """Of each sample, in percent of what was offered in the ``LOSS_OVER_S`` up to it.
 
-    A sample alone says little: a counter that is read three milliseconds late is 3 % of a tenth of a second. Where
-    sending begins or ends, an instant more or less is all there is: NaN.
+    A packet that arrives later was not lost: what is missing at an instant counts only as far as it is missing at every
+    later one, too. What is on its way, in a queue, or read a few milliseconds late is so no loss, and a whole series
+    loses what it ends with. Where sending begins or ends, an instant more or less is all there is: NaN.
     """
     sending = max(_largest(series.offered_pps) / 2, 1e-9)
     whole_s = series.seconds[-1] - series.seconds[0] if series.seconds else 0.0
     needed_s = LOSS_OVER_S / 2 if whole_s > LOSS_OVER_S else 0.0
-    window: deque[tuple[float, float, float]] = deque()
-    took = offered = measured = 0.0
-    losses = []
     before = 2 * series.seconds[0] - series.seconds[1] if len(series.seconds) > 1 else -1.0
+    parts, missing = [], [0.0]
     for second, o, m in zip(series.seconds, series.offered_pps, series.measured_pps, strict=False):
         part_s, before = second - before, second
-        if not (math.isfinite(o) and math.isfinite(m) and o >= sending):
+        known = math.isfinite(o) and math.isfinite(m)
+        parts.append((part_s, o * part_s if known else math.nan, o >= sending))
+        missing.append(missing[-1] + ((o - m) * part_s if known else 0.0))
+    lost = list(itertools.accumulate(reversed(missing), min))[::-1]
+    window: deque[tuple[float, float, float]] = deque()
+    took = offered = gone = 0.0
+    losses = []
+    for (part_s, sent, sends), lost_before, lost_now in zip(parts, lost, lost[1:], strict=False):
+        if not (sends and math.isfinite(sent)):
             losses.append(math.nan)
             continue
-        window.append((part_s, o * part_s, m * part_s))
-        took, offered, measured = took + part_s, offered + o * part_s, measured + m * part_s
+        window.append((part_s, sent, lost_now - lost_before))
+        took, offered, gone = took + part_s, offered + sent, gone + lost_now - lost_before
         while took - window[0][0] >= LOSS_OVER_S * 0.999:
-            gone = window.popleft()
-            took, offered, measured = took - gone[0], offered - gone[1], measured - gone[2]
-        losses.append(max(0.0, (offered - measured) / offered * 100) if took >= needed_s else math.nan)
+            left = window.popleft()
+            took, offered, gone = took - left[0], offered - left[1], gone - left[2]
+        losses.append(gone / offered * 100 if took >= needed_s else math.nan)
     return losses
 
 

@@ -152,7 +152,17 @@ def test_a_counter_that_is_read_late_now_and_then_is_no_loss_in_the_strip():
     known = [loss for loss in _losses(series) if math.isfinite(loss)]
     assert len(known) > 90
     assert all(loss == pytest.approx(2.0, abs=1.0) for loss in known)
-    assert known[-1] == pytest.approx((10 * 50_000 - sum(measured[-10:])) / 5_000)
+
+
+def test_what_arrives_later_was_not_lost():
+    """A queue fills up for half a second and empties in the next: nothing is lost, and nothing is drawn so."""
+    measured = [50_000.0] * 20 + [30_000.0] * 5 + [70_000.0] * 5 + [50_000.0] * 20
+    series = RateSeries([0.1 * (i + 1) for i in range(50)], [50_000.0] * 50, measured)
+    known = [loss for loss in _losses(series) if math.isfinite(loss)]
+    assert len(known) > 40
+    assert all(loss == pytest.approx(0.0, abs=1e-9) for loss in known)
+    half = RateSeries(series.seconds[:25], series.offered_pps[:25], measured[:25])
+    assert _losses(half)[-1] == pytest.approx(20.0), "so far it has not arrived"
 
 
 def test_a_clock_that_is_read_late_makes_no_peak():
