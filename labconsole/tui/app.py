@@ -26,7 +26,7 @@ from textual.worker import WorkerFailed
 
 from labconsole.engine.live.events import Event, Notice, TrialFinished
 from labconsole.engine.protocol import SessionFactory, SessionLike, store_location
-from labconsole.errors import LabError, LeaseHeld
+from labconsole.errors import LabError, LeaseHeld, OnlyWatches
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
@@ -252,7 +252,7 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
         """Ask once, then stop."""
         if self.session is None or not (self.state.asked or self.session.running):
             only = self.session is not None and self.session.read_only
-            self.tell("This console only watches: --read-only." if only else "Nothing is running.")
+            self.tell(str(OnlyWatches()) if only else "Nothing is running.")
             return
         question = Confirm(f"Abort the {self.state.what_runs}?", "Traffic stops. What was measured so far is kept.")
         if await self.push_screen_wait(question):

@@ -197,7 +197,7 @@ def doubts(
             names = ", ".join(nodes)
             yield reason(
                 "unseen_cpu",
-                f"processes that none of {names} sees used at least {hidden.at_least_ratio:.0%} of a processor of "
+                f"at least {hidden.at_least_ratio:.0%} of a processor went to processes that none of {names} sees, on "
                 f"the machine they run on",
                 nodes=list(nodes),
                 cpu_ratio=hidden.cpu_ratio,

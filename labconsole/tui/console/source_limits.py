@@ -63,9 +63,7 @@ def _seen(request: DesignPoint, past: Iterable[RunSummary]) -> SourceLimit | Non
     """The most that runs with these frames and sources offered per source, if one of them fell short."""
     most, short = 0.0, False
     for run in past:
-        same = (run.frame_size_bytes, run.frame_size_includes_fcs, run.sources) == (
-            request.frame.bytes, request.frame.includes_fcs, request.sources,
-        )  # fmt: skip
+        same = (run.frame, run.sources) == (request.frame, request.sources)
         if not same or run.offered_pps is None or run.verdict == "invalid":
             continue
         if request.generator not in ("auto", run.generator):

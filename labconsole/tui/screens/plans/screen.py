@@ -267,6 +267,8 @@ class PlansScreen(ConsoleScreen):
             self._start(path, again, take_over=True)
 
     def action_hold(self) -> None:
+        if self.only_watches():
+            return
         execution = self.state.execution
         if execution is None or not execution.running:
             self.console_app.tell("No plan is running.")
