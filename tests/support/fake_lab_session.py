@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from labconsole.contracts.ports import StoredTrial
@@ -17,6 +18,7 @@ from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.inspection import Inspection
+from labconsole.engine.leases import LeaseHolder
 from labconsole.engine.live.events import Phase, PhaseChanged, TrialFinished, TrialStarted
 from labconsole.engine.trial.order import TrialOrder
 from labconsole.errors import LabError, LeaseHeld, MeasurementError, NodeUnreachable
@@ -107,6 +109,13 @@ RESULTS = [
     result("tcpdump", "snk1", "skipped", "snk1 is not connected"),
     result("disk", None, "pass", "12.1 GB free where captures go, 0.4 GB needed"),
 ]  # fmt: skip
+
+
+EVE = LeaseHolder(
+    owner="eve@desk", purpose="raw, 64 B", since=datetime.fromtimestamp(1_772_442_000, UTC), until=None, observe=None,
+    quiet=False, own=False,
+)  # fmt: skip
+"""Somebody else who holds a node."""
 
 
 class LabSession(FakeSession):

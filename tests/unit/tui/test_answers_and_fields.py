@@ -203,5 +203,5 @@ async def test_a_console_that_is_left_says_how_much_it_saved_not_every_id() -> N
     state.saved_run_ids = [f"run-{number}" for number in range(121)]
     assert state.parting_words("/runs.sqlite") == [
         "121 runs saved in /runs.sqlite: run-0 to run-120",
-        "to list them: labconsole runs list --limit 121",
+        "to list them: labconsole runs list --limit 121 --store /runs.sqlite",
     ]

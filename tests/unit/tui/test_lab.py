@@ -38,7 +38,7 @@ from labconsole.tui.screens.plans.grid import GridTable
 from labconsole.tui.screens.plans.plans_table import PlansTable
 from labconsole.tui.screens.plans.screen import PlansScreen
 from labconsole.tui.screens.runs.screen import RunsScreen
-from support.fake_lab_session import LabSession
+from support.fake_lab_session import EVE, LabSession
 from support.fake_session import refuse
 
 pytestmark = pytest.mark.asyncio
@@ -557,10 +557,10 @@ async def test_a_running_check_is_aborted_by_a_key_and_keeps_what_it_found():
 async def test_a_check_is_run_for_a_plan_and_fixes_what_it_may_after_one_question():
     async with console(screen="5") as (app, session, pilot):
         await pilot.press("r")
-        await shown(app, pilot, "■ checked", "for no plan")
+        await shown(app, pilot, "■ checked", "the testbed by itself")
         await app.workers.wait_for_complete()
         await pilot.press("p")
-        await shown(app, pilot, "for no plan · next (r): for plan pair")  # the results are what they were
+        await shown(app, pilot, "the testbed by itself · next (r): for plan pair")  # the results are what they were
         await pilot.press("r")
         await until(pilot, lambda: len(session.checks) == 2)
         await shown(app, pilot, "■ checked", "for plan pair")
@@ -642,6 +642,7 @@ def looks(session: LabSession) -> list[str]:
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_node_is_looked_at_once_and_again_when_asked(size):
     async with console(size=size, screen="6") as (app, session, pilot):
+        session.holders = {"src1": EVE}
         await shown(app, pilot, "src1", "held by", "eve@desk")
         nodes = app.screen.query_one(NodeList)
         nodes.focus()

@@ -18,7 +18,7 @@ from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console import clock
 from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.screens.bench.screen import BenchScreen
-from support.fake_lab_session import LabSession
+from support.fake_lab_session import EVE, LabSession
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 NOW_S = 1_772_442_900.0
@@ -180,6 +180,7 @@ def test_nodes_with_one_lost(snap_compare: Any, size: tuple[int, int]) -> None:
 
     async def drive(pilot: Pilot[int]) -> None:
         await go(app, pilot, made, "6")
+        made[0].holders = {"src1": EVE}
         made[0].telemetry.nodes["snk2"].retry_at_s = 104.0
         made[0].say(NodeChanged(node="snk2", state=NodeState.LOST, message="the connection was lost"))
         await until(pilot, lambda: "held by" in picture(app))

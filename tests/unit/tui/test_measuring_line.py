@@ -97,8 +97,7 @@ async def test_the_bench_shows_what_is_measured_and_the_set_up_when_it_is_wanted
         assert trial is not None
         trial.request = replace(trial.request, platform="bridge")  # as a plan measures what the fields do not say
         app.state.revision += 1
-        await until(pilot, lambda: "Measured now" in text(app))
-        assert "bridge" in text(app)
+        await until(pilot, lambda: "Measured now" in text(app) and "bridge" in text(app))
         assert "Repetitions" not in text(app)
         await pilot.press("e")
         await until(pilot, lambda: "Set-up of the next run" in text(app))
