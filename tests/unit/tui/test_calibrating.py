@@ -53,6 +53,7 @@ async def test_it_asks_tells_every_trial_and_shows_what_each_source_and_sink_can
         await shown(app, pilot, "1/3 checking whether the UUT")
         gate.release()
         await shown(app, pilot, "2/3 64 B, 1 source at max", "calibration, 1 of 3", "about 1 min 30 s left")
+        assert "no calibration holds here" not in text(app)
         await pilot.press("r")
         await shown(app, pilot, "A calibration is running")
         gate.release()

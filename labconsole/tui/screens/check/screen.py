@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import textwrap
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -21,11 +20,12 @@ from labconsole.tui.parts import plan_files
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.lines import Lines, Span, field
+from labconsole.tui.parts.lines import Lines, Span
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.check import calibrating
+from labconsole.tui.screens.check.check_details import CheckDetails
 from labconsole.tui.screens.check.checks_table import LOOKS, TESTBED, ChecksTable
 
 BEFORE = (
@@ -45,36 +45,6 @@ class CheckSummary(Lines):
 
     def lines(self, width: int) -> list[list[Span]]:
         return [self.words]
-
-
-class CheckDetails(Lines):
-    """The result under the cursor in full."""
-
-    def __init__(self) -> None:
-        super().__init__(id="check-details")
-        self.result: CheckResult | None = None
-        self.first = ""
-        self.calibration: list[str] = []
-        """How one goes, or what the last one found."""
-
-    def lines(self, width: int) -> list[list[Span]]:
-        result = self.result
-        if result is None:
-            first: list[list[Span]] = [[(" " + line, "muted")] for line in _wrapped(self.first, width)]
-            told = [line for each in self.calibration for line in _wrapped(each, width)]
-            return [*first, *([[(" " + safe(line, width - 2), "")] for line in ["", *told]] if told else [])]
-        glyph, tone = LOOKS[result.status]
-        rows = field("check", f"{result.title} ({result.id})", width, "strong")
-        rows += field("node", result.node or TESTBED, width)
-        rows += field("result", f"{glyph} {result.status.value}{', fixed' if result.fixed else ''}", width, tone)
-        rows += field("evidence", result.evidence, width, rows=12)
-        if result.hint:
-            rows += field("to do", result.hint, width, "warn", rows=8)
-        if result.fixable and not result.fixed:
-            rows += field("", "press x to fix this", width, "accent")
-        for index, (name, value) in enumerate(result.values.items()):
-            rows += field("values" if index == 0 else "", f"{name} = {value}", width, "muted", rows=2)
-        return [*rows, *field("took", f"{result.took_s * 1e3:.0f} ms", width, "muted")]
 
 
 class CheckScreen(ConsoleScreen):
@@ -291,7 +261,8 @@ class CheckScreen(ConsoleScreen):
                 glyph, tone = LOOKS[status]
                 words.append((f"{glyph} {counts[status]} {status.value}  ", tone))
         words += self._for_what()
-        words.append((" · " + calibrating.calibrated_words(self.session.envelope, clock.wall_s()), "muted"))
+        if not self.state.calibrating:  # meanwhile runs are held against none
+            words.append((" · " + calibrating.calibrated_words(self.session.envelope, clock.wall_s()), "muted"))
         if table.problems_only:
             words.append(("  only problems are shown", "warn"))
         summary.words = words
@@ -394,10 +365,6 @@ class CheckScreen(ConsoleScreen):
             return None
         hint = f" -> {result.hint}" if result.hint else ""
         return f"{result.node or TESTBED}: {result.status.value}: {result.title}: {result.evidence}{hint}"
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, max(20, width - 2), subsequent_indent="    " if text.startswith("  ") else "")
 
 
 def _for_plan(plan: Plan | None) -> str:
