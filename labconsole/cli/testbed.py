@@ -68,7 +68,7 @@ def open_session(
         envelope=latest_envelope(inventory, store) if calibrated else None,
     )
     session.experiments = kinds(store, salt)
-    session.calibration = CalibrationMeans(rewiring, store.save_calibration)
+    session.calibration = CalibrationMeans(rewiring, lambda envelope: store.save_calibration(envelope.to_json()))
     return session
 
 

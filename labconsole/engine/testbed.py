@@ -114,7 +114,7 @@ class Testbed(Session[StoreT]):
                 envelope = await calibrate(self, offer.wanted, fingerprint, offer.bypass, on_progress)
         if rewired is not None:
             await self._read_links()
-        await asyncio.to_thread(self.calibration.save, envelope.to_json())
+        await asyncio.to_thread(self.calibration.save, envelope)
         self._taker.envelope = envelope
         return envelope
 

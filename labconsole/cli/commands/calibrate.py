@@ -102,7 +102,7 @@ def _request(args: argparse.Namespace, inventory: Inventory) -> CalibrationReque
         )
     return calibration_request(
         inventory,
-        frame_sizes=args.frame_size or (),
+        sizes_bytes=args.frame_size or (),
         includes_fcs=args.includes_fcs,
         source_counts=args.sources or (),
         points=[point.request for point in plan.points] if plan is not None else (),

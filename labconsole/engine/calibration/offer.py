@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from labconsole.engine.calibration.bypass import cabling
 from labconsole.engine.calibration.calibration import MAXIMUM_TRIALS, RATE_SHARES, CalibrationRequest
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory, Platform
 from labconsole.model.plan.estimate import TRIAL_OVERHEAD_S
+from labconsole.model.record.envelope import Envelope
 
 Bypass = Literal["lab", "patched", "inventory"]
 """Wired by the lab itself, by an operator, or by the platform that the inventory has for it."""
@@ -28,7 +29,7 @@ class CalibrationMeans:
     only an operator can; ``save`` keeps an envelope. Both block."""
 
     rewire: Callable[[Inventory], AbstractContextManager[None] | None]
-    save: Callable[[dict[str, Any]], None]
+    save: Callable[[Envelope], None]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def with_bypass(inventory: Inventory) -> tuple[str, Inventory]:
 def calibration_request(
     inventory: Inventory,
     *,
-    frame_sizes: Sequence[int] = (),
+    sizes_bytes: Sequence[int] = (),
     includes_fcs: bool = False,
     source_counts: Sequence[int] = (),
     points: Sequence[DesignPoint] = (),
@@ -64,9 +65,9 @@ def calibration_request(
     take_over: bool = False,
 ) -> CalibrationRequest:
     """What is given, else what a plan's ``points`` need, else what is usual."""
-    sizes = tuple(frame_sizes or dict.fromkeys(r.frame.bytes for r in points)) or USUAL_FRAME_SIZES
+    sizes = tuple(sizes_bytes or dict.fromkeys(r.frame.bytes for r in points)) or USUAL_FRAME_SIZES
     includes_fcs = inventory.defaults.frame(sizes[0], includes_fcs).includes_fcs
-    if points and not frame_sizes:
+    if points and not sizes_bytes:
         includes_fcs = points[0].frame.includes_fcs
     everyone = len(inventory.streams)
     counts = tuple(source_counts or ((1, everyone) if inventory.emulated else (everyone,)))
