@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.ports import AgentLink, Connect, OnAgentEvent
+from labconsole.engine.calibration.offer import CalibrationMeans
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import StoreError
 from labconsole.experiments.kinds import kinds
@@ -66,7 +68,16 @@ def open_session(
         envelope=latest_envelope(inventory, store) if calibrated else None,
     )
     session.experiments = kinds(store, salt)
+    session.calibration = CalibrationMeans(rewiring, lambda envelope: store.save_calibration(envelope.to_json()))
     return session
+
+
+def rewiring(inventory: Inventory) -> AbstractContextManager[None] | None:
+    """What wires a local lab around its UUT while its block runs; None where the nodes are none of such a lab."""
+    from labconsole.lab import commands as lab
+
+    name = lab.of_inventory({node: each.address for node, each in inventory.nodes.items()})
+    return lab.bypassed(name) if name is not None else None
 
 
 def latest_envelope(inventory: Inventory, store: RunStore) -> Envelope | None:

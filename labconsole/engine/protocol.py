@@ -19,6 +19,8 @@ from labconsole.model.record.run import RunRecord
 from labconsole.model.record.summary import Page, RunSummary
 
 if TYPE_CHECKING:
+    from labconsole.engine.calibration.calibration import OnProgress
+    from labconsole.engine.calibration.offer import CalibrationOffer
     from labconsole.engine.check.result import CheckResult, OnResult
     from labconsole.engine.execution.execution import PlanExecution
     from labconsole.engine.execution.progress import Outcome
@@ -134,6 +136,14 @@ class SessionLike(Protocol):
         self, *, plan: Plan | None = None, fix: bool = False, on_result: OnResult | None = None
     ) -> list[CheckResult]:
         """Preflight, told result by result. Raises LabError when it cannot be done now."""
+        ...
+
+    async def calibration_offer(self) -> CalibrationOffer:
+        """What a calibration would be of, and what has to be connected before. Raises LabError when it cannot be."""
+        ...
+
+    async def calibrate(self, offer: CalibrationOffer, on_progress: OnProgress) -> Envelope:
+        """Take it, save it, and hold runs against it from now on. Raises LabError, of which Aborted."""
         ...
 
     def reconnect(self, node: str) -> bool:

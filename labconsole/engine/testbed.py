@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Experiment
+from labconsole.engine.calibration.calibration import OnProgress, calibrate
+from labconsole.engine.calibration.offer import (
+    CalibrationMeans,
+    CalibrationOffer,
+    calibration_offer,
+    calibration_request,
+    with_bypass,
+)
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.inspection import Inspection, inspect
 from labconsole.engine.session import Session, StoreT
-from labconsole.errors import MeasurementError
+from labconsole.errors import Aborted, MeasurementError
 from labconsole.model.plan.plan import Plan
+from labconsole.model.record.envelope import Envelope
+from labconsole.wire.links import ReadLinks
 
 if TYPE_CHECKING:
     from labconsole.engine.check.result import CheckResult, OnResult
@@ -26,11 +37,27 @@ def _imported_checks() -> Callable[..., Awaitable[list[CheckResult]]]:
     return preflight
 
 
+@asynccontextmanager
+async def _in_a_thread(blocking: AbstractContextManager[None] | None) -> AsyncIterator[None]:
+    """Enter and leave a context manager that blocks; None is none."""
+    if blocking is None:
+        yield
+        return
+    await asyncio.to_thread(blocking.__enter__)
+    try:
+        yield
+    finally:
+        await asyncio.shield(asyncio.to_thread(blocking.__exit__, None, None, None))
+
+
 class Testbed(Session[StoreT]):
     """A session that can also look at a node, check the testbed and execute a plan on it."""
 
     experiments: Sequence[Experiment] = ()
     """The kinds that plans may ask for beside their grids, which whoever opens the session sets."""
+
+    calibration: CalibrationMeans | None = None
+    """What it takes to calibrate this testbed, set likewise."""
 
     async def inspect(self, node: str) -> Inspection:
         """Look at a node; a session that only watches asks no more than who the node is and who holds it.
@@ -54,6 +81,61 @@ class Testbed(Session[StoreT]):
         self.refuse_if_only_watching()
         preflight = await asyncio.to_thread(_imported_checks)
         return await preflight(self, plan=plan, fix=fix, on_result=on_result)
+
+    async def calibration_offer(self) -> CalibrationOffer:
+        """What a calibration would be of, and what has to be connected before. Raises OnlyWatches, MeasurementError
+        while others measure."""
+        self.refuse_if_only_watching()
+        self.refuse_if_others_measure(self.inventory.nodes, "a calibration")
+        assert self.calibration is not None
+        wanted = calibration_request(self.inventory)
+        rewired = await asyncio.to_thread(self.calibration.rewire, self.inventory)
+        return calibration_offer(self.inventory, wanted, rewired=rewired is not None)
+
+    async def calibrate(self, offer: CalibrationOffer, on_progress: OnProgress) -> Envelope:
+        """Take this calibration, keep it, and hold runs against it from now on; what was rewired for it is wired back.
+
+        Raises LabError, of which Aborted: then nothing is kept.
+        """
+        self.refuse_if_only_watching()
+        self.refuse_if_others_measure(self.inventory.nodes, "a calibration")
+        if self.running:
+            raise MeasurementError("a run is already in progress")
+        assert self.calibration is not None
+        self._stop.clear()
+        rewired = await asyncio.to_thread(self.calibration.rewire, self.inventory) if offer.bypass == "lab" else None
+        async with _in_a_thread(rewired):
+            if self.stopping:
+                raise Aborted("the calibration was stopped by the operator")
+            if rewired is not None:
+                await self._read_links()
+            fingerprint = self.inventory.fingerprint()
+            with self._bypass_among_platforms():
+                envelope = await calibrate(self, offer.wanted, fingerprint, offer.bypass, on_progress)
+        if rewired is not None:
+            await self._read_links()
+        await asyncio.to_thread(self.calibration.save, envelope)
+        self._taker.envelope = envelope
+        return envelope
+
+    async def _read_links(self) -> None:
+        """What the nodes have now: of interfaces that were replaced they tell only a moment later."""
+        links = self._pool.require(self.inventory.nodes)
+        for name, link in links.items():
+            self.telemetry.set_links(name, (await link.ask(ReadLinks())).links)
+
+    @contextmanager
+    def _bypass_among_platforms(self) -> Iterator[None]:
+        """As long as the block runs there is a platform without a UUT, and nothing is held against a calibration."""
+        own, envelope = self.inventory, self.envelope
+        changed = with_bypass(own)[1]
+        self.inventory = self._taker.inventory = self._platform.inventory = changed
+        self._taker.envelope = None
+        try:
+            yield
+        finally:
+            self.inventory = self._taker.inventory = self._platform.inventory = own
+            self._taker.envelope = envelope
 
     def execution(self, plan: Plan) -> PlanExecution:
         """An execution of a plan on this testbed, not begun yet. The plan is resolved for it (check_plan)."""

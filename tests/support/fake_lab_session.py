@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from labconsole.contracts.ports import StoredTrial
+from labconsole.engine.calibration.calibration import CalibrationProgress, OnProgress
+from labconsole.engine.calibration.offer import CalibrationOffer, calibration_offer, calibration_request
 from labconsole.engine.check.result import CheckResult, CheckStatus, OnResult
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
@@ -21,10 +23,11 @@ from labconsole.engine.inspection import Inspection
 from labconsole.engine.leases import LeaseHolder
 from labconsole.engine.live.events import Phase, PhaseChanged, TrialFinished, TrialStarted
 from labconsole.engine.trial.order import TrialOrder
-from labconsole.errors import LabError, LeaseHeld, MeasurementError, NodeUnreachable
+from labconsole.errors import Aborted, LabError, LeaseHeld, MeasurementError, NodeUnreachable
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.plan import Plan
+from labconsole.model.record.envelope import Envelope
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.run import Fixed, RunRecord, SetUp
 from labconsole.model.record.search import SearchRecord
@@ -38,6 +41,7 @@ from labconsole.wire.message import Request
 from labconsole.wire.settings import NodeSettings
 from labconsole.wire.surroundings import NodeSurroundings
 from support.asking import partly
+from support.envelopes import envelope, point
 from support.fake_session import FakeSession, FakeStore, make_record
 
 
@@ -132,6 +136,10 @@ class LabSession(FakeSession):
         self.shell_refusal: LabError | None = None
         self.held: LeaseHeld | None = None
         self.set_ups = 0
+        self.rewired = True
+        self.calibrated = 0
+        self.calibration_steps = ["checking whether the UUT is bypassed", "64 B, 1 source at max each"]
+        self.calibration_step: Callable[[], Any] | None = None
         store: Any = self.store
         self.experiments = (LoadSearches(store),)
         self._stop = asyncio.Event()
@@ -242,6 +250,26 @@ class LabSession(FakeSession):
         finally:
             self.running = False
         return self.results
+
+    async def calibration_offer(self) -> CalibrationOffer:
+        wanted = calibration_request(self.inventory)
+        return calibration_offer(self.inventory, wanted, rewired=self.rewired)
+
+    async def calibrate(self, offer: CalibrationOffer, on_progress: OnProgress) -> Envelope:
+        self.calibrated += 1
+        self._stop.clear()
+        self.running = True
+        try:
+            for done, words in enumerate(self.calibration_steps):
+                on_progress(CalibrationProgress(done=done, expected=3, elapsed_s=1.0, left_s=90.0, doing=words))
+                if self.calibration_step is not None:
+                    await self.calibration_step()
+                if self.stopping:
+                    raise Aborted("the calibration was stopped by the operator")
+        finally:
+            self.running = False
+        self.envelope = envelope(point(), point(1500, capture=(60_000.0, 66_000.0)))
+        return self.envelope
 
     def reconnect(self, node: str) -> bool:
         self.reconnected.append(node)

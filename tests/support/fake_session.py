@@ -15,6 +15,8 @@ from functools import partial
 from typing import Any
 
 from labconsole.contracts.ports import Series
+from labconsole.engine.calibration.calibration import OnProgress
+from labconsole.engine.calibration.offer import CalibrationOffer
 from labconsole.engine.check.result import CheckResult, OnResult
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
@@ -400,6 +402,12 @@ class FakeSession:
     async def check(
         self, *, plan: Plan | None = None, fix: bool = False, on_result: OnResult | None = None
     ) -> list[CheckResult]:
+        raise NotImplementedError
+
+    async def calibration_offer(self) -> CalibrationOffer:
+        raise NotImplementedError
+
+    async def calibrate(self, offer: CalibrationOffer, on_progress: OnProgress) -> Envelope:
         raise NotImplementedError
 
     def reconnect(self, node: str) -> bool:

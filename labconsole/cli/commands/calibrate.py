@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import GENERATORS, add_common, add_shared, hosts_path
@@ -18,14 +18,11 @@ from labconsole.text.harmless import undisguised
 
 if TYPE_CHECKING:
     from labconsole.engine.calibration.calibration import CalibrationProgress, CalibrationRequest
+    from labconsole.engine.calibration.offer import Bypass
     from labconsole.engine.testbed import Testbed
     from labconsole.model.inventory import Inventory
     from labconsole.model.record.envelope import Envelope
     from labconsole.store.writing import RunStore
-
-PAPER_FRAME_SIZES = (64, 500, 1000, 1500)
-DRIVER = "bypass"
-BYPASS = Literal["lab", "patched", "inventory"]
 
 about = About(
     80,
@@ -70,14 +67,16 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.cli.drive import drive
     from labconsole.cli.testbed import load_testbed, open_session
     from labconsole.engine.calibration.calibration import calibrate
+    from labconsole.engine.calibration.offer import with_bypass
 
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     if args.show:
         return _show(inventory, store, as_json=args.json)
-    platform, with_bypass = _with_bypass(inventory)
-    wanted = _request(args, inventory, platform)
-    with _bypassed(args, inventory, wanted, given=platform in inventory.platforms) as how:
-        session = open_session(with_bypass, store, calibrated=False)  # it is not held against the one before
+    wanted = _request(args, inventory)
+    with _bypassed(args, inventory, wanted) as how:
+        session = open_session(
+            with_bypass(inventory)[1], store, calibrated=False
+        )  # it is not held against the one before
 
         async def work(session: Testbed[RunStore]) -> int:
             envelope = await calibrate(session, wanted, inventory.fingerprint(), how, _progress(args))
@@ -92,70 +91,49 @@ def run(args: argparse.Namespace) -> int:
         return drive(session, list(dict.fromkeys(needed)), work, [], kept="nothing of this calibration is saved")
 
 
-def _with_bypass(inventory: Inventory) -> tuple[str, Inventory]:
-    """The name of the bypass, and the inventory with it: its own, or one added for this purpose only."""
-    from labconsole.model.inventory import Platform
-
-    for name, platform in inventory.platforms.items():
-        if platform.driver == DRIVER:
-            return name, inventory
-    platforms = {**inventory.platforms, DRIVER: Platform(driver=DRIVER)}
-    return DRIVER, inventory.model_copy(update={"platforms": platforms})
-
-
-def _request(args: argparse.Namespace, inventory: Inventory, platform: str) -> CalibrationRequest:
-    from labconsole.engine.calibration.calibration import CalibrationRequest
-    from labconsole.model.design_point import FrameSize
+def _request(args: argparse.Namespace, inventory: Inventory) -> CalibrationRequest:
+    from labconsole.engine.calibration.offer import calibration_request
     from labconsole.model.plan.loader import load_plan
 
     plan = load_plan(args.plan, inventory) if args.plan is not None else None
-    requests = [point.request for point in plan.points] if plan is not None else []
-    sizes = tuple(args.frame_size or dict.fromkeys(r.frame.bytes for r in requests)) or PAPER_FRAME_SIZES
-    includes_fcs = inventory.defaults.frame(sizes[0], args.includes_fcs).includes_fcs
-    if requests and not args.frame_size:
-        includes_fcs = requests[0].frame.includes_fcs
-    everyone = len(inventory.streams)
-    counts = tuple(args.sources or ((1, everyone) if inventory.emulated else (everyone,)))
-    if requests and not args.sources:
-        counts = tuple(sorted({request.sources for request in requests}))
     if args.duration < 0.1:
         raise ConfigError(
             "is too short for a reliable count", key="--duration", value=args.duration, allowed="0.1 or more"
         )
-    return CalibrationRequest(
-        platform=platform,
-        frames=tuple(FrameSize(size, includes_fcs) for size in dict.fromkeys(sizes)),
-        source_counts=tuple(dict.fromkeys(counts)),
+    return calibration_request(
+        inventory,
+        sizes_bytes=args.frame_size or (),
+        includes_fcs=args.includes_fcs,
+        source_counts=args.sources or (),
+        points=[point.request for point in plan.points] if plan is not None else (),
         duration_s=args.duration,
-        generator=args.generator or (requests[0].generator if requests else inventory.defaults.generator),
         time_limit_s=args.time_limit,
+        generator=args.generator,
         take_over=args.take_over,
     )
 
 
 @contextmanager
-def _bypassed(
-    args: argparse.Namespace, inventory: Inventory, wanted: CalibrationRequest, *, given: bool
-) -> Iterator[BYPASS]:
+def _bypassed(args: argparse.Namespace, inventory: Inventory, wanted: CalibrationRequest) -> Iterator[Bypass]:
     """With the UUT out of the way: a lab is rewired and wired back, an operator is told what to connect."""
-    from labconsole.engine.calibration.bypass import cabling
-    from labconsole.lab import commands as lab
+    from labconsole.cli.testbed import rewiring
+    from labconsole.engine.calibration.offer import calibration_offer
 
     if args.wired:
         yield "patched"
         return
-    name = lab.of_inventory({node: each.address for node, each in inventory.nodes.items()})
-    if name is not None:
-        sys.stderr.write(f"lab {name}: wiring every source straight to its sink; this is undone at the end\n")
-        with lab.bypassed(name):
+    rewired = rewiring(inventory)
+    if rewired is not None:
+        sys.stderr.write("the lab wires every source straight to its sink; this is undone at the end\n")
+        with rewired:
             yield "lab"
         return
-    if given:
-        yield "inventory"
+    offer = calibration_offer(inventory, wanted, rewired=False)
+    if offer.bypass == "inventory":
+        yield offer.bypass
         return
-    lines = cabling(inventory, inventory.streams[: max(wanted.source_counts)])
     sys.stderr.write("calibration needs the unit under test to be bypassed:\n")
-    sys.stderr.writelines(f"  {line}\n" for line in lines)
+    sys.stderr.writelines(f"  {line}\n" for line in offer.cables)
     if sys.stdin.isatty():
         sys.stderr.write("Press Enter when this is done, or Ctrl-C to leave: ")
         sys.stderr.flush()

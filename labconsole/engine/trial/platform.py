@@ -61,7 +61,7 @@ class UutPlatform:
     ) -> None:
         self.forwarding_proof: ForwardingProof | None = None
         self.set_up: SetUp | None = None
-        self._inventory, self._telemetry, self._pool = inventory, telemetry, pool
+        self.inventory, self._telemetry, self._pool = inventory, telemetry, pool
         self._driver_for, self._emit, self._stopping = driver_for, emit, stopping
         self._stands: tuple[SetUpKey, Prepared, Driver] | None = None
         self._owed: list[Driver] = []
@@ -79,7 +79,7 @@ class UutPlatform:
 
         ``second_guest``: with one, which gets its own stream, where one is free, and none of the others.
         """
-        wanted = {stream.name for stream in self._inventory.streams[: request.sources]}
+        wanted = {stream.name for stream in self.inventory.streams[: request.sources]}
         own = second_guest.stream if second_guest is not None else None
         key = SetUpKey(request.platform, second_guest is not None, own.name if own is not None else None)
         if self._stands is not None:
@@ -88,12 +88,12 @@ class UutPlatform:
                 return prepared
         await self.restore()
         begun, started_at = time.monotonic(), utc_now()
-        driver = self._driver_for(request.platform, self._inventory)
+        driver = self._driver_for(request.platform, self.inventory)
         # As they are now: one that is lost meanwhile answers with NodeLost, where a name that is gone would be a bug.
         there = dict(self._pool.links)
-        streams = [s for s in self._inventory.streams if s.source.node in there and s.sink.node in there]
-        wirings = {s: wiring_of(s, self._inventory, self._telemetry) for s in streams}
-        first, uut = [wiring for s, wiring in wirings.items() if s != own], links[self._inventory.uut]
+        streams = [s for s in self.inventory.streams if s.source.node in there and s.sink.node in there]
+        wirings = {s: wiring_of(s, self.inventory, self._telemetry) for s in streams}
+        first, uut = [wiring for s, wiring in wirings.items() if s != own], links[self.inventory.uut]
         try:
             if second_guest is None:
                 prepared = await driver.prepare(uut, first)
@@ -109,7 +109,7 @@ class UutPlatform:
         self._emit(PhaseChanged(run_id=run_id, phase=Phase.LEARNING))
         try:
             self.forwarding_proof = await wait_forwarding(
-                self._inventory,
+                self.inventory,
                 there,
                 prepared,
                 streams,
@@ -137,7 +137,7 @@ class UutPlatform:
         if self._stands is not None:
             drivers.append(self._stands[2])
             self._stands = None
-        link = self._pool.links.get(self._inventory.uut)
+        link = self._pool.links.get(self.inventory.uut)
         for driver in drivers:
             if link is None:
                 self._owe(driver)

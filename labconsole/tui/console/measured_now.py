@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from labconsole.engine.calibration.calibration import CalibrationProgress
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.set_up_course import block_words
 from labconsole.engine.live.observed import ObservedTrial
@@ -56,11 +57,14 @@ def measured_now(state: ConsoleState, now_s: float, wall_s: float) -> MeasuredNo
         return _observed(state.observed, wall_s) if state.observed is not None else None
     execution = state.execution if state.execution is not None and state.execution.running else None
     what, place = _trial(state, execution)
+    calibration = state.calibration if state.calibrating else None
     left_s = execution.left_s if execution is not None else state.all_left_s(now_s)
+    if calibration is not None:
+        left_s = calibration.left_s
     return MeasuredNow(
         what=what,
         place=place,
-        plan=_plan(execution) if execution is not None else ("",),
+        plan=_plan(execution) if execution is not None else _calibration(calibration),
         step=state.step_wordings(now_s),
         progress=state.phase_progress(now_s),
         left_s=left_s,
@@ -117,6 +121,12 @@ def _trial(state: ConsoleState, execution: PlanExecution | None) -> tuple[Wordin
         if block == "pilot":
             of = 1
     return point_words(trial.request), _place(number, of, block)
+
+
+def _calibration(progress: CalibrationProgress | None) -> Wordings:
+    if progress is None:
+        return ("",)
+    return f"calibration, {progress.done} of {progress.expected}", f"{progress.done}/{progress.expected}"
 
 
 def _plan(execution: PlanExecution) -> Wordings:

@@ -9,6 +9,7 @@ import shlex
 from collections import deque
 from dataclasses import dataclass, field
 
+from labconsole.engine.calibration.calibration import CalibrationProgress
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.engine.live.events import (
@@ -114,6 +115,12 @@ class ConsoleState:
     checking: bool = False
     """A check of the testbed runs."""
 
+    calibrating: bool = False
+    """A calibration runs: the trials are its own."""
+
+    calibration: CalibrationProgress | None = None
+    """Where it stands, or stood last."""
+
     execution: PlanExecution | None = None
     """The plan that runs or ran last."""
 
@@ -164,6 +171,8 @@ class ConsoleState:
 
     def _finish(self, event: TrialFinished, wall_s: float) -> None:
         record = event.record
+        if self.calibrating:
+            return  # the UUT was bypassed: that is no result
         self.last = record
         if not event.kept:
             self.note(wall_s, f"{record.run_id} was a warm-up and was not saved, {record.verdict.status}")
@@ -198,8 +207,10 @@ class ConsoleState:
 
     @property
     def what_runs(self) -> str:
-        """What keeps the session busy, if anything does: a check, a plan or a trial."""
+        """What keeps the session busy, if anything does: a check, a calibration, a plan or a trial."""
         plan = self.execution is not None and self.execution.running
+        if self.calibrating:
+            return "calibration"
         return "check" if self.checking else "plan" if plan else "trial"
 
     @property

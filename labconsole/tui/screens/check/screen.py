@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import textwrap
 
 from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Container, VerticalScroll
 
+from labconsole.engine.calibration.calibration import CalibrationProgress
+from labconsole.engine.calibration.offer import CalibrationOffer
 from labconsole.engine.check.result import CheckResult, CheckStatus
 from labconsole.engine.protocol import SessionLike
-from labconsole.errors import LabError
+from labconsole.errors import Aborted, LabError
 from labconsole.model.plan.plan import Plan
 from labconsole.text.cells import safe, span
 from labconsole.tui.console import clock
@@ -19,10 +20,12 @@ from labconsole.tui.parts import plan_files
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.lines import Lines, Span, field
+from labconsole.tui.parts.lines import Lines, Span
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
+from labconsole.tui.screens.check import calibrating
+from labconsole.tui.screens.check.check_details import CheckDetails
 from labconsole.tui.screens.check.checks_table import LOOKS, TESTBED, ChecksTable
 
 BEFORE = (
@@ -44,42 +47,18 @@ class CheckSummary(Lines):
         return [self.words]
 
 
-class CheckDetails(Lines):
-    """The result under the cursor in full."""
-
-    def __init__(self) -> None:
-        super().__init__(id="check-details")
-        self.result: CheckResult | None = None
-        self.first = ""
-
-    def lines(self, width: int) -> list[list[Span]]:
-        result = self.result
-        if result is None:
-            return [[(" " + line, "muted")] for line in textwrap.wrap(self.first, max(20, width - 2))]
-        glyph, tone = LOOKS[result.status]
-        rows = field("check", f"{result.title} ({result.id})", width, "strong")
-        rows += field("node", result.node or TESTBED, width)
-        rows += field("result", f"{glyph} {result.status.value}{', fixed' if result.fixed else ''}", width, tone)
-        rows += field("evidence", result.evidence, width, rows=12)
-        if result.hint:
-            rows += field("to do", result.hint, width, "warn", rows=8)
-        if result.fixable and not result.fixed:
-            rows += field("", "press x to fix this", width, "accent")
-        for index, (name, value) in enumerate(result.values.items()):
-            rows += field("values" if index == 0 else "", f"{name} = {value}", width, "muted", rows=2)
-        return [*rows, *field("took", f"{result.took_s * 1e3:.0f} ms", width, "muted")]
-
-
 class CheckScreen(ConsoleScreen):
     """Nothing is asked of any node until its key is pressed."""
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
         Action("r", "run", "Check", "Check the testbed.", id="check-run", title="Check the testbed"),
-        Action("a", "abort", "Abort", "Abort the check and keep its results, or abort the running trial.",
+        Action("a", "abort", "Abort", "Abort the check and keep its results, or abort what runs.",
                id="check-abort", title="Abort the check"),
         Action("x", "fix", "Fix", "Fix what can be fixed from here, after asking.",
                id="check-fix", title="Fix what the check found"),
+        Action("c", "calibrate", "Calibrate", "Measure what sources and sinks can do without the UUT, after asking.",
+               id="check-calibrate", title="Calibrate…"),
         Action("p", "plan(1)", "Plan", "Choose the plan to check for: none, or one of the files in plans/.",
                id="check-plan", title="Check for another plan"),
         Action("w", "problems", "Problems", "Show only checks that did not pass, or all of them.",
@@ -122,7 +101,8 @@ class CheckScreen(ConsoleScreen):
         super().on_mount()
         self.load_plans()
         self.query_one(CheckDetails).first = ONLY_WATCHES if self.session.read_only else BEFORE
-        self.query_one(CheckDetails).paint()
+        envelope = self.session.envelope
+        self._tell_calibration(list(calibrating.found_lines(envelope)) if envelope is not None else [])
 
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
@@ -182,6 +162,74 @@ class CheckScreen(ConsoleScreen):
         self._paint_results()
         table.settle()
 
+    @work(group="ask", exclusive=True)
+    async def action_calibrate(self) -> None:
+        """Ask, and say before what it is about to do."""
+        if self.only_watches():
+            return
+        busy = self._busy()
+        if busy:
+            self.console_app.tell(busy, "warning")
+            return
+        try:
+            offer = await self.session.calibration_offer()
+        except LabError as exc:
+            self.console_app.tell(f"calibration: {exc}", "error")
+            return
+        cables = calibrating.cable_lines(offer)
+        if cables:
+            self._tell_calibration(cables)
+        if not await self.app.push_screen_wait(Confirm(*calibrating.question(offer))):
+            return
+        busy = self._busy()
+        if busy:
+            self.console_app.tell(busy, "warning")
+        else:
+            self.calibrate(offer)
+
+    @work(group="calibration")
+    async def calibrate(self, offer: CalibrationOffer) -> None:
+        """Run it; a line is added for every trial, and what was found stays."""
+        lines: list[str] = []
+
+        def take(progress: CalibrationProgress) -> None:
+            lines.append(calibrating.progress_words(progress))
+            self.state.calibration = progress
+            if self.is_up:
+                self._tell_calibration(lines)
+
+        self.state.calibrating, self.state.calibration = True, None
+        self.state.ask()
+        severity = "information"
+        try:
+            envelope = await self.session.calibrate(offer, take)
+            lines, words = list(calibrating.found_lines(envelope)), "the testbed is calibrated"
+        except Aborted:
+            words = "the calibration was aborted, and nothing of it is kept"
+            lines.append(words)
+        except LabError as exc:
+            words, severity = f"calibration: {exc}", "error"
+            lines.append(words)
+        finally:
+            self.state.calibrating = False
+            self.state.run_ended()
+        again = " Put the cables back before you measure." if offer.cables else ""
+        self.console_app.tell(words + again, severity)
+        if self.is_up:
+            self._tell_calibration(lines, end=False)
+
+    def _tell_calibration(self, lines: list[str], *, end: bool = True) -> None:
+        """In the place of the result under the cursor, the newest line in sight, or the first."""
+        details, box = self.query_one(CheckDetails), self.query_one("#check-box", VerticalScroll)
+        details.result, details.calibration = None, lines
+        details.refresh(layout=True)
+        details.paint()
+        if lines and end and self.state.calibrating:
+            self.call_after_refresh(box.scroll_end, animate=False)
+        elif lines and not end:
+            self.call_after_refresh(box.scroll_home, animate=False)
+        self._paint_results()
+
     def _counted(self) -> str:
         counts = self.query_one(ChecksTable).counts
         return ", ".join(f"{counts[status]} {status.value}" for status in CheckStatus if counts[status]) or "no result"
@@ -213,6 +261,8 @@ class CheckScreen(ConsoleScreen):
                 glyph, tone = LOOKS[status]
                 words.append((f"{glyph} {counts[status]} {status.value}  ", tone))
         words += self._for_what()
+        if not self.state.calibrating:  # meanwhile runs are held against none
+            words.append((" · " + calibrating.calibrated_words(self.session.envelope, clock.wall_s()), "muted"))
         if table.problems_only:
             words.append(("  only problems are shown", "warn"))
         summary.words = words
