@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +30,9 @@ from labconsole.tui.console.state import PHASE_WORDS, ConsoleState
 from labconsole.units import format_target
 
 RUNS_TOLD = 10
+WATCH_EVERY_S = 0.5
+"""How often another operator's trial is looked at; asks no node."""
+
 INTERRUPT = "\x03"
 """What Ctrl-C is among the lines: abort while something is measured, else quit."""
 
@@ -202,6 +206,20 @@ class PlainConsole:
             execution.pause()
             self._note(f"plan {execution.plan.name} pauses after this trial; the testbed is kept")
 
+    async def watch(self) -> None:
+        """Tell of the trials of whoever else measures here, phase by phase."""
+        told: tuple[str, object] | None = None
+        while True:
+            trial = self.state.observed = self._session.observed_trial()
+            now = (trial.run_id, trial.phase) if trial is not None else None
+            if trial is not None and now != told:
+                phase = PHASE_WORDS[trial.phase] if trial.phase is not None else "measuring"
+                self._say_at(f"{trial.operator} measures {trial.request.words()}: {phase}")
+            elif now is None and told is not None:
+                self._say_at("the other operator's trial is over")
+            told = now
+            await asyncio.sleep(WATCH_EVERY_S)
+
     async def _abort(self, _: str) -> None:
         if self._work is None or self._work.done():
             self.say("nothing is running")
@@ -219,12 +237,14 @@ class PlainConsole:
         await asyncio.wait([self._work])
 
     async def _status(self, _: str) -> None:
+        self.state.observed = self._session.observed_trial()
         now = measured_now(self.state, clock.monotonic_s(), clock.wall_s())
         if now is None:
             self.say("ready, nothing is measured")
             return
         left = f"about {now.left_s:.0f} s left in all" if now.left_s is not None else ""
-        self.say(", ".join(word for word in (now.what[0], now.plan[0], now.place[0], now.step[0], left) if word))
+        by = f"{now.by} measures" if now.by else ""
+        self.say(", ".join(word for word in (by, now.what[0], now.plan[0], now.place[0], now.step[0], left) if word))
 
     async def _streams(self, _: str) -> None:
         streams = self._session.telemetry.streams
@@ -301,12 +321,14 @@ class PlainConsole:
 async def converse(session: SessionLike, lines: AsyncIterator[str], say: Callable[[str], None]) -> int:
     """Connect, then obey line by line until quit or the end of the input; what runs then is stopped in order."""
     console = PlainConsole(session, say)
-    inventory = session.inventory
+    console.state.read_only = session.read_only
+    inventory, watching = session.inventory, None
     console.say(f"labconsole on {inventory.testbed}, {len(inventory.nodes)} nodes; type help for the commands")
     try:
         await session.connect()
         up = sum(node.state is NodeState.CONNECTED for node in session.telemetry.nodes.values())
-        console.say(f"{up} of {len(inventory.nodes)} nodes connected; ready")
+        console.say(f"{up} of {len(inventory.nodes)} nodes connected; {'watching' if session.read_only else 'ready'}")
+        watching = asyncio.create_task(console.watch())
         async for line in lines:
             await console.obey(line)
             if console.left.is_set():
@@ -314,6 +336,8 @@ async def converse(session: SessionLike, lines: AsyncIterator[str], say: Callabl
         else:
             await console.obey("quit")
     finally:
+        if watching is not None:
+            watching.cancel()
         await session.close()
     return 0
 
@@ -323,9 +347,13 @@ async def _typed() -> AsyncIterator[str]:
     loop, queue = asyncio.get_running_loop(), asyncio.Queue[str | None]()
 
     def read() -> None:
-        for line in sys.stdin:
-            loop.call_soon_threadsafe(queue.put_nowait, line)
-        loop.call_soon_threadsafe(queue.put_nowait, None)
+        try:
+            sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]
+            for line in sys.stdin:
+                loop.call_soon_threadsafe(queue.put_nowait, line)
+        finally:
+            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                loop.call_soon_threadsafe(queue.put_nowait, None)
 
     loop.add_signal_handler(signal.SIGINT, queue.put_nowait, INTERRUPT)
     for number in (signal.SIGTERM, signal.SIGHUP):

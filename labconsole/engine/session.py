@@ -91,7 +91,7 @@ class Session(Generic[StoreT]):
         self._batch = asyncio.Lock()
         self._stop = asyncio.Event()
         self._leases = Leases(self.operator)
-        self._observed = ObservedStreams(self.telemetry, inventory)
+        self._observed = ObservedStreams(self.telemetry, inventory, self._pool.links)
         self._platform = UutPlatform(
             inventory,
             self.telemetry,
@@ -134,8 +134,7 @@ class Session(Generic[StoreT]):
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def _emit(self, event: Event) -> None:
-        self._telling.hear(event)
-        for listener in list(self._listeners):
+        for listener in (self._telling.hear, *self._listeners):
             try:
                 listener(event)
             except Exception:  # a listener's fault must not void a measurement

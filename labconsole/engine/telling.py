@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.live.events import Event, PhaseChanged, TrialStarted
@@ -56,8 +55,9 @@ class TrialTelling:
         self._trial = self._next = None
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            (problem,) = await asyncio.gather(self._task, return_exceptions=True)
+            if isinstance(problem, Exception):
+                log.warning("telling of the trial on %s: %s", self._node, problem)
             self._task = None
 
 

@@ -26,6 +26,9 @@ GAP = 2
 LEAST_LOSS_PERCENT = 1.0
 """The strip's scale ends no lower, so that single packets are not drawn as a catastrophe."""
 
+MOST_SCALED = 12
+"""So many series are looked at for the scale of a few: a hundred take a tenth of a second."""
+
 LEAST_ROWS = 5
 """Of a panel: two of rates, two of loss, one of seconds."""
 
@@ -75,9 +78,11 @@ def draw_panels(
 ) -> list[list[Cells]]:
     """The ``shown`` of these series as panels of ``height`` lines, of which ``across`` stand beside each other.
 
-    Their scale is common, and that of all series. The first of every row of panels has the labels. ``span_s`` fixes the
+    Their scale is common, and that of all series, as long as those are not many: then of those that are shown. The first of every row of panels has the labels. ``span_s`` fixes the
     time axis to a trial's length.
     """
+    if len(all_series) > MOST_SCALED:
+        all_series, shown = [all_series[i] for i in shown], range(len(shown))
     all_series = [joined(series) for series in all_series]
     axis_line = height >= 9
     loss_rows = max(2, min(5, height // 5))

@@ -9,6 +9,7 @@ from typing import Any
 from textual.actions import parse
 from textual.app import App, SystemCommand
 from textual.dom import DOMNode
+from textual.markup import escape
 from textual.screen import Screen
 
 from labconsole.tui.keymap import PARTS
@@ -42,4 +43,4 @@ def palette(
         if does not in offered and does[0].check_action(name, parameters):
             offered.add(does)
             title, words = action.palette_words(keymap)
-            yield SystemCommand(title, words, partial(app.run_action, action.does, node))
+            yield SystemCommand(escape(title), escape(words), partial(app.run_action, action.does, node))

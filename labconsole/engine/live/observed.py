@@ -6,14 +6,20 @@ the NICs of sources and sinks, which every session samples anyway.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from labconsole.contracts.ports import AgentLink
 from labconsole.engine.live.events import Phase
-from labconsole.engine.live.telemetry import InterfaceLive, StreamLive, Telemetry
+from labconsole.engine.live.hops import follow
+from labconsole.engine.live.telemetry import StreamLive, Telemetry
+from labconsole.measure.alignment import EndCounts, StreamAlignment
 from labconsole.measure.counts import CounterSample
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.inventory import Endpoint, Inventory
+from labconsole.model.inventory import Endpoint, Inventory, Stream
+from labconsole.verdict.hops import Place
 from labconsole.wire.codec import STAT_NAMES
 
 _RX_PACKETS, _TX_PACKETS = STAT_NAMES.index("rx_packets"), STAT_NAMES.index("tx_packets")
@@ -49,29 +55,41 @@ class ObservedTrial:
 class ObservedStreams:
     """Feeds the streams of another operator's trial into telemetry, from samples that are there anyway.
 
-    Packets are counted from the trial's begin; one that was met in the middle has rates only.
+    Both ends by their own clocks, brought to the console's, at one instant. Packets are counted from the trial's begin; one
+    that was met in the middle has rates only.
     """
 
-    def __init__(self, telemetry: Telemetry, inventory: Inventory) -> None:
-        self._telemetry, self._inventory = telemetry, inventory
+    def __init__(self, telemetry: Telemetry, inventory: Inventory, links: Mapping[str, AgentLink]) -> None:
+        self._telemetry, self._inventory, self._links = telemetry, inventory, links
         self._run_id: str | None = None
         self._whole = False
-        self._bases: dict[Endpoint, int] = {}
-        self._rates: dict[str, float] = {}
-        self._begun: dict[str, int] = {}
+        self._alignments: dict[str, StreamAlignment] = {}
+        self._sent_before: dict[str, int] = {}
+        self._base: dict[str, EndCounts] = {}
+        self._last: dict[str, EndCounts] = {}
+        self._idle_ns: dict[str, int] = {}
 
     def follow(self, trial: ObservedTrial | None) -> None:
         """Another trial begins fresh streams; without one, those of the last stay as they were."""
-        if trial is None or trial.run_id == self._run_id:
-            return
+        if trial is None:
+            self._run_id = None
+        elif trial.run_id != self._run_id:
+            self._begin(trial)
+
+    def _begin(self, trial: ObservedTrial) -> None:
         self._run_id, self._whole = trial.run_id, trial.phase in BEFORE_TRAFFIC
-        self._bases.clear()
-        self._rates.clear()
-        self._begun.clear()
+        for known in (self._sent_before, self._base, self._last, self._idle_ns):
+            known.clear()
         self._telemetry.streams.clear()
-        for stream in self._inventory.streams[: trial.request.sources]:
+        streams = self._inventory.streams[: trial.request.sources]
+        self._alignments = {stream.name: StreamAlignment() for stream in streams}
+        for stream in streams:
             self._telemetry.streams[stream.name] = StreamLive(
-                stream.name, str(stream.source), str(stream.sink), intended_pps=trial.request.intended_pps
+                stream.name,
+                str(stream.source),
+                str(stream.sink),
+                intended_pps=trial.request.intended_pps,
+                hops=follow(_ends(stream), self._telemetry, {end.node: self._offset_ns(end) for end in _both(stream)}),
             )
         self._telemetry.revision += 1
 
@@ -84,35 +102,55 @@ class ObservedStreams:
         if self._run_id is None:
             return
         for stream in self._inventory.streams:
-            live = self._telemetry.streams.get(stream.name)
-            if live is None:
+            alignment = self._alignments.get(stream.name)
+            if alignment is None or stream.name not in self._telemetry.streams:
                 continue
-            if stream.source.node == node:
-                live.offered_packets = self._since_begin(stream.source, _TX_PACKETS)
-                rate = self._interface(stream.source)
-                self._rates[stream.name] = (rate.rate("tx_packets") if rate is not None else None) or 0.0
-            sink = self._interface(stream.sink) if stream.sink.node == node else None
-            if sink is None or sink.last is None:
-                continue
-            live.measured_packets = self._since_begin(stream.sink, _RX_PACKETS)
-            measured_pps = sink.rate("rx_packets")
-            if measured_pps is None:
-                continue
-            live.seconds.append(self._seconds(stream.name, sink.last))
-            live.offered_pps.append(self._rates.get(stream.name, 0.0))
-            live.measured_pps.append(measured_pps)
+            if stream.source.node == node and (sample := self._sample(stream.source)) is not None:
+                at_ns, sent = sample[0], sample[1].values[_TX_PACKETS]
+                if stream.name not in self._sent_before:
+                    self._sent_before[stream.name] = sent
+                    alignment.begin(at_ns)
+                alignment.sent(at_ns, sent - self._sent_before[stream.name])
+            if stream.sink.node == node and (sample := self._sample(stream.sink)) is not None:
+                alignment.received(sample[0], sample[1].values[_RX_PACKETS])
+            for now in alignment.ready():
+                self._show(stream.name, now)
 
-    def _interface(self, end: Endpoint) -> InterfaceLive | None:
-        return self._telemetry.interfaces.get((end.node, "", end.interface))
+    def _show(self, name: str, now: EndCounts) -> None:
+        live, base = self._telemetry.streams[name], self._base.setdefault(name, now)
+        before, self._last[name] = self._last.get(name), now
+        if self._whole and now.sent is not None:
+            live.offered_packets = round(now.sent)
+            live.measured_packets = now.received - base.received
+            if now.sent == 0:
+                self._idle_ns[name] = now.at_ns
+        if before is None or now.received < before.received:
+            return
+        per_s = 1e9 / (now.at_ns - before.at_ns)
+        sent = math.nan if now.sent is None or before.sent is None else now.sent - before.sent
+        live.seconds.append((now.at_ns - self._idle_ns.get(name, base.at_ns)) / 1e9)
+        live.offered_pps.append(sent * per_s)
+        live.measured_pps.append((now.received - before.received) * per_s)
 
-    def _since_begin(self, end: Endpoint, position: int) -> int | None:
-        live = self._interface(end)
-        if not self._whole or live is None or live.last is None:
+    def _offset_ns(self, end: Endpoint) -> int:
+        link = self._links.get(end.node)
+        return link.monotonic_offset_ns if link is not None else 0
+
+    def _sample(self, end: Endpoint) -> tuple[int, CounterSample] | None:
+        """The newest of a NIC, and when it was taken by the console's clock."""
+        live = self._telemetry.interfaces.get((end.node, "", end.interface))
+        if live is None or live.last is None:
             return None
-        now = live.last.values[position]
-        return now - self._bases.setdefault(end, now)
+        return live.last.monotonic_ns - self._offset_ns(end), live.last
 
-    def _seconds(self, name: str, sample: CounterSample) -> float:
-        """Since the first sample of the stream, by the sink's clock."""
-        begun = self._begun.setdefault(name, sample.monotonic_ns)
-        return (sample.monotonic_ns - begun) / 1e9
+
+def _both(stream: Stream) -> tuple[Endpoint, Endpoint]:
+    return stream.source, stream.sink
+
+
+def _ends(stream: Stream) -> list[Place]:
+    """What is known of its way without asking the unit under test."""
+    return [
+        Place("source_nic", stream.source.node, "", stream.source.interface, "tx_packets"),
+        Place("sink_nic", stream.sink.node, "", stream.sink.interface, "rx_packets"),
+    ]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 
 import pytest
 
+from labconsole.cli import plain_console
 from labconsole.cli.plain_console import INTERRUPT, PlainConsole, converse
-from labconsole.engine.live.events import NodeChanged, NodeState, Notice
+from labconsole.engine.live.events import NodeChanged, NodeState, Notice, Phase
+from labconsole.engine.live.observed import ObservedTrial
+from labconsole.model.design_point import DesignPoint, FrameSize
 from support.fake_lab_session import LabSession
 from support.fake_session import FakeSession, refuse
 
@@ -84,6 +88,30 @@ async def test_what_happens_meanwhile_is_told_as_text_only() -> None:
     assert any("snk1: lost: no·[31m route·" in line for line in said)
     assert any("warning: the fan is loud" in line for line in said)
     assert any(line.startswith("snk1, sink: lost: no·") for line in said)
+
+
+async def test_another_operators_trial_is_told(monkeypatch) -> None:
+    monkeypatch.setattr(plain_console, "WATCH_EVERY_S", 0)
+    session = FakeSession()
+    session.read_only = True
+    at = datetime(2026, 3, 2, 9, 15, tzinfo=UTC)
+    request = DesignPoint(platform="raw", frame=FrameSize(64), sources=2, target=10**7, duration_s=5.0)
+
+    def begins() -> None:
+        session.observed = ObservedTrial(
+            run_id="r", operator="eve\x1b[31m@desk", purpose="", request=request, repetition=1, repetitions=3, plan=None,
+            block=None, set_ups=None, phase=Phase.SENDING, started=at, phase_started=at, phase_until=None, since=at,
+            until=None,
+        )  # fmt: skip
+
+    def ends() -> None:
+        session.observed = None
+
+    said = await talk(session, begins, "status", ends, "status", "quit")
+    assert "7 of 7 nodes connected; watching" in said
+    assert any("eve·[31m@desk measures raw, 64 B" in line and line.endswith(": sending") for line in said)
+    assert any(line.startswith("eve·[31m@desk measures, raw, 64 B") for line in said)
+    assert any(line.endswith("the other operator's trial is over") for line in said)
 
 
 async def test_a_refusal_is_one_line() -> None:

@@ -85,7 +85,7 @@ def watch(phase: Phase) -> Telemetry:
     telemetry, inventory = Telemetry(), make_inventory()
     for node in ("src1", "snk1"):
         telemetry.set_links(node, [link("eth1", 2)])
-    streams = ObservedStreams(telemetry, inventory)
+    streams = ObservedStreams(telemetry, inventory, {})
     streams.add_counters("src1")
     streams.follow(seen(phase))
     for second, (sent, received) in enumerate(((1000, 400), (2000, 1300), (3000, 2300)), start=1):

@@ -59,10 +59,14 @@ def ways(inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> lis
     last = state.last if state.trial is None or state.trial.run_id == getattr(state.last, "run_id", None) else None
     of_second = last.background.streams if last is not None and last.background is not None else ()
     records = {part.name: part for part in (*last.streams, *of_second)} if last is not None else {}
+    planned = {stream.name: _planned(stream, inventory.uut) for stream in inventory.streams}
     found = []
     for live in telemetry.streams.values():
         record = records.get(live.name)
-        found.append(_recorded(record) if live.final and record is not None else _live(live, telemetry))
+        if live.final and record is not None:
+            found.append(_recorded(record))
+        else:
+            found.append(_live(live, telemetry, planned.get(live.name, ())))
     return found
 
 
@@ -74,8 +78,8 @@ def _planned(stream: Stream, uut: str) -> tuple[HopCell, ...]:
     return tuple(HopCell(hop, node, interface, None, None, None, {}) for hop, node, interface in places)
 
 
-def _live(live: StreamLive, telemetry: Telemetry) -> StreamWay:
-    cells = tuple(
+def _live(live: StreamLive, telemetry: Telemetry, planned: tuple[HopCell, ...]) -> StreamWay:
+    cells = planned if not live.hops else tuple(
         HopCell(
             now.place.hop, now.place.node, now.place.label, now.pps, now.packets, now.lost_packets, now.drops,
             "quiet" if now.quiet else "",

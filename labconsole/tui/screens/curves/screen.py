@@ -196,7 +196,8 @@ class CurvesScreen(FollowingScreen):
         if not self.saved.complete:
             return "reading the store …"
         if made.curves:
-            return "Nothing to draw in this part of the axes. Press - to zoom out, L for other axes, s for all curves."
+            out, axes, solo = (self.key_of(id) for id in ("curves-zoom-out", "curves-log", "curves-solo"))
+            return f"Nothing to draw in this part of the axes. {out}: zoom out, {axes}: other axes, {solo}: all curves."
         return NOTHING_LEFT if self.saved.runs else NOTHING_SAVED
 
     @on(Choice.Changed)
@@ -212,6 +213,8 @@ class CurvesScreen(FollowingScreen):
             what = self.query_one("#choice-y", Choice)
             if what.value == "maximum":
                 what.value = "measured"
+        if event.choice.id in ("choice-x", "choice-unit"):
+            self._viewing = replace(self._viewing, low=None, high=None)  # a part of another axis
         self.look_again()
 
     @on(FilterLine.Changed)

@@ -66,7 +66,7 @@ class Viewing:
     def words(self, made: Curves, x_words: Words) -> str:
         """What is not as it was: for the title."""
         parts = [f"log {' and '.join(filter(None, self.log))}"] if any(self.log) else []
-        if self.solo is not None:
+        if any(curve.label == self.solo for curve in made.curves):
             parts.append(f"only {self.solo}")
         if self.low is not None and self.high is not None:
             parts.append(f"x from {x_words(self.low)} to {x_words(self.high)}")

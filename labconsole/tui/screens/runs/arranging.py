@@ -34,8 +34,8 @@ def arrangements(views: SavedViews) -> Iterator[Action]:
     """What the palette offers: every sorting, every view. They are actions of the screen."""
     for name in SORTS:
         yield Action("", f"sort_by({name!r})", f"Sort by {column_words(name)}", "Sort the runs by this column.")
-    for number, (name, view) in enumerate(views.all().items()):
-        yield Action("", f"view({number})", f"View: {safe(name, 40)}", safe(view.filter, 80) or "All runs.")
+    for name, view in views.all().items():
+        yield Action("", f"view({name!r})", f"View: {safe(name, 40)}", safe(view.filter, 80) or "All runs.")
 
 
 class Arranging:

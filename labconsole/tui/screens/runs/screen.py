@@ -209,8 +209,12 @@ class RunsScreen(FollowingScreen):
     def action_views(self) -> None:
         self.arranging.ask_view(self.console_app.tell)
 
-    def action_view(self, number: int) -> None:
-        self.arranging.show(list(self.console_app.memory.views.all().values())[number])
+    def action_view(self, name: str) -> None:
+        view = self.console_app.memory.views.all().get(name)
+        if view is None:
+            self.console_app.tell(f"The view {name} was removed meanwhile.", "warning")
+        else:
+            self.arranging.show(view)
 
     def offered_actions(self) -> Iterable[Action]:
         """Also every sorting, and every view by its name."""
