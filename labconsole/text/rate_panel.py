@@ -78,8 +78,8 @@ def draw_panels(
 ) -> list[list[Cells]]:
     """The ``shown`` of these series as panels of ``height`` lines, of which ``across`` stand beside each other.
 
-    Their scale is common, and that of all series, or where those are many of those that are shown. The first of every row
-    of panels has the labels. ``span_s`` fixes the time axis to a trial's length.
+    Their scale is common, and that of all series, or where those are many of those that are shown. The first of every
+    row of panels has the labels. ``span_s`` fixes the time axis to a trial's length.
     """
     if len(all_series) > MOST_SCALED:
         all_series, shown = [all_series[i] for i in shown], range(len(shown))

@@ -55,8 +55,8 @@ class ObservedTrial:
 class ObservedStreams:
     """Feeds the streams of another operator's trial into telemetry, from samples that are there anyway.
 
-    Both ends by their own clocks, brought to the console's, at one instant. Packets are counted from the trial's begin; one
-    that was met in the middle has rates only.
+    Both ends by their own clocks, brought to the console's, at one instant. Packets are counted from the trial's begin;
+    one that was met in the middle has rates only.
     """
 
     def __init__(self, telemetry: Telemetry, inventory: Inventory, links: Mapping[str, AgentLink]) -> None:
