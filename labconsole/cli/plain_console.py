@@ -252,11 +252,10 @@ class PlainConsole:
             self.say("nothing was sent yet")
         for live in streams.values():
             lost = live.loss_packets
-            ratio = lost / live.offered_packets if lost is not None and live.offered_packets else None
             about = "" if live.final else "about "
             self.say(
                 f"{live.name}: offered {count(live.offered_packets)} packets, measured {count(live.measured_packets)}, "
-                f"lost {about}{count(lost)}, {percent(ratio)} percent"
+                f"lost {about}{count(lost)}, {percent(live.loss_ratio)} percent"
             )
 
     async def _nodes(self, _: str) -> None:

@@ -132,6 +132,12 @@ class StreamLive:
             return None
         return self.offered_packets - self.measured_packets
 
+    @property
+    def loss_ratio(self) -> float | None:
+        """Lost of offered; None where that is not known or nothing was offered."""
+        lost = self.loss_packets
+        return lost / self.offered_packets if lost is not None and self.offered_packets else None
+
 
 @dataclass(slots=True)
 class NodeLive:

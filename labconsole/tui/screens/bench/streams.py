@@ -61,7 +61,7 @@ def _from_live(live: StreamLive, frame: FrameSize) -> StreamNumbers:
     offered = live.offered_pps[-1] if live.offered_pps else None
     measured = live.measured_pps[-1] if live.measured_pps else None
     loss = live.loss_packets
-    ratio = loss / live.offered_packets if loss is not None and live.offered_packets else None
+    ratio = live.loss_ratio
     return StreamNumbers(
         offered, measured, bps(offered), bps(measured), loss, ratio, live.generator, final=live.final, used=True
     )

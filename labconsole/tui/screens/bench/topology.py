@@ -86,9 +86,7 @@ def _live(live: StreamLive, telemetry: Telemetry, planned: tuple[HopCell, ...]) 
         )
         for now in hops_now(live.hops, telemetry)
     )  # fmt: skip
-    lost = live.loss_packets
-    ratio = lost / live.offered_packets if lost is not None and live.offered_packets else None
-    return StreamWay(live.name, cells, lost, ratio)
+    return StreamWay(live.name, cells, live.loss_packets, live.loss_ratio)
 
 
 def _recorded(record: StreamRecord) -> StreamWay:
@@ -166,10 +164,10 @@ class Topology(Lines):
         return [*shown, [(words, "muted")]]
 
     def _one_line(self, way: StreamWay, width: int) -> list[Span]:
-        first, last = way.cells[0], way.cells[-1]
-        words = (
-            f"{_place(first, 30)} {_rate(first, final=way.final)} ─▶ {_place(last, 30)} {_rate(last, final=way.final)}"
-        )
+        words = ""
+        if way.cells:
+            ends = [f"{_place(cell, 30)} {_rate(cell, final=way.final)}" for cell in (way.cells[0], way.cells[-1])]
+            words = " ─▶ ".join(ends)
         loss = _loss_words(way).strip()
         tone = "bad" if way.loss_packets else "muted"
         return [
