@@ -557,14 +557,14 @@ async def test_a_running_check_is_aborted_by_a_key_and_keeps_what_it_found():
 async def test_a_check_is_run_for_a_plan_and_fixes_what_it_may_after_one_question():
     async with console(screen="5") as (app, session, pilot):
         await pilot.press("r")
-        await shown(app, pilot, "■ checked", "the testbed by itself")
+        await shown(app, pilot, "■ checked", "without a plan")
         await app.workers.wait_for_complete()
         await pilot.press("p")
-        await shown(app, pilot, "the testbed by itself · next (r): for plan pair")  # the results are what they were
+        await shown(app, pilot, "without a plan · r checks for plan pair")  # the results are what they were
         await pilot.press("r")
         await until(pilot, lambda: len(session.checks) == 2)
         await shown(app, pilot, "■ checked", "for plan pair")
-        assert "next (r)" not in text(app)
+        assert "r checks" not in text(app)
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "Fix 1 problem?" in text(app)

@@ -42,7 +42,7 @@ def progress_words(progress: CalibrationProgress) -> str:
 def calibrated_words(envelope: Envelope | None, now_wall_s: float) -> str:
     """When that was last."""
     if envelope is None:
-        return "no calibration holds here"
+        return "not calibrated"
     ago_s = now_wall_s - datetime.fromisoformat(envelope.finished_at).timestamp()
     return f"calibrated {span(ago_s)} ago"
 

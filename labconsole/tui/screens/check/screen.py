@@ -260,11 +260,11 @@ class CheckScreen(ConsoleScreen):
             if counts[status]:
                 glyph, tone = LOOKS[status]
                 words.append((f"{glyph} {counts[status]} {status.value}  ", tone))
+        if table.problems_only:
+            words.append(("only problems are shown · ", "warn"))
         words += self._for_what()
         if not self.state.calibrating:  # meanwhile runs are held against none
             words.append((" · " + calibrating.calibrated_words(self.session.envelope, clock.wall_s()), "muted"))
-        if table.problems_only:
-            words.append(("  only problems are shown", "warn"))
         summary.words = words
         summary.paint()
         table.paint()
@@ -282,7 +282,7 @@ class CheckScreen(ConsoleScreen):
         if self._checking or self._took_s is not None:
             words.append((_for_plan(self._taken_for), "muted"))
         if not self._checking and (self._took_s is None or self._plan is not self._taken_for):
-            words.append((f"{' · ' if words else ''}next (r): {_for_plan(self._plan)}", "muted"))
+            words.append((f"{' · ' if words else ''}r checks {_for_plan(self._plan)}", "muted"))
         return [] if self.session.read_only else words
 
     @on(LineTable.Chosen, "#checks")
@@ -368,7 +368,7 @@ class CheckScreen(ConsoleScreen):
 
 
 def _for_plan(plan: Plan | None) -> str:
-    return "the testbed by itself" if plan is None else f"for plan {safe(plan.name, 40)}"
+    return "without a plan" if plan is None else f"for plan {safe(plan.name, 40)}"
 
 
 def safe_lines(text: str) -> str:
