@@ -250,8 +250,8 @@ class CurvesScreen(FollowingScreen):
             self._look_otherwise(self._viewing.zoomed(self._made, point.x, closer))
 
     def action_pin(self) -> None:
-        name = self.query_one(CurvesTable).pin()
-        words = f"Differences are to {safe(name, 80)}; B removes it" if name else "There is no baseline"
+        name, key = self.query_one(CurvesTable).pin(), self.key_of("curves-baseline")
+        words = f"Differences are to {safe(name, 80)}; {key} removes it" if name else "There is no baseline"
         self.notify(words, markup=False)
 
     def action_views(self) -> None:

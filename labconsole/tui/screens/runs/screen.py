@@ -227,7 +227,8 @@ class RunsScreen(FollowingScreen):
         base, chosen = table.baseline, table.by_id.get(table.chosen or "")
         table.pin(None if chosen is None or chosen == base else chosen)
         if table.baseline is not None:
-            self.notify(f"Differences are to {safe(table.baseline.run_id, 80)}; B removes it", markup=False)
+            key = self.key_of("runs-baseline")
+            self.notify(f"Differences are to {safe(table.baseline.run_id, 80)}; {key} removes it", markup=False)
 
     def action_filter(self) -> None:
         self._show_details(False)
