@@ -364,8 +364,10 @@ class Session(Generic[StoreT]):
                 try:
                     await self._platform.restore()
                 finally:
-                    await self._telling.end()
-                    await self._leases.release()  # whatever a driver made of it, others may have the testbed
+                    try:
+                        await self._telling.end()
+                    finally:
+                        await self._leases.release()  # whatever a driver made of it, others may have the testbed
 
     async def renew_lease(self, left_s: float | None) -> None:
         """Tell who waits for the testbed how long the batch will still take; None says nothing new."""

@@ -29,6 +29,9 @@ LEAST_LOSS_PERCENT = 1.0
 MOST_SCALED = 12
 """So many series are looked at for the scale of a few: a hundred take a tenth of a second."""
 
+SURPLUS_RATIO = 0.005
+"""More than this share above what was sent is no matter of the clocks."""
+
 LEAST_ROWS = 5
 """Of a panel: two of rates, two of loss, one of seconds."""
 
@@ -137,7 +140,8 @@ def _losses(series: RateSeries) -> list[float]:
 
     A packet that arrives later was not lost: what is missing at an instant counts only as far as it is missing at every
     later one, too. What is on its way, in a queue, or read a few milliseconds late is so no loss, and a whole series
-    loses what it ends with. Where sending begins or ends, an instant more or less is all there is: NaN.
+    loses what it ends with. Where more arrived than was sent, others' packets are among them, and losses are not known.
+    Where sending begins or ends, an instant more or less is all there is: NaN.
     """
     sending = max(_largest(series.offered_pps) / 2, 1e-9)
     whole_s = series.seconds[-1] - series.seconds[0] if series.seconds else 0.0
@@ -149,6 +153,8 @@ def _losses(series: RateSeries) -> list[float]:
         known = math.isfinite(o) and math.isfinite(m)
         parts.append((part_s, o * part_s if known else math.nan, o >= sending))
         missing.append(missing[-1] + ((o - m) * part_s if known else 0.0))
+    if missing[-1] < -SURPLUS_RATIO * sum(sent for _, sent, _ in parts if math.isfinite(sent)):
+        return [math.nan] * len(parts)
     lost = list(itertools.accumulate(reversed(missing), min))[::-1]
     window: deque[tuple[float, float, float]] = deque()
     took = offered = gone = 0.0

@@ -110,7 +110,8 @@ def test_ctrl_c_once_stops_in_order_and_saves_what_was_measured(testbed, tmp_pat
     assert lab_state(testbed.spec.name) == before
     (run,) = records(labconsole("runs", "--json", store=store))
     assert run["verdict"]["status"] == "invalid"
-    assert [reason["code"] for reason in run["verdict"]["reasons"]] == ["aborted"]
+    codes = [reason["code"] for reason in run["verdict"]["reasons"]]
+    assert [code for code in codes if code != "unseen_cpu"] == ["aborted"]  # other tests use this machine meanwhile
     assert run["total"]["offered_packets"] == run["total"]["measured_packets"] > 1000
     assert run["run_id"] in output
 

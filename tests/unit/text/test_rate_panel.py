@@ -206,3 +206,8 @@ def test_all_panels_have_the_scale_of_the_largest():
     assert any("40\u2009000┤" in row for row in plain(rows))
     assert sum("┤" in row for row in plain(rows)) == len([row for row in plain(rows) if "┤" in row])
     assert places(78, 12, 2) == (2, 1)
+
+
+def test_where_more_arrives_than_was_sent_the_losses_are_not_known():
+    series = RateSeries([0.1 * (i + 1) for i in range(50)], [50_000.0] * 50, [51_500.0] * 50)
+    assert all(math.isnan(loss) for loss in _losses(series))
