@@ -233,7 +233,8 @@ def test_what_cannot_be_had_is_refused_where_it_is_asked_for(
     )
     done = labconsole("replay", str(plan), hosts=hosts, store=store)
     assert done.returncode == 2
-    assert f"{plan}:9: backgrounds[1]: is not available on platform wires" in done.stderr
+    needed = "is for another testbed: it needs a platform wires that can have the load heavy"
+    assert f"{plan}:9: backgrounds[1]: {needed}" in done.stderr
     assert node_state(testbed.spec.name, "uut") == before
 
 
