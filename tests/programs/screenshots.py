@@ -55,7 +55,7 @@ class Pictures:
         self._run = self.app.run_test(size=self._size, notifications=True)
         self._pilot = await self._run.__aenter__()
         nodes = self._nodes()
-        await self.shown("Bench", f"{nodes} of {nodes} nodes" if self._size[0] > 100 else f"{nodes}/{nodes} nodes")
+        await self.shown("Bench", f"{nodes} of {nodes} nodes" if self._size[0] > 100 else f"{nodes}/{nodes}")
         await self.shown("load", give_up_s=15, loud=False)  # the unit under test was looked at
         return self
 
