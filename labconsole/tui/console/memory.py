@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from dataclasses import asdict, fields
 from pathlib import Path
 
 from labconsole.tui.console.form import FormValues
+from labconsole.tui.console.kept_file import read_mapping, write_whole
 from labconsole.tui.console.views import SavedViews
 
 log = logging.getLogger("labconsole.tui")
 
-MOST_BYTES = 1_000_000
 MOST_TESTBEDS = 100
 MOST_CHARACTERS = 64
 
@@ -64,26 +63,12 @@ class ConsoleMemory:
             _write(self._theme, f"{name}\n")
 
     def _read(self) -> dict[str, object]:
-        if self._path is None:
-            return {}
-        try:
-            if self._path.stat().st_size > MOST_BYTES:
-                return {}
-            kept = json.loads(self._path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, RecursionError) as exc:
-            log.info("could not read saved set-ups: %s", exc)
-            return {}
-        return kept if isinstance(kept, dict) else {}
+        return read_mapping(self._path) if self._path is not None else {}
 
 
 def _write(path: Path, text: str) -> None:
     """Whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        write_whole(path, text)
     except OSError as exc:
         log.info("could not save %s: %s", path, exc)

@@ -6,14 +6,11 @@ Losing them costs some typing, never more: a file that cannot be read is passed 
 from __future__ import annotations
 
 import json
-import logging
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-log = logging.getLogger("labconsole.tui")
+from labconsole.tui.console.kept_file import read_mapping, write_whole
 
-MOST_BYTES = 1_000_000
 MOST_VIEWS = 100
 MOST_CHARACTERS = 1000
 NAME_CHARACTERS = 40
@@ -55,27 +52,15 @@ class SavedViews:
         if self._path is None:
             self._views = views
             return ""
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps({name: asdict(view) for name, view in views.items()}, indent=1), "utf-8")
-            temporary.replace(self._path)
+            write_whole(self._path, json.dumps({name: asdict(view) for name, view in views.items()}, indent=1))
         except OSError as exc:
             return f"{self._path} cannot be written: {exc.strerror or exc}"
         return ""
 
     def _read(self) -> dict[str, View]:
         assert self._path is not None
-        try:
-            if self._path.stat().st_size > MOST_BYTES:
-                return {}
-            kept = json.loads(self._path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, RecursionError) as exc:
-            log.info("could not read saved views: %s", exc)
-            return {}
-        views = {name: _view(value) for name, value in kept.items()} if isinstance(kept, dict) else {}
+        views = {name: _view(value) for name, value in read_mapping(self._path).items()}
         return {name: view for name, view in list(views.items())[:MOST_VIEWS] if view is not None and is_name(name)}
 
 

@@ -17,6 +17,9 @@ from labconsole.tui.parts.lines import Lines, Span, entitle
 from labconsole.units import format_count
 
 LABEL = 9
+NOISE_RATIO, NOISE_PACKETS = 0.002, 20
+"""While a trial runs, so little less than before is said of no place: counters are read some milliseconds apart."""
+
 LEAST_CELL = 8
 SHORT_CELL = 14
 """Below this width a place is its interface, and a rate is in thousands or millions."""
@@ -244,7 +247,7 @@ def _lost(cell: HopCell, *, final: bool) -> Span:
     drops = max(cell.drops.items(), key=lambda item: item[1], default=None)
     words = f"{drops[0]} {format_count(drops[1])}" if drops is not None else ""
     lost = cell.lost_packets
-    noise = 0 if final else 0.002 * (cell.packets or 0) + 20
+    noise = 0 if final else NOISE_RATIO * (cell.packets or 0) + NOISE_PACKETS
     if lost is None or lost <= noise:
         return (f"▲ {words}", "warn") if words else ("", "")
     return f"−{'' if final else '≈'}{format_count(round(lost))} {words}".rstrip(), "bad"
