@@ -144,8 +144,6 @@ def _losses(series: RateSeries) -> list[float]:
     Where sending begins or ends, an instant more or less is all there is: NaN.
     """
     sending = max(_largest(series.offered_pps) / 2, 1e-9)
-    whole_s = series.seconds[-1] - series.seconds[0] if series.seconds else 0.0
-    needed_s = LOSS_OVER_S / 2 if whole_s > LOSS_OVER_S else 0.0
     before = 2 * series.seconds[0] - series.seconds[1] if len(series.seconds) > 1 else -1.0
     parts, missing = [], [0.0]
     for second, o, m in zip(series.seconds, series.offered_pps, series.measured_pps, strict=False):
@@ -168,7 +166,7 @@ def _losses(series: RateSeries) -> list[float]:
         while took - window[0][0] >= LOSS_OVER_S * 0.999:
             left = window.popleft()
             took, offered, gone = took - left[0], offered - left[1], gone - left[2]
-        losses.append(gone / offered * 100 if took >= needed_s else math.nan)
+        losses.append(gone / offered * 100 if took >= LOSS_OVER_S / 2 else math.nan)
     return losses
 
 

@@ -230,7 +230,12 @@ def _short_rate(cell: HopCell, *, final: bool) -> str:
 
 
 def _losses(way: StreamWay) -> list[Span]:
-    """What went missing on the way to each place; behind quiet ones it is not known yet at which of them."""
+    """What went missing on the way to each place; behind quiet ones it is not known yet at which of them.
+
+    Nothing while the stream's own loss is not known well enough to be shown: at first it is mostly the clocks'.
+    """
+    if way.loss_packets is None:
+        return [("", "")] * len(way.cells)
     found = [_lost(cell, final=way.final) for cell in way.cells]
     for number, cell in enumerate(way.cells):
         quiet = number
