@@ -16,11 +16,12 @@ from labconsole.engine.calibration.offer import (
     calibration_request,
     with_bypass,
 )
+from labconsole.engine.connected import StoreT
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.inspection import Inspection, inspect
-from labconsole.engine.session import Session, StoreT
+from labconsole.engine.session import Session
 from labconsole.errors import Aborted, MeasurementError
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.envelope import Envelope

@@ -26,8 +26,7 @@ from textual.worker import WorkerFailed
 
 from labconsole.engine.live.events import Event, Notice, TrialFinished
 from labconsole.engine.protocol import SessionFactory, SessionLike, store_location
-from labconsole.errors import LabError, LeaseHeld, OnlyWatches
-from labconsole.model.design_point import DesignPoint
+from labconsole.errors import LabError
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock, theme
@@ -40,9 +39,10 @@ from labconsole.tui.console.terminal import HangUpDriver, detach, terminal_is_go
 from labconsole.tui.console.trail import Trail
 from labconsole.tui.keymap import Places, check_settings, places_with, themes
 from labconsole.tui.parts.action import Action, HasActions
-from labconsole.tui.parts.confirm import Confirm, take_over_question
+from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.help import Help
-from labconsole.tui.parts.reaching import SINCE, ReachesOperator
+from labconsole.tui.parts.reaching import SINCE
+from labconsole.tui.parts.running import RunsTrials
 from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.screens import SCREENS, ScreenEntry
 from labconsole.tui.telling import Sections, help_sections, palette
@@ -50,7 +50,7 @@ from labconsole.tui.telling import Sections, help_sections, palette
 RUNS_SHOWN = 500
 
 
-class ConsoleApp(HasActions, ReachesOperator, App[int]):
+class ConsoleApp(HasActions, RunsTrials, App[int]):
     """The application. ``session`` is None until it is open."""
 
     TITLE = "labconsole"
@@ -211,76 +211,16 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
         stacks = [screen for stack in self._screen_stacks.values() for screen in stack]
         return [screen for screen in stacks if isinstance(screen, ConsoleScreen) and screen.is_up]
 
-    def start_run(self, request: DesignPoint, repetitions: int) -> None:
-        """Start, unless something runs already."""
-        if self.session is None or self._leaving:
-            return
-        if self.state.asked or self.session.running:
-            self.tell(f"A {self.state.what_runs} is running. Wait, or press a to abort it.", "warning")
-            return
-        self.state.ask()
-        self._run(self.session, request, repetitions)
-
-    @work(group="trial")
-    async def _run(self, session: SessionLike, request: DesignPoint, repetitions: int, take_over: bool = False) -> None:
-        held: LeaseHeld | None = None
-        try:
-            await session.run(request, repetitions, take_over=take_over)
-        except LeaseHeld as exc:
-            held = exc
-        except LabError as exc:
-            self.tell(str(exc), "error")
-            self.failed(str(exc))
-        finally:
-            self.state.run_ended()
-        if held is not None and not take_over:
-            self._ask_take_over(held, request, repetitions)
-        elif held is not None:
-            self.tell(str(held), "error")
-
-    @work(group="ask", exclusive=True)
-    async def _ask_take_over(self, held: LeaseHeld, request: DesignPoint, repetitions: int) -> None:
-        """Somebody else has the testbed: say who, and take it only if the operator says so."""
-        self.state.note(clock.wall_s(), str(held), "warning")
-        question = take_over_question(held)
-        if await self.push_screen_wait(question) and self.session is not None and not self._trial_runs():
-            self.state.ask()
-            self._run(self.session, request, repetitions, True)
-
-    @work(group="ask", exclusive=True)
-    async def ask_abort(self) -> None:
-        """Ask once, then stop."""
-        if self.session is None or not (self.state.asked or self.session.running):
-            only = self.session is not None and self.session.read_only
-            self.tell(str(OnlyWatches()) if only else "Nothing is running.")
-            return
-        question = Confirm(f"Abort the {self.state.what_runs}?", "Traffic stops. What was measured so far is kept.")
-        if await self.push_screen_wait(question):
-            await self._stop_traffic(self.session)
-
-    async def _stop_traffic(self, session: SessionLike) -> None:
-        if not (self.state.asked or session.running):
-            return
-        self.state.stopping = True
-        self.state.revision += 1
-        try:
-            await session.abort()
-        except LabError as exc:
-            self.tell(str(exc), "error")
-
-    def _trial_runs(self) -> bool:
-        return self.session is not None and (self.state.asked or self.session.running)
-
     @work(group="ask", exclusive=True)
     async def _ask_and_leave(self) -> None:
         what = f"A {self.state.what_runs} is running. Quit?"
         question = Confirm(what, "Traffic is stopped first. What was measured so far is kept.")
-        if not self._trial_runs() or await self.push_screen_wait(question):
+        if not self.trial_runs() or await self.push_screen_wait(question):
             self.leave()
 
     async def action_quit(self) -> None:
         """Leave; ask once while a trial runs."""
-        if self._trial_runs() and not self._leaving:
+        if self.trial_runs() and not self._leaving:
             self._ask_and_leave()
         else:
             self.leave()
@@ -293,7 +233,7 @@ class ConsoleApp(HasActions, ReachesOperator, App[int]):
         self._leaving = True
         session = self.session
         if session is not None:
-            await self._stop_traffic(session)
+            await self.stop_traffic(session)
             trials = [worker for worker in self.workers if worker.group == "trial"]
             for worker in trials:
                 with contextlib.suppress(WorkerFailed):
