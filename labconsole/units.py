@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from fractions import Fraction
 
 MAX_RATE_DIGITS = 40
@@ -47,8 +48,8 @@ def format_target(target_bps: int | str) -> str:
     if isinstance(target_bps, str):
         return target_bps
     for suffix, scale in (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if target_bps % scale == 0:
-            return f"{target_bps // scale}{suffix}bit"
+        if target_bps >= scale:
+            return f"{Decimal(target_bps) / scale:f}{suffix}bit"
     return f"{target_bps}bit"
 
 

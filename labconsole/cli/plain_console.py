@@ -157,7 +157,8 @@ class PlainConsole:
     async def _run(self, _: str) -> None:
         reading = self._reading()
         if reading.request is None:
-            self.say(f"not started: {next(iter(reading.problems.values())).sentence}")
+            for problem in reading.problems.values():
+                self.say(f"not started: {problem.sentence}")
         elif not self._busy():
             self.state.ask()
             self._begin(self._measure(self._session.run(reading.request, reading.repetitions)))

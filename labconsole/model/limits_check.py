@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from labconsole.errors import ConfigError, LackingHere
 from labconsole.model.design_point import (
     BACKGROUNDS,
@@ -28,31 +30,38 @@ def nodes_of(request: DesignPoint, inventory: Inventory) -> list[str]:
 
 def check_request(request: DesignPoint, inventory: Inventory, *, where: str = "") -> None:
     """Refuse what this testbed cannot be asked. Raises ConfigError with the value and what is allowed."""
+    for refusal in refusals(request, inventory, where=where):
+        raise refusal
 
-    def refuse(key: str, message: str, value: object, allowed: str) -> None:
-        raise ConfigError(message, key=told(key), value=value, allowed=allowed)
 
-    def lacks(need: str, key: str, message: str, value: object, allowed: str) -> None:
-        raise LackingHere(message, need=need, key=told(key), value=value, allowed=allowed)
+def refusals(request: DesignPoint, inventory: Inventory, *, where: str = "") -> Iterator[ConfigError]:
+    """Everything that is wrong with a request on this testbed, each with its value and what is allowed."""
+
+    def refuse(key: str, message: str, value: object, allowed: str) -> ConfigError:
+        return ConfigError(message, key=told(key), value=value, allowed=allowed)
+
+    def lacks(need: str, key: str, message: str, value: object, allowed: str) -> ConfigError:
+        return LackingHere(message, need=need, key=told(key), value=value, allowed=allowed)
 
     def told(key: str) -> str:
         return where + (key.replace("_", "-") if where else key)
 
     if request.platform not in inventory.platforms:
         platforms = ", ".join(inventory.platforms)
-        lacks(f"platform {request.platform}", "platform", "is not in the inventory", request.platform, platforms)
+        yield lacks(f"platform {request.platform}", "platform", "is not in the inventory", request.platform, platforms)
     if request.background not in BACKGROUNDS:
-        refuse("background", "is not a background load", request.background, ", ".join(BACKGROUNDS))
+        yield refuse("background", "is not a background load", request.background, ", ".join(BACKGROUNDS))
     if request.generator not in GENERATORS:
-        refuse("generator", "is not a generator", request.generator, ", ".join(GENERATORS))
+        yield refuse("generator", "is not a generator", request.generator, ", ".join(GENERATORS))
     if request.observe not in OBSERVE:
-        refuse("observe", "is not a way to observe", request.observe, ", ".join(OBSERVE))
-    if not 1 <= request.sources <= len(inventory.streams):
+        yield refuse("observe", "is not a way to observe", request.observe, ", ".join(OBSERVE))
+    enough = 1 <= request.sources <= len(inventory.streams)
+    if not enough:
         many = f"{request.sources} streams"
         allowed = f"1 to {len(inventory.streams)}"
-        lacks(many, "sources", "the testbed does not have this many streams", request.sources, allowed)
-    if request.background in FORWARDING_SHARES and inventory.second_stream(request.sources) is None:
-        lacks(
+        yield lacks(many, "sources", "the testbed does not have this many streams", request.sources, allowed)
+    elif request.background in FORWARDING_SHARES and inventory.second_stream(request.sources) is None:
+        yield lacks(
             f"{request.sources + 1} streams (one for the load {request.background})",
             "background",
             "needs a stream for the second guest, but the trial uses all streams of the testbed",
@@ -60,14 +69,18 @@ def check_request(request: DesignPoint, inventory: Inventory, *, where: str = ""
             ", ".join(kind for kind in BACKGROUNDS if kind not in FORWARDING_SHARES)
             + (", or fewer sources" if request.sources > 1 else ""),
         )
-    if not 0 < request.duration_s <= MAX_DURATION_S:
-        refuse("duration", "is out of range", request.duration_s, f"more than 0, at most {MAX_DURATION_S:g} s")
+    lasts = 0 < request.duration_s <= MAX_DURATION_S
+    if not lasts:
+        yield refuse("duration", "is out of range", request.duration_s, f"more than 0, at most {MAX_DURATION_S:g} s")
     if request.frame.pkt_size_bytes < MIN_PKT_SIZE_BYTES:
         minimum = MIN_PKT_SIZE_BYTES + (request.frame.bytes - request.frame.pkt_size_bytes)
-        refuse("frame_size", "is shorter than the shortest Ethernet frame", request.frame.bytes, f"{minimum} or more")
+        yield refuse(
+            "frame_size", "is shorter than the shortest Ethernet frame", request.frame.bytes, f"{minimum} or more"
+        )
+        return  # what follows is of packets
     for stream in inventory.streams[: request.sources]:
         if request.target != "max" and request.target > stream.link_speed_bps:
-            lacks(
+            yield lacks(
                 f"links of {format_target(request.target)}",
                 "target",
                 f"is above the line rate of stream {stream.name}",
@@ -75,9 +88,9 @@ def check_request(request: DesignPoint, inventory: Inventory, *, where: str = ""
                 f"at most {format_rate_bps(stream.link_speed_bps)} "
                 f"({request.frame.rate_pps(stream.link_speed_bps):.0f} packets/s at this frame size), or max",
             )
-    if request.target != "max" and (request.target < 1 or not request.intended_packets):
+    if request.target != "max" and lasts and (request.target < 1 or not request.intended_packets):
         # A count of 0 is pktgen's word for "without end".
-        refuse(
+        yield refuse(
             "target",
             f"is too low to send even one packet of {request.frame.bytes} B in {request.duration_s:g} s",
             format_target(request.target),

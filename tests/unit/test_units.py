@@ -23,6 +23,13 @@ def test_what_is_not_a_rate_is_refused(text: str):
         units.parse_rate_bps(text)
 
 
+@pytest.mark.parametrize(
+    ("bps", "text"), [(10**8, "100Mbit"), (435_348_647, "435.348647Mbit"), (1500, "1.5kbit"), (999, "999bit")]
+)
+def test_a_target_is_written_with_its_largest_unit(bps: int, text: str):
+    assert units.format_target(bps) == text
+
+
 @given(st.integers(min_value=1, max_value=10**13))
 def test_a_target_is_written_as_it_is_read(bps: int):
     assert units.parse_rate_bps(units.format_target(bps)) == bps

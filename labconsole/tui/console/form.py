@@ -1,6 +1,6 @@
 """The set-up panel without a screen: what was typed, what it means, what is wrong with it.
 
-Whether a testbed can do something is decided by ``model.limits_check.check_request`` alone; here are only the words.
+Whether a testbed can do something is decided by ``model.limits_check`` alone; here are only the words.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint, Target
 from labconsole.model.inventory import Inventory
-from labconsole.model.limits_check import check_request
+from labconsole.model.limits_check import refusals
 from labconsole.text.cells import count, percent, safe, span
 from labconsole.units import format_rate_bps, parse_rate_bps
 
@@ -117,6 +117,10 @@ def _parse(values: FormValues, problems: dict[str, Problem]) -> tuple[int, int, 
     return frame_size, sources, target, duration_s, repetitions
 
 
+def _refused(exc: ConfigError) -> tuple[str, Problem]:
+    return exc.key or "platform", Problem(exc.message, str(exc), exc.allowed or "")
+
+
 def read_form(
     values: FormValues, inventory: Inventory, also: Callable[[DesignPoint], None] | None = None
 ) -> FormReading:
@@ -134,12 +138,13 @@ def read_form(
         observe=inventory.defaults.observe,
     )
     if not problems:
+        for refusal in refusals(request, inventory):
+            problems.setdefault(*_refused(refusal))
+    if not problems and also is not None:
         try:
-            check_request(request, inventory)
-            if also is not None:
-                also(request)
+            also(request)
         except ConfigError as exc:
-            problems[exc.key or "platform"] = Problem(exc.message, str(exc), exc.allowed or "")
+            problems.setdefault(*_refused(exc))
     hints = _hints(request, repetitions, inventory, problems)
     return FormReading(None if problems else request, repetitions, problems, hints)
 

@@ -110,6 +110,9 @@ def _done_ratio(state: ConsoleState, execution: PlanExecution | None) -> float |
 
 
 def _trial(state: ConsoleState, execution: PlanExecution | None) -> tuple[Wordings, Wordings]:
+    if state.held and execution is not None:  # the trial that the console knows is over
+        following = execution.open_requests[:1]
+        return tuple(f"next: {words}" for request in following for words in point_words(request)) or ("",), ("",)
     trial = state.trial
     if trial is None:
         return ("",), ("",)

@@ -30,7 +30,7 @@ class RunsTrials(ReachesOperator):
         if self.session is None or self._leaving:
             return
         if self.state.asked or self.session.running:
-            self.tell(f"A {self.state.what_runs} is running. Wait, or press a to abort it.", "warning")
+            self.tell(f"A {self.state.what_runs} is running. Wait, or abort it.", "warning")
             return
         self.state.ask()
         self._run(self.session, request, repetitions)

@@ -25,7 +25,7 @@ from labconsole.units import format_target
 class RunsTable(LineTable):
     """Newest first. ``show`` takes a new list; the cursor stays on its run."""
 
-    EMPTY = "No runs saved yet. Press F2 for the bench, then r to run."
+    EMPTY = "No runs saved yet."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("verdict", "verdict", 9, right=False),
         Column("started", "started UTC", 14, right=False),
@@ -86,7 +86,10 @@ class RunsTable(LineTable):
         return "max" if target is None else format_target(target), ""
 
     def cell_background(self, key: str, width: int) -> Span:
-        return safe(self._runs[key].background, width), "muted"
+        background = self._runs[key].background
+        if len(background) > width:  # cut, forwarding-50 and forwarding-95 would be alike
+            background = background.replace("forwarding-", "fwd-")
+        return safe(background, width), "muted"
 
     def cell_duration(self, key: str, width: int) -> Span:
         return f"{self._runs[key].duration_s:g}", "muted"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -10,6 +11,7 @@ from textual import on
 from textual.app import ScreenStackError
 from textual.dom import DOMNode
 from textual.screen import ModalScreen, Screen
+from textual.widget import Widget
 
 from labconsole.engine.live.events import Event
 from labconsole.engine.protocol import SessionLike
@@ -30,6 +32,9 @@ PAUSE = Action(
     "space", "pause", "Freeze", "Freeze the display, or unfreeze it. Recording continues.",
     id="pause", title="Freeze or unfreeze the display",
 )  # fmt: skip
+
+
+_ACTION_ID = re.compile(r"\{([a-z-]+)\}")
 
 
 def frames_per_second(settings: Settings) -> float:
@@ -123,9 +128,14 @@ class ConsoleScreen(HasActions, Screen[None]):
         self.call_after_refresh(self.tick)
 
     def key_of(self, id: str) -> str:
-        """The first key of one of the screen's actions, as it is on the keyboard."""
-        action = next(action for action in self.declared_actions() if action.id == id)
+        """The first key of one of the screen's actions, or of the console's, as it is on the keyboard."""
+        everywhere = (*self.declared_actions(), *self.console_app.declared_actions())
+        action = next(action for action in everywhere if action.id == id)
         return key_word(action.keys_now(self.console_app.settings.keymap)[0])
+
+    def with_keys(self, words: str) -> str:
+        """Words in which ``{id}`` stands for the key of an action."""
+        return _ACTION_ID.sub(lambda match: self.key_of(match[1]), words)
 
     def top_bar(self) -> TopBar:
         """The first line of every screen."""
@@ -197,3 +207,8 @@ class ConsoleScreen(HasActions, Screen[None]):
     def run_id_to_copy(self) -> str | None:
         """What ``y`` copies."""
         return None
+
+
+def with_keys(widget: Widget, words: str) -> str:
+    """The same for a widget of a screen."""
+    return widget.screen.with_keys(words) if isinstance(widget.screen, ConsoleScreen) else words

@@ -55,10 +55,13 @@ async def test_a_trial_is_set_up_run_and_told_in_lines() -> None:
 
 async def test_what_is_wrong_is_said_and_not_run() -> None:
     session = FakeSession()
-    said = await talk(session, "set sources 9", "run", "set colour red", "frobnicate", "r", "show", "quit")
+    said = await talk(
+        session, "set sources 9", "set duration 0", "run", "set colour red", "frobnicate", "r", "show", "quit"
+    )
     assert not session.requests
     assert any(line.startswith("sources 9 is refused:") for line in said)
     assert any(line.startswith("not started: sources") for line in said)
+    assert any(line.startswith("not started: duration") for line in said)
     assert any("the fields are platform" in line for line in said)
     assert "unknown command 'frobnicate'; type help for the list" in said
     assert "unknown command 'r'; type help for the list" in said  # run or runs

@@ -60,6 +60,12 @@ def test_what_cannot_be_asked_is_refused_beside_its_field_with_what_is_allowed(
     assert reading.problems[field].short
 
 
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    inventory = make_inventory()
+    wrong = replace(form.initial_values(inventory), sources="4", duration="0", target="5Gbit")
+    assert set(form.read_form(wrong, inventory).problems) == {"sources", "duration", "target"}
+
+
 @pytest.mark.parametrize("text", ["100M", "100Mb", "100Mbi", "100Mbit"])
 def test_an_unfinished_unit_is_understood(text: str) -> None:
     inventory = make_inventory()

@@ -193,7 +193,7 @@ async def test_a_pause_holds_after_the_running_trial_and_every_screen_says_so():
         await shown(app, pilot, "‖ paused", "✓ [·]")
         assert session.running
         await pilot.press("1")
-        await shown(app, pilot, "paused between trials", "plan pair, 1 of 6")
+        await shown(app, pilot, "paused between trials", "plan pair, 1 of 6", "next: raw, ")
         await pilot.press("4", "p")
         await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
 

@@ -127,3 +127,18 @@ def test_somebody_elses_trial_is_told_apart() -> None:
     from labconsole.tui.parts.measuring_line import _one_line
 
     assert "".join(text for text, _ in _one_line(now, 80)).startswith(" ◇ eve@desk measures · raw · sending")
+
+
+@pytest.mark.asyncio
+async def test_numbers_of_the_trial_before_are_not_called_live() -> None:
+    async with console(lambda: FakeSession(hold=True)) as (app, session, pilot):
+        await pilot.press("r")
+        await until(pilot, lambda: "Streams · live" in text(app))
+        for stream in session.telemetry.streams.values():
+            stream.final = True
+        app.state.apply(TrialStarted(run_id="next", request=POINT, repetition=2, repetitions=2), now_s=1, wall_s=1)
+        await until(pilot, lambda: "Streams · of the trial before" in text(app))
+        app.state.apply(PhaseChanged(run_id="next", phase=Phase.SENDING, expected_s=5), now_s=2, wall_s=2)
+        await until(pilot, lambda: "Streams · live" in text(app))
+        session.release.set()
+        await until(pilot, lambda: not app.state.asked)

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from textual.geometry import Size
 
+from labconsole.engine.live.events import Phase
 from labconsole.engine.live.telemetry import StreamLive, Telemetry
 from labconsole.model.design_point import BACKGROUND_FRAME_BYTES, FrameSize
 from labconsole.model.inventory import Inventory, Stream
@@ -25,6 +26,9 @@ TOTAL = "\0total"
 """The totals' key: no stream can be called that."""
 
 WINDOW = 60
+
+BEFORE_SENDING = (None, Phase.PREPARING, Phase.LEARNING, Phase.ARMING)
+"""Phases of a trial in which the numbers known are still those of the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +167,16 @@ class StreamsTable(LineTable):
         self._top = scale_top(
             v for s in live for series in (s.offered_pps, s.measured_pps) for v in list(series)[-WINDOW:]
         )
-        running, watched = self._state.trial is not None, self._state.observed
+        trial, watched = self._state.trial, self._state.observed
         final = any(n.final for n in self._numbers.values())
         scale = f" · sparklines 0 to {count(self._top)} pps" if self.size.width >= 70 and any(live) else ""
-        live_words = " · live" if running else f" · live, of {safe(watched.operator, 32)}" if watched else ""
-        entitle(self, "Streams" + (live_words or (" · as saved" if final else "")), scale.strip(" ·"))
+        if trial is not None:
+            words = " · of the trial before" if final and trial.phase in BEFORE_SENDING else " · live"
+        elif watched is not None:
+            words = f" · live, of {safe(watched.operator, 32)}"
+        else:
+            words = " · as saved" if final else ""
+        entitle(self, "Streams" + words, scale.strip(" ·"))
 
     def _of(self, key: str) -> StreamNumbers:
         return self._numbers.get(key) or StreamNumbers()

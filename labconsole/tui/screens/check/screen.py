@@ -29,9 +29,10 @@ from labconsole.tui.screens.check.check_details import CheckDetails
 from labconsole.tui.screens.check.checks_table import LOOKS, TESTBED, ChecksTable
 
 BEFORE = (
-    "Press r to check the testbed: every node is asked what a measurement depends on, a few marked frames are sent "
-    "over every cable, and a small flow through every platform. Nothing is changed for good unless you press x to fix "
-    "something, and no run is saved. With a plan chosen (p), it also checks whether that plan can be run here."
+    "Press {check-run} to check the testbed: every node is asked what a measurement depends on, a few marked frames "
+    "are sent over every cable, and a small flow through every platform. Nothing is changed for good unless you press "
+    "{check-fix} to fix something, and no run is saved. With a plan chosen ({check-plan}), it also checks whether that "
+    "plan can be run here."
 )
 ONLY_WATCHES = "This console only watches (--read-only): it checks nothing."
 
@@ -100,7 +101,7 @@ class CheckScreen(ConsoleScreen):
     def on_mount(self) -> None:
         super().on_mount()
         self.load_plans()
-        self.query_one(CheckDetails).first = ONLY_WATCHES if self.session.read_only else BEFORE
+        self.query_one(CheckDetails).first = ONLY_WATCHES if self.session.read_only else self.with_keys(BEFORE)
         envelope = self.session.envelope
         self._tell_calibration(list(calibrating.found_lines(envelope)) if envelope is not None else [])
 
@@ -123,7 +124,7 @@ class CheckScreen(ConsoleScreen):
         if self._checking:
             return "A check is running."
         if self.state.asked or self.session.running:
-            return f"A {self.state.what_runs} is running, and a check would disturb it. Wait, or press a to abort."
+            return f"A {self.state.what_runs} is running, and a check would disturb it. Wait, or abort it."
         for node, holder in self.session.lease_holders().items():
             return f"A check would disturb another session: {node} is held by {holder.describe()}."
         return ""

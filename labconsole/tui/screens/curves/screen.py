@@ -44,7 +44,7 @@ from labconsole.tui.screens.curves.viewing import Viewing, picture
 Y_OPTIONS: tuple[Y, ...] = ("measured", "loss", "offered", "maximum")
 X_OPTIONS: tuple[X, ...] = ("offered", "measured", "sources", "size")
 UNITS: tuple[Unit, ...] = ("pps", "bit/s")
-NOTHING_SAVED = "No runs saved yet. Press 1 for the bench, then r to run."
+NOTHING_SAVED = "No runs saved yet. Press {go-bench} for the Bench, where they are taken."
 NOTHING_LEFT = "No matching run can be drawn. Press esc to clear the filter."
 
 
@@ -198,7 +198,7 @@ class CurvesScreen(FollowingScreen):
         if made.curves:
             out, axes, solo = (self.key_of(id) for id in ("curves-zoom-out", "curves-log", "curves-solo"))
             return f"Nothing to draw in this part of the axes. {out}: zoom out, {axes}: other axes, {solo}: all curves."
-        return NOTHING_LEFT if self.saved.runs else NOTHING_SAVED
+        return NOTHING_LEFT if self.saved.runs else self.with_keys(NOTHING_SAVED)
 
     @on(Choice.Changed)
     def chosen_otherwise(self, event: Choice.Changed) -> None:
@@ -258,7 +258,7 @@ class CurvesScreen(FollowingScreen):
         """One of those that the Runs screen saved."""
         views = self.console_app.memory.views.all()
         if not views:
-            self.console_app.tell("There is no saved view. Press V on the Runs screen to save one.", "warning")
+            self.console_app.tell("There is no saved view. Save one on the Runs screen.", "warning")
             return
 
         def take(name: str | None) -> None:

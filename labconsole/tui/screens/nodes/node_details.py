@@ -17,6 +17,7 @@ from labconsole.text.cells import UNKNOWN, count, decimal, percent, safe, span
 from labconsole.tui.console import clock
 from labconsole.tui.parts.lines import Lines, Span, field
 from labconsole.tui.parts.node_state import STATE_LOOKS
+from labconsole.tui.parts.screen import with_keys
 from labconsole.tui.screens.nodes.node_list import offset_words, retry_words
 from labconsole.wire.facts import NodeFacts
 from labconsole.wire.lease import StatedNodeHolder
@@ -153,7 +154,9 @@ class NodeDetails(Lines):
             rows += field("look", "not inspected yet", width, "muted")
         else:
             age_s = max(0.0, clock.wall_s() - look.at_wall_s)
-            rows += field("look", f"{span(age_s)} ago; press l to look again", width, "muted")
+            rows += field(
+                "look", with_keys(self, f"{span(age_s)} ago; press {{node-look}} to look again"), width, "muted"
+            )
             for op, why in look.refused.items():
                 rows += field("", f"{op}: {why}", width, "warn", rows=2)
         if name in self._refused:

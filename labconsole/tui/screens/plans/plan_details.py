@@ -18,6 +18,7 @@ from labconsole.model.plan.points import distinct
 from labconsole.text.cells import count, safe, span
 from labconsole.tui.parts.lines import LABEL_CELLS, Lines, Span, field
 from labconsole.tui.parts.plan_files import PlanEntry
+from labconsole.tui.parts.screen import with_keys
 from labconsole.tui.screens.plans.grid import LOOKS, look
 from labconsole.tui.screens.plans.plan_searches import running_words, search_words
 from labconsole.tui.screens.plans.plans_table import STATUS_LOOKS, asked_for, taken_trials
@@ -52,9 +53,9 @@ class PlanDetails(Lines):
         if entry is None:
             words = (
                 "A plan is a matrix of design points in a YAML file (docs/plans.md). The files in plans/ of the "
-                "directory in which the console was started are listed here. Press s to save this session as a plan."
+                "directory in which the console was started are listed here. Press {plan-save} to save this session as a plan."
             )
-            return [[(" " + line, "muted")] for line in textwrap.wrap(words, max(20, width - 2))]
+            return [[(" " + line, "muted")] for line in textwrap.wrap(with_keys(self, words), max(20, width - 2))]
         if entry.needs:
             return [
                 *field("file", str(entry.path), width, "strong"),
@@ -157,7 +158,9 @@ class PlanDetails(Lines):
         if execution.status is ExecutionStatus.PAUSING:
             rows += field("", "after the current trial", width, "muted")
         if execution.status is ExecutionStatus.PAUSED:
-            rows += field("", "lease and platform are kept; press a to release them", width, "muted")
+            rows += field(
+                "", with_keys(self, "lease and platform are kept; press {plan-abort} to release them"), width, "muted"
+            )
         if execution.detail:
             rows += field("", execution.detail, width, "bad" if execution.status is ExecutionStatus.FAILED else "warn")
         if execution.current is not None:
@@ -221,7 +224,12 @@ class PlanDetails(Lines):
         failing = execution.grid.failing()
         if not failing:
             return []
-        rows: list[list[Span]] = [[(f" {count(len(failing))} not valid", "warn"), ("   press f for the next", "muted")]]
+        rows: list[list[Span]] = [
+            [
+                (f" {count(len(failing))} not valid", "warn"),
+                (with_keys(self, "   press {plan-failing} for the next"), "muted"),
+            ]
+        ]
         for trial, cell in failing[:FAILING_SHOWN]:
             glyph, tone = look(cell)
             words = f"point {trial[0]}, {place_words(execution.plan, trial, 'rep.')}: {_why(cell)}"

@@ -13,6 +13,7 @@ from labconsole.engine.execution.steps import StepState
 from labconsole.text.cells import UNKNOWN, count, safe, span
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.plan_files import PlanEntry
+from labconsole.tui.parts.screen import with_keys
 from labconsole.tui.parts.table import Column, LineTable
 
 STANDING = (TrialState.STORED, TrialState.VALID, TrialState.SUSPECT)
@@ -43,7 +44,7 @@ def asked_for(execution: PlanExecution) -> int:
 class PlansTable(LineTable):
     """One row per file; the cursor stays on its file. A search counts as one trial."""
 
-    EMPTY = "No plan files in plans/. Press s to save this session as one."
+    EMPTY = "No plan files in plans/. Press {plan-save} to save this session as one."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("name", "file", 20, right=False, grow_to=40),
         Column("state", "state", 10, right=False, grow_to=12),
@@ -51,6 +52,10 @@ class PlansTable(LineTable):
         Column("trials", "trials", 6, rank=2),
         Column("left", "to go", 12, right=False, rank=3),
     )
+
+    @property
+    def nothing_words(self) -> str:
+        return with_keys(self, self.EMPTY)
 
     def __init__(self) -> None:
         super().__init__(id="plans")

@@ -218,7 +218,7 @@ class PlansScreen(ConsoleScreen):
             self.console_app.tell("Choose a valid plan." if entry else "There is no plan to run.", "warning")
             return
         if self.state.asked or self.session.running:
-            self.console_app.tell(f"A {self.state.what_runs} is running. Wait, or press a to abort it.", "warning")
+            self.console_app.tell(f"A {self.state.what_runs} is running. Wait, or abort it.", "warning")
             return
         if execution is None or execution.status is not ExecutionStatus.READY:
             execution = self._executions[entry.path] = self.session.execution(entry.plan)

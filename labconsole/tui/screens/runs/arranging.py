@@ -16,6 +16,7 @@ from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.filter_line import FilterLine
 from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.runs_table import SORTS, SavedRunsTable, Sorting, column_words
+from labconsole.tui.parts.screen import with_keys
 
 SAVE = "save …"
 REMOVE = "remove …"
@@ -53,14 +54,14 @@ class Arranging:
 
     def ask_sort(self) -> None:
         """By which column?"""
-        now = self._table.sorting
+        now, reverses = self._table.sorting, with_keys(self._table, "sorted so now; {runs-reverse} reverses")
 
         def take(name: str | None) -> None:
             if name is not None:
                 self.sort(Sorting.by(names[name]))
 
         names = {column_words(name): name for name in SORTS}
-        choices = {words: "sorted so now; S reverses" if name == now.column else "" for words, name in names.items()}
+        choices = {words: reverses if name == now.column else "" for words, name in names.items()}
         self._app.push_screen(Pick("Sort by", choices), take)
 
     def ask_columns(self) -> None:

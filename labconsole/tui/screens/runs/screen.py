@@ -36,7 +36,7 @@ from labconsole.tui.screens.runs.details_pane import DetailsPane
 from labconsole.tui.screens.runs.exporting import Exporting
 from labconsole.tui.screens.runs.run_pages import comparison_lines
 
-NOTHING_SAVED = "No runs saved yet. Press 1 for the bench, then r to run."
+NOTHING_SAVED = "No runs saved yet. Press {go-bench} for the Bench, where they are taken."
 NOTHING_FOUND = "No runs match this filter. Press esc to clear it."
 CLIPBOARD_BYTES = 74_000
 """What terminals take by OSC 52 (xterm: 100 000 characters of base64)."""
@@ -130,7 +130,7 @@ class RunsScreen(FollowingScreen):
         elif not saved.complete:
             table.empty = "reading the store …"
         else:
-            table.empty = NOTHING_FOUND if saved.runs else NOTHING_SAVED
+            table.empty = NOTHING_FOUND if saved.runs else self.with_keys(NOTHING_SAVED)
         table.show_saved(by_id, order)
         self.query_one(FilterLine).set_trouble(saved.problem if saved.runs else "")
         self._show_found()
@@ -283,8 +283,10 @@ class RunsScreen(FollowingScreen):
         if len(chosen) == 1 and self.table.chosen not in (None, chosen[0]):
             chosen.append(str(self.table.chosen))
         if len(chosen) != 2:
-            many = f"{len(chosen)} are marked; press u to unmark all" if len(chosen) > 2 else "press m to mark one"
-            self.console_app.tell(f"Comparing needs two runs: {many}.", "warning")
+            many = (
+                f"{len(chosen)} are marked; {{runs-unmark}} unmarks all" if len(chosen) > 2 else "{runs-mark} marks one"
+            )
+            self.console_app.tell(self.with_keys(f"Comparing needs two runs: {many}."), "warning")
             return
         self.details.compare(*chosen)
 
@@ -373,5 +375,6 @@ class RunsScreen(FollowingScreen):
     def _copy(self, text: str, what: str) -> None:
         self.app.copy_to_clipboard(text)
         size = len(text.encode())
-        doubt = f"; {size} bytes, more than many terminals take. Press x to export." if size > CLIPBOARD_BYTES else ""
+        much = f"; {size} bytes, more than many terminals take. {self.key_of('runs-export')} exports instead."
+        doubt = much if size > CLIPBOARD_BYTES else ""
         self.notify(f"Copied {safe(what, 80)}{doubt}", markup=False)
