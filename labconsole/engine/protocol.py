@@ -138,8 +138,10 @@ class SessionLike(Protocol):
         """Preflight, told result by result. Raises LabError when it cannot be done now."""
         ...
 
-    async def calibration_offer(self) -> CalibrationOffer:
-        """What a calibration would be of, and what has to be connected before. Raises LabError when it cannot be."""
+    async def calibration_offer(self, points: Sequence[DesignPoint] = ()) -> CalibrationOffer:
+        """What a calibration would be of, what is usual or what these ``points`` need, and what has to be connected
+        before. Raises LabError when it cannot be.
+        """
         ...
 
     async def calibrate(self, offer: CalibrationOffer, on_progress: OnProgress) -> Envelope:

@@ -23,6 +23,7 @@ from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.inspection import Inspection, inspect
 from labconsole.engine.session import Session
 from labconsole.errors import Aborted, MeasurementError
+from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.envelope import Envelope
 from labconsole.wire.links import ReadLinks
@@ -83,13 +84,14 @@ class Testbed(Session[StoreT]):
         preflight = await asyncio.to_thread(_imported_checks)
         return await preflight(self, plan=plan, fix=fix, on_result=on_result)
 
-    async def calibration_offer(self) -> CalibrationOffer:
-        """What a calibration would be of, and what has to be connected before. Raises OnlyWatches, MeasurementError
-        while others measure."""
+    async def calibration_offer(self, points: Sequence[DesignPoint] = ()) -> CalibrationOffer:
+        """What a calibration would be of, what is usual or what these ``points`` need, and what has to be connected
+        before. Raises OnlyWatches, MeasurementError while others measure.
+        """
         self.refuse_if_only_watching()
         self.refuse_if_others_measure(self.inventory.nodes, "a calibration")
         assert self.calibration is not None
-        wanted = calibration_request(self.inventory)
+        wanted = calibration_request(self.inventory, points=points)
         rewired = await asyncio.to_thread(self.calibration.rewire, self.inventory)
         return calibration_offer(self.inventory, wanted, rewired=rewired is not None)
 

@@ -6,7 +6,7 @@ Trials end when the test says so (``FakeSession.release``); ``verdicts`` says ho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -251,8 +251,8 @@ class LabSession(FakeSession):
             self.running = False
         return self.results
 
-    async def calibration_offer(self) -> CalibrationOffer:
-        wanted = calibration_request(self.inventory)
+    async def calibration_offer(self, points: Sequence[DesignPoint] = ()) -> CalibrationOffer:
+        wanted = calibration_request(self.inventory, points=points)
         return calibration_offer(self.inventory, wanted, rewired=self.rewired)
 
     async def calibrate(self, offer: CalibrationOffer, on_progress: OnProgress) -> Envelope:

@@ -7,6 +7,7 @@ that moves by itself, to look at the screens without a testbed.
 from __future__ import annotations
 
 import asyncio
+import collections.abc as abc
 import math
 import time
 from collections.abc import Callable
@@ -404,7 +405,7 @@ class FakeSession:
     ) -> list[CheckResult]:
         raise NotImplementedError
 
-    async def calibration_offer(self) -> CalibrationOffer:
+    async def calibration_offer(self, points: abc.Sequence[DesignPoint] = ()) -> CalibrationOffer:
         raise NotImplementedError
 
     async def calibrate(self, offer: CalibrationOffer, on_progress: OnProgress) -> Envelope:

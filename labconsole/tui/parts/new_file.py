@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -24,6 +25,11 @@ def create(name: str, suffixes: Sequence[str]) -> tuple[Path, IO[str]]:
         raise ValueError(f"{path} cannot be written: {getattr(exc, 'strerror', None) or exc}") from None
 
 
+def _write(stream: IO[str], text: str) -> None:
+    with stream:
+        stream.write(text)
+
+
 def ask(
     what: str, name: str, words: str, texts: Mapping[str, Callable[[], str]], tell: Callable[[str], None]
 ) -> AskText:
@@ -31,12 +37,12 @@ def ask(
 
     async def take(typed: str) -> str:
         try:
-            path, stream = create(typed, tuple(texts))
+            path, stream = await asyncio.to_thread(create, typed, tuple(texts))
         except ValueError as exc:
             return str(exc)
+        text = texts[path.suffix]()
         try:
-            with stream:
-                stream.write(texts[path.suffix]())
+            await asyncio.to_thread(_write, stream, text)
         except OSError as exc:
             path.unlink(missing_ok=True)
             return f"{path} cannot be written: {exc.strerror or exc}"

@@ -62,6 +62,9 @@ class Application(Protocol):
     def trail(self) -> Trail: ...
     @property
     def hung_up(self) -> bool: ...
+    def declared_actions(self) -> list[Action]:
+        """What its keys do on every screen."""
+        ...
 
     def bench_is_painted(self) -> None:
         """The bench is on screen: now there is time for everything slow."""

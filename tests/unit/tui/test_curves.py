@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from rich.cells import cell_len
@@ -12,7 +13,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from labconsole.engine.live.events import TrialFinished
-from labconsole.measure.curves import CurveSpec
+from labconsole.measure.curves import Curve, CurvePoint, Curves, CurveSpec
 from labconsole.measure.statistics.repetitions import ratio
 from labconsole.model.query import parse_query
 from labconsole.text import charts
@@ -364,3 +365,16 @@ async def test_what_is_drawn_is_exported_to_new_files_only(tmp_path: Path) -> No
         await pilot.press("enter")
         await until(pilot, lambda: "will not be overwritten" in text(app).replace("\n", " "))
         assert (tmp_path / "mine.svg").read_text() == drawing
+
+
+def test_zooming_out_never_shows_less_although_other_runs_are_shown_meanwhile() -> None:
+    def made(*places: float) -> Curves:
+        curve = Curve("a", tuple(CurvePoint(x, cast(Any, None), cast(Any, None)) for x in places))
+        return Curves(CurveSpec(), (curve,), len(places), {}, 0, {})
+
+    few, many = made(1.0, 2.0, 3.0), made(1.0, 2.0, 3.0, 90.0, 100.0)
+    close = Viewing(low=80.0, high=100.0)
+    wide = close.zoomed(few, 90.0, closer=False)
+    assert wide.low is not None and wide.low <= 80.0
+    assert wide.high is not None and wide.high >= 100.0
+    assert Viewing(low=85.0, high=95.0).zoomed(many, 90.0, closer=False) == Viewing(low=80.0, high=100.0)

@@ -569,6 +569,8 @@ async def test_a_check_is_run_for_a_plan_and_fixes_what_it_may_after_one_questio
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "Fix 1 problem?" in text(app)
         assert "modprobe pktgen" in text(app)
+        await pilot.press("n", "c")
+        await shown(app, pilot, "Calibrate the testbed?", "frames of 64 B", "what plan pair needs")
         await pilot.press("n", "x", "y")
         await until(pilot, lambda: len(session.checks) == 3)
         assert [(plan.name if plan else None, fix) for plan, fix in session.checks] == [

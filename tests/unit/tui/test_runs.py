@@ -448,7 +448,7 @@ async def test_a_store_that_cannot_be_read_is_said_and_read_again_on_demand(size
 async def test_without_runs_the_screen_says_how_to_get_some() -> None:
     async with console() as (app, _, pilot):
         await open_runs(app, pilot)
-        assert "No runs saved yet. Press 1 for the bench" in text(app)
+        assert "No runs saved yet. Press 1 for the Bench" in text(app)
         for key in ("m", "n", "x", "J", "R", "c", "enter", "t", "escape"):
             await pilot.press(key)
             await pilot.pause()

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from labconsole.engine.calibration.calibration import CalibrationProgress
 from labconsole.engine.calibration.offer import CalibrationOffer
+from labconsole.model.plan.plan import Plan
 from labconsole.model.record.envelope import Bounds, Envelope, StreamEnvelope
 from labconsole.text.cells import count, safe, span
 
@@ -17,13 +18,14 @@ WIRED = {
 }
 
 
-def question(offer: CalibrationOffer) -> tuple[str, str]:
+def question(offer: CalibrationOffer, plan: Plan | None = None) -> tuple[str, str]:
     """What is asked before, and what a yes does."""
     sizes = ", ".join(str(frame.bytes) for frame in offer.wanted.frames)
     counts = " and ".join(map(str, offer.wanted.source_counts))
+    why = f" (what plan {safe(plan.name, 40)} needs)" if plan is not None else ""
     does = (
-        f"It measures what sources and sinks can do by themselves: frames of {sizes} B, {counts} sources at once, in "
-        f"about {span(offer.about_s)} and more where bounds are narrowed. No run is saved."
+        f"It measures what sources and sinks can do by themselves: frames of {sizes} B, {counts} sources at once{why}, "
+        f"in about {span(offer.about_s)} and more where bounds are narrowed. No run is saved."
     )
     return "Calibrate the testbed?", f"{WIRED[offer.bypass]} {does}"
 

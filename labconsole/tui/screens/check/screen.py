@@ -173,14 +173,16 @@ class CheckScreen(ConsoleScreen):
             self.console_app.tell(busy, "warning")
             return
         try:
-            offer = await self.session.calibration_offer()
+            plan = self._plan
+            points = [point.request for point in plan.points] if plan is not None else ()
+            offer = await self.session.calibration_offer(points)
         except LabError as exc:
             self.console_app.tell(f"calibration: {exc}", "error")
             return
         cables = calibrating.cable_lines(offer)
         if cables:
             self._tell_calibration(cables)
-        if not await self.app.push_screen_wait(Confirm(*calibrating.question(offer))):
+        if not await self.app.push_screen_wait(Confirm(*calibrating.question(offer, plan))):
             return
         busy = self._busy()
         if busy:
@@ -283,7 +285,9 @@ class CheckScreen(ConsoleScreen):
         if self._checking or self._took_s is not None:
             words.append((_for_plan(self._taken_for), "muted"))
         if not self._checking and (self._took_s is None or self._plan is not self._taken_for):
-            words.append((f"{' · ' if words else ''}r checks {_for_plan(self._plan)}", "muted"))
+            words.append(
+                (f"{' · ' if words else ''}{self.key_of('check-run')} checks {_for_plan(self._plan)}", "muted")
+            )
         return [] if self.session.read_only else words
 
     @on(LineTable.Chosen, "#checks")
@@ -341,7 +345,7 @@ class CheckScreen(ConsoleScreen):
         names = [plan.name if plan is not None else None for plan in choices]
         here = names.index(self._plan.name) if self._plan is not None and self._plan.name in names else 0
         self._plan = choices[(here + by) % len(choices)]
-        self.console_app.tell(f"The next check (r) is {_for_plan(self._plan)}.", note=False)
+        self.console_app.tell(f"The next check ({self.key_of('check-run')}) is {_for_plan(self._plan)}.", note=False)
         self._paint_results()
         self.query_one(CheckSummary).refresh()
 

@@ -46,7 +46,11 @@ class Viewing:
         high = low + wide
         if low <= least and high >= most:
             return replace(self, low=None, high=None)
-        return replace(self, low=max(low, least), high=min(high, most))
+        inside = replace(self, low=max(low, least), high=min(high, most))
+        if closer or self.low is None or self.high is None:
+            return inside
+        # Other runs may be shown than when one came this close: wider is never narrower.
+        return replace(self, low=min(inside.low or low, self.low), high=max(inside.high or high, self.high))
 
     def drawn(self, made: Curves) -> list[Curve]:
         """The curves with the points that are drawn; one that has none stays, so that its glyph stays its own."""
