@@ -22,6 +22,7 @@ from labconsole.tui.parts.fields import Choice, Field
 from labconsole.tui.parts.help import Help
 from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.since import SinceYouLeft
+from labconsole.tui.parts.step_screen import StepScreen
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens import ScreenEntry
 
@@ -62,6 +63,7 @@ DIALOGS: dict[str, type[HasActions]] = {
     "lists": Pick,
     "help": Help,
     "since": SinceYouLeft,
+    "searches": StepScreen,
 }
 
 

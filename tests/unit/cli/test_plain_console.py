@@ -138,3 +138,24 @@ async def test_help_names_every_command() -> None:
     console = PlainConsole(FakeSession(), said.append)
     for name in console.commands:
         assert any(line.startswith(name) for line in said)
+
+
+async def test_every_trial_of_a_search_is_a_line_with_its_bounds(tmp_path) -> None:
+    session = LabSession()
+    session.capacity_pps = 30_000.0
+    plan = tmp_path / "bounds.yaml"
+    plan.write_text(
+        "plan: bounds\nplatforms: [raw]\nframe_sizes: [1000]\nsources: [1]\nsettle_s: 0\n"
+        "search: {goals: [ndr], trial_s: 10, duration_sum_s: 10, width_ratio: 0.2}\n"
+    )
+    console = PlainConsole(session, (said := list[str]()).append)
+    await session.connect()
+    await console.obey(f"plan {plan}")
+    assert console._work is not None
+    await console._work
+    told = [line.split(" ", 1)[1] for line in said if " trial " in line and "ndr" in line]
+    trials = session.store.searches[0].trials
+    assert [line.split(",")[0] for line in told] == [f"trial {number}" for number in range(1, len(trials) + 1)]
+    assert told[0].startswith("trial 1, load at 122\u2009070 packets/s per source, 10 s; loss 75.424 %")
+    assert "ndr (adjusted) failed, bounds – to 122\u2009070 packets/s" in told[0]
+    assert "ndr (adjusted) passed, bounds 28\u2009200 to 122\u2009070 packets/s, 76.90 % apart" in told[1]
