@@ -48,10 +48,10 @@ def shell_argv(name: str, inventory: Inventory) -> list[str]:
 
 
 def open_session(
-    inventory: Inventory, store: RunStore, *, read_only: bool = False, salt: str = "", calibrated: bool = True
+    inventory: Inventory, store: RunStore, *, read_only: bool = False, calibrated: bool = True
 ) -> Testbed[RunStore]:
-    """A session on this inventory; nothing is connected yet. ``read_only``: it watches and takes no run; ``salt``: its
-    searches are new ones, which nothing resumes; ``calibrated``: its runs are held against the newest calibration.
+    """A session on this inventory; nothing is connected yet. ``read_only``: it watches and takes no run;
+    ``calibrated``: its runs are held against the newest calibration.
     """
     for platform in inventory.platforms:
         driver_for(platform, inventory)  # an unknown driver or option is said now, not in the middle of a plan
@@ -67,7 +67,7 @@ def open_session(
         read_only=read_only,
         envelope=latest_envelope(inventory, store) if calibrated else None,
     )
-    session.experiments = kinds(store, salt)
+    session.experiments = kinds(store)
     session.calibration = CalibrationMeans(rewiring, lambda envelope: store.save_calibration(envelope.to_json()))
     return session
 

@@ -93,8 +93,10 @@ class Step(Protocol):
 class Experiment(Protocol):
     """A kind of experiment."""
 
-    def steps(self, plan: Plan, only: frozenset[int] | None = None) -> Sequence[Step]:
-        """All that a plan, resolved for its testbed, asks for of this kind; ``only`` where these points of it are."""
+    def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[Step]:
+        """All that a plan, resolved for its testbed, asks for of this kind; ``only`` where these points of it are. A
+        ``salt`` makes steps that mean something else than any before: nothing resumes them.
+        """
         ...
 
     def stored(self, hashes: Sequence[str], testbed_fingerprint: str) -> Mapping[str, StepRecord]:

@@ -16,6 +16,7 @@ from textual.theme import BUILTIN_THEMES
 from labconsole.tui.console import theme
 from labconsole.tui.console.settings import Settings
 from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.ask_search import AskSearch
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.fields import Choice, Field
@@ -64,6 +65,7 @@ DIALOGS: dict[str, type[HasActions]] = {
     "help": Help,
     "since": SinceYouLeft,
     "searches": StepScreen,
+    "search": AskSearch,
 }
 
 

@@ -164,9 +164,9 @@ class LabSession(FakeSession):
 
     # What an execution needs
 
-    def execution(self, plan: Plan) -> PlanExecution:
+    def execution(self, plan: Plan, *, salt: str = "") -> PlanExecution:
         session: Any = self
-        return PlanExecution(plan, session)
+        return PlanExecution(plan, session, salt=salt)
 
     async def execute(self, execution: PlanExecution, *, take_over: bool = False) -> Outcome:
         session: Any = self

@@ -102,6 +102,8 @@ class HasExperiments(Running, Protocol):
     @property
     def only(self) -> frozenset[int] | None: ...
     @property
+    def salt(self) -> str: ...
+    @property
     def conditions(self) -> StopConditions: ...
     @property
     def spent_s(self) -> float: ...
@@ -137,7 +139,7 @@ class Steps:
         fingerprint = session.inventory.fingerprint()
         for experiment in session.experiments:
             experiment.refuse(plan, session.inventory)
-            steps = experiment.steps(plan, self.execution.only)
+            steps = experiment.steps(plan, self.execution.only, self.execution.salt)
             stored = experiment.stored([step.hash for step in steps], fingerprint)
             for step in steps:
                 record = stored.get(step.hash)
