@@ -78,7 +78,7 @@ def test_a_run_that_is_another_one_there_is_told_and_the_rest_comes_over(places,
     assert (
         f"left out: {source.name}: run {sample_record(1).run_id} is already stored with different content" in said.err
     )
-    assert said.out == "2 runs added, 0 already stored, 1 note imported, 1 calibration imported, 1 left out\n"
+    assert said.out == "2 runs added, 0 already stored, 2 notes imported, 1 calibration imported, 1 left out\n"
     with open_store(target.url, write=False) as store:
         assert [run.operator for run in store.iterate()] == ["op", "somebody else", "op"]
 
