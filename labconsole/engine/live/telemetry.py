@@ -112,6 +112,9 @@ class StreamLive:
     measured_packets: int | None = None
     offered_pps: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     measured_pps: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    missing_packets: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    """At each of these instants: what had been sent and had not arrived; NaN where it is not known."""
+
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     final: bool = False
     """True once the numbers are those of the saved record rather than a running estimate."""

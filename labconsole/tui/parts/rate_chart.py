@@ -34,7 +34,8 @@ def legend() -> str:
 
 
 def _series(live: StreamLive) -> rate_panel.RateSeries:
-    return rate_panel.RateSeries(tuple(live.seconds), tuple(live.offered_pps), tuple(live.measured_pps))
+    rates = tuple(live.seconds), tuple(live.offered_pps), tuple(live.measured_pps)
+    return rate_panel.RateSeries(*rates, tuple(live.missing_packets), live.loss_packets if live.final else None)
 
 
 class RateChart(Tones):
