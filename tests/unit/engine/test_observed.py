@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from labconsole.engine.leases import Leases, newest_trial
 from labconsole.engine.live.events import Phase, PhaseChanged, TrialStarted
 from labconsole.engine.live.observed import ObservedStreams, ObservedTrial
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.engine.telling import TrialTelling, told_of
+from labconsole.errors import NodeLost
 from labconsole.model.design_point import DesignPoint, FrameSize
-from labconsole.wire.codec import STAT_NAMES
+from labconsole.wire.codec import STAT_NAMES, WireError
 from labconsole.wire.counters import CountersSampled
-from labconsole.wire.lease import LeaseChanged, StatedHolder
+from labconsole.wire.lease import LeaseChanged, StatedHolder, TrialTold
 from support.fake_session import link, make_inventory
 
 REQUEST = DesignPoint(platform="raw", frame=FrameSize(64), sources=1, target=10_000_000, duration_s=5.0)
@@ -75,6 +80,7 @@ def test_a_slow_node_is_told_the_newest_phase_only_and_nothing_after_the_end():
 
 
 def sampled(telemetry: Telemetry, streams: ObservedStreams, node: str, at_ns: int, name: str, packets: int) -> None:
+    """``at_ns``: by the node's own clock."""
     values = [packets if each == name else 0 for each in STAT_NAMES]
     event = CountersSampled(monotonic_ns=at_ns, wall_ns=at_ns, namespaces={"": [[2, values]]}, missed=0, late=False)
     telemetry.add_counters(node, event)
@@ -104,3 +110,84 @@ def test_a_trial_met_in_the_middle_has_rates_and_no_packets():
     (live,) = watch(Phase.SENDING).streams.values()
     assert (live.offered_packets, live.measured_packets) == (None, None)
     assert list(live.measured_pps) == [900.0, 1000.0]
+
+
+@pytest.mark.parametrize("loss_ratio", [0.0, 0.02, 0.3])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_watcher_sees_the_true_loss_although_the_nodes_clocks_differ(loss_ratio: float, seed: int):
+    """50 000 packets a second for ten; clocks hours apart; samples when they come, those of one node in their order."""
+    what, offsets_ns = random.Random(seed), {"src1": 5 * 10**15, "snk1": -(10**12)}
+    telemetry, inventory = Telemetry(), make_inventory()
+    for node in offsets_ns:
+        telemetry.set_links(node, [link("eth1", 2)])
+    links: Any = {node: SimpleNamespace(monotonic_offset_ns=offset_ns) for node, offset_ns in offsets_ns.items()}
+    streams = ObservedStreams(telemetry, inventory, links)
+    streams.follow(seen(Phase.ARMING))
+    begun_ns, end_ns = 10**18, 10**18 + 10 * 10**9
+
+    def sent(at_ns: int) -> int:
+        return max(0, (min(at_ns, end_ns) - begun_ns) * 50_000 // 10**9)
+
+    arrivals = []
+    for node in offsets_ns:
+        at_ns = arrived_ns = begun_ns - 300_000_000
+        while at_ns < end_ns + 500_000_000:
+            arrived_ns = max(arrived_ns + 1, at_ns + what.randrange(80_000_000))
+            arrivals.append((arrived_ns, node, at_ns))
+            at_ns += 100_000_000 + what.randrange(-15_000_000, 15_000_000)
+    for _, node, at_ns in sorted(arrivals):
+        packets = 4711 + sent(at_ns) if node == "src1" else 17 + round(sent(at_ns - 300_000) * (1 - loss_ratio))
+        statistic = "tx_packets" if node == "src1" else "rx_packets"
+        sampled(telemetry, streams, node, at_ns + offsets_ns[node], statistic, packets)
+        live = telemetry.streams["s1"]
+        # When the last packet was sent, two samples of a NIC say to a tenth of a second; what the source says, nobody hears.
+        if live.seconds and 1.5 < live.seconds[-1] < 9.8:
+            assert live.loss_ratio == pytest.approx(loss_ratio, abs=0.001)
+    assert live.offered_packets == 500_000
+    assert live.loss_packets == round(500_000 * loss_ratio)
+    assert max(live.offered_pps) < 55_000
+    missing = zip(live.seconds, live.missing_packets, strict=True)
+    assert all(packets >= -1 for seconds, packets in missing if 0.2 < seconds < 9.8)
+
+
+class Refusing(Link):
+    """A node that answers with an error, or dies of one."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    async def ask(self, request: Any, *, timeout_s: float = 30.0) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [NodeLost("src1", "the link broke"), ValueError("a fault of ours")])
+def test_a_node_that_refuses_to_be_told_disturbs_neither_the_trial_nor_its_end(error: Exception):
+    async def work() -> None:
+        telling = TrialTelling({"src1": Refusing(error)}, "src1")  # type: ignore[dict-item]
+        telling.hear(STARTED)
+        for phase in (Phase.PREPARING, Phase.ARMING):
+            telling.hear(PhaseChanged(run_id="r1", phase=phase))
+            await asyncio.sleep(0)
+        await telling.end()
+        await telling.end()
+
+    asyncio.run(work())
+
+
+def test_a_telling_that_hangs_is_over_with_the_batch():
+    async def work() -> None:
+        telling = TrialTelling({"src1": Link()}, "src1")  # type: ignore[dict-item]
+        telling.hear(STARTED)
+        telling.hear(PhaseChanged(run_id="r1", phase=Phase.SENDING))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            await telling.end()
+
+    asyncio.run(work())
+
+
+def test_a_block_without_the_number_of_set_ups_is_refused():
+    told = told_of(STARTED, PhaseChanged(run_id="r1", phase=Phase.ARMING)).to_wire()
+    with pytest.raises(WireError, match="block is given without set_ups"):
+        TrialTold.parse({**told, "block": 1, "set_ups": None})
