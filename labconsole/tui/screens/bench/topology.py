@@ -119,7 +119,7 @@ class Topology(Lines):
         blocks = [self._block(way, width) for way in found]
         if sum(map(len, blocks)) <= room:
             rows += [row for block in blocks for row in block]
-            nodes = [cell.node for way in found for cell in way.cells]
+            nodes = [self._inventory.uut, *(cell.node for way in found for cell in way.cells)]
             return rows if sum(map(len, blocks)) == room else [*rows, processors_line(self._telemetry, nodes, width)]
         return rows + self._folded(found, blocks, room, width)
 
