@@ -39,7 +39,7 @@ class TrialTold(Message):
     def check_fields(self) -> None:
         """A block is one of so many set-ups."""
         if self.block is not None and self.set_ups is None:
-            raise bad("block", "is given without set_ups")
+            raise bad("block", "is told without set_ups")
 
 
 class TrialNow(TrialTold):

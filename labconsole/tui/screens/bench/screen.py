@@ -111,7 +111,7 @@ class BenchScreen(ConsoleScreen):
                 yield NodesTable(inventory, telemetry)
             with Container(id="right"):
                 yield StreamsTable(inventory, telemetry, self.state)
-                yield RateChart(telemetry, self.state)
+                yield RateChart(telemetry, self.state, inventory.uut)
         yield RepetitionsTable(inventory, self.state)  # wide: eight quantities beside each other, at any size
         with Container(id="lower"):
             yield InterfacesTable(inventory, telemetry)
