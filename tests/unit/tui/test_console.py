@@ -12,6 +12,7 @@ import sys
 import termios
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -69,6 +70,23 @@ async def test_a_trial_is_set_up_run_watched_and_found_among_the_runs(size: tupl
         await pilot.press("enter", "t")
         await until(pilot, lambda: "Stream s1" in text(app))
         assert session.store.records[0].run_id in text(app)
+
+
+@pytest.mark.parametrize("entry", SCREENS, ids=lambda entry: entry.mode)
+async def test_a_screen_looks_for_news_by_one_timer_only(entry: ScreenEntry, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[str, str]] = []
+    own = ConsoleScreen.set_interval
+
+    def noted(screen: ConsoleScreen, interval: float, callback: Any = None, **more: Any) -> Any:
+        begun.append((screen.tab.mode, callback.__name__))
+        return own(screen, interval, callback, **more)
+
+    monkeypatch.setattr(ConsoleScreen, "set_interval", noted)
+    async with console(LabSession) as (app, _, pilot):
+        await pilot.press(entry.function_key)
+        await until(pilot, lambda: isinstance(app.screen, ConsoleScreen) and app.screen.tab is entry)
+        await until(pilot, lambda: (entry.mode, "tick") in begun)
+    assert len(set(begun)) == len(begun)
 
 
 @pytest.mark.parametrize("size", SIZES)
