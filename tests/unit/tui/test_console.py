@@ -20,6 +20,7 @@ from textual.app import ScreenStackError
 from textual.widgets import Button
 
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice
+from labconsole.errors import StoreError
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.tui import app as app_module
 from labconsole.tui.app import ConsoleApp
@@ -262,6 +263,25 @@ async def test_a_session_that_cannot_be_made_ends_the_console_with_the_reason() 
     async with app.run_test() as pilot:
         await until(pilot, lambda: app.failure is not None)
     assert app.return_value == 2
+
+
+async def test_a_store_that_cannot_be_opened_ends_the_console_with_the_reason_before_it_connects() -> None:
+    class Closed(FakeSession):
+        connected = False
+
+        async def open(self) -> None:
+            raise StoreError("runs.sqlite: it is no run store")
+
+        async def connect(self) -> None:
+            self.connected = True
+
+    session = Closed()
+    app = ConsoleApp(lambda: session)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.return_value is not None)
+    assert app.return_value == StoreError.exit_code
+    assert str(app.failure) == "runs.sqlite: it is no run store"
+    assert not session.connected
 
 
 async def test_the_run_id_is_copied_from_the_bench_and_from_the_list() -> None:
