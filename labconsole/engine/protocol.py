@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 class RunsStore(Protocol):
     """Saved runs. Every method blocks, and raises StoreError in one sentence."""
 
+    @property
+    def name(self) -> str:
+        """What messages call it: a path, or a URL."""
+        ...
+
     def list(self, *, limit: int | None = None) -> Sequence[RunSummary]:
         """Newest first."""
         ...
@@ -81,6 +86,10 @@ class SessionLike(Protocol):
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call ``listener`` on the event loop with every event; the result unsubscribes."""
+        ...
+
+    async def open(self) -> None:
+        """Open the store, which takes longer than the first picture. Raises StoreError."""
         ...
 
     async def connect(self) -> None:
@@ -162,12 +171,3 @@ class SessionLike(Protocol):
 
 
 SessionFactory = Callable[[], SessionLike]
-
-
-def store_location(store: RunsStore) -> str | None:
-    """Where the store lives, if it says so (``location``, ``path`` or ``url``), for the parting words."""
-    for name in ("location", "path", "url"):
-        value = getattr(store, name, None)
-        if value is not None and not callable(value):
-            return str(value)
-    return None

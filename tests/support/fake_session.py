@@ -181,7 +181,7 @@ class FakeStore:
     records: list[RunRecord] = field(default_factory=list)
     broken: bool = False
     locked: bool = False
-    location: str = "sqlite:///memory"
+    name: str = "sqlite:///memory"
     notes: dict[str, RunNote] = field(default_factory=dict)
     kept_series: dict[str, Series] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
@@ -301,6 +301,9 @@ class FakeSession:
             self.telemetry.revision += 1
         for listener in list(self._listeners):
             listener(event)
+
+    async def open(self) -> None:
+        """There is nothing to open."""
 
     async def connect(self) -> None:
         for index, name in enumerate(self.inventory.nodes):

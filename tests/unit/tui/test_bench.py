@@ -20,6 +20,7 @@ from labconsole.measure.statistics.repetitions import summarize
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.timing import Delay
 from labconsole.tui.app import ConsoleApp
+from labconsole.tui.console import clock
 from labconsole.tui.console.form import FormValues
 from labconsole.tui.console.memory import ConsoleMemory
 from labconsole.tui.console.repetition_figures import TOTAL, RepetitionFigures
@@ -65,6 +66,34 @@ async def test_interfaces_are_sorted_by_key_and_the_cursor_stays_on_its_row() ->
         assert rows(app) != order and table.cursor_key == chosen
         await settle(app, pilot)
         assert "▌ " in text(app)
+
+
+@pytest.mark.asyncio
+async def test_the_scale_follows_rows_in_sight_at_once_and_the_others_within_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = clock.monotonic_s() + 60
+    async with console(size=(80, 24)) as (app, session, _):
+        session.rate_pps = 5000
+        session.advance()
+        session.advance()
+        monkeypatch.setattr(clock, "monotonic_s", lambda: now_s)
+        table = app.screen.query_one(InterfacesTable)
+        live, keys = session.telemetry.interfaces, list(table.keys())
+        assert len(keys) > table.size.height  # the last one is out of sight
+
+        def scale() -> str:
+            table.paint()
+            return str(table.border_subtitle)
+
+        now_s += 1
+        first = scale()
+        live[keys[-1]].rx_pps.append(2e9)
+        assert scale() == first
+        now_s += 1
+        second = scale()
+        live[keys[0]].rx_pps.append(9e12)
+        assert first != second != scale()
 
 
 @pytest.mark.asyncio

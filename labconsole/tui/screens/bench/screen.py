@@ -124,8 +124,7 @@ class BenchScreen(ConsoleScreen):
     def start_words(self) -> str:
         return f"press {self.key_of('run')} to start a trial"
 
-    def on_mount(self) -> None:
-        super().on_mount()
+    def begin(self) -> None:
         self.query_one("#recent-runs", RunsTable).border_title = "Last runs"
         settings = self.console_app.settings
         self.query_one(InterfacesTable).set_sort(settings.sort, reverse=settings.sort_reversed)

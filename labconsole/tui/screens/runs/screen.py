@@ -100,8 +100,8 @@ class RunsScreen(FollowingScreen):
         super().__init__(app, session, tab)
         self._come_back_to: str | None = None
 
-    def on_mount(self) -> None:
-        super().on_mount()
+    def begin(self) -> None:
+        super().begin()
         self.query_one(SavedRunsTable).empty = "reading the store …"
 
     @property
@@ -141,8 +141,8 @@ class RunsScreen(FollowingScreen):
             self._come_back_to = None
         self._go_to_wanted()
 
-    def on_screen_resume(self) -> None:
-        super().on_screen_resume()
+    def come_to_front(self) -> None:
+        super().come_to_front()
         self._go_to_wanted()
 
     def _go_to_wanted(self) -> None:
