@@ -15,7 +15,9 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus
+from labconsole.engine.execution.steps import StepState
 from labconsole.engine.live.events import Event, NodeState, PhaseChanged, TrialFinished
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError, LeaseHeld
@@ -25,6 +27,7 @@ from labconsole.text.harmless import harmless
 from labconsole.tui.console import clock, form
 from labconsole.tui.console.form import FormValues
 from labconsole.tui.console.measured_now import measured_now
+from labconsole.tui.console.picture_words import trial_lines
 from labconsole.tui.console.plan_words import ending, extent
 from labconsole.tui.console.state import PHASE_WORDS, ConsoleState
 from labconsole.units import format_target
@@ -59,6 +62,7 @@ class PlainConsole:
         self._work: asyncio.Task[None] | None = None
         self._told = 0
         self._checks = False
+        self._told_trials: dict[tuple[PlanExecution, int], int] = {}
         self.commands = {
             "show": TypedCommand(self._show, "", "the set-up, with what each choice means or what is wrong with it"),
             "set": TypedCommand(self._set, "FIELD VALUE", f"change one field: {', '.join(FIELD_NAMES)}"),
@@ -177,6 +181,7 @@ class PlainConsole:
 
         async def take() -> None:
             outcome = await self._session.execute(execution)
+            self._tell_steps()
             self._note(f"plan {plan.name}: {ending(plan, outcome)}")
 
         self._begin(self._measure(take()))
@@ -207,10 +212,20 @@ class PlainConsole:
             execution.pause()
             self._note(f"plan {execution.plan.name} pauses after this trial; the testbed is kept")
 
+    def _tell_steps(self) -> None:
+        """A line for every trial of the plan's steps that was judged since."""
+        execution = self.state.execution
+        for number, seen in enumerate(execution.steps.seen if execution is not None else ()):
+            if execution is not None and seen.state in (StepState.RUNNING, StepState.DONE, StepState.FAILED):
+                for line in trial_lines(seen.picture, self._told_trials.get((execution, number), 0)):
+                    self._say_at(line)
+                self._told_trials[execution, number] = len(seen.picture.trials)
+
     async def watch(self) -> None:
-        """Tell of the trials of whoever else measures here, phase by phase."""
+        """Tell of the trials of whoever else measures here, phase by phase, and of the trials of a search."""
         told: tuple[str, object] | None = None
         while True:
+            self._tell_steps()
             trial = self.state.observed = self._session.observed_trial()
             now = (trial.run_id, trial.phase) if trial is not None else None
             if trial is not None and now != told:

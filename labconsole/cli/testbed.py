@@ -49,15 +49,10 @@ def shell_argv(name: str, inventory: Inventory) -> list[str]:
 
 
 def open_session(
-    inventory: Inventory,
-    store: RunStore | StoreLater,
-    *,
-    read_only: bool = False,
-    salt: str = "",
-    calibrated: bool = True,
+    inventory: Inventory, store: RunStore | StoreLater, *, read_only: bool = False, calibrated: bool = True
 ) -> Testbed[RunStore]:
-    """A session on this inventory; nothing is connected yet. ``read_only``: it watches and takes no run; ``salt``: its
-    searches are new ones, which nothing resumes; ``calibrated``: its runs are held against the newest calibration.
+    """A session on this inventory; nothing is connected yet. ``read_only``: it watches and takes no run;
+    ``calibrated``: its runs are held against the newest calibration.
 
     A store that is opened later is opened by the session's ``open``.
     """
@@ -79,7 +74,7 @@ def open_session(
     )
     if later is not None:
         session.opening = lambda: latest_envelope(inventory, later.open())
-    session.experiments = kinds(store, salt)
+    session.experiments = kinds(store)
     session.calibration = CalibrationMeans(rewiring, lambda envelope: store.save_calibration(envelope.to_json()))
     return session
 

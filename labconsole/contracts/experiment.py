@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from labconsole.contracts.picture import StepPicture
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
@@ -51,8 +52,8 @@ class Bench(Protocol):
         """
         ...
 
-    def found(self, trials: int, words: Sequence[str]) -> None:
-        """Tell whoever watches what is known after so many trials, in packets/s per source, a part each."""
+    def show(self, picture: StepPicture) -> None:
+        """Let whoever watches see how far the step has come: before each trial, and when something is found."""
         ...
 
 
@@ -84,12 +85,18 @@ class Step(Protocol):
         """
         ...
 
+    def picture(self, record: StepRecord) -> StepPicture:
+        """The same of one that was carried out, out of its record."""
+        ...
+
 
 class Experiment(Protocol):
     """A kind of experiment."""
 
-    def steps(self, plan: Plan, only: frozenset[int] | None = None) -> Sequence[Step]:
-        """All that a plan, resolved for its testbed, asks for of this kind; ``only`` where these points of it are."""
+    def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[Step]:
+        """All that a plan, resolved for its testbed, asks for of this kind; ``only`` where these points of it are. A
+        ``salt`` makes steps that mean something else than any before: nothing resumes them.
+        """
         ...
 
     def stored(self, hashes: Sequence[str], testbed_fingerprint: str) -> Mapping[str, StepRecord]:

@@ -133,8 +133,8 @@ class SessionLike(Protocol):
         """Let go of all nodes."""
         ...
 
-    def execution(self, plan: Plan) -> PlanExecution:
-        """An execution of a plan that is resolved for this testbed, not begun yet."""
+    def execution(self, plan: Plan, *, salt: str = "") -> PlanExecution:
+        """An execution of a plan that is resolved for this testbed, not begun yet; ``salt``: nothing resumes it."""
         ...
 
     async def execute(self, execution: PlanExecution, *, take_over: bool = False) -> Outcome:

@@ -148,11 +148,15 @@ class Testbed(Session[StoreT]):
             self.inventory = self._taker.inventory = self._platform.inventory = own
             self._taker.envelope = envelope
 
-    def execution(self, plan: Plan) -> PlanExecution:
-        """An execution of a plan on this testbed, not begun yet. The plan is resolved for it (check_plan)."""
-        return PlanExecution(plan, self)
+    def execution(self, plan: Plan, *, salt: str = "") -> PlanExecution:
+        """An execution of a plan on this testbed, not begun yet. The plan is resolved for it (check_plan); with a
+        ``salt`` its steps resume none before.
+        """
+        return PlanExecution(plan, self, salt=salt)
 
     async def execute(self, execution: PlanExecution, *, take_over: bool = False) -> Outcome:
         """Take what an execution of this testbed has left to take (PlanRunner.run). Raises LabError, LeaseHeld where
         ``take_over`` would help."""
-        return (await PlanRunner([execution], self, take_over=take_over).run())[0]
+        plan = execution.plan
+        purpose = f"search: {plan.points[0].request.loadless_words()}" if execution.salt else None
+        return (await PlanRunner([execution], self, take_over=take_over, purpose=purpose).run())[0]

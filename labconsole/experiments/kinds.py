@@ -10,11 +10,11 @@ from labconsole import experiments
 from labconsole.contracts.experiment import Experiment
 
 
-def kinds(store: Any, salt: str = "") -> tuple[Experiment, ...]:
-    """Of each folder with a file ``steps.py``, its ``EXPERIMENT(store, salt)``, in the order of the alphabet.
+def kinds(store: Any) -> tuple[Experiment, ...]:
+    """Of each folder with a file ``steps.py``, its ``EXPERIMENT(store)``, in the order of the alphabet.
 
-    ``store`` keeps what they measure; a ``salt`` makes their steps new ones, which nothing resumes.
+    ``store`` keeps what they measure.
     """
     places = [path.parent.name for folder in experiments.__path__ for path in Path(folder).glob("*/steps.py")]
     modules = [import_module(f"{experiments.__name__}.{name}.steps") for name in sorted(places)]
-    return tuple(module.EXPERIMENT(store, salt) for module in modules)
+    return tuple(module.EXPERIMENT(store) for module in modules)

@@ -42,15 +42,15 @@ from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.help import Help
 from labconsole.tui.parts.reaching import SINCE
-from labconsole.tui.parts.running import RunsTrials
 from labconsole.tui.parts.screen import ConsoleScreen
+from labconsole.tui.parts.search_runs import RunsSearches
 from labconsole.tui.screens import SCREENS, ScreenEntry
 from labconsole.tui.telling import Sections, help_sections, palette
 
 RUNS_SHOWN = 500
 
 
-class ConsoleApp(HasActions, RunsTrials, App[int]):
+class ConsoleApp(HasActions, RunsSearches, App[int]):
     """The application. ``session`` is None until it is open."""
 
     TITLE = "labconsole"

@@ -16,12 +16,14 @@ from textual.theme import BUILTIN_THEMES
 from labconsole.tui.console import theme
 from labconsole.tui.console.settings import Settings
 from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.ask_search import AskSearch
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.fields import Choice, Field
 from labconsole.tui.parts.help import Help
 from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.since import SinceYouLeft
+from labconsole.tui.parts.step_screen import StepScreen
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens import ScreenEntry
 
@@ -62,6 +64,8 @@ DIALOGS: dict[str, type[HasActions]] = {
     "lists": Pick,
     "help": Help,
     "since": SinceYouLeft,
+    "searches": StepScreen,
+    "search": AskSearch,
 }
 
 

@@ -42,6 +42,7 @@ KIND = RecordKind(
 )
 """
 STEPS = """\
+from labconsole.contracts.picture import StepPicture
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.run import PlanRef
 from labconsole.model.record.summary import RunFilter
@@ -59,12 +60,15 @@ class Step:
     def durations_s(self, inventory):
         return [self.request.duration_s] * 2
 
+    def picture(self, record):
+        return StepPicture(found=("twice the same",))
+
     def _place(self, **attempts):
         return PlanRef(name=self.plan.name, hash=self.hash, point=0, repetition=1, seed=self.plan.seed, **attempts)
 
     async def take(self, bench):
         runs = [await bench.trial(self.request, self._place) for _ in range(2)]
-        bench.found(2, ["twice the same"])
+        bench.show(StepPicture(found=("twice the same",)))
         kind = record_kinds()["twice"]
         record = kind.record(
             id="twice-1", started_at=runs[0].started_at, testbed_fingerprint=bench.inventory.fingerprint(),
@@ -76,10 +80,10 @@ class Step:
 
 
 class Twice:
-    def __init__(self, store, salt=""):
+    def __init__(self, store):
         self._store = store
 
-    def steps(self, plan, only=None):
+    def steps(self, plan, only=None, salt=""):
         return [Step(plan, self._store)] if plan.name == "toys" else []
 
     def stored(self, hashes, testbed_fingerprint):

@@ -6,6 +6,7 @@ Trials end when the test says so (``FakeSession.release``); ``verdicts`` says ho
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -129,6 +130,8 @@ class LabSession(FakeSession):
         super().__init__(*args, **kwargs)
         self.store: LabStore = LabStore()
         self.verdicts: list[str] = []
+        self.capacity_pps = math.inf
+        """What the unit under test forwards of a stream."""
         self.results = list(RESULTS)
         self.checks: list[tuple[Plan | None, bool]] = []
         self.check_step: Callable[[], Any] | None = None
@@ -161,9 +164,9 @@ class LabSession(FakeSession):
 
     # What an execution needs
 
-    def execution(self, plan: Plan) -> PlanExecution:
+    def execution(self, plan: Plan, *, salt: str = "") -> PlanExecution:
         session: Any = self
-        return PlanExecution(plan, session)
+        return PlanExecution(plan, session, salt=salt)
 
     async def execute(self, execution: PlanExecution, *, take_over: bool = False) -> Outcome:
         session: Any = self
@@ -211,7 +214,8 @@ class LabSession(FakeSession):
         if ref is not None and ref.block is not None:
             stood = SetUp(id=f"set-up-{self.set_ups}", started_at="2026-03-02T09:15:00.000Z", setup_s=0.5, trial=1)
             made["set_up"] = stood
-        record = make_record(request, run_id, status=status).model_copy(update=made)
+        loss = max(0.0, 1 - self.capacity_pps / (request.intended_pps or math.inf))
+        record = make_record(request, run_id, status=status, loss=loss).model_copy(update=made)
         self.store.records.insert(0, record)
         self.say(TrialFinished(record=record, saved=True))
         return record

@@ -397,7 +397,7 @@ class FakeSession:
         )  # fmt: skip
         return Inspection(at_wall_s=0.0, surroundings=said)
 
-    def execution(self, plan: Plan) -> PlanExecution:
+    def execution(self, plan: Plan, *, salt: str = "") -> PlanExecution:
         raise NotImplementedError
 
     async def execute(self, execution: PlanExecution, *, take_over: bool = False) -> Outcome:

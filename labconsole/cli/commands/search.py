@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common, add_configuration, add_shared, comma_separated, hosts_path, request_from
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from labconsole.engine.testbed import Testbed
     from labconsole.model.plan.search import Search
     from labconsole.store.writing import RunStore
-
-PLAN_NAME = "search"
-"""What the trials of a search from the command line have as their plan's name."""
 
 _OPTIONS = {
     "goals": "--goals",
@@ -79,8 +76,6 @@ def run(args: argparse.Namespace) -> int:
     """0 when every goal has a lower bound and all ended well, 1 when not."""
     if args.list or args.show:
         return _stored(args)
-    from dataclasses import replace
-
     from labconsole.cli.drive import drive
     from labconsole.cli.testbed import load_testbed, open_session
     from labconsole.cli.text.runs import run_row
@@ -90,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.engine.execution.runner import PlanRunner
     from labconsole.experiments.search.procedure import check_search
     from labconsole.model.identity import utc_now
-    from labconsole.model.plan.writer import plan_from_requests
+    from labconsole.model.plan.one_search import one_search
     from labconsole.model.record.search import SearchRecord
 
     asked = _asked(args)
@@ -100,9 +95,8 @@ def run(args: argparse.Namespace) -> int:
         check_search(asked, request, inventory)
     except ConfigError as exc:
         raise exc if exc.key not in _OPTIONS else _of_option(exc) from None
-    plan = replace(plan_from_requests(PLAN_NAME, [(request, 1)], inventory), seed=0, search=asked, grid=False)
-    # A new search at every call, which nothing resumes: what is to be resumed stands in a plan.
-    session = open_session(inventory, store, salt=utc_now())
+    plan = one_search(request, asked, inventory)
+    session = open_session(inventory, store)
 
     def on_step(progress: StepProgress) -> None:
         if progress.last is not None:
@@ -112,7 +106,8 @@ def run(args: argparse.Namespace) -> int:
 
     async def work(session: Testbed[RunStore]) -> int:
         purpose = f"search: {request.loadless_words()}"
-        execution = PlanExecution(plan, session, on_step=on_step)
+        # A new search at every call, which nothing resumes: what is to be resumed stands in a plan.
+        execution = PlanExecution(plan, session, on_step=on_step, salt=utc_now())
         (outcome,) = await PlanRunner([execution], session, take_over=args.take_over, purpose=purpose).run()
         if outcome.stopped:
             return Aborted.exit_code
@@ -132,35 +127,21 @@ def _of_option(exc: ConfigError) -> ConfigError:
 
 def _asked(args: argparse.Namespace) -> Search:
     """What the command line asks for, in a plan's words. Raises ConfigError naming the option."""
-    from pydantic import ValidationError
+    from labconsole.model.plan.one_search import asked_search
 
-    from labconsole.model.plan.search import Search
-
-    every = {"trial_s": args.trial_duration} if args.trial_duration is not None else {}
-    times = {"repetitions": args.times} if args.times is not None else {}
-    given: dict[str, Any] = {
-        **every,
-        **({"duration_sum_s": args.duration_sum} if args.duration_sum is not None else {}),
-        **({"width_ratio": args.width} if args.width is not None else {}),
-        **({"max_trials": args.max_trials} if args.max_trials is not None else {}),
-        "goals": tuple(dict.fromkeys(args.goals)),
-        "frame_loss": every,
-        "back_to_back": {**every, **times},
-        "latency": {**every, **times},
-    }
     try:
-        return Search.model_validate(given)
-    except ValidationError as exc:
-        problem = exc.errors(include_url=False)[0]
-        steps = [str(step) for step in problem["loc"] if isinstance(step, str)]
-        message, _, allowed = problem["msg"].removeprefix("Value error, ").partition(" | allowed: ")
-        key = _OPTIONS.get(steps[-1] if steps else "")
-        if key is None and "duration_sum_s" in message:
-            key = "--duration-sum"
-        value = problem["input"] if isinstance(problem["input"], (str, int, float)) else None
+        return asked_search(
+            args.goals,
+            trial_s=args.trial_duration,
+            duration_sum_s=args.duration_sum,
+            width_ratio=args.width,
+            repetitions=args.times,
+            max_trials=args.max_trials,
+        )
+    except ConfigError as exc:
         raise ConfigError(
-            message.replace("duration_sum_s", "--duration-sum"), key=key or "--goals", value=value,
-            allowed=allowed or None,
+            exc.message.replace("duration_sum_s", "--duration-sum"), key=_OPTIONS.get(exc.key or "", "--goals"),
+            value=exc.value, allowed=exc.allowed,
         ) from None  # fmt: skip
 
 

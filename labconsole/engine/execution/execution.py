@@ -53,9 +53,9 @@ class PlanExecution(InBlocks):
     """How far a plan is, what went wrong on the way, pause, resume, finish, abort.
 
     ``detail`` is the sentence that goes with the status (which node is waited for, why it failed), ``waits_until_s``
-    when it is no longer waited for (monotonic). ``estimate`` is of what was left to take when the store was looked at.
-    ``only``: these points of the plan and no others. ``refusal``: why begin() would refuse. ``pilot``, ``course``: what
-    the pilot of a plan in blocks fixed, and its set-ups.
+    when it is no longer waited for (monotonic). ``estimate`` is of what was left to take when the store was looked
+    at. ``only``: these points of the plan and no others. ``salt``: its steps are not resumed. ``refusal``: why
+    begin() would refuse. ``pilot``, ``course``: what the pilot of a plan in blocks fixed, and its set-ups.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class PlanExecution(InBlocks):
         *,
         on_step: Callable[[StepProgress], None] = lambda progress: None,
         only: frozenset[int] | None = None,
+        salt: str = "",
     ) -> None:
-        self.plan = plan
-        self.only = only
+        self.plan, self.only, self.salt = plan, only, salt
         self.grid = Grid(plan)
         self.status = ExecutionStatus.READY
         self.detail = ""

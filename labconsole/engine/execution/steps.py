@@ -8,11 +8,12 @@ node, is taken again, and goes on from its stored trials.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 from labconsole.contracts.experiment import Step, StepRecord, TrialPlace
+from labconsole.contracts.picture import StepPicture
 from labconsole.contracts.ports import StoredMaximum
 from labconsole.engine.execution.attempts import ENDS_ALL, Attempts, Running
 from labconsole.engine.execution.conditions import StopConditions
@@ -40,19 +41,28 @@ class StepState(StrEnum):
 
 @dataclass(slots=True)
 class StepSeen:
-    """A step as it is seen. ``trials``, ``found``: what it says that it has, and knows by them; ``why``: what went
-    wrong; ``estimate_s``: what it takes on a unit that behaves; ``begun_s``: what the execution had spent when it was
-    first begun.
+    """A step as it is seen. ``shown``: how far it says that it has come; ``why``: what went wrong; ``estimate_s``: what
+    it takes on a unit that behaves; ``begun_s``: what the execution had spent when it was first begun.
     """
 
     step: Step
     state: StepState = StepState.PENDING
     record: StepRecord | None = None
-    trials: int = 0
-    found: tuple[str, ...] = ()
+    shown: StepPicture = field(default_factory=StepPicture)
     why: str = ""
     estimate_s: float = 0.0
     begun_s: float | None = None
+    _drawn: tuple[StepRecord, StepPicture] | None = None
+
+    @property
+    def picture(self) -> StepPicture:
+        """How far it has come, out of its record once there is one."""
+        return self.shown if self.record is None else self._recorded(self.record)
+
+    def _recorded(self, record: StepRecord) -> StepPicture:
+        if self._drawn is None or self._drawn[0] is not record:
+            self._drawn = record, self.step.picture(record)
+        return self._drawn[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +102,8 @@ class HasExperiments(Running, Protocol):
     @property
     def only(self) -> frozenset[int] | None: ...
     @property
+    def salt(self) -> str: ...
+    @property
     def conditions(self) -> StopConditions: ...
     @property
     def spent_s(self) -> float: ...
@@ -127,7 +139,7 @@ class Steps:
         fingerprint = session.inventory.fingerprint()
         for experiment in session.experiments:
             experiment.refuse(plan, session.inventory)
-            steps = experiment.steps(plan, self.execution.only)
+            steps = experiment.steps(plan, self.execution.only, self.execution.salt)
             stored = experiment.stored([step.hash for step in steps], fingerprint)
             for step in steps:
                 record = stored.get(step.hash)
@@ -330,6 +342,6 @@ class StepBench:
             await steps.session.settle(execution.plan.settle_s or 0)
         return record
 
-    def found(self, trials: int, words: Sequence[str]) -> None:
-        self._seen.trials, self._seen.found = trials, tuple(words)
+    def show(self, picture: StepPicture) -> None:
+        self._seen.shown = picture
         self._steps.execution.moved()

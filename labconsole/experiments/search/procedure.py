@@ -9,18 +9,20 @@ goes on where it was.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from labconsole import __version__
-from labconsole.contracts.experiment import Bench
+from labconsole.contracts.experiment import Bench, StepRecord
+from labconsole.contracts.picture import StepPicture
 from labconsole.contracts.ports import StoredTrial
 from labconsole.errors import Aborted, ConfigError, MeasurementError
-from labconsole.experiments.search.course import LOAD, SearchFindings, carry_out, rehearse
-from labconsole.experiments.search.goals import Ended, GoalResult, LoadTrial, goals_of
-from labconsole.experiments.search.load_class import relevant_bounds
+from labconsole.experiments.search.ahead import Ahead, ahead
+from labconsole.experiments.search.course import BACK_TO_BACK, SearchFindings, carry_out, rehearse
+from labconsole.experiments.search.drawn import SearchPicture, picture_of
+from labconsole.experiments.search.goals import Ended, GoalResult, LoadTrial
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
@@ -104,6 +106,10 @@ class LoadSearch:
         await asyncio.to_thread(self.store.save_experiment, SEARCH, record)
         return record
 
+    def picture(self, record: StepRecord) -> StepPicture:
+        """Its trials and bounds, out of its record."""
+        return picture_of(self.search, record) if isinstance(record, SearchRecord) else StepPicture()
+
 
 def line_rate_pps(request: DesignPoint, inventory: Inventory) -> float:
     """The highest load of a search, per source: the line rate of the slowest stream."""
@@ -142,7 +148,10 @@ class _Trials:
         self._wanted, self._bench, self._stored = wanted, bench, stored
         self._loop = asyncio.get_running_loop()
         self._number = 0
-        self._loads: list[LoadTrial] = []
+        self._line_pps = line_rate_pps(wanted.request, bench.inventory)
+        self._taken: list[tuple[str, LoadTrial]] = []
+        self._picture = SearchPicture(wanted.search, line_pps=self._line_pps, sources=wanted.request.sources)
+        self._drawn = self._picture.now()
         self._delays: dict[str, tuple[StreamLatency, ...]] = {}
         self._task: asyncio.Task[Any] | None = None
         self._over = False
@@ -159,14 +168,28 @@ class _Trials:
         return cls(wanted, bench, stored)
 
     def trial(self, test: str, duration_s: float, load_pps: float) -> LoadTrial:
-        trial = self._wait(at_load(self._wanted.request, load_pps, duration_s), load_pps)
-        self._loads += [trial] if test == LOAD else []
-        return trial
+        request = at_load(self._wanted.request, load_pps, duration_s)
+        return self._kept(test, load_pps, request, lambda: self._wait(request, load_pps))
 
     def burst(self, packets: int) -> LoadTrial:
-        line_pps = line_rate_pps(self._wanted.request, self._bench.inventory)
+        line_pps = self._line_pps
         request = at_load(self._wanted.request, line_pps, 1.0)
-        return self._wait(replace(request, duration_s=packets * request.delay_ns / 1e9), line_pps, burst=True)
+        burst = replace(request, duration_s=packets * request.delay_ns / 1e9)
+        return self._kept(BACK_TO_BACK, packets, burst, lambda: self._wait(burst, line_pps, burst=True))
+
+    def _kept(self, test: str, at: float, request: DesignPoint, take: Callable[[], LoadTrial]) -> LoadTrial:
+        self._drawn = self._picture.now((test, at, request.duration_s), self._look_ahead())
+        trial = take()
+        self._taken.append((test, trial))
+        self._picture.add(test, trial)
+        return trial
+
+    def _look_ahead(self) -> Ahead | None:
+        """Nothing while stored trials are gone through: the next is known already."""
+        if self._number + 1 in self._stored:
+            return None
+        asked = self._wanted.search
+        return ahead(asked, self._taken, line_pps=self._line_pps, sources=self._wanted.request.sources)
 
     def delays(self, run_id: str) -> Sequence[StreamLatency]:
         return self._delays.pop(run_id, ())
@@ -185,7 +208,7 @@ class _Trials:
         self._task = asyncio.current_task()
         if self._over:  # cancelled while the procedure was reckoning: the testbed is not ours any more
             raise Aborted("the search was stopped")
-        self._bench.found(self._number, bounds_words(self._wanted.search, self._loads))
+        self._bench.show(self._drawn)
         self._number += 1
         record = await self._from_store(request)
         if record is None:
@@ -223,16 +246,6 @@ class _Trials:
             name=wanted.plan_name, hash=wanted.hash, point=wanted.configuration.index, repetition=self._number,
             seed=wanted.seed, warm_ups=warm_ups, attempt=attempt, attempts=attempts,
         )  # fmt: skip
-
-
-def bounds_words(asked: Search, trials: Sequence[LoadTrial]) -> list[str]:
-    """The bounds of every load goal by these trials, in packets/s per source."""
-    words = []
-    for goal in goals_of(asked):
-        low, high = relevant_bounds(goal, trials)
-        lower, upper = ("?" if each is None else f"{each:.0f}" for each in (low, high))
-        words.append(f"{goal.name} {lower} to {upper}")
-    return words
 
 
 def counted(record: RunRecord, request: DesignPoint, load_pps: float, *, burst: bool = False) -> LoadTrial:

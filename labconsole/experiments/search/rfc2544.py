@@ -67,6 +67,18 @@ class BurstSearch:
     trials: tuple[LoadTrial, ...]
 
 
+def burst_passed(trial: LoadTrial) -> bool:
+    """One that the generator sent only in part did not pass, however much of it arrived."""
+    return trial.intended_packets <= trial.offered_packets <= trial.measured_packets
+
+
+def bursts_closed(passed: float, failed: float | None, most_packets: int, width_ratio: float) -> bool:
+    """Whether the longest burst that passed and the shortest that did not are as close as asked, or none is longer."""
+    if failed is None:
+        return passed == most_packets
+    return failed - passed <= max(1, width_ratio * passed)
+
+
 def longest_burst(measure: MeasureBurst, *, most_packets: int, first_packets: int, width_ratio: float) -> BurstSearch:
     """Bisect for the longest burst that passes whole, from a first guess; double or halve while one side is open."""
     passed, failed, length = 0, None, max(1, min(first_packets, most_packets))
@@ -74,19 +86,13 @@ def longest_burst(measure: MeasureBurst, *, most_packets: int, first_packets: in
     while True:
         trial = measure(length)
         trials.append(trial)
-        # A burst that the generator sent only in part did not pass, however much of it arrived.
-        if trial.intended_packets <= trial.offered_packets <= trial.measured_packets:
+        if burst_passed(trial):
             passed = length
         else:
             failed = length
-        if failed is None:
-            if passed == most_packets:
-                break
-            length = min(most_packets, 2 * passed)
-        elif failed - passed <= max(1, width_ratio * passed):
+        if bursts_closed(passed, failed, most_packets, width_ratio):
             break
-        else:
-            length = (passed + failed) // 2 if passed else failed // 2
+        length = min(most_packets, 2 * passed) if failed is None else (passed + failed) // 2
     return BurstSearch(passed, failed, tuple(trials))
 
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class LoadSearches:
-    """The kind of experiment that a plan's key ``search`` asks for. ``salt`` makes searches that nothing resumes."""
+    """The kind of experiment that a plan's key ``search`` asks for."""
 
-    def __init__(self, store: SearchStore, salt: str = "") -> None:
-        self._store, self._salt = store, salt
+    def __init__(self, store: SearchStore) -> None:
+        self._store = store
 
-    def steps(self, plan: Plan, only: frozenset[int] | None = None) -> Sequence[LoadSearch]:
+    def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[LoadSearch]:
         """Every search of a plan that is resolved for its testbed; ``only`` where these points of it are."""
         if plan.search is None:
             return []
@@ -33,7 +33,7 @@ class LoadSearches:
             LoadSearch(
                 search=plan.search,
                 configuration=configuration,
-                hash=search_hash(plan.search, configuration, self._salt),
+                hash=search_hash(plan.search, configuration, salt),
                 plan_name=plan.name,
                 seed=plan.seed,
                 store=self._store,

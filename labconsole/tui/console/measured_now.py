@@ -136,6 +136,9 @@ def _plan(execution: PlanExecution) -> Wordings:
     name, steps = execution.plan.name, execution.steps
     done, of = execution.outcome.taken + execution.outcome.skipped, execution.total
     long, short = f"{done} of {of}", f"{done}/{of}"
+    if execution.salt and steps.current is not None:
+        trial = len(steps.current.picture.trials) + 1
+        return f"search, trial {trial}", f"search {trial}"
     if steps.current is not None:
         number = steps.number_of(steps.current)
         long, short = f"search {number} of {steps.asked}", f"search {number}/{steps.asked}"

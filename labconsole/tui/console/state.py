@@ -207,10 +207,12 @@ class ConsoleState:
 
     @property
     def what_runs(self) -> str:
-        """What keeps the session busy, if anything does: a check, a calibration, a plan or a trial."""
+        """What keeps the session busy, if anything does: a check, a calibration, a search, a plan or a trial."""
         plan = self.execution is not None and self.execution.running
         if self.calibrating:
             return "calibration"
+        if plan and self.execution is not None and self.execution.salt:
+            return "search"
         return "check" if self.checking else "plan" if plan else "trial"
 
     @property

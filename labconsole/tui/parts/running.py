@@ -29,8 +29,7 @@ class RunsTrials(ReachesOperator):
         """Start, unless something runs already."""
         if self.session is None or self._leaving:
             return
-        if self.state.asked or self.session.running:
-            self.tell(f"A {self.state.what_runs} is running. Wait, or abort it.", "warning")
+        if self.busy():
             return
         self.state.ask()
         self._run(self.session, request, repetitions)
@@ -81,6 +80,12 @@ class RunsTrials(ReachesOperator):
             await session.abort()
         except LabError as exc:
             self.tell(str(exc), "error")
+
+    def busy(self) -> bool:
+        """Whether something runs already; then it says so."""
+        if self.trial_runs():
+            self.tell(f"A {self.state.what_runs} is running. Wait, or abort it.", "warning")
+        return self.trial_runs()
 
     def trial_runs(self) -> bool:
         return self.session is not None and (self.state.asked or self.session.running)

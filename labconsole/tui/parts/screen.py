@@ -13,10 +13,12 @@ from textual.dom import DOMNode
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.live.events import Event
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import OnlyWatches
 from labconsole.model.design_point import DesignPoint
+from labconsole.model.plan.plan import Plan
 from labconsole.model.record.summary import RunSummary
 from labconsole.tui.console import clock
 from labconsole.tui.console.memory import ConsoleMemory
@@ -74,6 +76,14 @@ class Application(Protocol):
 
     def start_run(self, request: DesignPoint, repetitions: int) -> None:
         """Start, unless something runs already."""
+
+    def busy(self) -> bool:
+        """Whether something runs already; then it says so."""
+        ...
+
+    def start_search(self, plan: Plan) -> PlanExecution | None:
+        """Begin the search that this plan makes; None where something else runs."""
+        ...
 
     def plan_over(self, over: PlanOver) -> None:
         """A plan has ended; that stays in sight until it was read."""

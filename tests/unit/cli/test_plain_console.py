@@ -150,3 +150,24 @@ async def test_a_byte_that_is_no_text_is_one_unknown_command(monkeypatch) -> Non
     assert await converse(session, plain_console._typed(), said.append) == 0
     assert any(line.startswith("unknown command 'st") for line in said)
     assert "sources 2" in said
+
+
+async def test_every_trial_of_a_search_is_a_line_with_its_bounds(tmp_path) -> None:
+    session = LabSession()
+    session.capacity_pps = 30_000.0
+    plan = tmp_path / "bounds.yaml"
+    plan.write_text(
+        "plan: bounds\nplatforms: [raw]\nframe_sizes: [1000]\nsources: [1]\nsettle_s: 0\n"
+        "search: {goals: [ndr], trial_s: 10, duration_sum_s: 10, width_ratio: 0.2}\n"
+    )
+    console = PlainConsole(session, (said := list[str]()).append)
+    await session.connect()
+    await console.obey(f"plan {plan}")
+    assert console._work is not None
+    await console._work
+    told = [line.split(" ", 1)[1] for line in said if " trial " in line and "ndr" in line]
+    trials = session.store.searches[0].trials
+    assert [line.split(",")[0] for line in told] == [f"trial {number}" for number in range(1, len(trials) + 1)]
+    assert told[0].startswith("trial 1, load at 122 070 packets/s per source, 10 s; loss 75.424 %")
+    assert "ndr (adjusted) failed, bounds – to 122 070 packets/s" in told[0]
+    assert "ndr (adjusted) passed, bounds 25 656 to 122 070 packets/s, 78.98 % apart" in told[1]

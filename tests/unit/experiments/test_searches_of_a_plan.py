@@ -198,8 +198,8 @@ def test_a_pause_holds_after_the_running_trial_and_costs_the_search_no_time() ->
         assert execution.spent_s == pytest.approx(spent_s, abs=0.3)
         seen = execution.steps.current
         assert seen is not None
-        assert (seen.trials, execution.steps.number_of(seen), execution.steps.asked) == (2, 1, 1)
-        assert seen.found[0].startswith("ndr (adjusted) ")
+        assert (len(seen.picture.trials), execution.steps.number_of(seen), execution.steps.asked) == (2, 1, 1)
+        assert seen.picture.found[0].startswith("ndr (adjusted) ")
         execution.resume()
         (outcome,) = await task
         assert outcome.steps.made[0].status == "done"

@@ -36,10 +36,10 @@ def running_words(execution: PlanExecution) -> list[Words]:
     seen, steps = execution.steps.current, execution.steps
     if seen is None:
         return []
-    number, total = steps.number_of(seen), steps.asked
+    number, total, trials = steps.number_of(seen), steps.asked, len(seen.picture.trials)
     return [
         ("search", f"{number} of {total}: {seen.step.describe()}", "strong"),
-        ("", f"{count(seen.trials)} trial{'s' if seen.trials != 1 else ''} so far", ""),
-        *[("", f"{words} packets/s", "") for words in seen.found],
+        ("", f"{count(trials)} trial{'s' if trials != 1 else ''} so far", ""),
+        *[("", f"{words} packets/s", "") for words in seen.picture.found],
         *([("", seen.why, "warn")] if seen.why else []),
     ]

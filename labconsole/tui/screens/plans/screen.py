@@ -33,6 +33,8 @@ from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.plan_files import PlanEntry
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
+from labconsole.tui.parts.step_picture import StepTrials, StepWords
+from labconsole.tui.parts.step_screen import HELD, StepScreen
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.plans.grid import GridLegend, GridTable
 from labconsole.tui.screens.plans.plan_details import PlanDetails
@@ -83,6 +85,8 @@ class PlansScreen(ConsoleScreen):
             with Container(id="plans-right"):
                 yield GridTable()
                 yield SearchesTable()
+                yield StepTrials(id="search-trials")
+                yield StepWords(id="search-words")
                 yield GridLegend(id="grid-legend")
         yield EventLines(self.state)
         yield KeyBar()
@@ -189,7 +193,22 @@ class PlansScreen(ConsoleScreen):
         self._make_room(execution.plan if execution is not None else None)
         grid.show(execution)
         self.query_one(SearchesTable).show(execution)
+        self._show_search()
         self.query_one(PlanDetails).show(entry, execution, grid.trial)
+
+    @on(LineTable.Chosen, "#searches")
+    def _show_search(self) -> None:
+        execution, seen = self._chosen[1], self.query_one(SearchesTable).seen
+        title = seen.step.describe() if seen is not None else ""
+        self.query_one("#search-trials", StepTrials).show(seen, title)
+        held = execution is not None and execution.status in HELD
+        self.query_one("#search-words", StepWords).show(seen, held=held)
+
+    @on(SearchesTable.Opened)
+    def open_search(self, event: SearchesTable.Opened) -> None:
+        entry = self.query_one(PlansTable).chosen
+        path = entry.path if entry is not None else Path()
+        self.app.push_screen(StepScreen(self.console_app, lambda: self._executions.get(path), event.index))
 
     def _make_room(self, plan: Plan | None) -> None:
         """For what there is of a grid and of searches."""

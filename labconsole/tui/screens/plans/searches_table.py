@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
+
+from textual.message import Message
 
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.steps import StepSeen, StepState
-from labconsole.model.record.search import SearchRecord
 from labconsole.text.cells import count, safe
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
 
@@ -33,6 +36,17 @@ class SearchesTable(LineTable):
         Column("trials", "trials", 6),
         Column("found", "bounds in packets/s per source", 30, right=False, grow_to=90),
     )
+
+    ACTIONS = (
+        Action("enter", "open", "Search", "Show the search trial by trial over the whole screen, also while it runs.",
+               id="search-open", title="Show the search trial by trial"),
+    )  # fmt: skip
+
+    @dataclass
+    class Opened(Message):
+        """A search is to be shown alone."""
+
+        index: int
 
     def __init__(self) -> None:
         super().__init__(id="searches")
@@ -70,31 +84,28 @@ class SearchesTable(LineTable):
         return safe(self._seen(key).step.request.background, width), "muted"
 
     def cell_trials(self, key: int, width: int) -> Span:
-        seen = self._seen(key)
-        trials = len(seen.record.trials) if isinstance(seen.record, SearchRecord) else seen.trials
+        trials = len(self._seen(key).picture.trials)
         return (count(trials) if trials else ""), ""
 
     def cell_found(self, key: int, width: int) -> Span:
         seen = self._seen(key)
         if seen.why:
             return safe(seen.why, width), "bad" if seen.state is StepState.FAILED else "warn"
-        words = bounds(seen.record) if isinstance(seen.record, SearchRecord) else seen.found
-        return safe("; ".join(words), width), ""
+        return safe("; ".join(seen.picture.found), width), ""
+
+    @property
+    def seen(self) -> StepSeen | None:
+        """The one that runs, until the cursor is put on another."""
+        steps = self._execution.steps if self._execution is not None else None
+        if steps is None or not steps.seen:
+            return None
+        running = None if self._steered else steps.current
+        return running or steps.seen[min(self.cursor_index, len(steps.seen) - 1)]
+
+    def action_open(self) -> None:
+        if self.seen is not None and self._execution is not None:
+            self.post_message(self.Opened(self._execution.steps.seen.index(self.seen)))
 
     def _seen(self, key: int) -> StepSeen:
         assert self._execution is not None
         return self._execution.steps.seen[key]
-
-
-def bounds(record: SearchRecord) -> list[str]:
-    """What was found, a part each."""
-    words = [
-        f"{goal.goal} {_rate(goal.lower_bound_pps)} to {_rate(goal.upper_bound_pps)}" for goal in record.goals
-    ]  # fmt: skip
-    if record.back_to_back is not None:
-        words.append(f"bursts of {record.back_to_back.mean_packets:.0f} packets")
-    return words
-
-
-def _rate(pps: float | None) -> str:
-    return "?" if pps is None else f"{pps:.0f}"

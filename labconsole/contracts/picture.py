@@ -1,0 +1,61 @@
+"""How far a step has come, trial by trial, as whoever watches can draw it: the same shape for every kind of experiment.
+
+A trial is put at a place on an axis (a load, a burst's length, a guest's number), and passes or fails criteria; what is
+sought lies between two bounds that narrow. A kind that varies nothing gives no parts, and says in words what it found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Bounds = tuple[float | None, float | None]
+"""The highest place that passes and the lowest that fails; None where there is none yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PicturePart:
+    """Trials that share an axis from ``low`` to ``high``, in ``unit``. ``criteria``: what each passes or fails."""
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    criteria: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureTrial:
+    """One trial, in the order taken: of which part, ``at`` what place. ``loss_ratio``: by which it is judged.
+
+    Of each criterion of its part ``passed`` by this trial alone, and the ``bounds`` that all so far support. Of one
+    that is under way nothing of that is known.
+    """
+
+    part: int
+    at: float
+    duration_s: float
+    run_id: str = ""
+    loss_ratio: float | None = None
+    passed: tuple[bool, ...] = ()
+    bounds: tuple[Bounds, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPicture:
+    """A step as it stands. ``found``: what is known, in words, a part each. ``coming``: what follows the trial that is
+    under way, in words. ``left_trials``: how many that takes about, on a unit that behaves; ``most_left_trials``: at
+    most.
+    """
+
+    parts: tuple[PicturePart, ...] = ()
+    trials: tuple[PictureTrial, ...] = ()
+    under_way: PictureTrial | None = None
+    found: tuple[str, ...] = ()
+    coming: tuple[str, ...] = ()
+    left_trials: int | None = None
+    most_left_trials: int | None = None
+
+    def bounds_of(self, part: int) -> tuple[Bounds, ...]:
+        """What the trials of a part support so far, of each of its criteria."""
+        known = next((trial.bounds for trial in reversed(self.trials) if trial.part == part and trial.bounds), None)
+        return known if known is not None else ((None, None),) * len(self.parts[part].criteria)

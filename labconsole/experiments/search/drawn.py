@@ -1,0 +1,121 @@
+"""A search as it can be drawn while it runs, and out of its record: every trial, whether it passed, the bounds then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from labconsole.contracts.picture import Bounds, PicturePart, PictureTrial, StepPicture
+from labconsole.experiments.search.ahead import Ahead
+from labconsole.experiments.search.course import BACK_TO_BACK, FRAME_LOSS, LATENCY, LOAD
+from labconsole.experiments.search.goals import Goal, LoadTrial, goals_of
+from labconsole.experiments.search.load_class import meets
+from labconsole.experiments.search.rfc2544 import burst_passed, bursts_closed
+from labconsole.model.plan.search import Search
+from labconsole.model.record.search import SearchRecord
+
+RATE_UNIT, BURST_UNIT = "packets/s per source", "packets per source"
+
+
+class SearchPicture:
+    """``add`` every trial in the order taken, ``now`` at any time."""
+
+    def __init__(self, asked: Search, *, line_pps: float, sources: int) -> None:
+        self._asked, self._sources = asked, sources
+        self._most_burst = max(1, round(line_pps * asked.back_to_back.trial_s))
+        self._goals = [_GoalBounds(goal) for goal in goals_of(asked)]
+        self._tests = [LOAD] if self._goals else []
+        self._tests += [test for test in (FRAME_LOSS, BACK_TO_BACK, LATENCY) if test in asked.goals]
+        self._parts = tuple(self._part(test, line_pps) for test in self._tests)
+        self._burst: Bounds = (None, None)
+        self._trials: list[PictureTrial] = []
+
+    def _part(self, test: str, line_pps: float) -> PicturePart:
+        if test == BACK_TO_BACK:
+            return PicturePart(name=test, unit=BURST_UNIT, low=0.0, high=self._most_burst, criteria=("whole",))
+        criteria = {LOAD: tuple(each.goal.name for each in self._goals), FRAME_LOSS: ("without loss",), LATENCY: ()}
+        return PicturePart(name=test, unit=RATE_UNIT, low=0.0, high=line_pps, criteria=criteria[test])
+
+    def add(self, test: str, trial: LoadTrial) -> None:
+        """One more was taken."""
+        at, missing = trial.load_pps, trial.missing_ratio
+        passed: tuple[bool, ...] = ()
+        bounds: tuple[Bounds, ...] = ()
+        if test == LOAD:
+            passed = tuple(missing <= each.goal.loss_ratio for each in self._goals)
+            bounds = tuple(each.after(trial) for each in self._goals)
+        elif test == FRAME_LOSS:
+            passed = (bool(trial.offered_packets) and trial.measured_packets >= trial.offered_packets,)
+        elif test == BACK_TO_BACK:
+            at, passed = trial.intended_packets / self._sources, (burst_passed(trial),)
+            bounds = (self._burst_after(at, passed=passed[0]),)
+        self._trials.append(
+            PictureTrial(
+                part=self._tests.index(test), at=at, duration_s=trial.duration_s, run_id=trial.run_id,
+                loss_ratio=missing, passed=passed, bounds=bounds,
+            )
+        )  # fmt: skip
+
+    def _burst_after(self, packets: float, *, passed: bool) -> Bounds:
+        low, high = self._burst
+        if bursts_closed(low or 0, high, self._most_burst, self._asked.back_to_back.width_ratio):
+            low = high = None  # that repetition is over, and the next begins
+        self._burst = (packets, high) if passed else (low, packets)
+        return self._burst
+
+    def now(self, under_way: tuple[str, float, float] | None = None, ahead: Ahead | None = None) -> StepPicture:
+        """As it stands; with the test, place and duration of the trial under way, and what lies ahead of it."""
+        drawn = None
+        if under_way is not None:
+            test, at, duration_s = under_way
+            drawn = PictureTrial(part=self._tests.index(test), at=at, duration_s=duration_s)
+        return StepPicture(
+            parts=self._parts,
+            trials=tuple(self._trials),
+            under_way=drawn,
+            found=tuple(f"{each.goal.name} {' to '.join(map(_pps, each.bounds))}" for each in self._goals),
+            coming=ahead.words if ahead is not None else (),
+            left_trials=ahead.trials if ahead is not None else None,
+            most_left_trials=max(0, self._asked.max_trials - len(self._trials)) if under_way is not None else None,
+        )
+
+
+class _GoalBounds:
+    """A goal's relevant bounds (load_class.py), trial by trial: only the load that had one more is judged again."""
+
+    def __init__(self, goal: Goal) -> None:
+        self.goal = goal
+        self.bounds: Bounds = (None, None)
+        self._there: dict[float, list[LoadTrial]] = {}
+        self._met: dict[float, bool | None] = {}
+
+    def after(self, trial: LoadTrial) -> Bounds:
+        """One more."""
+        load = trial.load_pps
+        self._there.setdefault(load, []).append(trial)
+        self._met[load] = meets(self.goal, self._there[load])
+        lower = upper = None
+        for each in sorted(self._met):
+            if self._met[each] is False:
+                upper = each
+                break
+            if self._met[each]:
+                lower = each
+        self.bounds = lower, upper
+        return self.bounds
+
+
+def picture_of(asked: Search, record: SearchRecord) -> StepPicture:
+    """A finished search out of its record."""
+    picture = SearchPicture(asked, line_pps=record.line_rate_pps, sources=record.requested.sources)
+    for trial in record.trials:
+        values = trial.model_dump()
+        test = values.pop("for_test")
+        picture.add(test, LoadTrial(**values))
+    drawn = picture.now()
+    if record.back_to_back is None:
+        return drawn
+    return replace(drawn, found=(*drawn.found, f"bursts of {record.back_to_back.mean_packets:.0f} packets"))
+
+
+def _pps(value: float | None) -> str:
+    return "?" if value is None else f"{value:.0f}"

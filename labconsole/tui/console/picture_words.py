@@ -1,0 +1,39 @@
+"""The trials of a step in words: a line each, and what is known of the bounds and of what comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from labconsole.contracts.picture import Bounds, PicturePart, StepPicture
+from labconsole.text.cells import UNKNOWN, count, percent
+
+
+def trial_lines(picture: StepPicture, after: int = 0) -> Iterator[str]:
+    """Every trial but so many first ones: where it was, whether it passed, the bounds by then."""
+    for number, trial in enumerate(picture.trials[after:], after + 1):
+        part = picture.parts[trial.part]
+        words = [f"trial {number}, {part.name} at {count(trial.at)} {part.unit}, {trial.duration_s:.3g} s"]
+        if trial.loss_ratio is not None:
+            words.append(f"loss {percent(trial.loss_ratio)} %")
+        for order, (criterion, passed) in enumerate(zip(part.criteria, trial.passed, strict=False)):
+            bounds = trial.bounds[order] if trial.bounds else (None, None)
+            known = f", bounds {bounds_words(part, bounds)}" if bounds != (None, None) else ""
+            words.append(f"{criterion} {'passed' if passed else 'failed'}{known}")
+        yield "; ".join(words)
+
+
+def bounds_words(part: PicturePart, bounds: Bounds) -> str:
+    """The open interval, and how wide it is."""
+    low, high = bounds
+    unit = part.unit.split()[0]
+    words = f"{UNKNOWN if low is None else count(low)} to {UNKNOWN if high is None else count(high)} {unit}"
+    if low is None or not high:
+        return words
+    return f"{words}, {percent((high - low) / high, 2)} % apart"
+
+
+def coming_words(picture: StepPicture) -> str:
+    """What follows, and how many trials that takes with the one under way."""
+    left = [] if picture.left_trials is None else [f"about {count(picture.left_trials)} left"]
+    left += [] if picture.most_left_trials is None else [f"at most {count(picture.most_left_trials)}"]
+    return "; ".join(", ".join(words) for words in (picture.coming, left) if words)

@@ -1,0 +1,148 @@
+"""What to search for at the set-up of the Bench: the goal, and what of its parameters is to be other than usual."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from labconsole.engine.protocol import SessionLike
+from labconsole.errors import ConfigError, LabError
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.plan.one_search import asked_search, one_search
+from labconsole.model.plan.plan import Plan
+from labconsole.text.cells import count, safe, span
+from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.fields import Choice, Field
+from labconsole.tui.parts.key_bar import dialog_keys
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "NDR, no loss": ("ndr",),
+    "PDR, some loss": ("pdr",),
+    "throughput, RFC 2544": ("rfc2544",),
+    "throughput, TST 009": ("tst009",),
+    "frame loss rate": ("frame-loss",),
+    "back-to-back": ("back-to-back",),
+    "NDR and latency": ("ndr", "latency"),
+}
+LOAD = frozenset(kind for kind, goals in KINDS.items() if goals[0] not in ("frame-loss", "back-to-back"))
+TIMES = frozenset({"back-to-back", "NDR and latency"})
+_NUMBER, _DECIMAL = re.compile(r"\d{0,6}"), re.compile(r"\d{0,5}(\.\d{0,6})?")
+
+FIELDS: dict[str, tuple[str, re.Pattern[str], tuple[str, ...], str, str]] = {
+    "loss": ("loss %", _DECIMAL, ("0.1", "0.5", "1", "5"), "0.5", "lost at most, of what is intended"),
+    "trial_s": ("trial s", _DECIMAL, ("1", "2", "5", "10", "30", "60"), "", "empty: the goal's own"),
+    "duration_sum_s": ("decide s", _DECIMAL, ("5", "10", "21", "60", "120"), "", "trial time that decides on a load"),
+    "width": ("width %", _DECIMAL, ("0.5", "1", "2", "5"), "", "between the final bounds"),
+    "repetitions": ("repeat", _NUMBER, ("1", "5", "20", "50"), "", "of bursts and latency"),
+    "max_trials": ("at most", _NUMBER, ("20", "50", "100", "500", "2000"), "2000", "trials, then it ends"),
+}
+"""Label, what may be typed, what + and − offer, what stands there first, what it means."""
+
+_FIELD_OF_KEY = {"width_ratio": "width %", "trial_s": "trial s", "duration_sum_s": "decide s", "repetitions": "repeat",
+                 "max_trials": "at most", "goals": "loss %"}  # fmt: skip
+
+
+class AskSearch(HasActions, ModalScreen[Plan | None]):
+    """Dismisses with the plan that makes the search, or None. What cannot be asked stays open, and says why."""
+
+    CSS_PATH = "ask_search.tcss"
+    ACTIONS: ClassVar = (
+        Action("enter", "take", "Search", "Begin the search.", id="search-take", common=True, priority=True),
+        Action("escape", "dismiss(None)", "Cancel", "Close it without a search.", id="search-cancel", common=True),
+    )  # fmt: skip
+
+    def __init__(self, request: DesignPoint, session: SessionLike) -> None:
+        super().__init__()
+        self._request, self._session = request, session
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="search-box"):
+            question = f"Find the highest load of {self._request.loadless_words()}"
+            yield Static(safe(question, 200), id="search-question", markup=False)
+            with Horizontal(classes="search-row"):
+                yield Static("goal", classes="search-label", markup=False)
+                yield Choice(tuple(KINDS), next(iter(KINDS)), id="search-goal")
+                yield Static("arrows choose, up and down go on", classes="search-hint", markup=False)
+            for name, (label, prefix, presets, value, hint) in FIELDS.items():
+                with Horizontal(classes="search-row", id=f"row-{name}"):
+                    yield Static(label, classes="search-label", markup=False)
+                    yield Field(value, prefix=prefix, presets=presets, id=f"search-{name}")
+                    yield Static(hint, classes="search-hint", markup=False)
+            yield Static("", id="search-takes", markup=False)
+            yield Static("", id="search-problem", markup=False)
+            yield Static(dialog_keys(self), id="search-keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#search-goal").focus()
+        self.reckon()
+
+    @property
+    def _kind(self) -> str:
+        return self.query_one("#search-goal", Choice).value
+
+    def _number(self, name: str) -> float | None:
+        field = self.query_one(f"#search-{name}", Field)
+        text = field.value.strip(".")
+        return float(text) if text and self.query_one(f"#row-{name}").display else None
+
+    def _plan(self) -> Plan:
+        """Raises ConfigError, in the fields' words."""
+        goals, loss = KINDS[self._kind], self._number("loss")
+        if goals == ("pdr",):
+            goals = (f"pdr-{loss or 0:.6f}".rstrip("0").rstrip(".") + "%",)
+        width, times, most = self._number("width"), self._number("repetitions"), self._number("max_trials")
+        try:
+            asked = asked_search(
+                goals,
+                trial_s=self._number("trial_s"),
+                duration_sum_s=self._number("duration_sum_s"),
+                width_ratio=None if width is None else width / 100,
+                repetitions=None if times is None else int(times),
+                max_trials=None if most is None else int(most),
+            )
+        except ConfigError as exc:
+            message = exc.message.replace("duration_sum_s", "decide s")
+            raise ConfigError(
+                message, key=_FIELD_OF_KEY.get(exc.key or ""), value=exc.value, allowed=exc.allowed
+            ) from None
+        return one_search(self._request.loadless(), asked, self._session.inventory)
+
+    @on(Input.Changed)
+    @on(Choice.Changed)
+    def changed(self) -> None:
+        """Other parameters matter, and it takes another time."""
+        goals = KINDS[self._kind]
+        for name, shown in (("loss", goals == ("pdr",)), ("duration_sum_s", self._kind in LOAD),
+                            ("width", self._kind in LOAD), ("repetitions", self._kind in TIMES)):  # fmt: skip
+            self.query_one(f"#row-{name}").display = shown
+        self.reckon()
+
+    @work(exclusive=True, group="reckon")
+    async def reckon(self) -> Plan | None:
+        """Say how long it takes, or why it cannot be: the same checks as when it begins."""
+        takes, problem, plan = "", "", None
+        try:
+            plan = self._plan()
+            execution = self._session.execution(plan, salt="reckoned")
+            await execution.look()
+            if execution.refusal is not None:
+                raise execution.refusal
+            steps = execution.steps
+            takes = f"about {span(steps.left_s)}, {count(steps.reckoned_trials)} trials or more"
+        except LabError as exc:
+            plan, problem = None, str(exc)
+        self.query_one("#search-takes", Static).update(takes)
+        self.query_one("#search-problem", Static).update(f"✗ {safe(problem, 300)}" if problem else "")
+        return plan
+
+    @work(exclusive=True, group="take")
+    async def action_take(self) -> None:
+        plan = await self.reckon().wait()
+        if plan is not None:
+            self.dismiss(plan)

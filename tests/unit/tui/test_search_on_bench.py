@@ -1,0 +1,171 @@
+"""A search of the Bench's set-up, from the key to the result, on a scripted session whose unit has a capacity."""
+
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from labconsole.errors import LeaseHeld
+from labconsole.tui.app import ConsoleApp
+from labconsole.tui.parts.ask_search import AskSearch
+from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.parts.fields import Field
+from labconsole.tui.parts.step_screen import StepScreen
+from labconsole.tui.screens.bench.screen import BenchScreen
+from support.driven_console import SIZES, console, text, until
+from support.fake_lab_session import LabSession
+
+pytestmark = pytest.mark.asyncio
+
+
+def bounded() -> LabSession:
+    """Forwards 30 000 packets/s of a stream; trials wait until they are let go."""
+    session = LabSession(hold=True)
+    session.capacity_pps = 30_000.0
+    return session
+
+
+async def shown(app: ConsoleApp, pilot: Pilot[int], *words: str) -> str:
+    try:
+        await until(pilot, lambda: all(word in text(app) for word in words))
+    except TimeoutError:
+        missing = [word for word in words if word not in text(app)]
+        raise AssertionError(f"not on the screen: {missing}\n{text(app)}") from None
+    return text(app)
+
+
+async def asked(app: ConsoleApp, pilot: Pilot[int]) -> None:
+    await pilot.press("f")
+    await until(pilot, lambda: isinstance(app.screen, AskSearch))
+
+
+async def typed(app: ConsoleApp, pilot: Pilot[int], field: str, value: str) -> None:
+    app.screen.query_one(f"#search-{field}", Field).focus()
+    await pilot.press(*(["backspace"] * 6), *("full_stop" if each == "." else each for each in value))
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_set_up_is_searched_shown_told_and_saved(size):
+    async with console(bounded, size) as (app, session, pilot):
+        assert isinstance(session, LabSession)
+        await asked(app, pilot)
+        await shown(app, pilot, "Find the highest load of raw, 64 B", "trials or more", "NDR, no loss")
+        await typed(app, pilot, "width", "20")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, StepScreen))
+        await shown(app, pilot, "▶ trial 1: load at", "search", "at most 2\u2009000")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, BenchScreen))
+        await pilot.press("f")
+        await until(pilot, lambda: isinstance(app.screen, StepScreen))
+        session.release.set()
+        await until(pilot, lambda: not app.state.asked)
+        await shown(app, pilot, "ended", "ndr (adjusted)")
+        (record,) = session.store.searches
+        assert record.requested.frame_size_bytes == 64
+        assert record.goals[0].lower_bound_pps is not None
+        assert any("background none: ndr (adjusted) " in note.text for note in app.state.notes)
+        assert app.state.plan_over is not None
+
+
+async def test_every_search_is_a_new_one_which_nothing_resumes():
+    async with console(bounded) as (app, session, pilot):
+        assert isinstance(session, LabSession)
+        session.release.set()
+        made = session.store.searches
+
+        async def again(before: int) -> None:
+            await asked(app, pilot)
+            await typed(app, pilot, "width", "20")
+            await pilot.press("enter")
+            await until(pilot, lambda: len(made) > before and not app.state.asked)
+            await until(pilot, lambda: isinstance(app.screen, StepScreen))
+            await pilot.press("escape")
+            await until(pilot, lambda: isinstance(app.screen, BenchScreen))
+
+        await again(0)
+        await again(1)
+        first, second = made
+        assert first.plan.hash != second.plan.hash
+        assert {trial.run_id for trial in first.trials}.isdisjoint(trial.run_id for trial in second.trials)
+
+
+async def test_what_cannot_be_asked_stays_open_and_says_why():
+    async with console(bounded) as (app, session, pilot):
+        assert isinstance(session, LabSession)
+        await asked(app, pilot)
+        await typed(app, pilot, "trial_s", "1")
+        await pilot.press("enter")
+        await shown(app, pilot, "✗ trial_s", "too short for ndr")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, BenchScreen))
+        assert not session.store.records
+        await asked(app, pilot)
+        await pilot.press("right")
+        await shown(app, pilot, "PDR, some loss", "loss %")
+        await typed(app, pilot, "loss", "0")
+        await pilot.press("enter")
+        await shown(app, pilot, "✗ loss %", "is not a goal")
+
+
+async def test_a_partial_drop_rate_is_searched_for_with_its_loss():
+    async with console(bounded) as (app, session, pilot):
+        assert isinstance(session, LabSession)
+        session.release.set()
+        await asked(app, pilot)
+        await pilot.press("right")
+        await typed(app, pilot, "loss", "10")
+        await pilot.press("enter")
+        await until(pilot, lambda: len(session.store.searches) == 1)
+        assert [goal.goal for goal in session.store.searches[0].goals] == ["pdr-10%"]
+
+
+async def test_an_abort_keeps_the_trials_and_says_so():
+    async with console(bounded) as (app, session, pilot):
+        await asked(app, pilot)
+        await pilot.press("enter")
+        await shown(app, pilot, "▶ trial 1")
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await shown(app, pilot, "Abort the search?")
+        await pilot.press("y")
+        await until(pilot, lambda: not app.state.asked)
+        assert any("stopped, what was measured is kept" in note.text for note in app.state.notes)
+
+
+async def test_while_something_runs_no_search_begins():
+    async with console(bounded) as (app, session, pilot):
+        await pilot.press("r")
+        await until(pilot, lambda: session.running)
+        await pilot.press("f")
+        await until(pilot, lambda: any("A trial is running." in note.text for note in app.state.notes))
+        assert isinstance(app.screen, BenchScreen)
+        session.release.set()
+
+
+async def test_a_console_that_only_watches_refuses():
+    async with console(bounded) as (app, session, pilot):
+        session.read_only = True
+        await pilot.press("f")
+        await pilot.pause()
+        assert isinstance(app.screen, BenchScreen)
+        assert not session.running
+
+
+async def test_somebody_elses_testbed_is_taken_over_only_after_asking():
+    def held() -> LabSession:
+        session = bounded()
+        session.held = LeaseHeld("uut", "eve@desk")
+        session.release.set()
+        return session
+
+    async with console(held) as (app, session, pilot):
+        assert isinstance(session, LabSession)
+        await asked(app, pilot)
+        await typed(app, pilot, "width", "20")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: len(session.store.searches) == 1)
+        await until(pilot, lambda: isinstance(app.screen, StepScreen))
+        await shown(app, pilot, "ended")
