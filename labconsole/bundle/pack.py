@@ -25,7 +25,7 @@ from labconsole.measure.admission import place_of
 from labconsole.model.inventory import DEFAULT_INVENTORY, Inventory, load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.search import HASH_PREFIX
-from labconsole.model.record.note import exported
+from labconsole.model.record.note import exported, plan_notes
 from labconsole.model.record.run import METHOD
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.assembly import Report, counts
@@ -137,7 +137,9 @@ class _Facts:
 
 
 def _runs(directory: Path, store: RunStore, ids: set[str]) -> _Facts:
-    """The records with their notes, one a line, the first started first; the series of each as they are."""
+    """The records with their notes, one a line, the first started first, then the notes on their plans; the series of
+    each as they are.
+    """
     facts, notes = _Facts(), store.notes()
     (directory / "series").mkdir()
     with (directory / RUNS).open("x", encoding="utf-8") as stream:
@@ -158,6 +160,9 @@ def _runs(directory: Path, store: RunStore, ids: set[str]) -> _Facts:
             if packed is not None:
                 facts.series += 1
                 (directory / "series" / f"{record.run_id}.npz").write_bytes(packed)
+        for each in plan_notes(notes):
+            if each.plan_hash in facts.plans and each.testbed_fingerprint in facts.fingerprints:
+                stream.write(json.dumps(each.to_json(), sort_keys=True) + "\n")
     return facts
 
 

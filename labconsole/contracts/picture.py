@@ -7,9 +7,22 @@ sought lies between two bounds that narrow. A kind that varies nothing gives no 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-Bounds = tuple[float | None, float | None]
-"""The highest place that passes and the lowest that fails; None where there is none yet."""
+
+class Bounds(NamedTuple):
+    """The highest place that passes and the lowest that fails, None where there is none yet. Not ``settled``: by how it
+    looks so far, and more trials at one of them may say otherwise.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    settled: bool = True
+
+    @property
+    def known(self) -> bool:
+        """Whether there is one of them."""
+        return self.low is not None or self.high is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,4 +71,4 @@ class StepPicture:
     def bounds_of(self, part: int) -> tuple[Bounds, ...]:
         """What the trials of a part support so far, of each of its criteria."""
         known = next((trial.bounds for trial in reversed(self.trials) if trial.part == part and trial.bounds), None)
-        return known if known is not None else ((None, None),) * len(self.parts[part].criteria)
+        return known if known is not None else (Bounds(),) * len(self.parts[part].criteria)

@@ -63,6 +63,14 @@ class RunsStore(Protocol):
         """What somebody wrote on a run."""
         ...
 
+    def plan_note(self, plan_hash: str, testbed_fingerprint: str) -> RunNote | None:
+        """What somebody wrote on a plan of a testbed."""
+        ...
+
+    def set_plan_note(self, plan_hash: str, testbed_fingerprint: str, text: str | None, *, author: str) -> None:
+        """Write it, or remove it."""
+        ...
+
     def set_note(self, run_id: str, text: str | None, *, author: str) -> None:
         """Write it, or remove it."""
         ...

@@ -1,12 +1,14 @@
-"""What people wrote on runs, and the calibrations of testbeds: what a store keeps beside the runs themselves.
+"""What people wrote on runs and plans, and the calibrations of testbeds: what a store keeps beside the runs themselves.
 
 A note is about a run, not part of its record: the record is what was measured and never changes. A removed note stays
-as a row without text, so that an import of an older export does not bring it back: the newer word counts.
+as a row without text, so that an import of an older export does not bring it back: the newer word counts. A note on a
+plan is kept in the same table under a key that is no run id (model/record/note.py); it needs no run to be there.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,12 +17,15 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, update
 
 from labconsole.errors import StoreError
-from labconsole.model.record.note import RunNote
+from labconsole.model.record.note import PlanNote, RunNote, is_plan_key
 from labconsole.store.records import utc_text
 from labconsole.store.sql.schema import calibrations, notes, runs
 
 MAX_NOTE_CHARACTERS = 10_000
 """A note is a few sentences; what is longer belongs into a file whose name the note says."""
+
+
+_NAME = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
 
 def now_utc() -> str:
@@ -48,7 +53,7 @@ def _just_after(moment: str, where: str) -> str:
 
 
 def note_from_json(data: object, where: str) -> RunNote:
-    """The note of an exported line. Raises StoreError beginning with ``where``."""
+    """The note of an exported line, or a plan's. Raises StoreError beginning with ``where``."""
     if not isinstance(data, Mapping) or set(data) != {"text", "author", "written_at"}:
         raise StoreError(f"{where}: note must be an object of text, author and written_at")
     text, author, written_at = data["text"], data["author"], data["written_at"]
@@ -57,6 +62,19 @@ def note_from_json(data: object, where: str) -> RunNote:
     if text is not None and len(text) > MAX_NOTE_CHARACTERS:
         raise StoreError(f"{where}: a note has at most {MAX_NOTE_CHARACTERS} characters, this one has {len(text)}")
     return RunNote(text, author, utc_text(written_at, f"{where}: note"))
+
+
+def plan_note_from_json(data: object, where: str) -> PlanNote:
+    """The note on a plan out of an exported line. Raises StoreError beginning with ``where``."""
+    if not isinstance(data, Mapping) or not {"plan_hash", "testbed_fingerprint"} <= set(data):
+        raise StoreError(f"{where}: plan_note must have plan_hash and testbed_fingerprint")
+    rest = dict(data)
+    plan_hash, fingerprint = rest.pop("plan_hash"), rest.pop("testbed_fingerprint")
+    if not all(isinstance(each, str) and _NAME.fullmatch(each) for each in (plan_hash, fingerprint)):
+        raise StoreError(
+            f"{where}: plan_hash and testbed_fingerprint must be of letters, digits, '.', '_', ':' and '-'"
+        )
+    return PlanNote(plan_hash, fingerprint, note_from_json(rest, where))
 
 
 def read_notes(connection: Connection, run_id: str | None = None) -> dict[str, RunNote]:
@@ -68,8 +86,13 @@ def read_notes(connection: Connection, run_id: str | None = None) -> dict[str, R
 
 
 def write_note(connection: Connection, run_id: str, note: RunNote) -> bool:
-    """Put a note on a run unless a newer one is there. True if something changed. Holds the write lock."""
-    if connection.execute(select(runs.c.run_id).where(runs.c.run_id == run_id)).one_or_none() is None:
+    """Put a note on a run, or under a plan's key, unless a newer one is there. True if something changed. Holds the
+    write lock.
+    """
+    if (
+        not is_plan_key(run_id)
+        and connection.execute(select(runs.c.run_id).where(runs.c.run_id == run_id)).one_or_none() is None
+    ):
         raise StoreError(f"there is no run {run_id} to attach a note to")
     there = read_notes(connection, run_id).get(run_id)
     if there is not None and (there == note or there.written_at > note.written_at):

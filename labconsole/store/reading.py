@@ -17,7 +17,7 @@ from labconsole.measure.counts import loss_ratio
 from labconsole.measure.groups import STANDING
 from labconsole.model.design_point import FrameSize
 from labconsole.model.identity import RUN_ID
-from labconsole.model.record.note import RunNote
+from labconsole.model.record.note import RunNote, plan_key
 from labconsole.model.record.run import Fixed, RunRecord
 from labconsole.model.record.summary import EVERYTHING, Page, RunFilter, RunSummary
 from labconsole.store.experiments import StoredExperiments
@@ -123,8 +123,14 @@ class StoredRuns(StoredExperiments):
         note = self.notes(found).get(found)
         return note if note is not None and note.text is not None else None
 
+    def plan_note(self, plan_hash: str, testbed_fingerprint: str) -> RunNote | None:
+        """The note on a plan of a testbed, None when there is none."""
+        key = plan_key(plan_hash, testbed_fingerprint)
+        note = self.notes(key).get(key)
+        return note if note is not None and note.text is not None else None
+
     def notes(self, run_id: str | None = None) -> dict[str, RunNote]:
-        """The notes by run id, those that were removed (without text) too."""
+        """The notes by run id, those on plans by their key; those that were removed (without text) too."""
         if self.version < 2:
             return {}
         with self.backend.errors("read notes"), self.backend.reading() as connection:

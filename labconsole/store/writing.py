@@ -11,6 +11,7 @@ from sqlalchemy import Connection, insert, select, update
 from labconsole.contracts.ports import Series
 from labconsole.errors import StoreError
 from labconsole.model.identity import RUN_ID
+from labconsole.model.record.note import plan_key
 from labconsole.model.record.run import RunRecord
 from labconsole.store.experiments import ExperimentsWriting
 from labconsole.store.location import FileLocation, StoreLocation
@@ -70,6 +71,12 @@ class RunStore(StoredRuns, ExperimentsWriting):
         found = self._find(run_id).run_id
         with self.writing(f"note run {found}") as connection:
             write_note(connection, found, newer_than(note, read_notes(connection, found).get(found)))
+
+    def set_plan_note(self, plan_hash: str, testbed_fingerprint: str, text: str | None, *, author: str) -> None:
+        """The same on a plan of a testbed; it need not have runs."""
+        note, key = checked_note(text, author), plan_key(plan_hash, testbed_fingerprint)
+        with self.writing(f"note plan {plan_hash}") as connection:
+            write_note(connection, key, newer_than(note, read_notes(connection, key).get(key)))
 
     def save_calibration(self, record: dict[str, Any]) -> None:
         """Keep a calibration of the testbed that its ``testbed_fingerprint`` names."""

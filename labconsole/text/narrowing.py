@@ -16,16 +16,20 @@ OUTSIDE = "‹›"
 """Beyond the axis' ends."""
 
 
-def narrowing(axis: Axis, bounds: Sequence[tuple[float | None, float | None]], at: float, mark: str) -> str:
-    """One row: every interval as far as it lies on the axis, an end that is not known yet being left open."""
+UNSETTLED = "·"
+"""Between the ends of an interval that more trials may move."""
+
+
+def narrowing(axis: Axis, bounds: Sequence[tuple[float | None, float | None, bool]], at: float, mark: str) -> str:
+    """One row: every interval (low, high, settled) as far as it lies on the axis; an end that is not known is open."""
     cells = [" "] * axis.cells
-    for strokes, (low, high) in reversed(list(zip(STROKES, bounds, strict=False))):
+    for strokes, (low, high, settled) in reversed(list(zip(STROKES, bounds, strict=False))):
         if low is None and high is None:
             continue
         first = 0 if low is None else axis.dot(low, 1)
         last = axis.cells - 1 if high is None else axis.dot(high, 1)
         for cell in range(max(0, first), min(last, axis.cells - 1) + 1):
-            cells[cell] = strokes[1]
+            cells[cell] = strokes[1] if settled else UNSETTLED
         for known, place, end in ((low, first, strokes[0]), (high, last, strokes[2])):
             if known is not None and 0 <= place < axis.cells:
                 cells[place] = end

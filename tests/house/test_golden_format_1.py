@@ -16,7 +16,7 @@ import pytest
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
 from labconsole.model.record.kinds.search import KIND as SEARCH
-from labconsole.model.record.note import NotedRecord, exported
+from labconsole.model.record.note import NotedRecord, PlanNote, exported
 from labconsole.store.exchange.lines import ExportedExperiment, read_jsonl
 from labconsole.store.open import open_store
 from labconsole.store.records import parse_record, record_text
@@ -44,10 +44,12 @@ def rows(path: Path) -> list[tuple[Any, ...]]:
     return found
 
 
-def line_of(item: NotedRecord | ExportedExperiment) -> str:
+def line_of(item: NotedRecord | ExportedExperiment | PlanNote) -> str:
     """A line as ``runs export`` writes it."""
     if isinstance(item, ExportedExperiment):
         return json.dumps({"search": item.record.to_json()}) + "\n"
+    if isinstance(item, PlanNote):
+        return json.dumps(item.to_json()) + "\n"
     return json.dumps(exported(item.record, item.note)) + "\n"
 
 

@@ -42,7 +42,7 @@ from labconsole.model.design_point import FORWARDING_SHARES, DesignPoint, FrameS
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.envelope import Envelope
-from labconsole.model.record.note import RunNote
+from labconsole.model.record.note import RunNote, plan_key
 from labconsole.model.record.run import (
     CaptureCounts,
     LedgerHop,
@@ -228,6 +228,13 @@ class FakeStore:
     def note(self, run_id: str) -> RunNote | None:
         self._check()
         return self.notes.get(run_id)
+
+    def plan_note(self, plan_hash: str, testbed_fingerprint: str) -> RunNote | None:
+        self._check()
+        return self.notes.get(plan_key(plan_hash, testbed_fingerprint))
+
+    def set_plan_note(self, plan_hash: str, testbed_fingerprint: str, text: str | None, *, author: str) -> None:
+        self.set_note(plan_key(plan_hash, testbed_fingerprint), text, author=author)
 
     def set_note(self, run_id: str, text: str | None, *, author: str) -> None:
         if self.locked:

@@ -1,4 +1,4 @@
-"""``labconsole plan advise``: how many set-ups and repetitions a plan needs, from its own blocks. docs/plans.md."""
+"""``labconsole plan``: how many set-ups and repetitions a plan needs, and the note on it. docs/plans.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from labconsole.cli.options import add_common, hosts_path
 from labconsole.cli.output import answer
 from labconsole.errors import ConfigError
 
-about = About(70, "get advice on plans")
+about = About(70, "get advice on plans, and write notes on them")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,9 +30,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RATIO",
         help="wanted accuracy of a mean, plus or minus (default: %(default)s)",
     )
+    note = actions.add_parser(
+        "note", help="write a note on a plan, or show it",
+        description="A note belongs to what the plan means on this testbed, not to its file: it is kept in the run "
+        "store, merged and exported with the plan's runs, and shown in the console.",
+    )  # fmt: skip
+    add_common(note, "--hosts", "--store", "--json")
+    note.add_argument("plan", type=Path, help="plan file")
+    note.add_argument("text", nargs="?", help='the text to attach ("" removes the note); without it the note is shown')
 
 
 def run(args: argparse.Namespace) -> int:
+    """0. Raises ConfigError, MeasurementError, StoreError."""
+    return _note(args) if args.action == "note" else _advise(args)
+
+
+def _note(args: argparse.Namespace) -> int:
+    from labconsole.cli.testbed import load_testbed
+    from labconsole.cli.text.runs import note_lines
+    from labconsole.model.identity import operator_name
+    from labconsole.model.plan.loader import load_plan
+
+    inventory, store = load_testbed(hosts_path(args.hosts), args.store)
+    plan = load_plan(args.plan, inventory)
+    key = plan.hash(), inventory.fingerprint()
+    if args.text is not None:
+        store.set_plan_note(*key, args.text, author=operator_name())
+    note = store.plan_note(*key)
+    told = {"plan": plan.name, "hash": key[0], "note": None if note is None else note.to_json()}
+    answer(told, note_lines(note) or ["no note"], as_json=args.json)
+    return 0
+
+
+def _advise(args: argparse.Namespace) -> int:
     """Print the advice for one plan on this testbed. Raises ConfigError, MeasurementError, StoreError."""
     from dataclasses import asdict
 

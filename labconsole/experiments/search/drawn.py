@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from labconsole.contracts.picture import Bounds, PicturePart, PictureTrial, StepPicture
@@ -26,7 +27,7 @@ class SearchPicture:
         self._tests = [LOAD] if self._goals else []
         self._tests += [test for test in (FRAME_LOSS, BACK_TO_BACK, LATENCY) if test in asked.goals]
         self._parts = tuple(self._part(test, line_pps) for test in self._tests)
-        self._burst: Bounds = (None, None)
+        self._burst = Bounds()
         self._trials: list[PictureTrial] = []
 
     def _part(self, test: str, line_pps: float) -> PicturePart:
@@ -56,10 +57,10 @@ class SearchPicture:
         )  # fmt: skip
 
     def _burst_after(self, packets: float, *, passed: bool) -> Bounds:
-        low, high = self._burst
+        low, high, _ = self._burst
         if bursts_closed(low or 0, high, self._most_burst, self._asked.back_to_back.width_ratio):
             low = high = None  # that repetition is over, and the next begins
-        self._burst = (packets, high) if passed else (low, packets)
+        self._burst = Bounds(packets, high) if passed else Bounds(low, packets)
         return self._burst
 
     def now(self, under_way: tuple[str, float, float] | None = None, ahead: Ahead | None = None) -> StepPicture:
@@ -72,7 +73,7 @@ class SearchPicture:
             parts=self._parts,
             trials=tuple(self._trials),
             under_way=drawn,
-            found=tuple(f"{each.goal.name} {' to '.join(map(_pps, each.bounds))}" for each in self._goals),
+            found=tuple(f"{each.goal.name} {' to '.join(map(_pps, each.decided))}" for each in self._goals),
             coming=ahead.words if ahead is not None else (),
             left_trials=ahead.trials if ahead is not None else None,
             most_left_trials=max(0, self._asked.max_trials - len(self._trials)) if under_way is not None else None,
@@ -80,28 +81,40 @@ class SearchPicture:
 
 
 class _GoalBounds:
-    """A goal's relevant bounds (load_class.py), trial by trial: only the load that had one more is judged again."""
+    """A goal's relevant bounds (load_class.py), trial by trial: only the load that had one more is judged again.
+
+    Several trials decide on a load. Until they have, it is taken for what most of their time says: that is not settled.
+    """
 
     def __init__(self, goal: Goal) -> None:
         self.goal = goal
-        self.bounds: Bounds = (None, None)
+        self.decided: tuple[float | None, float | None] = (None, None)
         self._there: dict[float, list[LoadTrial]] = {}
         self._met: dict[float, bool | None] = {}
+        self._looks: dict[float, bool] = {}
 
     def after(self, trial: LoadTrial) -> Bounds:
         """One more."""
         load = trial.load_pps
-        self._there.setdefault(load, []).append(trial)
-        self._met[load] = meets(self.goal, self._there[load])
-        lower = upper = None
-        for each in sorted(self._met):
-            if self._met[each] is False:
-                upper = each
-                break
-            if self._met[each]:
-                lower = each
-        self.bounds = lower, upper
-        return self.bounds
+        there = self._there.setdefault(load, [])
+        there.append(trial)
+        met = self._met[load] = meets(self.goal, there)
+        good_s = sum(each.duration_s for each in there if each.missing_ratio <= self.goal.loss_ratio)
+        self._looks[load] = 2 * good_s > sum(each.duration_s for each in there) if met is None else met
+        self.decided = _around(self._met)
+        low, high = _around(self._looks)
+        return Bounds(low, high, settled=(low, high) == self.decided)
+
+
+def _around(met: Mapping[float, bool | None]) -> tuple[float | None, float | None]:
+    """The lowest load that fails, and the highest below it that does not."""
+    lower = None
+    for load in sorted(met):
+        if met[load] is False:
+            return lower, load
+        if met[load]:
+            lower = load
+    return lower, None
 
 
 def picture_of(asked: Search, record: SearchRecord) -> StepPicture:

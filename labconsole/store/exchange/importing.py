@@ -17,7 +17,7 @@ from sqlalchemy import Connection, insert, select
 
 from labconsole.errors import StoreError
 from labconsole.model.record.kinds import record_kinds
-from labconsole.model.record.note import NotedRecord, RunNote
+from labconsole.model.record.note import NotedRecord, PlanNote, RunNote, plan_key
 from labconsole.model.record.run import RunRecord
 from labconsole.store.exchange.lines import ExportedExperiment, parse_exported
 from labconsole.store.exchange.refusals import SetUps, refuse_absurd, stored_set_ups, trial_of
@@ -27,7 +27,7 @@ from labconsole.store.records import checked_text, same_record
 from labconsole.store.sql.schema import row_of, runs
 from labconsole.store.writing import RunStore
 
-Importable = NotedRecord | RunRecord | ExportedExperiment | Mapping[str, Any] | str
+Importable = NotedRecord | RunRecord | ExportedExperiment | PlanNote | Mapping[str, Any] | str
 
 CHUNK_RUNS = 500
 """Rows looked up and written at a time."""
@@ -55,6 +55,7 @@ class ImportBuffer:
         """Raises StoreError about the first record that is none. ``refusing``: or that cannot be (refusals.py)."""
         self._file: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 closed by __exit__
         self._experiments: list[ExportedExperiment] = []
+        self._plan_notes: list[PlanNote] = []
         self._set_ups = SetUps("import") if refusing else None
         try:
             for number, item in enumerate(records, 1):
@@ -72,10 +73,13 @@ class ImportBuffer:
     def _add(self, item: Importable, number: int) -> None:
         if isinstance(item, RunRecord):
             item = NotedRecord(item, None)
-        elif not isinstance(item, (NotedRecord, ExportedExperiment)):
+        elif not isinstance(item, (NotedRecord, ExportedExperiment, PlanNote)):
             item = parse_exported(item, f"record {number}")
         if isinstance(item, ExportedExperiment):
             self._experiments.append(item)
+            return
+        if isinstance(item, PlanNote):
+            self._plan_notes.append(item)
             return
         row = row_of(item.record, checked_text(item.record), has_series=False)
         trial = trial_of(item.record)
@@ -98,6 +102,9 @@ class ImportBuffer:
             for row, note, _ in chunk:
                 if note is not None:
                     result.notes += write_note(connection, row["run_id"], RunNote(**note))
+        for noted in self._plan_notes:
+            key = plan_key(noted.plan_hash, noted.testbed_fingerprint)
+            result.notes += write_note(connection, key, noted.note)
         for each in self._experiments:
             result.experiments[each.kind.plural] += write_experiment(connection, each.kind, each.record)
         return result

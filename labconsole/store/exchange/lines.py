@@ -10,9 +10,9 @@ from typing import Any
 from labconsole.errors import StoreError
 from labconsole.model.record.kind import ExperimentRecord, RecordKind
 from labconsole.model.record.kinds import record_kinds
-from labconsole.model.record.note import NotedRecord
+from labconsole.model.record.note import PLAN_NOTE, NotedRecord, PlanNote
 from labconsole.store.experiments import parse_experiment
-from labconsole.store.notes import note_from_json
+from labconsole.store.notes import note_from_json, plan_note_from_json
 from labconsole.store.records import json_object, parse_record
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -27,21 +27,23 @@ class ExportedExperiment:
     record: ExperimentRecord
 
 
-def parse_exported(source: str | bytes | Mapping[str, Any], where: str) -> NotedRecord | ExportedExperiment:
-    """One exported run, a bare record, or an exported experiment. Raises StoreError beginning with ``where``."""
+def parse_exported(source: str | bytes | Mapping[str, Any], where: str) -> NotedRecord | ExportedExperiment | PlanNote:
+    """One exported run, a bare record, an experiment or a plan's note. Raises StoreError beginning with ``where``."""
     data = json_object(source, where)
     name, inside = next(iter(data.items()), (None, None))
     if len(data) == 1 and name in record_kinds() and isinstance(inside, dict):
         kind = record_kinds()[name]
         return ExportedExperiment(kind, parse_experiment(kind, inside, where))
+    if len(data) == 1 and name == PLAN_NOTE:
+        return plan_note_from_json(inside, where)
     if len(data) == 1 and name != "format":
         raise StoreError(f"{where}: has only the key {name!r}, which is not a kind of record that this version knows")
     note = data.pop("note", None)
     return NotedRecord(parse_record(data, where), None if note is None else note_from_json(note, where))
 
 
-def read_jsonl(path: Path) -> Iterator[NotedRecord | ExportedExperiment]:
-    """The runs and experiments of an export, a line each. Raises StoreError naming file and line of a bad one."""
+def read_jsonl(path: Path) -> Iterator[NotedRecord | ExportedExperiment | PlanNote]:
+    """What an export has, a line each. Raises StoreError naming file and line of a bad one."""
     try:
         with path.open("rb") as stream:
             number = 0

@@ -15,6 +15,7 @@ from sqlalchemy import Row, insert, select
 
 from labconsole.errors import StoreError
 from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.note import is_plan_key
 from labconsole.model.record.run import RunRecord
 from labconsole.store.exchange.importing import counted_kinds
 from labconsole.store.exchange.refusals import refuse_absurd, stored_set_ups, trial_of
@@ -151,14 +152,14 @@ def _wanted(
 
 
 def _merge_notes(source: StoredRuns, target: RunStore) -> int:
-    """Of two notes on one run the newer stays."""
+    """Of two notes on one run or plan the newer stays."""
     written = 0
     there = target.notes()
     newer = {run_id: note for run_id, note in source.notes().items() if there.get(run_id) != note}
     with target.writing("import notes") as connection:
         known = {row.run_id for row in connection.execute(select(runs.c.run_id))} if newer else set()
         for run_id, note in newer.items():
-            if run_id in known:
+            if run_id in known or is_plan_key(run_id):
                 written += write_note(connection, run_id, note)
     return written
 

@@ -16,20 +16,20 @@ def trial_lines(picture: StepPicture, after: int = 0) -> Iterator[str]:
         if trial.loss_ratio is not None:
             words.append(f"loss {percent(trial.loss_ratio)} %")
         for order, (criterion, passed) in enumerate(zip(part.criteria, trial.passed, strict=False)):
-            bounds = trial.bounds[order] if trial.bounds else (None, None)
-            known = f", bounds {bounds_words(part, bounds)}" if bounds != (None, None) else ""
+            bounds = trial.bounds[order] if trial.bounds else Bounds()
+            known = f", bounds {bounds_words(part, bounds)}" if bounds.known else ""
             words.append(f"{criterion} {'passed' if passed else 'failed'}{known}")
         yield "; ".join(words)
 
 
 def bounds_words(part: PicturePart, bounds: Bounds) -> str:
     """The open interval, and how wide it is."""
-    low, high = bounds
+    low, high, settled = bounds
     unit = part.unit.split()[0]
     words = f"{UNKNOWN if low is None else count(low)} to {UNKNOWN if high is None else count(high)} {unit}"
-    if low is None or not high:
-        return words
-    return f"{words}, {percent((high - low) / high, 2)} % apart"
+    if low is not None and high:
+        words += f", {percent((high - low) / high, 2)} % apart"
+    return words if settled else f"{words}, not settled"
 
 
 def coming_words(picture: StepPicture) -> str:

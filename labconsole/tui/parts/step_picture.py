@@ -188,8 +188,8 @@ class StepTrials(LineTable):
 
 def zoomed(part: PicturePart, bounds: tuple[Bounds, ...]) -> tuple[float, float]:
     """What is around the bounds, where there are any."""
-    lows = [part.low if low is None else low for low, high in bounds if (low, high) != (None, None)]
-    highs = [part.high if high is None else high for low, high in bounds if (low, high) != (None, None)]
+    lows = [part.low if low is None else low for low, high, _ in bounds if (low, high) != (None, None)]
+    highs = [part.high if high is None else high for low, high, _ in bounds if (low, high) != (None, None)]
     if not lows:
         return part.low, part.high
     margin = ZOOM_MARGIN * max(max(highs) - min(lows), 0.001 * part.high)
@@ -217,7 +217,7 @@ class StepWords(Lines):
         for number, part in enumerate(picture.parts):
             pairs = zip(part.criteria, picture.bounds_of(number), strict=True)
             for order, (criterion, bounds) in enumerate(pairs):
-                if bounds != (None, None):
+                if bounds.known:
                     words = bounds_words(part, bounds)
                     rows += field("bounds", f"{STROKES[order % len(STROKES)]} {criterion}: {words}", width,
                                   "strong", rows=2, label_cells=LABEL_CELLS)  # fmt: skip
@@ -232,7 +232,7 @@ class StepWords(Lines):
             rows += field("then", coming_words(picture), width, rows=2, label_cells=LABEL_CELLS)
         elif seen.record is not None:
             trials = f"{count(len(picture.trials))} trials"
-            words = f"{FAILED} {seen.record.failure}, after {trials}" if seen.record.failure else f"{PASSED} {trials}"
+            words = f"{FAILED} {seen.record.failure}" if seen.record.failure else f"{PASSED} {trials}"
             rows += field("ended", words, width, "bad" if seen.record.failure else "good", label_cells=LABEL_CELLS)
         elif seen.why:
             rows += field("but", seen.why, width, "warn", label_cells=LABEL_CELLS)

@@ -94,6 +94,7 @@ def fill(store: Any, directory: Path) -> None:
         )  # fmt: skip
         store.save(run, sample_series() if number else None)
     store.set_note(run.run_id, "fan was loud", author="op")
+    store.set_plan_note(plan.hash(), inventory.fingerprint(), "with the old fan", author="op")
     store.save_calibration({"testbed_fingerprint": inventory.fingerprint(), "number": 1})
 
 
@@ -122,7 +123,9 @@ def test_a_bundle_holds_everything_and_verifies_where_there_is_nothing_else(lab,
     assert {"runs.jsonl", "calibrations.jsonl", "versions.json", "inventory/hosts.yaml", "plans/small-plan.yaml",
             "report/results.csv", "report/report.html"} <= set(files)  # fmt: skip
     assert "plans/other.yaml" not in files
-    assert json.loads(files["runs.jsonl"].splitlines()[-1])["note"]["text"] == "fan was loud"
+    *_, last, noted = (json.loads(line) for line in files["runs.jsonl"].splitlines())
+    assert last["note"]["text"] == "fan was loud"
+    assert noted["plan_note"]["text"] == "with the old fan"
     assert json.loads(files["versions.json"])["labconsole"]
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     monkeypatch.chdir(elsewhere)
@@ -335,7 +338,7 @@ def test_a_bundles_runs_come_into_a_store_with_their_series_and_notes(lab, capsy
     bundle = pack(lab)
     capsys.readouterr()
     assert main(["runs", "import", str(bundle), "--store", "other.sqlite"]) == 0
-    assert capsys.readouterr().out == "4 runs added, 0 already stored, 1 note imported\n"
+    assert capsys.readouterr().out == "4 runs added, 0 already stored, 2 notes imported\n"
     with open_store("runs.sqlite", write=False) as one, open_store("other.sqlite", write=False) as other:
         assert list(one.iterate()) == list(other.iterate())
         assert [one.series(run.run_id) for run in one.list()] == [other.series(run.run_id) for run in other.list()]

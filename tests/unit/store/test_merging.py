@@ -33,6 +33,7 @@ def fill(place, numbers: range) -> None:
         for number in numbers:
             store.save(sample_record(number), sample_series() if number % 2 else None)
         store.set_note(sample_record(numbers[0]).run_id, f"note {numbers[0]}", author="op")
+        store.set_plan_note(f"plan{numbers[0]}", "t", f"plan note {numbers[0]}", author="op")
         store.save_calibration({"testbed_fingerprint": "t", "number": numbers[0]})
 
 
@@ -53,14 +54,14 @@ def test_a_merge_brings_everything_once_and_back_again_nothing(places, capsys):
     fill(target, range(3, 6))
     assert main(["runs", "import", source.url, "--store", target.url, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
-        "added": 3, "present": 1, "series": 0, "notes": 1, "calibrations": 1, "searches": 0, "left_out": 0,
+        "added": 3, "present": 1, "series": 0, "notes": 2, "calibrations": 1, "searches": 0, "left_out": 0,
     }  # fmt: skip
     assert main(["runs", "import", source.url, "--store", target.url]) == 0
     assert capsys.readouterr().out == "0 runs added, 4 already stored\n"
     runs, series, notes, calibrations = everything(target)
     assert runs == [sample_record(number).to_json() for number in range(6)]
     assert series == [sample_series() if number % 2 else None for number in range(6)]
-    assert sorted(note.text for note in notes.values()) == ["note 0", "note 3"]
+    assert sorted(note.text for note in notes.values()) == ["note 0", "note 3", "plan note 0", "plan note 3"]
     assert [calibration["number"] for calibration in calibrations] == [3, 0]
     assert main(["runs", "import", target.url, "--store", source.url, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["added"] == 2

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.cli.main import main
 from labconsole.errors import StoreError
-from labconsole.model.record.note import exported
+from labconsole.model.record.note import exported, plan_notes
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.exchange.lines import read_jsonl
 from labconsole.store.open import open_store
@@ -185,3 +186,43 @@ def test_the_list_is_read_in_pages_and_kept_up_to_date(store):
 def test_a_reader_may_not_note(old: Path):
     with open_store(str(old), write=False) as store, pytest.raises(StoreError, match="opened read-only"):
         store.set_note(sample_record(0).run_id, "x", author="a")
+
+
+def test_a_note_on_a_plan_is_kept_beside_those_on_runs_and_needs_no_run(store):
+    assert store.plan_note("abc", "7d3f") is None
+    store.set_plan_note("abc", "7d3f", "  after the fan was replaced ", author="a@h")
+    note = store.plan_note("abc", "7d3f")
+    assert (note.text, note.author) == ("after the fan was replaced", "a@h")
+    assert store.plan_note("abc", "other") is None
+    store.set_plan_note("abc", "7d3f", "", author="b@h")
+    assert store.plan_note("abc", "7d3f") is None
+    assert [each.note.text for each in plan_notes(store.notes())] == [None]
+    assert store.count() == 0
+
+
+def test_a_store_that_is_only_read_takes_no_note_on_a_plan(place):
+    with open_store(place.url) as store:
+        store.set_plan_note("abc", "7d3f", "words", author="a@h")
+    with open_store(place.url, write=False) as store:
+        assert store.plan_note("abc", "7d3f").text == "words"
+        with pytest.raises(StoreError):
+            store.set_plan_note("abc", "7d3f", "others", author="a@h")
+
+
+def test_notes_on_plans_go_out_and_come_in_with_an_export(place, tmp_path, capsys):
+    with open_store(place.url) as store:
+        store.save(sample_record(0), None)
+        store.set_plan_note("abc", "7d3f", "words", author="a@h")
+    assert main(["runs", "export", "--store", place.url]) == 0
+    (tmp_path / "runs.jsonl").write_text(capsys.readouterr().out)
+    last = json.loads((tmp_path / "runs.jsonl").read_text().splitlines()[-1])
+    assert (last["plan_note"]["plan_hash"], last["plan_note"]["text"]) == ("abc", "words")
+    other = str(tmp_path / "other.sqlite")
+    assert main(["runs", "import", str(tmp_path / "runs.jsonl"), "--store", other]) == 0
+    with open_store(other) as store:
+        assert store.plan_note("abc", "7d3f").text == "words"
+    last["plan_note"]["plan_hash"] = "x@y\x1b"
+    (tmp_path / "runs.jsonl").write_text(json.dumps(last) + "\n")
+    capsys.readouterr()
+    assert main(["runs", "import", str(tmp_path / "runs.jsonl"), "--store", other]) == 2
+    assert "plan_hash and testbed_fingerprint must be of letters" in capsys.readouterr().err

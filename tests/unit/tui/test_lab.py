@@ -355,6 +355,34 @@ async def test_a_search_is_aborted_and_goes_on_where_it_was(plans):
         assert len(kept) == len(record.trials) + 1
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_note_on_a_plan_is_written_shown_and_removed(size):
+    async with console(LabSession, size, "4") as (app, session, pilot):
+        await shown(app, pilot, "ready")
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, AskText))
+        await pilot.press(*"old_fan", "enter")
+        await until(pilot, lambda: isinstance(app.screen, PlansScreen))
+        await shown(app, pilot, "note", "old_fan")
+        await pilot.press("l")
+        await shown(app, pilot, "op@console, 2026-03-02T09:20:00Z")
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, AskText))
+        await pilot.press(*(["backspace"] * 7), "enter")
+        await until(pilot, lambda: isinstance(app.screen, PlansScreen))
+        await until(pilot, lambda: "old_fan" not in text(app))
+        assert not session.store.notes
+
+
+async def test_a_console_that_only_watches_writes_no_note_on_a_plan():
+    async with console(screen="4") as (app, session, pilot):
+        await shown(app, pilot, "ready")
+        session.read_only = True
+        await pilot.press("n")
+        await pilot.pause()
+        assert isinstance(app.screen, PlansScreen)
+
+
 async def test_without_plans_the_screen_says_what_to_do(plans):
     (plans / "pair.yaml").unlink()
     async with console(screen="4") as (app, _, pilot):

@@ -15,6 +15,7 @@ from labconsole.model.plan.blocks import PILOT
 from labconsole.model.plan.estimate import largest_capture_bytes
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.points import distinct
+from labconsole.model.record.note import RunNote
 from labconsole.text.cells import count, safe, span
 from labconsole.tui.parts.lines import LABEL_CELLS, Lines, Span, field
 from labconsole.tui.parts.plan_files import PlanEntry
@@ -41,11 +42,18 @@ class PlanDetails(Lines):
         self._entry: PlanEntry | None = None
         self._execution: PlanExecution | None = None
         self._trial: tuple[int, int] | None = None
+        self._note: RunNote | None = None
         self._capture_bytes: tuple[PlanEntry, int] | None = None
 
-    def show(self, entry: PlanEntry | None, execution: PlanExecution | None, trial: tuple[int, int] | None) -> None:
+    def show(
+        self,
+        entry: PlanEntry | None,
+        execution: PlanExecution | None,
+        trial: tuple[int, int] | None,
+        note: RunNote | None,
+    ) -> None:
         """Show these."""
-        self._entry, self._execution, self._trial = entry, execution, trial
+        self._entry, self._execution, self._trial, self._note = entry, execution, trial, note
         self.paint()
 
     def lines(self, width: int) -> list[list[Span]]:
@@ -94,6 +102,9 @@ class PlanDetails(Lines):
         durations = {point.request.duration_s for point in plan.points[:1000]}
         longest = f"{plan.duration_s:g} s" if len(durations) == 1 else f"up to {plan.duration_s:g} s"
         rows = field("plan", f"{plan.name}, {entry.path}", width, "strong")
+        if self._note is not None and self._note.text is not None:
+            rows += field("note", self._note.text, width, "accent")
+            rows += field("", f"{self._note.author}, {self._note.written_at[:19]}Z", width, "muted")
         if plan.grid:
             rows += field(
                 "asks for",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from textual import on, work
@@ -38,6 +39,7 @@ from labconsole.tui.parts.step_screen import HELD, StepScreen
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.plans.grid import GridLegend, GridTable
 from labconsole.tui.screens.plans.plan_details import PlanDetails
+from labconsole.tui.screens.plans.plan_notes import PlanNotes
 from labconsole.tui.screens.plans.plans_table import PlansTable
 from labconsole.tui.screens.plans.searches_table import SearchesTable
 
@@ -59,6 +61,8 @@ class PlansScreen(ConsoleScreen):
                id="plan-failing", title="Next trial that is not valid"),
         Action("s", "save", "Save session", "Save what was measured in this session as a plan file.",
                id="plan-save", title="Save this session as a plan"),
+        Action("n", "note", "Note", "Write a note on the plan, as it is on this testbed; leave it empty to remove it.",
+               id="plan-note", title="Write a note on the plan"),
         Action("l", "rescan", "Reload", "Read plan files and the store again.",
                id="plan-reload", title="Reload plans", shown=False),
         Action("escape", "app.mode('bench')", "Bench", "Go back to the bench.", id="plan-back", shown=False),
@@ -70,6 +74,7 @@ class PlansScreen(ConsoleScreen):
         super().__init__(app, session, tab)
         self._entries: dict[Path, PlanEntry] = {}
         self._executions: dict[Path, PlanExecution] = {}
+        self._notes = PlanNotes(session)
         self._painted: tuple[object, ...] = ()
         self._complaint = ""
 
@@ -105,6 +110,7 @@ class PlansScreen(ConsoleScreen):
             self.rescan()
 
     def action_rescan(self) -> None:
+        self._notes.forget()
         for path, execution in list(self._executions.items()):
             if not self._in_use(execution):
                 del self._executions[path]
@@ -135,9 +141,11 @@ class PlansScreen(ConsoleScreen):
             except LabError as exc:
                 self._complain(str(exc))
                 break
+            self._notes.forget(entry.path)
             if self._is_new(entry):  # still: it may have been started while the store was asked
                 self._executions[entry.path] = execution
         else:
+            await self._notes.read(found)
             self._complaint = ""
         self._painted = ()
         self._paint_plans()
@@ -188,13 +196,13 @@ class PlansScreen(ConsoleScreen):
 
     @on(LineTable.Chosen, "#plans")
     def _show_chosen(self) -> None:
-        entry, execution = self._chosen
+        execution = self._chosen[1]
         grid = self.query_one(GridTable)
         self._make_room(execution.plan if execution is not None else None)
         grid.show(execution)
         self.query_one(SearchesTable).show(execution)
         self._show_search()
-        self.query_one(PlanDetails).show(entry, execution, grid.trial)
+        self._show_trial()
 
     @on(LineTable.Chosen, "#searches")
     def _show_search(self) -> None:
@@ -220,7 +228,7 @@ class PlansScreen(ConsoleScreen):
     @on(LineTable.Chosen, "#grid")
     def _show_trial(self) -> None:
         entry, execution = self._chosen
-        self.query_one(PlanDetails).show(entry, execution, self.query_one(GridTable).trial)
+        self.query_one(PlanDetails).show(entry, execution, self.query_one(GridTable).trial, self._notes.of(entry))
 
     # Running
 
@@ -310,6 +318,28 @@ class PlansScreen(ConsoleScreen):
             self.state.stopping = True
             self.state.revision += 1
             await execution.abort()
+
+    def action_note(self) -> None:
+        """Ask for the note on the plan under the cursor."""
+        if self.only_watches():
+            return
+        entry, _ = self._chosen
+        if entry is None or entry.plan is None:
+            self.console_app.tell("Choose a valid plan to write a note on.", "warning")
+            return
+        note = self._notes.of(entry)
+        words = "Leave it empty to remove the note."
+        take = partial(self._take_note, entry.path, entry.plan)
+        self.app.push_screen(AskText(f"Note on plan {entry.plan.name}", (note and note.text) or "", words, take))
+
+    async def _take_note(self, path: Path, plan: Plan, text: str) -> str:
+        try:
+            await self._notes.write(path, plan, text)
+        except LabError as exc:
+            return str(exc)
+        self._show_chosen()
+        self.console_app.tell(f"{'noted on' if text.strip() else 'note removed from'} plan {plan.name}")
+        return ""
 
     def action_failing(self) -> None:
         """The next one after the cursor, from the top again after the last."""
