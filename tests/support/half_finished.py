@@ -70,7 +70,7 @@ class Only:
     kind: LoadSearches
     step: LoadSearch
 
-    def steps(self, plan: Plan, only: frozenset[int] | None = None) -> list[LoadSearch]:
+    def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> list[LoadSearch]:
         return [self.step]
 
     def stored(self, hashes: Sequence[str], testbed_fingerprint: str) -> Mapping[str, SearchRecord]:

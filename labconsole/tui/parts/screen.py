@@ -109,6 +109,7 @@ class ConsoleScreen(HasActions, Screen[None]):
         self.console_app, self.session, self.state = app, session, app.state
         self.tab = tab
         self._seen: tuple[object, ...] = ()
+        self._measuring_line: MeasuringLine | None = None
         self.composed = False
         """True once all parts of the screen are there: Textual calls a screen mounted before."""
 
@@ -167,8 +168,8 @@ class ConsoleScreen(HasActions, Screen[None]):
 
     def measuring_line(self) -> MeasuringLine:
         """The line of every screen that says what is measured now."""
-        self._measuring_line = MeasuringLine(self.state, self.start_words())
-        return self._measuring_line
+        self._measuring_line = line = MeasuringLine(self.state, self.start_words())
+        return line
 
     def start_words(self) -> str:
         """How to begin, where nothing was measured yet."""
@@ -186,7 +187,8 @@ class ConsoleScreen(HasActions, Screen[None]):
         self.query_one(TopBar).paint()
         if self.paused:
             return
-        self._measuring_line.paint()
+        if self._measuring_line is not None:
+            self._measuring_line.paint()
         self.paint_clock()
         seen = (self.session.telemetry.revision, self.state.revision)
         if seen != self._seen:
