@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from labconsole.engine.live.telemetry import Telemetry
+from labconsole.tui.parts.processors import processors_line
 from labconsole.wire.processors import ProcessorsSampled, ProcessorUse
-from support.driven_console import SIZES, console, settle, text, until
+from support.driven_console import SIZES, console, text, until
 from support.fake_session import FakeSession
 
 pytestmark = pytest.mark.asyncio
@@ -23,24 +24,19 @@ def busy(telemetry: Telemetry, node: str, *, elapsed_s: float = 1.0) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_the_chart_and_the_topology_have_the_processors_beside_them(size: tuple[int, int]) -> None:
-    async with console(lambda: FakeSession(hold=True), size) as (app, session, pilot):
-        busy(session.telemetry, "uut")
-        await pilot.press("r")
-        await until(pilot, lambda: bool(session.telemetry.streams))
-        for _ in range(20):
-            session.advance()
-        await settle(app, pilot)
-        if size[0] >= 200:
-            await until(pilot, lambda: "cpu  uut 34 % · busiest 98 % softirq  src1 –" in text(app))
-            session.telemetry.mark_quiet("uut", True)
-            await until(pilot, lambda: "cpu  uut quiet  src1 –" in text(app))
-            session.telemetry.mark_quiet("uut", False)
-            busy(session.telemetry, "uut", elapsed_s=12)
-            await pilot.press("t")
-            await until(pilot, lambda: text(app).count("busiest 98 % softirq, over") == 2)
-        session.release.set()
+async def test_a_line_says_what_is_known_of_each_node() -> None:
+    telemetry = FakeSession().telemetry
+
+    def line(width: int = 80) -> str:
+        return "".join(words for words, _ in processors_line(telemetry, ["uut", "src1", "uut"], width))
+
+    busy(telemetry, "uut")
+    assert line() == " cpu  uut 34 % · busiest 98 % softirq  src1 –"
+    assert line(20) == " cpu  + 2 more"
+    busy(telemetry, "uut", elapsed_s=12)
+    assert "softirq, over 12" in line()
+    telemetry.mark_quiet("uut", True)
+    assert line() == " cpu  uut quiet  src1 –"
 
 
 @pytest.mark.parametrize("size", SIZES[1:])
