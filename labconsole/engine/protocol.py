@@ -14,9 +14,11 @@ from labconsole.engine.live.events import Listener
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
+from labconsole.model.query import Query
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.summary import Page, RunSummary
+from labconsole.model.sorting import Sorting
 
 if TYPE_CHECKING:
     from labconsole.engine.calibration.calibration import OnProgress
@@ -49,6 +51,20 @@ class RunsStore(Protocol):
 
     def count(self) -> int:
         """How many there are."""
+        ...
+
+    def find(
+        self, query: Query, sorting: Sorting, *, after: RunSummary | None = None, skip: int = 0, limit: int
+    ) -> Sequence[RunSummary]:
+        """The first runs that are meant, in order, after a place and leaving out ``skip``."""
+        ...
+
+    def count_found(self, query: Query) -> int:
+        """How many are meant."""
+        ...
+
+    def position(self, query: Query, sorting: Sorting, run: RunSummary) -> int:
+        """How many of those that are meant come before this one."""
         ...
 
     def get(self, run_id: str) -> RunRecord | None:
