@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 
 class Between(NamedTuple):
-    """Where what is sought lies: above the highest place that passes and below the lowest that fails; None where there is
-    none yet. Not ``settled``: by how it looks so far, and more trials at one of them may say otherwise.
+    """Where what is sought lies: above the highest place that passes, below the lowest that fails; None: none yet.
+
+    Not ``settled``: by how it looks so far, and more trials at one of them may say otherwise.
     """
 
     low: float | None = None
