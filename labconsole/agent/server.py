@@ -199,7 +199,7 @@ class Agent:
 
     @answers(OnlyWatch)
     async def only_watch(self, request: OnlyWatch) -> Done:
-        self._only_watches = True
+        self._only_watches = self._leasing.only_watches = True
         return Done()
 
     def _watch_state(self) -> WatchdogState:

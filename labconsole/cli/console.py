@@ -31,9 +31,9 @@ def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False,
     def session() -> SessionLike:
         # Called once the first frame is on screen: the engine and the database take longer to import than to use.
         from labconsole.cli.testbed import open_session
-        from labconsole.store.open import open_store
+        from labconsole.store.later import StoreLater
 
-        return open_session(inventory, open_store(store_url), read_only=read_only)
+        return open_session(inventory, StoreLater(store_url), read_only=read_only)
 
     if plain:
         from labconsole.cli.plain_console import run_plain

@@ -340,6 +340,7 @@ async def converse(session: SessionLike, lines: AsyncIterator[str], say: Callabl
     inventory, watching = session.inventory, None
     console.say(f"labconsole on {inventory.testbed}, {len(inventory.nodes)} nodes; type help for the commands")
     try:
+        await session.open()
         await session.connect()
         up = sum(node.state is NodeState.CONNECTED for node in session.telemetry.nodes.values())
         console.say(f"{up} of {len(inventory.nodes)} nodes connected; {'watching' if session.read_only else 'ready'}")

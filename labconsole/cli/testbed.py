@@ -9,7 +9,7 @@ import asyncio
 import logging
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from labconsole.contracts.ports import AgentLink, Connect, OnAgentEvent
 from labconsole.engine.calibration.offer import CalibrationMeans
@@ -19,6 +19,7 @@ from labconsole.experiments.kinds import kinds
 from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.model.record.envelope import Envelope, parse_envelope
 from labconsole.platforms.loading import driver_for, guest_processes
+from labconsole.store.later import StoreLater
 from labconsole.store.open import open_store
 
 if TYPE_CHECKING:
@@ -48,15 +49,19 @@ def shell_argv(name: str, inventory: Inventory) -> list[str]:
 
 
 def open_session(
-    inventory: Inventory, store: RunStore, *, read_only: bool = False, calibrated: bool = True
+    inventory: Inventory, store: RunStore | StoreLater, *, read_only: bool = False, calibrated: bool = True
 ) -> Testbed[RunStore]:
     """A session on this inventory; nothing is connected yet. ``read_only``: it watches and takes no run;
     ``calibrated``: its runs are held against the newest calibration.
+
+    A store that is opened later is opened by the session's ``open``.
     """
     for platform in inventory.platforms:
         driver_for(platform, inventory)  # an unknown driver or option is said now, not in the middle of a plan
     if read_only:
         store.writable = False  # notes
+    later = store if isinstance(store, StoreLater) else None
+    store = cast("RunStore", store)
     session = Testbed(
         inventory,
         connect=connect,
@@ -65,8 +70,10 @@ def open_session(
         store=store,
         shell_argv=shell_argv,
         read_only=read_only,
-        envelope=latest_envelope(inventory, store) if calibrated else None,
+        envelope=latest_envelope(inventory, store) if calibrated and later is None else None,
     )
+    if later is not None:
+        session.opening = lambda: latest_envelope(inventory, later.open())
     session.experiments = kinds(store)
     session.calibration = CalibrationMeans(rewiring, lambda envelope: store.save_calibration(envelope.to_json()))
     return session

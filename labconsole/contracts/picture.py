@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class PictureBounds(NamedTuple):
-    """The highest place that passes and the lowest that fails, None where there is none yet. Not ``settled``: by how it
-    looks so far, and more trials at one of them may say otherwise.
+class Between(NamedTuple):
+    """Where what is sought lies: above the highest place that passes, below the lowest that fails; None: none yet.
+
+    Not ``settled``: by how it looks so far, and more trials at one of them may say otherwise.
     """
 
     low: float | None = None
@@ -50,7 +51,7 @@ class PictureTrial:
     run_id: str = ""
     loss_ratio: float | None = None
     passed: tuple[bool, ...] = ()
-    bounds: tuple[PictureBounds, ...] = ()
+    bounds: tuple[Between, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ class StepPicture:
     left_trials: int | None = None
     most_left_trials: int | None = None
 
-    def bounds_of(self, part: int) -> tuple[PictureBounds, ...]:
+    def bounds_of(self, part: int) -> tuple[Between, ...]:
         """What the trials of a part support so far, of each of its criteria."""
         known = next((trial.bounds for trial in reversed(self.trials) if trial.part == part and trial.bounds), None)
-        return known if known is not None else (PictureBounds(),) * len(self.parts[part].criteria)
+        return known if known is not None else (Between(),) * len(self.parts[part].criteria)

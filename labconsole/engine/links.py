@@ -20,6 +20,7 @@ from labconsole.wire.facts import NodeFacts, ReadFacts
 from labconsole.wire.lease import WatchLease
 from labconsole.wire.links import LinksChanged, ReadLinks
 from labconsole.wire.message import AgentEvent
+from labconsole.wire.processors import ProcessorsSampled
 from labconsole.wire.session import AgentNotice, OnlyWatch
 
 log = logging.getLogger("labconsole.engine")
@@ -207,6 +208,8 @@ class LinkPool:
         if isinstance(event, CountersSampled):
             self._telemetry.add_counters(node, event)
             self._telemetry.nodes[node].missed_samples += event.missed
+        elif isinstance(event, ProcessorsSampled):
+            self._telemetry.set_processors(node, event)
         elif isinstance(event, LinksChanged):
             self._telemetry.set_links(node, event.links)
         elif isinstance(event, AgentNotice):

@@ -14,9 +14,11 @@ from labconsole.engine.live.events import Listener
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
+from labconsole.model.query import Query
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.summary import Page, RunSummary
+from labconsole.model.sorting import Sorting
 
 if TYPE_CHECKING:
     from labconsole.engine.calibration.calibration import OnProgress
@@ -34,6 +36,11 @@ if TYPE_CHECKING:
 class RunsStore(Protocol):
     """Saved runs. Every method blocks, and raises StoreError in one sentence."""
 
+    @property
+    def name(self) -> str:
+        """What messages call it: a path, or a URL."""
+        ...
+
     def list(self, *, limit: int | None = None) -> Sequence[RunSummary]:
         """Newest first."""
         ...
@@ -44,6 +51,20 @@ class RunsStore(Protocol):
 
     def count(self) -> int:
         """How many there are."""
+        ...
+
+    def find(
+        self, query: Query, sorting: Sorting, *, after: RunSummary | None = None, skip: int = 0, limit: int
+    ) -> Sequence[RunSummary]:
+        """The first runs that are meant, in order, after a place and leaving out ``skip``."""
+        ...
+
+    def count_found(self, query: Query) -> int:
+        """How many are meant."""
+        ...
+
+    def position(self, query: Query, sorting: Sorting, run: RunSummary) -> int:
+        """How many of those that are meant come before this one."""
         ...
 
     def get(self, run_id: str) -> RunRecord | None:
@@ -89,6 +110,10 @@ class SessionLike(Protocol):
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call ``listener`` on the event loop with every event; the result unsubscribes."""
+        ...
+
+    async def open(self) -> None:
+        """Open the store, which takes longer than the first picture. Raises StoreError."""
         ...
 
     async def connect(self) -> None:
@@ -170,12 +195,3 @@ class SessionLike(Protocol):
 
 
 SessionFactory = Callable[[], SessionLike]
-
-
-def store_location(store: RunsStore) -> str | None:
-    """Where the store lives, if it says so (``location``, ``path`` or ``url``), for the parting words."""
-    for name in ("location", "path", "url"):
-        value = getattr(store, name, None)
-        if value is not None and not callable(value):
-            return str(value)
-    return None

@@ -61,6 +61,14 @@ class Testbed(Session[StoreT]):
     calibration: CalibrationMeans | None = None
     """What it takes to calibrate this testbed, set likewise."""
 
+    opening: Callable[[], Envelope | None] | None = None
+    """Opens the store and reads the newest calibration, where both were left for later; blocking, set likewise."""
+
+    async def open(self) -> None:
+        """Open the store, if it is not. Raises StoreError."""
+        if self.opening is not None:
+            self._taker.envelope = await asyncio.to_thread(self.opening)
+
     async def inspect(self, node: str) -> Inspection:
         """Look at a node; a session that only watches asks no more than who the node is and who holds it.
 

@@ -2,6 +2,8 @@
 
 Words apart by blanks must all hold; a word without an operator is looked for in everything that is text. What is not
 known (None) equals nothing and is neither more nor less than anything; ``note=`` asks for runs where it is absent.
+
+A word becomes a term, which is plain data: a store asks its database for the same runs, see ``store.sql.query_terms``.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, cast
 
 from labconsole.units import format_target, parse_rate_bps
 
 Test = Callable[[Any], bool]
+Sign = Literal["", "=", "~", "<", ">", "<=", ">="]
 
 _TOKEN = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
 _TERM = re.compile(r"([A-Za-z_]+)(!=|<=|>=|!~|=|<|>|~)(.*)", re.DOTALL)
@@ -35,27 +38,53 @@ class QueryError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """A parsed text, which selects the runs for which every word holds.
+class Term:
+    """One word. ``field`` is one of FIELDS, "" for a word that is looked for in everything.
 
-    ``fields``: which field each of the tests asks for, "" where a word is looked for in everything.
+    ``sign``: "=" one of ``values`` (for a time: begins with one), "" absent, "~" contains the only value, or a
+    comparison with it. Texts in ``values`` are case-folded; ``negated`` turns it all round.
     """
 
-    text: str
-    tests: tuple[Test, ...]
-    fields: tuple[str, ...] = ()
+    field: str
+    sign: Sign
+    values: tuple[Any, ...] = ()
+    negated: bool = False
 
-    def select(self, runs: list[Any]) -> list[Any]:
-        """The runs that are meant, in their order. Twenty thousand take some 20 ms."""
-        if not self.tests:
-            return list(runs)
-        if len(self.tests) == 1:
-            return list(filter(self.tests[0], runs))
-        return [run for run in runs if all(test(run) for test in self.tests)]
+    def test(self) -> Test:
+        """What tells of one run whether the term holds."""
+        if not self.field:
+            return _anywhere(self.values[0])
+        field = FIELDS[self.field]
+        if self.sign == "":
+            return _absent(field, self.negated)
+        if self.sign == "~":
+            return _contains(field, self.values[0], self.negated)
+        if self.sign == "=":
+            return _equal(self.field, field, self.values, self.negated)
+        return _ordered(field, self.sign, self.values[0])
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class Query:
+    """A parsed text, which selects the runs for which every word holds."""
+
+    text: str
+    terms: tuple[Term, ...] = ()
+
+    def select(self, runs: list[Any]) -> list[Any]:
+        """The runs that are meant, in their order. Twenty thousand take some 20 ms."""
+        tests = [term.test() for term in self.terms]
+        if not tests:
+            return list(runs)
+        if len(tests) == 1:
+            return list(filter(tests[0], runs))
+        return [run for run in runs if all(test(run) for test in tests)]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """``kind`` says how values are typed and compared; ``words`` what may be typed."""
+
     kind: str
     get: Callable[[Any], Any]
     words: str
@@ -73,41 +102,41 @@ def _codes(run: Any) -> str:
     return " ".join(run.reason_codes)
 
 
-FIELDS: dict[str, _Field] = {
-    "platform": _Field("text", _attribute("platform"), "the platform"),
-    "size": _Field("number", _attribute("frame_size_bytes"), "frame size in bytes"),
-    "sources": _Field("number", _attribute("sources"), "number of sources"),
-    "target": _Field("target", _target, "requested bandwidth per source, such as 100Mbit, or max"),
-    "background": _Field("text", _attribute("background"), "background load"),
-    "duration": _Field("number", _attribute("duration_s"), "seconds of traffic"),
-    "verdict": _Field("text", _attribute("verdict"), "valid, suspect or invalid"),
-    "reason": _Field("text", _codes, "codes of the reasons for the verdict"),
-    "offered": _Field("number", _attribute("offered_pps"), "packets per second offered"),
-    "measured": _Field("number", _attribute("measured_pps"), "packets per second measured"),
-    "offered_bps": _Field("rate", _attribute("offered_bps"), "bandwidth offered"),
-    "measured_bps": _Field("rate", _attribute("measured_bps"), "bandwidth measured"),
-    "loss": _Field("ratio", _attribute("loss_ratio"), "share lost, such as 0.01 or 1%"),
-    "lost": _Field("number", _attribute("loss_packets"), "packets lost"),
-    "note": _Field("text", _attribute("note"), "the note on the run"),
-    "started": _Field("time", _attribute("started_at"), "UTC, such as 2026-11-21 or 2026-11-21T14"),
-    "generator": _Field("text", _attribute("generator"), "the generator that ran"),
-    "testbed": _Field("text", _attribute("testbed"), "name of the testbed"),
-    "fingerprint": _Field("text", _attribute("testbed_fingerprint"), "fingerprint of the testbed"),
-    "emulated": _Field("bool", _attribute("emulated"), "yes or no"),
-    "plan": _Field("text", _attribute("plan_name"), "name of the plan"),
-    "point": _Field("number", _attribute("plan_point"), "point of the plan"),
-    "repetition": _Field("number", _attribute("repetition"), "repetition in the plan"),
-    "run": _Field("text", _attribute("run_id"), "the run's id"),
-    "block": _Field("number", _attribute("block"), "block of the plan, 0 is the pilot's"),
-    "set_up": _Field("text", _attribute("set_up"), "id of the set-up it was measured in"),
-    "attempt": _Field("number", _attribute("attempt"), "number of the attempt at its place in the plan"),
-    "role": _Field("text", _attribute("role"), "measured, pilot or telemetry"),
-    "method": _Field("number", _attribute("method"), "version of the method that computes the numbers"),
-    "format": _Field("number", _attribute("format"), "format of the record"),
-    "kernel": _Field("text", _attribute("uut_kernel"), "kernel of the unit under test"),
-    "hypervisor": _Field("text", _attribute("hypervisor"), "hypervisor with its version"),
-    "forwarding": _Field("number", _attribute("forwarding_pps"), "packets per second over the window of arrivals"),
-    "late": _Field("number", _attribute("late_packets"), "packets that arrived after the sending time"),
+FIELDS: dict[str, Field] = {
+    "platform": Field("text", _attribute("platform"), "the platform"),
+    "size": Field("number", _attribute("frame_size_bytes"), "frame size in bytes"),
+    "sources": Field("number", _attribute("sources"), "number of sources"),
+    "target": Field("target", _target, "requested bandwidth per source, such as 100Mbit, or max"),
+    "background": Field("text", _attribute("background"), "background load"),
+    "duration": Field("number", _attribute("duration_s"), "seconds of traffic"),
+    "verdict": Field("text", _attribute("verdict"), "valid, suspect or invalid"),
+    "reason": Field("text", _codes, "codes of the reasons for the verdict"),
+    "offered": Field("number", _attribute("offered_pps"), "packets per second offered"),
+    "measured": Field("number", _attribute("measured_pps"), "packets per second measured"),
+    "offered_bps": Field("rate", _attribute("offered_bps"), "bandwidth offered"),
+    "measured_bps": Field("rate", _attribute("measured_bps"), "bandwidth measured"),
+    "loss": Field("ratio", _attribute("loss_ratio"), "share lost, such as 0.01 or 1%"),
+    "lost": Field("number", _attribute("loss_packets"), "packets lost"),
+    "note": Field("text", _attribute("note"), "the note on the run"),
+    "started": Field("time", _attribute("started_at"), "UTC, such as 2026-11-21 or 2026-11-21T14"),
+    "generator": Field("text", _attribute("generator"), "the generator that ran"),
+    "testbed": Field("text", _attribute("testbed"), "name of the testbed"),
+    "fingerprint": Field("text", _attribute("testbed_fingerprint"), "fingerprint of the testbed"),
+    "emulated": Field("bool", _attribute("emulated"), "yes or no"),
+    "plan": Field("text", _attribute("plan_name"), "name of the plan"),
+    "point": Field("number", _attribute("plan_point"), "point of the plan"),
+    "repetition": Field("number", _attribute("repetition"), "repetition in the plan"),
+    "run": Field("text", _attribute("run_id"), "the run's id"),
+    "block": Field("number", _attribute("block"), "block of the plan, 0 is the pilot's"),
+    "set_up": Field("text", _attribute("set_up"), "id of the set-up it was measured in"),
+    "attempt": Field("number", _attribute("attempt"), "number of the attempt at its place in the plan"),
+    "role": Field("text", _attribute("role"), "measured, pilot or telemetry"),
+    "method": Field("number", _attribute("method"), "version of the method that computes the numbers"),
+    "format": Field("number", _attribute("format"), "format of the record"),
+    "kernel": Field("text", _attribute("uut_kernel"), "kernel of the unit under test"),
+    "hypervisor": Field("text", _attribute("hypervisor"), "hypervisor with its version"),
+    "forwarding": Field("number", _attribute("forwarding_pps"), "packets per second over the window of arrivals"),
+    "late": Field("number", _attribute("late_packets"), "packets that arrived after the sending time"),
 }
 """What can be asked for; every factor of a run is among them."""
 
@@ -115,7 +144,7 @@ FIELDS: dict[str, _Field] = {
 def parse_query(text: str) -> Query:
     """Understand a typed text. Raises QueryError about the first word that makes no sense."""
     tokens = _TOKEN.findall(text)
-    return Query(text, tuple(_term(token) for token in tokens), tuple(_field_of(token) for token in tokens))
+    return Query(text, tuple(_term(token) for token in tokens))
 
 
 def parse_typing(text: str) -> tuple[Query, str]:
@@ -126,27 +155,20 @@ def parse_typing(text: str) -> tuple[Query, str]:
     tokens = _TOKEN.findall(text)
     if tokens and not text[-1:].isspace() and any(name.startswith(tokens[-1].lower()) for name in FIELDS):
         tokens.pop()
-    tests: list[Test] = []
-    names: list[str] = []
+    terms: list[Term] = []
     problem = ""
     for token in tokens:
         try:
-            tests.append(_term(token))
-            names.append(_field_of(token))
+            terms.append(_term(token))
         except QueryError as exc:
             problem = problem or str(exc)
-    return Query(text, tuple(tests), tuple(names)), problem
+    return Query(text, tuple(terms)), problem
 
 
-def _field_of(token: str) -> str:
-    match = _TERM.fullmatch(token)
-    return "" if match is None else match[1].lower()
-
-
-def _term(token: str) -> Test:
+def _term(token: str) -> Term:
     match = _TERM.fullmatch(token)
     if match is None:
-        return _anywhere(_unquoted(token))
+        return Term("", "~", (_unquoted(token).casefold(),))
     name, sign, value = match[1].lower(), match[2], _unquoted(match[3])
     field = FIELDS.get(name)
     if field is None:
@@ -154,24 +176,31 @@ def _term(token: str) -> Test:
         hint = f"did you mean {near[0]}?" if near else f"the fields are {', '.join(FIELDS)}"
         raise QueryError(f"there is no field {match[1]!r}; {hint}")
     if sign in ("~", "!~"):
-        return _contains(field, value.casefold(), sign == "!~")
+        return Term(name, "~", (value.casefold(),), sign == "!~")
     if sign in _ORDER:
         if not value:
             raise QueryError(f"{name}{sign} needs a value: {field.words}")
-        return _ordered(name, field, sign, value)
+        return Term(name, cast(Sign, sign), (_limit(name, field, value),))
     if not value:
-        absent: Test = lambda run: field.get(run) in (None, "")  # noqa: E731
-        return absent if sign == "=" else lambda run: not absent(run)
-    return _equal(name, field, value, sign == "!=")
+        return Term(name, "", (), sign == "!=")
+    return Term(name, "=", tuple(_value(name, field, part) for part in value.split(",") if part), sign == "!=")
 
 
 def _unquoted(text: str) -> str:
     return text.replace('"', "")
 
 
-def _anywhere(word: str) -> Test:
+def _limit(name: str, field: Field, text: str) -> Any:
+    if field.kind in ("text", "bool"):
+        raise QueryError(f"{name} cannot be compared by size; allowed: {name}=…, {name}!=…, {name}~…")
+    limit = _value(name, field, text)
+    if limit == "max":
+        raise QueryError("'max' is not a number; allowed: target=max, target!=max")
+    return limit
+
+
+def _anywhere(sought: str) -> Test:
     """A plain word: anywhere in what is text."""
-    sought = word.casefold()
 
     def test(run: Any) -> bool:
         target = run.target_bps
@@ -187,7 +216,12 @@ def _anywhere(word: str) -> Test:
     return test
 
 
-def _contains(field: _Field, sought: str, negated: bool) -> Test:
+def _absent(field: Field, negated: bool) -> Test:
+    get = field.get
+    return lambda run: (get(run) in (None, "")) is not negated
+
+
+def _contains(field: Field, sought: str, negated: bool) -> Test:
     get = field.get
 
     def test(run: Any) -> bool:
@@ -197,16 +231,11 @@ def _contains(field: _Field, sought: str, negated: bool) -> Test:
     return test
 
 
-def _ordered(name: str, field: _Field, sign: str, text: str) -> Test:
+def _ordered(field: Field, sign: str, limit: Any) -> Test:
     get, compare = field.get, _ORDER[sign]
-    if field.kind in ("text", "bool"):
-        raise QueryError(f"{name} cannot be compared by size; allowed: {name}=…, {name}!=…, {name}~…")
-    limit = _value(name, field, text)
     if field.kind == "time":  # so much of the time as was typed: started>2026-11-20 is the day after, and later
         length = len(limit)
         return lambda run: compare(get(run)[:length], limit)
-    if limit == "max":
-        raise QueryError("'max' is not a number; allowed: target=max, target!=max")
 
     def test(run: Any) -> bool:
         value = get(run)
@@ -215,11 +244,9 @@ def _ordered(name: str, field: _Field, sign: str, text: str) -> Test:
     return test
 
 
-def _equal(name: str, field: _Field, text: str, negated: bool) -> Test:
-    get, texts = field.get, [part for part in text.split(",") if part]
-    values = frozenset(_value(name, field, part) for part in texts)
+def _equal(name: str, field: Field, wanted: tuple[Any, ...], negated: bool) -> Test:
+    get, values = field.get, frozenset(wanted)
     if field.kind == "time":
-        wanted = tuple(values)
         return lambda run: get(run).startswith(wanted) is not negated
     if field.kind == "text":
         if name == "reason":  # several codes in one run
@@ -228,7 +255,7 @@ def _equal(name: str, field: _Field, text: str, negated: bool) -> Test:
     return lambda run: (get(run) in values) is not negated
 
 
-def _value(name: str, field: _Field, text: str) -> Any:
+def _value(name: str, field: Field, text: str) -> Any:
     """A typed value in the unit of its field. Raises QueryError with what is allowed."""
     if field.kind == "text":
         return text.casefold()

@@ -86,7 +86,8 @@ def outcomes(query: Query, runs: Sequence[RunRow] | None) -> tuple[str, ...]:
     ``runs``: all that it chooses from; None: any, so that every time counts as an outcome.
     """
     found = []
-    for name, test in zip(query.fields, query.tests, strict=True):
+    for term in query.terms:
+        name, test = term.field, term.test()
         if name in FREE:
             continue
         if name == "verdict" and _keeps_what_stands(test):
@@ -110,8 +111,8 @@ def require_free(query: Query, runs: Sequence[RunRow], *, allowed: bool) -> tupl
         return found
     if found == ("started",):
         cuts = next(
-            cut for name, test in zip(query.fields, query.tests, strict=True)
-            if name == "started" and (cut := _cut(test, runs)) is not None
+            cut for term in query.terms
+            if term.field == "started" and (cut := _cut(term.test(), runs)) is not None
         )  # fmt: skip
         problem = f"this time cuts {cuts}: when it was cut may depend on its outcome; select whole plans"
     else:
@@ -152,7 +153,7 @@ def _cut(test: Callable[[Any], bool], runs: Sequence[RunRow]) -> str | None:
 
 def factors_match(query: Query, point: RunRow) -> bool:
     """Whether a point of a plan is meant, as far as the filter asks for factors: its runs may not have been taken."""
-    return all(test(point) for name, test in zip(query.fields, query.tests, strict=True) if name in FACTORS[:-1])
+    return all(term.test()(point) for term in query.terms if term.field in FACTORS[:-1])
 
 
 def checked_pool(names: Collection[str] | None) -> tuple[str, ...]:

@@ -14,9 +14,9 @@ from labconsole.model.identity import RUN_ID
 from labconsole.model.record.note import plan_key
 from labconsole.model.record.run import RunRecord
 from labconsole.store.experiments import ExperimentsWriting
+from labconsole.store.finding import FindableRuns
 from labconsole.store.location import FileLocation, StoreLocation
 from labconsole.store.notes import checked_note, newer_than, read_notes, write_calibration, write_note
-from labconsole.store.reading import StoredRuns
 from labconsole.store.records import checked_text, same_record
 from labconsole.store.series import pack_series, unpack_series
 from labconsole.store.sql.backend import Backend
@@ -24,7 +24,7 @@ from labconsole.store.sql.opening import look, prepare
 from labconsole.store.sql.schema import SCHEMA_VERSION, row_of, runs
 
 
-class RunStore(StoredRuns, ExperimentsWriting):
+class RunStore(FindableRuns, ExperimentsWriting):
     """All runs of a lab. Every method blocks and may be called from any thread, from several at once."""
 
     def __init__(self, location: StoreLocation, *, write: bool = True) -> None:

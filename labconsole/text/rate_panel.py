@@ -41,11 +41,17 @@ Cells = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class RateSeries:
-    """Two rates over the same seconds, NaN where one is not known."""
+    """Two rates over the same seconds, NaN where one is not known.
+
+    ``missing_packets``: of all that was sent by then, what had not arrived; empty where nobody counted it, and then it
+    is added up from the rates. ``lost_packets``: what never arrived, once that is known.
+    """
 
     seconds: Sequence[float]
     offered_pps: Sequence[float]
     measured_pps: Sequence[float]
+    missing_packets: Sequence[float] = ()
+    lost_packets: float | None = None
 
 
 JOINED_BELOW = 0.9
@@ -120,19 +126,24 @@ def joined(series: RateSeries) -> RateSeries:
         return series
     parts_s = [now - before for before, now in itertools.pairwise(seconds)]
     short_s = statistics.median(parts_s) * JOINED_BELOW
-    rows = [(seconds[0], series.offered_pps[0], series.measured_pps[0], parts_s[0])]
-    for sample in zip(seconds[1:], series.offered_pps[1:], series.measured_pps[1:], parts_s, strict=True):
-        if sample[3] >= short_s:
+    missing = series.missing_packets or [math.nan] * len(seconds)
+    samples = zip(seconds, series.offered_pps, series.measured_pps, missing, [parts_s[0], *parts_s], strict=True)
+    rows = [next(samples)]
+    for sample in samples:
+        second, offered, measured, gone, part_s = sample
+        if part_s >= short_s:
             rows.append(sample)
             continue
-        _, offered0, measured0, before_s = rows.pop()
-        second, offered, measured, part_s = sample
+        _, offered0, measured0, _, before_s = rows.pop()
         both_s = before_s + part_s
         rows.append(
             (second, (offered0 * before_s + offered * part_s) / both_s,
-             (measured0 * before_s + measured * part_s) / both_s, both_s)
+             (measured0 * before_s + measured * part_s) / both_s, gone, both_s)
         )  # fmt: skip
-    return RateSeries(*zip(*(row[:3] for row in rows), strict=True))
+    at, offered_pps, measured_pps, missing_packets, _ = zip(*rows, strict=True)
+    return RateSeries(
+        at, offered_pps, measured_pps, missing_packets if series.missing_packets else (), series.lost_packets
+    )
 
 
 def _losses(series: RateSeries) -> list[float]:
@@ -145,14 +156,19 @@ def _losses(series: RateSeries) -> list[float]:
     """
     sending = max(_largest(series.offered_pps) / 2, 1e-9)
     before = 2 * series.seconds[0] - series.seconds[1] if len(series.seconds) > 1 else -1.0
-    parts, missing = [], [0.0]
+    parts, added = [], [0.0]
     for second, o, m in zip(series.seconds, series.offered_pps, series.measured_pps, strict=False):
         part_s, before = second - before, second
         known = math.isfinite(o) and math.isfinite(m)
         parts.append((part_s, o * part_s if known else math.nan, o >= sending))
-        missing.append(missing[-1] + ((o - m) * part_s if known else 0.0))
-    if missing[-1] < -SURPLUS_RATIO * sum(sent for _, sent, _ in parts if math.isfinite(sent)):
+        added.append(added[-1] + ((o - m) * part_s if known else 0.0))
+    counted = [gone if math.isfinite(gone) else math.inf for gone in series.missing_packets]
+    missing = [counted[0], *counted] if counted else added
+    at_last = next((gone for gone in reversed(missing) if math.isfinite(gone)), 0.0)
+    if at_last < -SURPLUS_RATIO * sum(sent for _, sent, _ in parts if math.isfinite(sent)):
         return [math.nan] * len(parts)
+    if series.lost_packets is not None:
+        missing[-1] = min(missing[-1], series.lost_packets)
     lost = list(itertools.accumulate(reversed(missing), min))[::-1]
     window: deque[tuple[float, float, float]] = deque()
     took = offered = gone = 0.0

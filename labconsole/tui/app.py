@@ -25,7 +25,7 @@ from textual.widgets import Static
 from textual.worker import WorkerFailed
 
 from labconsole.engine.live.events import Event, Notice, TrialFinished
-from labconsole.engine.protocol import SessionFactory, SessionLike, store_location
+from labconsole.engine.protocol import SessionFactory, SessionLike
 from labconsole.errors import LabError
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
@@ -151,15 +151,21 @@ class ConsoleApp(HasActions, RunsSearches, App[int]):
             self._connecting = True
             self._keep_for_good()
             self._connect(self.session)
-            self.load_runs()
 
     @work(group="connect")
     async def _connect(self, session: SessionLike) -> None:
-        """Connect; then import plotext (0.12 s), so that the first frame of the first trial need not."""
+        """Open the store and connect; then import plotext (0.12 s), so that the first trial's first frame need not."""
 
         def import_plotext() -> None:
             import plotext  # noqa: F401
 
+        try:
+            await session.open()
+        except LabError as exc:
+            self.failure = exc
+            self.leave()
+            return
+        self.load_runs()
         await session.connect()
         await asyncio.to_thread(import_plotext)
         self._keep_for_good()
@@ -330,7 +336,7 @@ def run_console(session_factory: SessionFactory) -> int:
     status = app.run()
     if app.failure is not None:
         print(f"labconsole: {app.failure}", file=sys.stderr)
-    location = store_location(app.session.store) if app.session is not None else None
+    location = app.session.store.name if app.session is not None else None
     for line in app.state.parting_words(location):
         print(line)
     return app.return_code or 0 if status is None else status

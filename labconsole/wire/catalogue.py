@@ -16,6 +16,7 @@ from labconsole.wire import (
     guests,
     lease,
     links,
+    processors,
     session,
     settings,
     surroundings,
@@ -25,8 +26,8 @@ from labconsole.wire import (
 from labconsole.wire.message import AgentEvent
 
 _TOPICS = (
-    session, facts, links, settings, survey, lease, counters, drops, surroundings, generator, capture, foreign, changes,
-    guests, usage, execution,
+    session, facts, links, settings, survey, lease, counters, processors, drops, surroundings, generator, capture,
+    foreign, changes, guests, usage, execution,
 )  # fmt: skip
 
 

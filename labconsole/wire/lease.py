@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Optional
 
 from labconsole.wire.message import AgentEvent, Done, Message, Request
-from labconsole.wire.rules import S64, Count, Name, Rule, Sentence, Word, between, whole
+from labconsole.wire.rules import S64, Count, Name, Rule, Sentence, Word, bad, between, whole
 
 MAX_LEFT_S = 1e9
 MAX_NUMBER = 10**9
@@ -35,6 +35,11 @@ class TrialTold(Message):
     block: Optional[Number]
     set_ups: Optional[Number]
     phase: Name
+
+    def check_fields(self) -> None:
+        """A block is one of so many set-ups."""
+        if self.block is not None and self.set_ups is None:
+            raise bad("block", "is told without set_ups")
 
 
 class TrialNow(TrialTold):

@@ -151,6 +151,34 @@ def test_an_agent_that_only_looks_keeps_still_while_another_counts(net: Net, sta
     assert watching.event("lease")["holder"] is None
 
 
+def test_in_a_counted_window_no_agent_reads_what_its_processors_do(net: Net, start: Start) -> None:
+    """The next reading covers all of the window, at the one who measures and at the one who looks on."""
+    net.pair("a0", "b0")
+    measuring, watching = start(), start()
+    watching.ok("lease.watch", on=True)
+    take(measuring)
+    for agent in (measuring, watching):
+        agent.ok("counters.start", interval_s=0.02)
+        agent.event("processors")
+    measuring.ok("counters.quiet", on=True)
+    eventually(lambda: watching.event("lease")["quiet"], "the watcher keeps still")
+    for agent in (measuring, watching):
+        agent.ok("ping")
+        agent.events.clear()
+    began_ns = time.monotonic_ns()
+    time.sleep(1.5)
+    for agent in (measuring, watching):
+        agent.ok("ping")
+        assert agent.events == []
+    measuring.ok("counters.quiet", on=False)
+    ended_ns = time.monotonic_ns()
+    for agent in (measuring, watching):
+        told = agent.event("processors")
+        assert told["monotonic_ns"] - told["elapsed_ns"] <= began_ns < ended_ns
+        assert told["elapsed_ns"] >= ended_ns - began_ns
+        assert 0 <= told["mean"]["busy"] <= told["busiest"]["busy"] + 0.001 <= 1.001
+
+
 def test_a_watcher_of_a_holder_that_dies_in_its_window_looks_again(net: Net, start: Start) -> None:
     net.pair("a0", "b0")
     measuring, watching = start(), start()

@@ -22,8 +22,14 @@ RESULT = {
     "stopped_by": "duration", "raw": "Result: OK: 900(c900+d0) usec\n  11111pps",
 }  # fmt: skip
 PROGRESS = {"stream": "s1", "sent_packets": 7, "errors": 0, "monotonic_ns": 4}
+USE = {"busy": 0.5, "softirq": 0.3, "steal": 0.0}
+PROCESSORS = {
+    "event": "processors", "monotonic_ns": 1, "wall_ns": 2, "elapsed_ns": 10**9, "processors": 4, "mean": USE,
+    "busiest": {"busy": 1.0, "softirq": 0.9, "steal": 0.1}, "busiest_number": 3,
+}  # fmt: skip
 GOOD: list[dict[str, Any]] = [
     COUNTERS,
+    PROCESSORS,
     {"event": "links", "links": [LINK]},
     {"event": "generator", "monotonic_ns": 5, "streams": [PROGRESS]},
     {"event": "generator.done", "streams": [RESULT]},

@@ -41,6 +41,7 @@ from labconsole.errors import ConfigError, LabError, LeaseHeld, StoreError
 from labconsole.model.design_point import FORWARDING_SHARES, DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
+from labconsole.model.query import Query
 from labconsole.model.record.envelope import Envelope
 from labconsole.model.record.note import RunNote, plan_key
 from labconsole.model.record.run import (
@@ -55,6 +56,7 @@ from labconsole.model.record.run import (
     Verdict,
 )
 from labconsole.model.record.summary import Page, RunSummary
+from labconsole.model.sorting import Sorting
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.links import NodeLinkState
@@ -181,7 +183,7 @@ class FakeStore:
     records: list[RunRecord] = field(default_factory=list)
     broken: bool = False
     locked: bool = False
-    location: str = "sqlite:///memory"
+    name: str = "sqlite:///memory"
     notes: dict[str, RunNote] = field(default_factory=dict)
     kept_series: dict[str, Series] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
@@ -214,6 +216,20 @@ class FakeStore:
     def count(self) -> int:
         self._check()
         return len(self.records)
+
+    def find(
+        self, query: Query, sorting: Sorting, *, after: RunSummary | None = None, skip: int = 0, limit: int
+    ) -> abc.Sequence[RunSummary]:
+        newest_first = sorted(self.list(), key=lambda run: (run.started_at, run.run_id), reverse=True)
+        meant = sorting.apply(query.select(newest_first))
+        begin = 0 if after is None else 1 + [run.run_id for run in meant].index(after.run_id)
+        return meant[begin + skip :][:limit]
+
+    def count_found(self, query: Query) -> int:
+        return len(query.select(self.list()))
+
+    def position(self, query: Query, sorting: Sorting, run: RunSummary) -> int:
+        return [each.run_id for each in self.find(query, sorting, limit=len(self.records))].index(run.run_id)
 
     def get(self, run_id: str) -> RunRecord | None:
         self._check()
@@ -308,6 +324,9 @@ class FakeSession:
             self.telemetry.revision += 1
         for listener in list(self._listeners):
             listener(event)
+
+    async def open(self) -> None:
+        """There is nothing to open."""
 
     async def connect(self) -> None:
         for index, name in enumerate(self.inventory.nodes):

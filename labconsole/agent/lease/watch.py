@@ -8,6 +8,7 @@ one machine comes near); an agent that gets none looks once a second.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from typing import Any, Callable, Dict, Optional
 
@@ -39,26 +40,31 @@ class LeaseWatch:
     def watching(self) -> bool:
         return self._descriptor is not None or self._timer is not None
 
-    def start(self) -> None:
+    def start(self, *, create: bool) -> None:
+        """``create``: root makes the directory in which its sessions meet, so that it can be watched at all. Who
+        creates nothing looks once a second until it is there."""
         if not self.watching:
-            wanted = {os.path.dirname(path) for path in places()}
-            if os.geteuid() == 0:
-                # Whoever may, makes the directory in which root's sessions meet, so that it can be watched at all.
-                wanted.add(directories()[0])
-                try:
-                    os.makedirs(directories()[0], mode=0o755, exist_ok=True)
-                except OSError:
-                    wanted.discard(directories()[0])
-            try:
-                self._descriptor = linux.watch_files([path for path in sorted(wanted) if os.path.isdir(path)])
-                self._loop.add_reader(self._descriptor, self._woken)
-            except OSError:
-                self._timer = self._loop.call_later(LOOK_S, self._tick)
+            self._follow(create)
         self._last = self
         self.look()
 
+    def _follow(self, create: bool) -> None:
+        wanted = {os.path.dirname(path) for path in places()}
+        common = directories()[0]
+        try:
+            if os.geteuid() == 0 and not os.path.isdir(common):
+                if not create:
+                    raise FileNotFoundError(common)
+                with contextlib.suppress(OSError):
+                    os.makedirs(common, mode=0o755, exist_ok=True)
+            self._descriptor = linux.watch_files([path for path in sorted(wanted) if os.path.isdir(path)])
+            self._loop.add_reader(self._descriptor, self._woken)
+        except OSError:
+            self._timer = self._loop.call_later(LOOK_S, self._tick)
+
     def _tick(self) -> None:
-        self._timer = self._loop.call_later(LOOK_S, self._tick)
+        self._timer = None
+        self._follow(create=False)
         self.look()
 
     def _woken(self) -> None:

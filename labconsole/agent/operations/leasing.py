@@ -44,6 +44,7 @@ class Leasing:
         self._watch = LeaseWatch(self._lease, self._changed)
         self._ending: Optional["asyncio.Task[None]"] = None
         self._lost_to: Optional[Dict[str, Any]] = None
+        self.only_watches = False
 
     @answers(TakeLease)
     async def take(self, request: TakeLease) -> LeaseGranted:
@@ -78,7 +79,7 @@ class Leasing:
     @answers(WatchLease)
     async def watch(self, request: WatchLease) -> Done:
         if request.on:
-            self._watch.start()
+            self._watch.start(create=not self.only_watches)
         else:
             self._watch.close()
             self._keep_still(False)

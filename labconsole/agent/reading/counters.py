@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from labconsole.agent import netlink
 from labconsole.agent.pipes import Outlet
 from labconsole.agent.processes.namespaces import Namespaces
+from labconsole.agent.reading.processors import Processors
 from labconsole.wire import codec
 
 IFLA_STATS_LINK_64 = 1
@@ -73,9 +74,11 @@ class CounterSnapshot:
 
     __slots__ = ("monotonic_ns", "wall_ns", "replies")
 
-    def __init__(self, replies: Dict[str, List[bytes]]) -> None:
-        # Stamped after reading: what is counted here had passed by this time.
-        self.monotonic_ns, self.wall_ns, self.replies = time.monotonic_ns(), time.time_ns(), replies
+    def __init__(self, replies: Dict[str, List[bytes]], began_ns: int) -> None:
+        # Stamped in the middle: on a busy node a reading may be held up for long, before what it reads or after it.
+        ended_ns, wall_ns = time.monotonic_ns(), time.time_ns()
+        half_ns = (ended_ns - began_ns) // 2
+        self.monotonic_ns, self.wall_ns, self.replies = ended_ns - half_ns, wall_ns - half_ns, replies
 
     @property
     def size_bytes(self) -> int:
@@ -98,6 +101,7 @@ class Counters:
     def __init__(self, namespaces: Namespaces, outlet: Outlet, notice: Callable[[str, str], None]) -> None:
         self._namespaces, self._outlet, self._notice = namespaces, outlet, notice
         self._sockets: Dict[str, NamespaceCounters] = {}
+        self._processors = Processors()
         self._loop = asyncio.get_running_loop()
         self._timer: Optional[asyncio.TimerHandle] = None
         self._interval_s = 0.0
@@ -129,7 +133,8 @@ class Counters:
                 self._sockets[name] = NamespaceCounters(self._namespaces.resolve(name))
 
     def sample(self) -> CounterSnapshot:
-        return CounterSnapshot({name: opened.stats() for name, opened in self._sockets.items()})
+        began_ns = time.monotonic_ns()
+        return CounterSnapshot({name: opened.stats() for name, opened in self._sockets.items()}, began_ns)
 
     def read(self) -> Dict[str, Any]:
         """counters.read: with names, for the ledger."""
@@ -181,7 +186,9 @@ class Counters:
 
     def _tick(self) -> None:
         try:
-            self._deliver(self.sample())
+            sample = self.sample()
+            self._deliver(sample)
+            self._tell_processors(sample.monotonic_ns)
             self._failing = False
         except (OSError, struct.error) as exc:
             self._missed += 1
@@ -210,6 +217,13 @@ class Counters:
             self._missed = 0
         else:
             self._missed += 1
+
+    def _tell_processors(self, now_ns: int) -> None:
+        """Never in a quiet window: they are not even read then."""
+        if self._kept is None and self._processors.due(now_ns) and self._outlet.has_room:
+            event = self._processors.event()
+            if event is not None:
+                self._outlet.send(event)
 
     def quiet_on(self) -> None:
         if self._kept is None:

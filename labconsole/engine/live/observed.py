@@ -23,6 +23,7 @@ from labconsole.verdict.hops import Place
 from labconsole.wire.codec import STAT_NAMES
 
 _RX_PACKETS, _TX_PACKETS = STAT_NAMES.index("rx_packets"), STAT_NAMES.index("tx_packets")
+STRAY_PACKETS = 10.0
 BEFORE_TRAFFIC = (Phase.PREPARING, Phase.LEARNING, Phase.ARMING)
 
 
@@ -122,13 +123,15 @@ class ObservedStreams:
         if self._whole and now.sent is not None:
             live.offered_packets = round(now.sent)
             live.measured_packets = now.received - base.received
-            if now.sent == 0:
+            if now.sent <= _stray_packets(live.intended_pps):
                 self._idle_ns[name] = now.at_ns
         if before is None or now.received < before.received:
             return
         per_s = 1e9 / (now.at_ns - before.at_ns)
         sent = math.nan if now.sent is None or before.sent is None else now.sent - before.sent
         live.seconds.append((now.at_ns - self._idle_ns.get(name, base.at_ns)) / 1e9)
+        missing = math.nan if now.sent is None or base.sent is None else now.sent - base.sent
+        live.missing_packets.append(missing - (now.received - base.received))
         live.offered_pps.append(sent * per_s)
         live.measured_pps.append((now.received - before.received) * per_s)
 
@@ -142,6 +145,12 @@ class ObservedStreams:
         if live is None or live.last is None:
             return None
         return live.last.monotonic_ns - self._offset_ns(end), live.last
+
+
+def _stray_packets(intended_pps: float | None) -> float:
+    """What a NIC may have sent before the stream: an address asked for, a neighbour announced. A twentieth of a second
+    of a slow stream is no more."""
+    return STRAY_PACKETS if intended_pps is None else min(STRAY_PACKETS, intended_pps / 20)
 
 
 def _both(stream: Stream) -> tuple[Endpoint, Endpoint]:

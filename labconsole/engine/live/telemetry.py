@@ -19,6 +19,7 @@ from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.facts import NodeFacts
 from labconsole.wire.links import NodeLinkState
+from labconsole.wire.processors import ProcessorsSampled
 
 HISTORY = 600
 """Samples kept per stream: a minute at 10 Hz. Bounded, so that memory stays flat over hours."""
@@ -112,6 +113,9 @@ class StreamLive:
     measured_packets: int | None = None
     offered_pps: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     measured_pps: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    missing_packets: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    """At each of these instants: what had been sent and had not arrived; NaN where it is not known."""
+
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     final: bool = False
     """True once the numbers are those of the saved record rather than a running estimate."""
@@ -155,6 +159,9 @@ class NodeLive:
     quiet: bool = False
     """True while the node samples into its own memory and sends nothing (docs/decisions/0009-quiet-uut.md)."""
 
+    processors: ProcessorsSampled | None = None
+    """What its processors were busy with lately; None while that is not known."""
+
     facts: NodeFacts | None = None
     """What the agent said of the node when it was connected."""
 
@@ -165,10 +172,10 @@ class NodeLive:
     """When it is tried again, by the monotonic clock; None while it is connected or being tried."""
 
     def enter(self, state: NodeState, message: str) -> None:
-        """The node is in this state now: where it is not connected, its round trip and its clock are not known."""
+        """The node is in this state now: where it is not connected, nothing that lives is known."""
         self.state, self.message = state, message
         if state is not NodeState.CONNECTED:
-            self.round_trip_s = self.clock_offset_ns = self.clock_error_ns = None
+            self.round_trip_s = self.clock_offset_ns = self.clock_error_ns = self.processors = None
 
 
 class Telemetry:
@@ -184,6 +191,11 @@ class Telemetry:
     def mark_quiet(self, node: str, quiet: bool) -> None:
         """Say whether a node samples into its own memory and sends nothing."""
         self.nodes[node].quiet = quiet
+        self.revision += 1
+
+    def set_processors(self, node: str, event: ProcessorsSampled) -> None:
+        """Take what a node's processors were busy with."""
+        self.nodes[node].processors = event
         self.revision += 1
 
     def set_links(self, node: str, links: Iterable[NodeLinkState]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from labconsole.contracts.picture import PictureBounds, PicturePart, PictureTrial, StepPicture
+from labconsole.contracts.picture import Between, PicturePart, PictureTrial, StepPicture
 from labconsole.experiments.search.ahead import Ahead
 from labconsole.experiments.search.course import BACK_TO_BACK, FRAME_LOSS, LATENCY, LOAD
 from labconsole.experiments.search.goals import Goal, LoadTrial, goals_of
@@ -27,7 +27,7 @@ class SearchPicture:
         self._tests = [LOAD] if self._goals else []
         self._tests += [test for test in (FRAME_LOSS, BACK_TO_BACK, LATENCY) if test in asked.goals]
         self._parts = tuple(self._part(test, line_pps) for test in self._tests)
-        self._burst = PictureBounds()
+        self._burst = Between()
         self._trials: list[PictureTrial] = []
 
     def _part(self, test: str, line_pps: float) -> PicturePart:
@@ -40,7 +40,7 @@ class SearchPicture:
         """One more was taken."""
         at, missing = trial.load_pps, trial.missing_ratio
         passed: tuple[bool, ...] = ()
-        bounds: tuple[PictureBounds, ...] = ()
+        bounds: tuple[Between, ...] = ()
         if test == LOAD:
             passed = tuple(missing <= each.goal.loss_ratio for each in self._goals)
             bounds = tuple(each.after(trial) for each in self._goals)
@@ -56,11 +56,11 @@ class SearchPicture:
             )
         )  # fmt: skip
 
-    def _burst_after(self, packets: float, *, passed: bool) -> PictureBounds:
+    def _burst_after(self, packets: float, *, passed: bool) -> Between:
         low, high, _ = self._burst
         if bursts_closed(low or 0, high, self._most_burst, self._asked.back_to_back.width_ratio):
             low = high = None  # that repetition is over, and the next begins
-        self._burst = PictureBounds(packets, high) if passed else PictureBounds(low, packets)
+        self._burst = Between(packets, high) if passed else Between(low, packets)
         return self._burst
 
     def now(self, under_way: tuple[str, float, float] | None = None, ahead: Ahead | None = None) -> StepPicture:
@@ -93,7 +93,7 @@ class _GoalBounds:
         self._met: dict[float, bool | None] = {}
         self._looks: dict[float, bool] = {}
 
-    def after(self, trial: LoadTrial) -> PictureBounds:
+    def after(self, trial: LoadTrial) -> Between:
         """One more."""
         load = trial.load_pps
         there = self._there.setdefault(load, [])
@@ -103,7 +103,7 @@ class _GoalBounds:
         self._looks[load] = 2 * good_s > sum(each.duration_s for each in there) if met is None else met
         self.decided = _around(self._met)
         low, high = _around(self._looks)
-        return PictureBounds(low, high, settled=(low, high) == self.decided)
+        return Between(low, high, settled=(low, high) == self.decided)
 
 
 def _around(met: Mapping[float, bool | None]) -> tuple[float | None, float | None]:

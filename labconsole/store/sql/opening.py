@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, inspect, select
 from labconsole import __version__
 from labconsole.errors import StoreError
 from labconsole.store.sql.backend import Backend
-from labconsole.store.sql.schema import SCHEMA_VERSION, create_tables, fill_in, migrate, runs, schema_version
+from labconsole.store.sql.schema import SCHEMA_VERSION, add_list, create_tables, fill_in, migrate, runs, schema_version
 
 
 def prepare(backend: Backend) -> int:
@@ -29,6 +29,7 @@ def prepare(backend: Backend) -> int:
                 migrate(connection, version)
             else:
                 fill_in(connection)  # a console of an older version may have been open while this one migrated
+            add_list(connection)
         else:
             create_tables(connection)
             backend.create_own(connection)

@@ -24,6 +24,7 @@ from labconsole.errors import StoreError, StoreHeld
 from labconsole.store.location import FileLocation
 from labconsole.store.series import read_file
 from labconsole.store.sql.backend import BUSY_TIMEOUT_S, Backend
+from labconsole.store.sql.query_terms import add_functions
 from labconsole.store.sql.schema import runs
 
 IMMEDIATE = {"begin": "BEGIN IMMEDIATE"}
@@ -171,6 +172,7 @@ def _open_engine(path: Path, *, write: bool) -> Engine:
     def _configure(connection: sqlite3.Connection, _record: object) -> None:
         # FULL: in WAL mode NORMAL may forget the last commits when the power fails (0.27 ms a run beside 0.02).
         connection.execute("PRAGMA synchronous=FULL")
+        add_functions(connection)
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:

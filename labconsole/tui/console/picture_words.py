@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.contracts.picture import PictureBounds, PicturePart, StepPicture
+from labconsole.contracts.picture import Between, PicturePart, StepPicture
 from labconsole.text.cells import UNKNOWN, count, percent
 
 
@@ -16,13 +16,13 @@ def trial_lines(picture: StepPicture, after: int = 0) -> Iterator[str]:
         if trial.loss_ratio is not None:
             words.append(f"loss {percent(trial.loss_ratio)} %")
         for order, (criterion, passed) in enumerate(zip(part.criteria, trial.passed, strict=False)):
-            bounds = trial.bounds[order] if trial.bounds else PictureBounds()
+            bounds = trial.bounds[order] if trial.bounds else Between()
             known = f", bounds {bounds_words(part, bounds)}" if bounds.known else ""
             words.append(f"{criterion} {'passed' if passed else 'failed'}{known}")
         yield "; ".join(words)
 
 
-def bounds_words(part: PicturePart, bounds: PictureBounds) -> str:
+def bounds_words(part: PicturePart, bounds: Between) -> str:
     """The open interval, and how wide it is."""
     low, high, settled = bounds
     unit = part.unit.split()[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from labconsole.measure.statistics.repetitions import Summary, summarize
 from labconsole.model.design_point import DesignPoint
@@ -24,6 +25,8 @@ class Quantities:
     offered_pps: list[float] = field(default_factory=list)
     measured_pps: list[float] = field(default_factory=list)
     loss_ratio: list[float] = field(default_factory=list)
+    one_way_ns: list[tuple[float, float]] = field(default_factory=list)
+    pdv_ns: list[tuple[float, float]] = field(default_factory=list)
     offered: Summary | None = None
     measured: Summary | None = None
     loss: Summary | None = None
@@ -38,6 +41,16 @@ class Quantities:
             if value is not None:
                 values.append(value)
         self.offered, self.measured, self.loss = map(_summary, (self.offered_pps, self.measured_pps, self.loss_ratio))
+        delay = part.delay if isinstance(part, StreamRecord) else None
+        if delay is not None:
+            self.pdv_ns.append((delay.pdv_ns.p50, delay.pdv_ns.p99))
+            if delay.one_way_ns is not None:
+                self.one_way_ns.append((delay.one_way_ns.p50, delay.one_way_ns.p99))
+
+    def delay_ns(self, *, one_way: bool) -> tuple[float, float] | None:
+        """Median and 99th percentile, each the mean over the runs; of one-way delay, or of its variation (PDV)."""
+        values = self.one_way_ns if one_way else self.pdv_ns
+        return (fmean(p50 for p50, _ in values), fmean(p99 for _, p99 in values)) if values else None
 
 
 def _summary(values: Sequence[float]) -> Summary | None:
@@ -57,6 +70,12 @@ class RepetitionFigures:
     def worth_showing(self) -> bool:
         """True where there is, or will be, something to take a mean of."""
         return self.planned > 1
+
+    @property
+    def one_way(self) -> bool:
+        """Whether every run knows the one-way delay of every stream; else only its variation can be compared."""
+        known = [each for each in self.quantities.values() if each.pdv_ns]
+        return bool(known) and all(len(each.one_way_ns) == len(each.pdv_ns) for each in known)
 
     def begin(self, request: DesignPoint, repetition: int, repetitions: int) -> None:
         """A trial begins; the first of its point, or another point, begins anew."""

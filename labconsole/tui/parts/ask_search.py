@@ -80,7 +80,7 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
 
     def on_mount(self) -> None:
         self.query_one("#search-goal").focus()
-        self.estimate()
+        self.look_ahead()
 
     @property
     def _kind(self) -> str:
@@ -121,15 +121,15 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
         for name, shown in (("loss", goals == ("pdr",)), ("duration_sum_s", self._kind in LOAD),
                             ("width", self._kind in LOAD), ("repetitions", self._kind in TIMES)):  # fmt: skip
             self.query_one(f"#row-{name}").display = shown
-        self.estimate()
+        self.look_ahead()
 
-    @work(exclusive=True, group="estimate")
-    async def estimate(self) -> Plan | None:
+    @work(exclusive=True, group="look ahead")
+    async def look_ahead(self) -> Plan | None:
         """Say how long it takes, or why it cannot be: the same checks as when it begins."""
         takes, problem, plan = "", "", None
         try:
             plan = self._plan()
-            execution = self._session.execution(plan, salt="estimate")
+            execution = self._session.execution(plan, salt="ahead")
             await execution.look()
             if execution.refusal is not None:
                 raise execution.refusal
@@ -143,6 +143,6 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
 
     @work(exclusive=True, group="take")
     async def action_take(self) -> None:
-        plan = await self.estimate().wait()
+        plan = await self.look_ahead().wait()
         if plan is not None:
             self.dismiss(plan)

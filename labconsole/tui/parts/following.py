@@ -25,8 +25,7 @@ class FollowingScreen(ConsoleScreen):
         self._wanted = self._done = 0
         self._looking = False
 
-    def on_mount(self) -> None:
-        super().on_mount()
+    def begin(self) -> None:
         self.follow()
         self.look_again()
         self.set_interval(FOLLOW_EVERY_S, self.follow_in_sight)
@@ -75,8 +74,7 @@ class FollowingScreen(ConsoleScreen):
         finally:
             self._looking = False
 
-    def on_screen_resume(self) -> None:
-        super().on_screen_resume()
+    def come_to_front(self) -> None:
         self.look_again()
 
     def action_pause(self) -> None:

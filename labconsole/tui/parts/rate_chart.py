@@ -16,6 +16,7 @@ from labconsole.text.rate_grid import draw_grid
 from labconsole.tui.console import clock
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.parts.lines import Span, Tones, entitle
+from labconsole.tui.parts.processors import processors_line
 
 MIN_INTERVAL_S = 0.25
 LEAST_CELLS = 24
@@ -34,15 +35,16 @@ def legend() -> str:
 
 
 def _series(live: StreamLive) -> rate_panel.RateSeries:
-    return rate_panel.RateSeries(tuple(live.seconds), tuple(live.offered_pps), tuple(live.measured_pps))
+    rates = tuple(live.seconds), tuple(live.offered_pps), tuple(live.measured_pps)
+    return rate_panel.RateSeries(*rates, tuple(live.missing_packets), live.loss_packets if live.final else None)
 
 
 class RateChart(Tones):
     """Follows ``stream``, or with ``every`` all streams; ``paint`` draws again when there is something new."""
 
-    def __init__(self, telemetry: Telemetry, state: ConsoleState) -> None:
+    def __init__(self, telemetry: Telemetry, state: ConsoleState, uut: str) -> None:
         super().__init__(id="chart")
-        self._telemetry, self._state = telemetry, state
+        self._telemetry, self._state, self._uut = telemetry, state, uut
         self.stream = ""
         self.every = False
         self._rows: list[list[Span]] = []
@@ -56,7 +58,8 @@ class RateChart(Tones):
             return
         shown = [s for s in self._telemetry.streams.values() if self.every or s.name == self.stream]
         samples = tuple((len(live.seconds), live.seconds[-1]) for live in shown if live.seconds)
-        wanted = (self.stream, self.every, width, height, samples)
+        nodes = self._ends_of(shown)
+        wanted = (self.stream, self.every, width, height, samples, processors_line(self._telemetry, nodes, width))
         now_s = clock.monotonic_s()
         same_picture = self._drawn[:4] == wanted[:4]
         if wanted == self._drawn or (same_picture and now_s - self._drawn_at_s < MIN_INTERVAL_S):
@@ -64,7 +67,9 @@ class RateChart(Tones):
         self._drawn, self._drawn_at_s = wanted, now_s
         name = "All streams" if self.every else f"Stream {safe(self.stream, 20)} over time"
         if samples:
-            more = self._draw(shown, width, height, max(last for _, last in samples))
+            beside = height > rate_panel.LEAST_ROWS + self.every + 2
+            more = self._draw(shown, width, height - beside, max(last for _, last in samples))
+            self._rows += [wanted[-1]] if beside else []
             title = f"{name}{f', + {more} more' if more else ''}: {legend()}"
             entitle(self, title, "packets/s, % of the last second, over s")
         else:
@@ -72,6 +77,10 @@ class RateChart(Tones):
             self._rows = [[("", "")], [(f"  {words}", "muted")]]
             entitle(self, name, "")
         self.refresh()
+
+    def _ends_of(self, shown: list[StreamLive]) -> list[str]:
+        """The unit under test, and what sends these streams."""
+        return [self._uut, *(live.source.partition("/")[0] for live in shown)]
 
     def _draw(self, shown: list[StreamLive], width: int, height: int, last_s: float) -> int:
         """Make the lines; how many streams found no room."""

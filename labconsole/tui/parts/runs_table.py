@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
 from labconsole.model.record.summary import RunSummary
+from labconsole.model.sorting import SORTS, Sorting
 from labconsole.text.cells import UNKNOWN, count, percent, safe, short_time
 from labconsole.tui.console import clock
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
@@ -113,45 +113,6 @@ class RunsTable(LineTable):
 
     def cell_run_id(self, key: str, width: int) -> Span:
         return safe(key, width), "muted"
-
-
-SORTS: dict[str, Callable[[RunSummary], Any]] = {
-    "started": lambda run: (run.started_at, run.run_id),
-    "verdict": lambda run: run.verdict,
-    "platform": lambda run: run.platform,
-    "size": lambda run: run.frame_size_bytes,
-    "sources": lambda run: run.sources,
-    "target": lambda run: math.inf if run.target_bps == "max" else run.target_bps,
-    "background": lambda run: run.background,
-    "duration": lambda run: run.duration_s,
-    "offered": lambda run: run.offered_pps,
-    "measured": lambda run: run.measured_pps,
-    "loss": lambda run: run.loss_ratio,
-    "note": lambda run: run.note,
-}
-"""What runs can be sorted by, under the names of the columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sorting:
-    """By which column, and whether the largest comes first."""
-
-    column: str = "started"
-    descending: bool = True
-
-    def apply(self, runs: list[RunSummary]) -> list[RunSummary]:
-        """Sorted; what is not known comes last either way. ``runs`` are newest first, and so are equal ones."""
-        if self == Sorting():
-            return runs
-        value = SORTS[self.column]
-        known = [run for run in runs if value(run) is not None]
-        known.sort(key=value, reverse=self.descending)
-        return known + [run for run in runs if value(run) is None]
-
-    @classmethod
-    def by(cls, column: str) -> Sorting:
-        """By a column, the larger first where that is a number."""
-        return cls(column, column in ("started", "offered", "measured", "loss", "duration"))
 
 
 def column_words(name: str) -> str:

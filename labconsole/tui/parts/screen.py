@@ -109,6 +109,7 @@ class ConsoleScreen(HasActions, Screen[None]):
         self.console_app, self.session, self.state = app, session, app.state
         self.tab = tab
         self._seen: tuple[object, ...] = ()
+        self._measuring_line: MeasuringLine | None = None
         self.composed = False
         """True once all parts of the screen are there: Textual calls a screen mounted before."""
 
@@ -116,7 +117,11 @@ class ConsoleScreen(HasActions, Screen[None]):
 
     def on_mount(self) -> None:
         self.composed = True
+        self.begin()
         self.set_interval(1 / frames_per_second(self.console_app.settings), self.tick)
+
+    def begin(self) -> None:
+        """Everything is there. Called once; Textual calls an ``on_mount`` of each class, whichever calls another."""
 
     @property
     def is_up(self) -> bool:
@@ -139,6 +144,10 @@ class ConsoleScreen(HasActions, Screen[None]):
     def on_screen_resume(self) -> None:
         self._seen = ()
         self.call_after_refresh(self.tick)
+        self.come_to_front()
+
+    def come_to_front(self) -> None:
+        """It is the screen in front now, for the first time or again."""
 
     def key_of(self, id: str) -> str:
         """The first key of one of the screen's actions, or of the console's, as it is on the keyboard."""
@@ -159,7 +168,8 @@ class ConsoleScreen(HasActions, Screen[None]):
 
     def measuring_line(self) -> MeasuringLine:
         """The line of every screen that says what is measured now."""
-        return MeasuringLine(self.state, self.start_words())
+        self._measuring_line = line = MeasuringLine(self.state, self.start_words())
+        return line
 
     def start_words(self) -> str:
         """How to begin, where nothing was measured yet."""
@@ -177,8 +187,8 @@ class ConsoleScreen(HasActions, Screen[None]):
         self.query_one(TopBar).paint()
         if self.paused:
             return
-        for line in self.query(MeasuringLine):
-            line.paint()
+        if self._measuring_line is not None:
+            self._measuring_line.paint()
         self.paint_clock()
         seen = (self.session.telemetry.revision, self.state.revision)
         if seen != self._seen:

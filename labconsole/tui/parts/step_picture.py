@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from textual import events
 
-from labconsole.contracts.picture import PictureBounds, PicturePart, PictureTrial, StepPicture
+from labconsole.contracts.picture import Between, PicturePart, PictureTrial, StepPicture
 from labconsole.engine.execution.steps import StepSeen, StepState
 from labconsole.text.axis import Axis, fit_axis
 from labconsole.text.cells import count, percent, safe
@@ -186,7 +186,7 @@ class StepTrials(LineTable):
         super().on_click(event)
 
 
-def zoomed(part: PicturePart, bounds: tuple[PictureBounds, ...]) -> tuple[float, float]:
+def zoomed(part: PicturePart, bounds: tuple[Between, ...]) -> tuple[float, float]:
     """What is around the bounds, where there are any."""
     lows = [part.low if low is None else low for low, high, _ in bounds if (low, high) != (None, None)]
     highs = [part.high if high is None else high for low, high, _ in bounds if (low, high) != (None, None)]

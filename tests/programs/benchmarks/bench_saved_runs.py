@@ -19,10 +19,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from labconsole.measure.curves import CurveSpec
 from labconsole.model.query import parse_query
+from labconsole.model.sorting import Sorting
 from labconsole.store.open import open_store
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console.saved_runs import SavedRuns
-from labconsole.tui.parts.runs_table import SavedRunsTable, Sorting
+from labconsole.tui.parts.runs_table import SavedRunsTable
 from labconsole.tui.screens.bench.screen import BenchScreen
 from labconsole.tui.screens.curves.curves_table import CurvesTable
 from labconsole.tui.screens.curves.feed import CurveFeed

@@ -116,6 +116,21 @@ def test_help_loads_none_of_the_heavy_libraries():
     assert done.stdout.strip() == "[]"
 
 
+def test_the_first_picture_of_the_console_waits_for_neither_database_nor_ssh(tmp_path: Path):
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "import labconsole.tui.app, labconsole.tui.screens.bench.screen\n"
+        "from labconsole.cli.testbed import open_session\n"
+        "from labconsole.model.inventory import load_inventory\n"
+        "from labconsole.store.later import StoreLater\n"
+        f"open_session(load_inventory(Path({str(ROOT / 'hosts.yaml')!r})), StoreLater({str(tmp_path / 'runs.sqlite')!r}))\n"
+        "heavy = {'asyncssh', 'numpy', 'pandas', 'plotext', 'pyroute2', 'sqlalchemy', 'sqlite3'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_a_command_that_is_named_is_loaded_without_the_others():
     code = (
         "import sys\nfrom labconsole.cli.main import build_parser\nbuild_parser('verify').parse_args(['verify'])\n"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import sys
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 
@@ -138,6 +140,16 @@ async def test_help_names_every_command() -> None:
     console = PlainConsole(FakeSession(), said.append)
     for name in console.commands:
         assert any(line.startswith(name) for line in said)
+
+
+async def test_a_byte_that_is_no_text_is_one_unknown_command(monkeypatch) -> None:
+    said: list[str] = []
+    session = FakeSession()
+    typed = io.TextIOWrapper(io.BytesIO(b"st\xffatus\nset sources 2\nquit\n"), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", typed)
+    assert await converse(session, plain_console._typed(), said.append) == 0
+    assert any(line.startswith("unknown command 'st") for line in said)
+    assert "sources 2" in said
 
 
 async def test_every_trial_of_a_search_is_a_line_with_its_bounds(tmp_path) -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from labconsole.engine.leases import Leases, newest_trial
 from labconsole.engine.live.events import Phase, PhaseChanged, TrialStarted
 from labconsole.engine.live.observed import ObservedStreams, ObservedTrial
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.engine.telling import TrialTelling, told_of
+from labconsole.errors import NodeLost
 from labconsole.model.design_point import DesignPoint, FrameSize
-from labconsole.wire.codec import STAT_NAMES
+from labconsole.wire.codec import STAT_NAMES, WireError
 from labconsole.wire.counters import CountersSampled
-from labconsole.wire.lease import LeaseChanged, StatedHolder
+from labconsole.wire.lease import LeaseChanged, StatedHolder, TrialTold
 from support.fake_session import link, make_inventory
 
 REQUEST = DesignPoint(platform="raw", frame=FrameSize(64), sources=1, target=10_000_000, duration_s=5.0)
@@ -75,6 +81,7 @@ def test_a_slow_node_is_told_the_newest_phase_only_and_nothing_after_the_end():
 
 
 def sampled(telemetry: Telemetry, streams: ObservedStreams, node: str, at_ns: int, name: str, packets: int) -> None:
+    """``at_ns``: by the node's own clock."""
     values = [packets if each == name else 0 for each in STAT_NAMES]
     event = CountersSampled(monotonic_ns=at_ns, wall_ns=at_ns, namespaces={"": [[2, values]]}, missed=0, late=False)
     telemetry.add_counters(node, event)
@@ -94,6 +101,87 @@ def watch(phase: Phase) -> Telemetry:
     return telemetry
 
 
+@pytest.mark.parametrize("loss_ratio", [0.0, 0.02, 0.5])
+def test_loss_between_nodes_whose_clocks_are_apart_is_the_true_one(loss_ratio: float) -> None:
+    """14 200 packets a second for four seconds, after three address requests, by clocks that are hours apart."""
+    telemetry, inventory, chance = Telemetry(), make_inventory(), random.Random(3)
+    offsets_ns = {"src1": 7_000_000_000_000, "snk1": -900_000_000}
+    links: Any = {node: SimpleNamespace(monotonic_offset_ns=offset) for node, offset in offsets_ns.items()}
+    for node in offsets_ns:
+        telemetry.set_links(node, [link("eth1", 2)])
+    streams = ObservedStreams(telemetry, inventory, links)
+    streams.follow(seen(Phase.ARMING))
+    begun_ns = 1_000_000_000_000
+
+    def sent(at_ns: int) -> float:
+        return min(max(0, at_ns - begun_ns), 4 * 10**9) / 1e6 * 14.2 + (3 if at_ns > begun_ns - 2 * 10**9 else 0)
+
+    for tenth in range(-40, 60):
+        for node, name in (("src1", "tx_packets"), ("snk1", "rx_packets")):
+            at_ns = begun_ns + tenth * 100_000_000 + chance.randrange(60_000_000)
+            passed = sent(at_ns) if node == "src1" else 50 + sent(at_ns) * (1 - loss_ratio)
+            sampled(telemetry, streams, node, at_ns + offsets_ns[node], name, round(passed))
+    (live,) = telemetry.streams.values()
+    assert live.offered_packets is not None
+    assert abs(live.offered_packets - 56_803) <= 2
+    assert live.loss_ratio is not None
+    assert math.isclose(live.loss_ratio, loss_ratio, abs_tol=1e-4)
+    assert 1.8 < live.seconds[-1] - 4 < 2.2, "time begins with the stream, not with the requests before it"
+    sending = [index for index, second in enumerate(live.seconds) if 0.5 < second < 3.5]
+    assert all(abs(live.offered_pps[index] - 14_200) < 40 for index in sending)
+    assert all(abs(live.measured_pps[index] - 14_200 * (1 - loss_ratio)) < 40 for index in sending)
+
+
+class Refusing(Link):
+    """Fails, once the test lets it."""
+
+    def __init__(self, problem: Exception) -> None:
+        super().__init__()
+        self.problem = problem
+
+    async def ask(self, request: Any, *, timeout_s: float = 30.0) -> None:
+        await super().ask(request)
+        raise self.problem
+
+
+@pytest.mark.parametrize(
+    ("problem", "asked"),
+    [
+        (NodeLost("src1", "gone"), ["preparing", "arming"]),
+        (RuntimeError("a fault of ours"), ["preparing"]),
+    ],
+)
+@pytest.mark.parametrize("answered", [True, False])
+def test_whatever_becomes_of_telling_its_end_is_in_order(problem: Exception, asked: list[str], answered: bool) -> None:
+    async def work() -> list[str]:
+        node = Refusing(problem)
+        telling = TrialTelling({"src1": node}, "src1")  # type: ignore[dict-item]
+        telling.hear(STARTED)
+        telling.hear(PhaseChanged(run_id="r1", phase=Phase.PREPARING))
+        await asyncio.sleep(0)
+        telling.hear(PhaseChanged(run_id="r1", phase=Phase.ARMING))
+        if answered:
+            node.let.set()
+            for _ in range(10):
+                await asyncio.sleep(0)
+        await telling.end()
+        await telling.end()
+        told = [request.trial.phase for request in node.asked]
+        node.let.set()
+        telling.hear(PhaseChanged(run_id="r1", phase=Phase.SENDING))
+        assert len(node.asked) == len(told), "the lease may be given back: nothing is told any more"
+        return told
+
+    assert asyncio.run(work()) == (asked if answered else ["preparing"])
+
+
+def test_a_block_is_told_with_their_number_only() -> None:
+    told = told_of(STARTED, PhaseChanged(run_id="r1", phase=Phase.ARMING)).to_wire()
+    assert TrialTold.parse({**told, "block": 2, "set_ups": 3}).block == 2
+    with pytest.raises(WireError, match="without set_ups"):
+        TrialTold.parse({**told, "block": 2})
+
+
 def test_the_streams_are_counted_at_the_interfaces_of_source_and_sink():
     (live,) = watch(Phase.ARMING).streams.values()
     assert (live.name, live.offered_packets, live.measured_packets) == ("s1", 2000, 1900)
@@ -104,3 +192,41 @@ def test_a_trial_met_in_the_middle_has_rates_and_no_packets():
     (live,) = watch(Phase.SENDING).streams.values()
     assert (live.offered_packets, live.measured_packets) == (None, None)
     assert list(live.measured_pps) == [900.0, 1000.0]
+
+
+@pytest.mark.parametrize("loss_ratio", [0.0, 0.02, 0.3])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_watcher_sees_the_true_loss_although_the_nodes_clocks_differ(loss_ratio: float, seed: int):
+    """50 000 packets a second for ten; clocks hours apart; samples when they come, those of one node in their order."""
+    what, offsets_ns = random.Random(seed), {"src1": 5 * 10**15, "snk1": -(10**12)}
+    telemetry, inventory = Telemetry(), make_inventory()
+    for node in offsets_ns:
+        telemetry.set_links(node, [link("eth1", 2)])
+    links: Any = {node: SimpleNamespace(monotonic_offset_ns=offset_ns) for node, offset_ns in offsets_ns.items()}
+    streams = ObservedStreams(telemetry, inventory, links)
+    streams.follow(seen(Phase.ARMING))
+    begun_ns, end_ns = 10**18, 10**18 + 10 * 10**9
+
+    def sent(at_ns: int) -> int:
+        return max(0, (min(at_ns, end_ns) - begun_ns) * 50_000 // 10**9)
+
+    arrivals = []
+    for node in offsets_ns:
+        at_ns = arrived_ns = begun_ns - 300_000_000
+        while at_ns < end_ns + 500_000_000:
+            arrived_ns = max(arrived_ns + 1, at_ns + what.randrange(80_000_000))
+            arrivals.append((arrived_ns, node, at_ns))
+            at_ns += 100_000_000 + what.randrange(-15_000_000, 15_000_000)
+    for _, node, at_ns in sorted(arrivals):
+        packets = 4711 + sent(at_ns) if node == "src1" else 17 + round(sent(at_ns - 300_000) * (1 - loss_ratio))
+        statistic = "tx_packets" if node == "src1" else "rx_packets"
+        sampled(telemetry, streams, node, at_ns + offsets_ns[node], statistic, packets)
+        live = telemetry.streams["s1"]
+        # When the last packet was sent, two samples of a NIC say to a tenth of a second; what the source says, nobody hears.
+        if live.seconds and 1.5 < live.seconds[-1] < 9.8:
+            assert live.loss_ratio == pytest.approx(loss_ratio, abs=0.001)
+    assert live.offered_packets == 500_000
+    assert live.loss_packets == round(500_000 * loss_ratio)
+    assert max(live.offered_pps) < 55_000
+    missing = zip(live.seconds, live.missing_packets, strict=True)
+    assert all(packets >= -1 for seconds, packets in missing if 0.2 < seconds < 9.8)

@@ -165,6 +165,24 @@ def test_what_arrives_later_was_not_lost():
     assert _losses(half)[-1] == pytest.approx(20.0), "so far it has not arrived"
 
 
+def test_losses_are_those_that_were_counted_and_not_added_up_from_rates():
+    """Half a second in which nobody reads either counter, packets in a queue then; nothing is lost in the end."""
+    seconds = [0.1, 0.6, *(0.7 + 0.1 * i for i in range(40))]
+    missing = [2000.0, NAN, *[900.0] * 39, 0.0]
+    rates = [50_000.0] * 42
+    series = RateSeries(seconds, [rates[0], NAN, *rates[2:]], [30_000.0, *rates[1:]], missing)
+    assert all(loss == 0 for loss in _losses(series) if math.isfinite(loss))
+    lossy = RateSeries(seconds, series.offered_pps, series.measured_pps, [*missing[:-1], 900.0])
+    assert max(loss for loss in _losses(lossy) if math.isfinite(loss)) == 0, "all of it was missing from the beginning"
+    known = RateSeries(seconds, series.offered_pps, series.measured_pps, [*missing[:-1], 900.0], lost_packets=0)
+    assert all(loss == 0 for loss in _losses(known) if math.isfinite(loss)), (
+        "the last sample came before the last packet"
+    )
+    assert joined(RateSeries([0.1, 0.2, 0.25, 0.35, 0.45], [1] * 5, [1] * 5, [1, 2, 3, 4, 5], 7)).missing_packets == (
+        1, 3, 4, 5
+    )  # fmt: skip
+
+
 def test_a_clock_that_is_read_late_makes_no_peak():
     """14 000 packets a second; every seventh stamp is up to 60 ms late, as on a node whose processors are all taken."""
     what = random.Random(5)

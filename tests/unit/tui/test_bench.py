@@ -18,7 +18,9 @@ from labconsole.engine.live.events import NodeChanged, NodeState
 from labconsole.errors import LeaseHeld
 from labconsole.measure.statistics.repetitions import summarize
 from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.model.record.timing import Delay
 from labconsole.tui.app import ConsoleApp
+from labconsole.tui.console import clock
 from labconsole.tui.console.form import FormValues
 from labconsole.tui.console.memory import ConsoleMemory
 from labconsole.tui.console.repetition_figures import TOTAL, RepetitionFigures
@@ -64,6 +66,34 @@ async def test_interfaces_are_sorted_by_key_and_the_cursor_stays_on_its_row() ->
         assert rows(app) != order and table.cursor_key == chosen
         await settle(app, pilot)
         assert "▌ " in text(app)
+
+
+@pytest.mark.asyncio
+async def test_the_scale_follows_rows_in_sight_at_once_and_the_others_within_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = clock.monotonic_s() + 60
+    async with console(size=(80, 24)) as (app, session, _):
+        session.rate_pps = 5000
+        session.advance()
+        session.advance()
+        monkeypatch.setattr(clock, "monotonic_s", lambda: now_s)
+        table = app.screen.query_one(InterfacesTable)
+        live, keys = session.telemetry.interfaces, list(table.keys())
+        assert len(keys) > table.size.height  # the last one is out of sight
+
+        def scale() -> str:
+            table.paint()
+            return str(table.border_subtitle)
+
+        now_s += 1
+        first = scale()
+        live[keys[-1]].rx_pps.append(2e9)
+        assert scale() == first
+        now_s += 1
+        second = scale()
+        live[keys[0]].rx_pps.append(9e12)
+        assert first != second != scale()
 
 
 @pytest.mark.asyncio
@@ -157,6 +187,35 @@ def test_two_runs_have_a_mean_but_no_interval() -> None:
         repetitions.add(make_record(request, f"run-{number}", loss=loss))
     total = repetitions.quantities[TOTAL].loss
     assert total is not None and total.mean == pytest.approx(0.25, rel=1e-3) and total.ci_low is None
+
+
+def delay(p50_ns: int, *, one_way: bool) -> Delay:
+    quantiles = {"p50": p50_ns, "p99": 10 * p50_ns, "p999": 20 * p50_ns, "max": 30 * p50_ns}
+    return Delay.model_validate(
+        {
+            "packets": 1000, "pair_every_packets": 10, "one_way": one_way, "reason": None if one_way else "no shared clock",
+            "clock_bound_ns": 0 if one_way else None, "pdv_ns": quantiles, "ipdv_ns": None,
+            "one_way_ns": {**quantiles, "min": 1, "mean": 5.0} if one_way else None,
+        }
+    )  # fmt: skip
+
+
+@pytest.mark.asyncio
+async def test_percentiles_of_delay_come_in_with_every_repetition_and_say_what_they_are() -> None:
+    request = DesignPoint(platform="raw", frame=FrameSize(64), sources=1, target=10**7, duration_s=1.0)
+    async with console(Repeating, (200, 60)) as (app, _, pilot):
+        repetitions = app.state.repetitions
+        for number, (p50_ns, one_way, words) in enumerate(
+            [(20_000, True, ("delay p50", "20.0", "200.0")), (40_000, True, ("delay p50", "30.0", "300.0")),
+             (60_000, False, ("PDV p50", "40.0", "400.0"))],
+            start=1,
+        ):  # fmt: skip
+            record = make_record(request, f"run-{number}")
+            stream = record.streams[0].model_copy(update={"delay": delay(p50_ns, one_way=one_way)})
+            repetitions.begin(request, number, 3)
+            repetitions.add(record.model_copy(update={"streams": (stream,)}))
+            app.state.revision += 1
+            await until(pilot, partial(lambda words: all(word in text(app) for word in words), words))
 
 
 def test_another_point_begins_anew() -> None:

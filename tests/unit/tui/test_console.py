@@ -12,6 +12,7 @@ import sys
 import termios
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -19,6 +20,7 @@ from textual.app import ScreenStackError
 from textual.widgets import Button
 
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice
+from labconsole.errors import StoreError
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.tui import app as app_module
 from labconsole.tui.app import ConsoleApp
@@ -69,6 +71,23 @@ async def test_a_trial_is_set_up_run_watched_and_found_among_the_runs(size: tupl
         await pilot.press("enter", "t")
         await until(pilot, lambda: "Stream s1" in text(app))
         assert session.store.records[0].run_id in text(app)
+
+
+@pytest.mark.parametrize("entry", SCREENS, ids=lambda entry: entry.mode)
+async def test_a_screen_looks_for_news_by_one_timer_only(entry: ScreenEntry, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[str, str]] = []
+    own = ConsoleScreen.set_interval
+
+    def noted(screen: ConsoleScreen, interval: float, callback: Any = None, **more: Any) -> Any:
+        begun.append((screen.tab.mode, callback.__name__))
+        return own(screen, interval, callback, **more)
+
+    monkeypatch.setattr(ConsoleScreen, "set_interval", noted)
+    async with console(LabSession) as (app, _, pilot):
+        await pilot.press(entry.function_key)
+        await until(pilot, lambda: isinstance(app.screen, ConsoleScreen) and app.screen.tab is entry)
+        await until(pilot, lambda: (entry.mode, "tick") in begun)
+    assert len(set(begun)) == len(begun)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -244,6 +263,25 @@ async def test_a_session_that_cannot_be_made_ends_the_console_with_the_reason() 
     async with app.run_test() as pilot:
         await until(pilot, lambda: app.failure is not None)
     assert app.return_value == 2
+
+
+async def test_a_store_that_cannot_be_opened_ends_the_console_with_the_reason_before_it_connects() -> None:
+    class Closed(FakeSession):
+        connected = False
+
+        async def open(self) -> None:
+            raise StoreError("runs.sqlite: it is no run store")
+
+        async def connect(self) -> None:
+            self.connected = True
+
+    session = Closed()
+    app = ConsoleApp(lambda: session)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.return_value is not None)
+    assert app.return_value == StoreError.exit_code
+    assert str(app.failure) == "runs.sqlite: it is no run store"
+    assert not session.connected
 
 
 async def test_the_run_id_is_copied_from_the_bench_and_from_the_list() -> None:

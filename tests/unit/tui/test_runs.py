@@ -14,6 +14,7 @@ from textual.widgets import Input
 from labconsole.engine.live.events import TrialFinished
 from labconsole.model.record.note import NotedRecord, RunNote
 from labconsole.model.record.run import RunRecord
+from labconsole.model.sorting import SORTS, Sorting
 from labconsole.store.exchange.lines import read_jsonl
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console import clock, saved_runs
@@ -21,7 +22,7 @@ from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.views import SavedViews, View
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.filter_line import FilterInput
-from labconsole.tui.parts.runs_table import SORTS, SavedRunsTable, Sorting
+from labconsole.tui.parts.runs_table import SavedRunsTable
 from labconsole.tui.screens.bench.screen import BenchScreen
 from labconsole.tui.screens.runs import run_files
 from labconsole.tui.screens.runs.details import PageTabs

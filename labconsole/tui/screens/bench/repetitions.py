@@ -8,7 +8,7 @@ from textual.geometry import Size
 
 from labconsole.measure.statistics.repetitions import Summary
 from labconsole.model.inventory import Inventory
-from labconsole.text.cells import UNKNOWN, count, percent, safe, scale_top, sparkline
+from labconsole.text.cells import UNKNOWN, count, decimal, percent, safe, scale_top, sparkline
 from labconsole.tui.console.repetition_figures import TOTAL, Quantities
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.parts.lines import Span, entitle
@@ -27,6 +27,8 @@ class RepetitionsTable(LineTable):
         Column("measured_ci", "±", 8),
         Column("loss", "loss %", 8),
         Column("loss_ci", "±", 7, rank=1),
+        Column("p50", "delay p50", 9, rank=5),
+        Column("p99", "p99 µs", 9, rank=5),
         Column("runs", "per run", 8, right=False, rank=4, grow_to=40),
     )
 
@@ -54,6 +56,11 @@ class RepetitionsTable(LineTable):
         entitle(self, f"Repetitions {reps.done} of {reps.planned}{left_out}")
         few = ", needs 3 runs" if reps.done - reps.invalid < 3 else ""
         self.border_subtitle = f"mean ± 95 % interval (Student's t{few})"
+
+    def header_title(self, column: Column, width: int) -> str:
+        """Where clocks are not shown to agree, the delays are their variation (PDV)."""
+        one_way = self._state.repetitions.one_way
+        return "PDV p50" if column.name == "p50" and not one_way else super().header_title(column, width)
 
     def _of(self, key: str) -> Quantities:
         return self._state.repetitions.quantities.get(key) or Quantities()
@@ -95,6 +102,16 @@ class RepetitionsTable(LineTable):
         summary = self._of(key).loss
         half = summary.half_width if summary is not None else None
         return (UNKNOWN, "muted") if half is None else (percent(half), "")
+
+    def _delay(self, key: str, which: int) -> Span:
+        delay_ns = self._of(key).delay_ns(one_way=self._state.repetitions.one_way)
+        return (UNKNOWN, "muted") if delay_ns is None else (decimal(delay_ns[which] / 1e3, 1), "")
+
+    def cell_p50(self, key: str, width: int) -> Span:
+        return self._delay(key, 0)
+
+    def cell_p99(self, key: str, width: int) -> Span:
+        return self._delay(key, 1)
 
     def cell_runs(self, key: str, width: int) -> Span:
         if key == TOTAL:

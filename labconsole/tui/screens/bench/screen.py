@@ -118,7 +118,7 @@ class BenchScreen(ConsoleScreen):
                 yield NodesTable(inventory, telemetry)
             with Container(id="right"):
                 yield StreamsTable(inventory, telemetry, self.state)
-                yield RateChart(telemetry, self.state)
+                yield RateChart(telemetry, self.state, inventory.uut)
         yield RepetitionsTable(inventory, self.state)  # wide: eight quantities beside each other, at any size
         with Container(id="lower"):
             yield InterfacesTable(inventory, telemetry)
@@ -131,8 +131,7 @@ class BenchScreen(ConsoleScreen):
     def start_words(self) -> str:
         return f"press {self.key_of('run')} to start a trial"
 
-    def on_mount(self) -> None:
-        super().on_mount()
+    def begin(self) -> None:
         self.query_one("#recent-runs", RunsTable).border_title = "Last runs"
         settings = self.console_app.settings
         self.query_one(InterfacesTable).set_sort(settings.sort, reverse=settings.sort_reversed)

@@ -14,6 +14,7 @@ from labconsole.model.record.run import StreamRecord
 from labconsole.text.cells import UNKNOWN, count, percent, safe
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.parts.lines import Lines, Span, entitle
+from labconsole.tui.parts.processors import processors_line
 from labconsole.units import format_count
 
 LABEL = 9
@@ -117,7 +118,9 @@ class Topology(Lines):
         room = max(3, self.size.height) - len(rows)
         blocks = [self._block(way, width) for way in found]
         if sum(map(len, blocks)) <= room:
-            return rows + [row for block in blocks for row in block]
+            rows += [row for block in blocks for row in block]
+            nodes = [self._inventory.uut, *(cell.node for way in found for cell in way.cells)]
+            return rows if sum(map(len, blocks)) == room else [*rows, processors_line(self._telemetry, nodes, width)]
         return rows + self._folded(found, blocks, room, width)
 
     def _header(self, found: Sequence[StreamWay], width: int) -> list[list[Span]]:

@@ -98,15 +98,13 @@ class CheckScreen(ConsoleScreen):
         yield EventLines(self.state)
         yield KeyBar()
 
-    def on_mount(self) -> None:
-        super().on_mount()
+    def begin(self) -> None:
         self.load_plans()
         self.query_one(CheckDetails).first = ONLY_WATCHES if self.session.read_only else self.with_keys(BEFORE)
         envelope = self.session.envelope
         self._tell_calibration(list(calibrating.found_lines(envelope)) if envelope is not None else [])
 
-    def on_screen_resume(self) -> None:
-        super().on_screen_resume()
+    def come_to_front(self) -> None:
         self.load_plans()
 
     @work(exclusive=True, group="check-plans")

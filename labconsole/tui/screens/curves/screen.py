@@ -142,8 +142,8 @@ class CurvesScreen(FollowingScreen):
         yield EventLines(self.state)
         yield KeyBar()
 
-    def on_mount(self) -> None:
-        super().on_mount()
+    def begin(self) -> None:
+        super().begin()
         self.query_one(CurveChart).show(None, "reading the store …")
 
     def paint_data(self) -> None:

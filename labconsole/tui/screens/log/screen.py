@@ -76,8 +76,7 @@ class LogScreen(ConsoleScreen):
             yield WholeEntry(table)
         yield KeyBar()
 
-    def on_mount(self) -> None:
-        super().on_mount()
+    def begin(self) -> None:
         self._total = -1
 
     def paint_clock(self) -> None:

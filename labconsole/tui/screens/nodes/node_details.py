@@ -17,6 +17,7 @@ from labconsole.text.cells import UNKNOWN, count, decimal, percent, safe, span
 from labconsole.tui.console import clock
 from labconsole.tui.parts.lines import Lines, Span, field
 from labconsole.tui.parts.node_state import STATE_LOOKS
+from labconsole.tui.parts.processors import processors_span
 from labconsole.tui.parts.screen import with_keys
 from labconsole.tui.screens.nodes.node_list import offset_words, retry_words
 from labconsole.wire.facts import NodeFacts
@@ -81,6 +82,9 @@ class NodeDetails(Lines):
             rows += field(
                 "clock", f"off by {offset_words(live)} ms, round trip {live.round_trip_s * 1e3:.2f} ms", width
             )
+        if live.processors is not None:
+            words, tone = processors_span(live)
+            rows += field("cpu", words, width, tone)
         rows += self._holder(name, look.holder if look is not None else None, width)
         facts = look.facts if look is not None and look.facts is not None else live.facts
         if facts is not None:

@@ -11,6 +11,7 @@ from labconsole.text.cells import UNKNOWN, decimal, safe, span
 from labconsole.tui.console import clock
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.node_state import STATE_LOOKS
+from labconsole.tui.parts.processors import processors_span
 from labconsole.tui.parts.table import Column, LineTable
 
 
@@ -22,6 +23,7 @@ class NodeList(LineTable):
         Column("state", "state", 13, right=False),
         Column("round_trip", "rtt ms", 7),
         Column("offset", "clock ms", 16, rank=1),
+        Column("cpu", "cpu %·busiest", 16, right=False, rank=3),
         Column("roles", "role", 6, right=False, grow_to=10, rank=3),
         Column("missed", "missed", 6, rank=4),
         Column("words", "kernel, or why it is not connected", 14, right=False, grow_to=200, rank=2),
@@ -55,6 +57,9 @@ class NodeList(LineTable):
 
     def cell_offset(self, key: str, width: int) -> Span:
         return offset_words(self.live(key)), "muted"
+
+    def cell_cpu(self, key: str, width: int) -> Span:
+        return processors_span(self.live(key), short=True)
 
     def cell_roles(self, key: str, width: int) -> Span:
         return safe("+".join(self._inventory.nodes[key].roles), width), "muted"

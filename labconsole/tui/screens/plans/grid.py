@@ -301,7 +301,6 @@ class GridTable(LineTable):
 
     def on_click(self, event: events.Click) -> None:
         self._leave_the_plan()
-        super().on_click(event)
 
     def _leave_the_plan(self) -> None:
         """The operator looks at something else."""

@@ -96,13 +96,11 @@ class PlansScreen(ConsoleScreen):
         yield EventLines(self.state)
         yield KeyBar()
 
-    def on_mount(self) -> None:
-        super().on_mount()
+    def begin(self) -> None:
         self.set_interval(RESCAN_S, self._rescan_in_sight)
         self.rescan()
 
-    def on_screen_resume(self) -> None:
-        super().on_screen_resume()
+    def come_to_front(self) -> None:
         self.rescan()
 
     # Files

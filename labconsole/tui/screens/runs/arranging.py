@@ -9,13 +9,14 @@ from textual.app import App
 
 from labconsole.model.query import Query
 from labconsole.model.record.summary import RunSummary
+from labconsole.model.sorting import SORTS, Sorting
 from labconsole.text.cells import safe
 from labconsole.tui.console.views import NAME_CHARACTERS, SavedViews, View, is_name
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.filter_line import FilterLine
 from labconsole.tui.parts.pick import Pick
-from labconsole.tui.parts.runs_table import SORTS, SavedRunsTable, Sorting, column_words
+from labconsole.tui.parts.runs_table import SavedRunsTable, column_words
 from labconsole.tui.parts.screen import with_keys
 
 SAVE = "save …"

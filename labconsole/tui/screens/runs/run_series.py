@@ -25,23 +25,28 @@ def stream_rates(series: Series, record: RunRecord, stream: int) -> tuple[RateSe
 
     None when too little was kept.
     """
-    table = series.tables.get("streams", {})
+    table, lost = series.tables.get("streams", {}), record.streams[stream].loss_packets
     if "sink_monotonic_ns" in table:
-        return _rates(_kept(table, stream)), ""
-    return _rates(_of_nics(series, record, stream)), "by the counters of source's and sink's NIC"
+        return _rates(_kept(table, stream), lost), ""
+    return _rates(_of_nics(series, record, stream), lost), "by the counters of source's and sink's NIC"
 
 
-def _rates(samples: Iterable[Sample]) -> RateSeries | None:
+def _rates(samples: Iterable[Sample], lost_packets: int | None) -> RateSeries | None:
     seconds: list[float] = []
     offered: list[float] = []
     measured: list[float] = []
+    missing: list[float] = []
+    first: tuple[float, float] | None = None
     for (then, sent0, received0), (now, sent1, received1) in itertools.pairwise(samples):
         if now <= then or received1 < received0:
             continue
         seconds.append(now)
         offered.append(math.nan if sent0 is None or sent1 is None else (sent1 - sent0) / (now - then))
         measured.append((received1 - received0) / (now - then))
-    return RateSeries(seconds, offered, measured) if len(seconds) > 1 else None
+        if first is None and sent0 is not None:
+            first = sent0, received0
+        missing.append(sent1 - first[0] - (received1 - first[1]) if sent1 is not None and first else math.nan)
+    return RateSeries(seconds, offered, measured, missing, lost_packets) if len(seconds) > 1 else None
 
 
 def _kept(table: dict[str, list[Any]], stream: int) -> list[Sample]:

@@ -19,6 +19,7 @@ from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
 from labconsole.model.record.note import exported
 from labconsole.model.record.summary import RunSummary
+from labconsole.model.sorting import Sorting
 from labconsole.text.cells import safe
 from labconsole.tui.parts import new_file
 from labconsole.tui.parts.action import Action
@@ -26,7 +27,7 @@ from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.filter_line import FilterInput, FilterLine
 from labconsole.tui.parts.following import FollowingScreen
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.runs_table import SavedRunsTable, Sorting
+from labconsole.tui.parts.runs_table import SavedRunsTable
 from labconsole.tui.parts.screen import PAUSE, Application
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
@@ -100,8 +101,8 @@ class RunsScreen(FollowingScreen):
         super().__init__(app, session, tab)
         self._come_back_to: str | None = None
 
-    def on_mount(self) -> None:
-        super().on_mount()
+    def begin(self) -> None:
+        super().begin()
         self.query_one(SavedRunsTable).empty = "reading the store …"
 
     @property
@@ -141,8 +142,8 @@ class RunsScreen(FollowingScreen):
             self._come_back_to = None
         self._go_to_wanted()
 
-    def on_screen_resume(self) -> None:
-        super().on_screen_resume()
+    def come_to_front(self) -> None:
+        super().come_to_front()
         self._go_to_wanted()
 
     def _go_to_wanted(self) -> None:
@@ -171,7 +172,7 @@ class RunsScreen(FollowingScreen):
         line, table = self.query_one(FilterLine), self.table
         all_words = self.saved.words()
         shown = f"{len(table.order):,}".replace(",", "\u2009")
-        words = f"{shown} of {all_words}" if line.meant.tests else all_words
+        words = f"{shown} of {all_words}" if line.meant.terms else all_words
         line.set_found(words + (f" · {len(table.marked)} marked" if table.marked else ""))
 
     @on(FilterLine.Changed)

@@ -1,0 +1,88 @@
+"""How busy the processors are, from one reading of /proc/stat: some ten microseconds on two of them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, Optional, Tuple
+
+from labconsole.agent.reading.files import bytes_of
+
+MOST_OF_STAT = 1 << 18
+LEAST_NS = 950_000_000
+"""Between two readings: the kernel counts in hundredths of a second."""
+
+_IDLE, _IOWAIT, _SOFTIRQ, _STEAL, _KINDS = 3, 4, 6, 7, 8
+"""user, nice, system, idle, iowait, irq, softirq, steal; what guests had is in user and nice already."""
+
+Ticks = Tuple[int, ...]
+
+
+def parse_ticks(stat: bytes) -> Dict[int, Ticks]:
+    """The ticks of each processor by its number. What is not as a kernel writes it is left out."""
+    found: Dict[int, Ticks] = {}
+    for line in stat.split(b"\n"):
+        if not line.startswith(b"cpu"):
+            break
+        words = line.split()
+        if len(words) > _KINDS and words[0] != b"cpu":
+            try:
+                found[int(words[0][3:])] = tuple(map(int, words[1 : _KINDS + 1]))
+            except ValueError:
+                continue
+    return found
+
+
+def use_between(first: Dict[int, Ticks], last: Dict[int, Ticks]) -> Optional[Dict[str, Any]]:
+    """Shares of the mean and of the busiest processor; None if no time passed on any."""
+    grown: Dict[int, Ticks] = {}
+    for number, ticks in last.items():
+        if number in first:
+            # Idle and iowait may go back by a tick; a processor that was offline stands still.
+            moved = tuple(max(0, now - before) for before, now in zip(first[number], ticks))
+            if sum(moved):
+                grown[number] = moved
+    if not grown:
+        return None
+    busiest = max(grown, key=lambda number: (_shares(grown[number])["busy"], -number))
+    return {
+        "processors": len(grown),
+        "mean": _shares(tuple(map(sum, zip(*grown.values())))),
+        "busiest": _shares(grown[busiest]),
+        "busiest_number": busiest,
+    }
+
+
+def _shares(ticks: Ticks) -> Dict[str, float]:
+    total = sum(ticks)
+    return {
+        "busy": round((total - ticks[_IDLE] - ticks[_IOWAIT]) / total, 4),
+        "softirq": round(ticks[_SOFTIRQ] / total, 4),
+        "steal": round(ticks[_STEAL] / total, 4),
+    }
+
+
+class Processors:
+    """Remembers the last reading; the first has nothing to be compared with."""
+
+    def __init__(self) -> None:
+        self._at_ns: Optional[int] = None
+        self._ticks: Dict[int, Ticks] = {}
+
+    def due(self, now_ns: int) -> bool:
+        return self._at_ns is None or now_ns - self._at_ns >= LEAST_NS
+
+    def event(self) -> Optional[Dict[str, Any]]:
+        """Read now; what was done since the reading before, if there was one."""
+        at_ns, ticks = time.monotonic_ns(), parse_ticks(bytes_of("/proc/stat", MOST_OF_STAT) or b"")
+        before_ns, self._at_ns = self._at_ns, at_ns
+        before, self._ticks = self._ticks, ticks
+        use = use_between(before, ticks)
+        if before_ns is None or use is None:
+            return None
+        return {
+            "event": "processors",
+            "monotonic_ns": at_ns,
+            "wall_ns": time.time_ns(),
+            "elapsed_ns": at_ns - before_ns,
+            **use,
+        }

@@ -1,0 +1,112 @@
+"""Runs found by a typed filter, in any order, a page at a time: the database filters and sorts, however many it has.
+
+A place in an order is a run: what comes after it stays the same when newer runs come in. In SQLite one index holds all
+that is looked at here, so the rows with their long records are not touched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
+
+from labconsole.model.query import Query
+from labconsole.model.record.summary import RunSummary
+from labconsole.model.sorting import Sorting
+from labconsole.store.reading import StoredRuns
+from labconsole.store.sql.query_terms import asks_for_notes, meant_by
+from labconsole.store.sql.schema import SUMMARY_COLUMNS, notes, runs, summary_of
+
+_SORTED_BY: dict[str, tuple[ColumnElement[Any], str]] = {
+    "verdict": (runs.c.verdict, "verdict"),
+    "platform": (runs.c.platform, "platform"),
+    "size": (runs.c.frame_size_bytes, "frame_size_bytes"),
+    "sources": (runs.c.sources, "sources"),
+    "target": (runs.c.target_bps, "target_bps"),
+    "background": (runs.c.background, "background"),
+    "duration": (runs.c.duration_s, "duration_s"),
+    "offered": (runs.c.offered_pps, "offered_pps"),
+    "measured": (runs.c.measured_pps, "measured_pps"),
+    "loss": (runs.c.loss_ratio, "loss_ratio"),
+    "note": (notes.c.text, "note"),
+}
+"""The columns of model.sorting.SORTS but the start, and what they are called in a summary."""
+
+Key = tuple[ColumnElement[Any], bool, Any]
+"""An expression to sort by, whether descending, and its value for the run that is the place."""
+
+
+class FindableRuns(StoredRuns):
+    """A store that is asked as people ask. Every method blocks and may be called from any thread."""
+
+    def find(
+        self, query: Query, sorting: Sorting, *, after: RunSummary | None = None, skip: int = 0, limit: int
+    ) -> list[RunSummary]:
+        """The first ``limit`` runs that are meant, in order, after a place and leaving out ``skip``. Blocks."""
+        if self.version < 4:  # its file lacks columns: it is small, and only read
+            meant = sorting.apply(query.select(self.list()))
+            begin = skip if after is None else skip + 1 + [run.run_id for run in meant].index(after.run_id)
+            return meant[begin : begin + limit]
+        keys = _keys(self, sorting, after)
+        notes_too = asks_for_notes(query) or sorting.column == "note"
+        # The ids first: with all their columns, runs that are left out would be carried through the sorting too.
+        order = [key.desc() if descending else key.asc() for key, descending, _ in keys]
+        found = _from(select(runs.c.run_id), notes_too=notes_too).where(meant_by(query))
+        if after is not None:
+            found = found.where(_comes(keys, later=True))
+        found = found.order_by(*order).limit(limit).offset(skip or None)
+        ids = [row.run_id for row in self.rows(found, "find runs")]
+        summaries = _from(select(*SUMMARY_COLUMNS), notes_too=True).where(runs.c.run_id.in_(ids))
+        known = {row.run_id: summary_of(row) for row in self.rows(summaries, "find runs")}
+        return [known[run_id] for run_id in ids]
+
+    def count_found(self, query: Query) -> int:
+        """How many runs are meant. Blocks."""
+        if self.version < 4:
+            return len(query.select(self.list()))
+        statement = _from(select(func.count(runs.c.started_at)), notes_too=asks_for_notes(query)).where(meant_by(query))
+        return int(self.rows(statement, "count runs")[0][0])
+
+    def position(self, query: Query, sorting: Sorting, run: RunSummary) -> int:
+        """How many of the runs that are meant come before this one. Blocks."""
+        if self.version < 4:
+            return [each.run_id for each in sorting.apply(query.select(self.list()))].index(run.run_id)
+        notes_too = asks_for_notes(query) or sorting.column == "note"
+        statement = _from(select(func.count(runs.c.started_at)), notes_too=notes_too).where(
+            meant_by(query), _comes(_keys(self, sorting, run), later=False)
+        )
+        return int(self.rows(statement, "count runs")[0][0])
+
+
+def _from(statement: Select[Any], *, notes_too: bool) -> Select[Any]:
+    return statement.select_from(runs.outerjoin(notes, notes.c.run_id == runs.c.run_id) if notes_too else runs)
+
+
+def _keys(store: StoredRuns, sorting: Sorting, place: RunSummary | None) -> list[Key]:
+    """What the order is made of, none of it ever NULL; equal runs are newest first."""
+    at, name = place.started_at if place else None, place.run_id if place else None
+    if sorting.column == "started":
+        return [(runs.c.started_at, sorting.descending, at), (runs.c.run_id, sorting.descending, name)]
+    column, attribute = _SORTED_BY[sorting.column]
+    value = getattr(place, attribute) if place else None
+    keys: list[Key] = []
+    absent = value is None or value == "max"
+    if column.nullable if hasattr(column, "nullable") else True:
+        # No target is "max", the largest there is; of all others what is not known comes last either way.
+        last = sorting.descending if sorting.column == "target" else False
+        keys.append((case((column.is_(None), 1), else_=0), last, int(absent)))
+        empty: Any = "" if sorting.column == "note" else 0
+        column, value = func.coalesce(column, empty), empty if absent else value
+    if sorting.column == "note" and store.backend.engine.dialect.name == "postgresql":
+        column = column.collate("C")
+    keys.append((column, sorting.descending, value))
+    return [*keys, (runs.c.started_at, True, at), (runs.c.run_id, True, name)]
+
+
+def _comes(keys: list[Key], *, later: bool) -> ColumnElement[bool]:
+    """What comes later in the order than the place, or earlier."""
+    choices = []
+    for number, (key, descending, value) in enumerate(keys):
+        same = [one == it for one, _, it in keys[:number]]
+        choices.append(and_(*same, key < value if descending is later else key > value))
+    return or_(*choices)

@@ -1,0 +1,316 @@
+"""A typed filter as conditions of SQL that hold for exactly the runs which ``Query.select`` would choose.
+
+Letters are folded as Python folds them, which no database does by itself: text of ASCII alone by ``lower``, the rest by
+a function of the connection in SQLite, and by the table of foldings itself in PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    Float,
+    Text,
+    and_,
+    case,
+    false,
+    func,
+    literal,
+    not_,
+    or_,
+    true,
+)
+from sqlalchemy import cast as as_type
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from labconsole.model.query import FIELDS, Query, Term
+from labconsole.store.sql.schema import notes, runs
+
+Condition = ColumnElement[bool]
+
+_COLUMNS: dict[str, ColumnElement[Any]] = {
+    "platform": runs.c.platform,
+    "size": runs.c.frame_size_bytes,
+    "sources": runs.c.sources,
+    "target": runs.c.target_bps,
+    "background": runs.c.background,
+    "duration": runs.c.duration_s,
+    "verdict": runs.c.verdict,
+    "reason": runs.c.reason_codes,
+    "offered": runs.c.offered_pps,
+    "measured": runs.c.measured_pps,
+    "offered_bps": runs.c.offered_bps,
+    "measured_bps": runs.c.measured_bps,
+    "loss": runs.c.loss_ratio,
+    "lost": runs.c.loss_packets,
+    "note": notes.c.text,
+    "started": runs.c.started_at,
+    "generator": runs.c.generator,
+    "testbed": runs.c.testbed,
+    "fingerprint": runs.c.testbed_fingerprint,
+    "emulated": runs.c.emulated,
+    "plan": runs.c.plan_name,
+    "point": runs.c.plan_point,
+    "repetition": runs.c.repetition,
+    "run": runs.c.run_id,
+    "block": runs.c.block,
+    "set_up": runs.c.set_up,
+    "attempt": runs.c.attempt,
+    "role": runs.c.role,
+    "method": runs.c.method,
+    "format": runs.c.format,
+    "kernel": runs.c.uut_kernel,
+    "hypervisor": runs.c.hypervisor,
+    "forwarding": runs.c.forwarding_pps,
+    "late": runs.c.late_packets,
+}
+"""Where each of model.query.FIELDS is kept."""
+
+_OF_TARGETS = set("0123456789.kmgtbiax")
+"""All that targets are written with."""
+
+_COMPARED: dict[str, Callable[[Any, Any], Condition]] = {
+    "<": lambda one, other: one < other,
+    ">": lambda one, other: one > other,
+    "<=": lambda one, other: one <= other,
+    ">=": lambda one, other: one >= other,
+}
+
+
+def meant_by(query: Query) -> Condition:
+    """The condition for all terms, on runs left joined with notes."""
+    return and_(true(), *(_holds(term) for term in query.terms))
+
+
+def asks_for_notes(query: Query) -> bool:
+    """Whether the notes have to be joined."""
+    return any(term.field in ("", "note") for term in query.terms)
+
+
+def _holds(term: Term) -> Condition:
+    known = _known(term)
+    return not_(known) if term.negated else known
+
+
+def _known(term: Term) -> Condition:
+    """The condition of a term that is not negated; never NULL, or turning it round would lose runs."""
+    if term.sign == "~" and not _storable(term.values[0]):
+        return false()
+    if not term.field:
+        return _anywhere(term.values[0])
+    kind, column = FIELDS[term.field].kind, _COLUMNS[term.field]
+    if term.sign == "":
+        if kind == "target":
+            return false()  # "max" is a value
+        return or_(column.is_(None), column == "") if kind == "text" else column.is_(None)
+    if term.sign == "~":
+        return _contains(_as_text(term.field, kind, column), term.values[0])
+    if term.sign == "=":
+        return or_(false(), *(_equals(term.field, kind, column, value) for value in term.values))
+    if kind == "time":
+        limit = term.values[0]
+        return _COMPARED[term.sign](func.substr(column, 1, len(limit)), literal(limit, Text))
+    return and_(column.is_not(None), _COMPARED[term.sign](column, _number(term.values[0])))
+
+
+def _equals(name: str, kind: str, column: ColumnElement[Any], value: Any) -> Condition:
+    if kind == "time":
+        return func.substr(column, 1, len(value)) == literal(value, Text)
+    if kind == "target" and value == "max":
+        return column.is_(None)
+    if kind == "bool":
+        return column.is_(value)
+    if kind != "text":
+        return and_(column.is_not(None), column == _number(value))
+    if not _storable(value):
+        return false()
+    if name == "reason":  # several in one run, kept apart by commas, and told apart by case
+        return false() if "," in value else _has(literal(",") + column + literal(","), f",{value},")
+    return and_(column.is_not(None), casefold(column) == literal(value, Text))
+
+
+def _storable(text: str) -> bool:
+    """Whether a database could hold this: else no run has it."""
+    return "\0" not in text and text.encode(errors="ignore").decode() == text
+
+
+def _number(value: Any) -> ColumnElement[Any]:
+    """As a number with a point: by itself the comparison would cut it to what its column holds."""
+    return literal(value, BigInteger) if isinstance(value, int) else literal(value, Float)
+
+
+def _has(text: ColumnElement[Any], sought: str) -> Condition:
+    return find_in(text, literal(sought, Text)) > 0
+
+
+def _contains(text: ColumnElement[Any], sought: str) -> Condition:
+    """Whether a text, case-folded, contains what is case-folded already; not where there is no text."""
+    pattern = "".join(f"\\{letter}" if letter in "\\%_" else letter for letter in sought)
+    return and_(text.is_not(None), contains_folded(text, literal(sought, Text), literal(f"%{pattern}%", Text)))
+
+
+def _anywhere(sought: str) -> Condition:
+    """A plain word in what model.query puts together of a run."""
+    words = [
+        runs.c.run_id, runs.c.platform, runs.c.verdict, func.replace(runs.c.reason_codes, ",", " "), runs.c.background,
+        runs.c.generator, runs.c.testbed, func.coalesce(runs.c.plan_name, ""), func.coalesce(notes.c.text, ""),
+        _target_words(runs.c.target_bps),
+    ]  # fmt: skip
+    if " " not in sought:  # it is in one of them, which is quicker to tell
+        plain = (runs.c.run_id, runs.c.platform, runs.c.verdict, runs.c.background, runs.c.generator, runs.c.testbed)
+        texts: list[ColumnElement[Any]] = [*plain, runs.c.plan_name, notes.c.text]
+        if "," not in sought:
+            texts.append(runs.c.reason_codes)
+        found = [_contains(text, sought) for text in texts]
+        if set(sought) <= _OF_TARGETS:
+            found.append(_contains(words[-1], sought))
+        return or_(*found)
+    text: ColumnElement[Any] = words[0]
+    for word in words[1:]:
+        text = text.op("||")(literal(" ")).op("||")(word)
+    return _contains(text, sought)
+
+
+def _target_words(target: ColumnElement[Any]) -> ColumnElement[Any]:
+    """As units.format_target."""
+
+    def scaled(scale: int, suffix: str) -> ColumnElement[Any]:
+        whole, rest = as_type(target // literal(scale, BigInteger), Text), target % literal(scale, BigInteger)
+        digits = func.substr(as_type(literal(scale, BigInteger) + rest, Text), 2)
+        fraction = case((rest == 0, ""), else_=literal(".").op("||")(func.rtrim(digits, "0")))
+        return whole.op("||")(fraction).op("||")(f"{suffix}bit")
+
+    units = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+    choices = [(target >= literal(scale, BigInteger), scaled(scale, suffix)) for scale, suffix in units]
+    return case((target.is_(None), "max"), *choices, else_=as_type(target, Text).op("||")("bit"))
+
+
+def _as_text(name: str, kind: str, column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """What str() makes of a value."""
+    if kind == "target":
+        return func.coalesce(as_type(column, Text), "max")
+    if kind == "bool":
+        return case((column.is_(True), "True"), else_="False")
+    if name == "reason":
+        return func.replace(column, ",", " ")
+    if kind in ("text", "time"):
+        return column
+    return number_text(column) if isinstance(column.type, Float) else as_type(column, Text)
+
+
+class casefold(FunctionElement[str]):
+    """str.casefold of a text."""
+
+    type = Text()
+    inherit_cache = True
+
+
+class contains_folded(FunctionElement[bool]):
+    """Whether the first text, case-folded, contains the second; the third is that as a pattern of LIKE."""
+
+    type = Boolean()
+    inherit_cache = True
+
+    def self_group(self, against: Any = None) -> Any:
+        """As it stands: SQLAlchemy would compare it with 1 in SQLite, which then works out both halves of the OR."""
+        return self
+
+
+class number_text(FunctionElement[str]):
+    """Repr of a float."""
+
+    type = Text()
+    inherit_cache = True
+
+
+class find_in(FunctionElement[int]):
+    """Where the second text is in the first, 0 when it is not."""
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+def add_functions(connection: sqlite3.Connection) -> None:
+    """Give a connection to SQLite what the conditions need."""
+    connection.create_function("py_casefold", 1, _nullable(str.casefold), deterministic=True)
+    connection.create_function("py_repr", 1, _nullable(repr), deterministic=True)
+
+
+def _nullable(function: Callable[[Any], str]) -> Callable[[Any], str | None]:
+    return lambda value: None if value is None else function(value)
+
+
+@compiles(casefold, "sqlite")
+def _casefold_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
+    text = compiler.process(next(iter(element.clauses)), **kw)
+    return f"CASE WHEN length(CAST({text} AS BLOB)) = length({text}) THEN lower({text}) ELSE py_casefold({text}) END"
+
+
+@compiles(contains_folded, "sqlite")
+def _contains_folded_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
+    # LIKE folds ASCII, four times as fast as lower() does: what it finds is there, and other letters it may miss.
+    text, sought, pattern = (compiler.process(each, **kw) for each in element.clauses)
+    folded = f"length(CAST({text} AS BLOB)) <> length({text}) AND instr(py_casefold({text}), {sought})"
+    return f"({text} LIKE {pattern} ESCAPE '\\' OR ({folded}))"
+
+
+@compiles(contains_folded, "postgresql")
+def _contains_folded_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
+    text, sought, _ = element.clauses
+    return f"(strpos({compiler.process(casefold(text), **kw)}, {compiler.process(sought, **kw)}) > 0)"
+
+
+@compiles(casefold, "postgresql")
+def _casefold_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
+    text = compiler.process(next(iter(element.clauses)), **kw)
+    single, folded, several = _foldings()
+    other = f"translate({text}, '{single}', '{folded}')"
+    for letter, letters in several:
+        other = f"replace({other}, '{letter}', '{letters}')"
+    return f'CASE WHEN octet_length({text}) = char_length({text}) THEN lower(({text}) COLLATE "C") ELSE {other} END'
+
+
+@cache
+def _foldings() -> tuple[str, str, list[tuple[str, str]]]:
+    """Letters that fold to one other, what they fold to, and those that fold to several."""
+    changed = [
+        (chr(code), chr(code).casefold()) for code in range(sys.maxunicode + 1) if chr(code).casefold() != chr(code)
+    ]
+    single = [(one, other) for one, other in changed if len(other) == 1]
+    return (
+        "".join(one for one, _ in single),
+        "".join(other for _, other in single),
+        [c for c in changed if len(c[1]) > 1],
+    )
+
+
+@compiles(number_text, "sqlite")
+def _number_text_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
+    return f"py_repr({compiler.process(next(iter(element.clauses)), **kw)})"
+
+
+@compiles(number_text, "postgresql")
+def _number_text_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
+    # The server writes the shortest digits that are the same number too, but a whole number without its point, and with
+    # an exponent from 1e15 on, not from 1e16.
+    value = compiler.process(next(iter(element.clauses)), **kw)
+    whole = f"{value} = trunc({value}) AND abs({value}) < 1e16"
+    return f"CASE WHEN {whole} THEN ({value})::numeric::bigint::text || '.0' ELSE ({value})::text END"
+
+
+@compiles(find_in, "sqlite")
+def _find_in_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
+    return f"instr({compiler.process(element.clauses, **kw)})"
+
+
+@compiles(find_in, "postgresql")
+def _find_in_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
+    return f"strpos({compiler.process(element.clauses, **kw)})"
