@@ -131,7 +131,7 @@ def joined(series: RateSeries) -> RateSeries:
     rows = [next(samples)]
     for sample in samples:
         second, offered, measured, gone, part_s = sample
-        if part_s >= short_s:
+        if part_s >= short_s or not (part_s or rows[-1][4]):  # several at one instant: there is nothing to join
             rows.append(sample)
             continue
         _, offered0, measured0, _, before_s = rows.pop()

@@ -183,6 +183,13 @@ def test_losses_are_those_that_were_counted_and_not_added_up_from_rates():
     )  # fmt: skip
 
 
+def test_several_samples_at_one_instant_are_drawn():
+    """As at the beginning of a trial, while no clock of the stream has moved yet."""
+    at = [0.0, 0.0, 0.0, 0.1, 0.2, 0.3]
+    drawn = joined(RateSeries(at, [0.0, 0.0, 0.0, 14.0, 84.0, 0.0], [0.0, 0.0, 0.0, 0.0, 98.0, 0.0]))
+    assert list(drawn.seconds) == at
+
+
 def test_a_clock_that_is_read_late_makes_no_peak():
     """14 000 packets a second; every seventh stamp is up to 60 ms late, as on a node whose processors are all taken."""
     what = random.Random(5)
