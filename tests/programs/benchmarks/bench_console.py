@@ -36,9 +36,14 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[2]))
 
 WIDTH, HEIGHT = 200, 60
-CPU_RATIO, KEY_S, FIRST_PAINT_S = 0.35, 0.050, 0.8
+CPU_RATIO, TIMES_LESS_CPU, KEY_S, FIRST_PAINT_STARTS = 0.25, 4.0, 0.050, 40.0
+"""Either of the first two. The last: in starts of the bare interpreter, timed in turn."""
+
 SETTLE_S = 30.0
 """After connecting: as long as it takes to fill every interface's history (240 samples at 10 Hz), and a little."""
+
+BARE_STARTS = 5
+"""For each start of the console."""
 
 MARK = "▌".encode()
 MOVE = re.compile(rb"\x1b\[(\d+);(\d+)H")
@@ -130,7 +135,7 @@ def environment(directory: Path, **more: str) -> dict[str, str]:
     """A terminal of true colours, state and settings of its own, neither SSH nor tmux around it."""
     own = {name: str(directory / name.lower()) for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")}
     plain = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": str(HERE.parents[2])}
-    for name in ("SSH_CONNECTION", "TMUX", "NO_COLOR"):
+    for name in ("SSH_CONNECTION", "TMUX", "NO_COLOR", "PYTHONDONTWRITEBYTECODE"):  # installed, it is compiled once
         os.environ.pop(name, None)
     return {**own, **plain, **more}
 
@@ -209,10 +214,10 @@ platforms:
 
 
 def first_paint(directory: Path, starts: int = 5) -> dict[str, Any]:
-    """From the shell to the whole bench on screen; the nodes refuse, which is quick."""
+    """From the shell to the whole bench on screen, and bare interpreters in turn; the nodes refuse, which is quick."""
     hosts = directory / "nowhere.yaml"
     hosts.write_text(UNREACHABLE)
-    first, whole, cpu = [], [], []
+    first, whole, cpu, bare = [], [], [], []
     for _ in range(starts):
         terminal = Terminal(console(hosts, directory), **environment(directory))
         try:
@@ -221,11 +226,17 @@ def first_paint(directory: Path, starts: int = 5) -> dict[str, Any]:
             cpu.append(terminal.cpu_s())
         finally:
             terminal.close()
+        for _ in range(BARE_STARTS):
+            begun_s = time.monotonic()
+            subprocess.run([sys.executable, "-c", "pass"], check=True)
+            bare.append(time.monotonic() - begun_s)
     return {
         "first_words_s": round(statistics.median(first), 3),
         "first_paint_s": round(statistics.median(whole), 3),
         "first_paint_min_s": round(min(whole), 3),
         "cpu_until_then_s": round(statistics.median(cpu), 3),
+        "bare_start_ms": round(statistics.median(bare) * 1e3, 1),
+        "first_paint_in_bare_starts": round(statistics.median(whole) / statistics.median(bare), 1),
     }
 
 
@@ -343,12 +354,13 @@ def main() -> int:
                     terminal.close()
             print(json.dumps({"benchmark": what, "what": kind, **results[kind]}), flush=True)
     if "console" in results:
-        met = results["console"]["cpu_ratio"] <= CPU_RATIO and results["console"].get("key_p95_ms", 0) <= KEY_S * 1e3
-        met = met and results.get("first paint", {}).get("first_paint_s", 0.0) <= FIRST_PAINT_S
-        last: dict[str, Any] = {"benchmark": what, "target_met": met}
+        last: dict[str, Any] = {"benchmark": what}
         if "stock" in results:
             last["times_less_cpu"] = round(results["stock"]["cpu_ratio"] / results["console"]["cpu_ratio"], 2)
-        print(json.dumps(last))
+        met = results["console"]["cpu_ratio"] <= CPU_RATIO or last.get("times_less_cpu", 0) >= TIMES_LESS_CPU
+        met = met and results["console"].get("key_p95_ms", 0) <= KEY_S * 1e3
+        met = met and results.get("first paint", {}).get("first_paint_in_bare_starts", 0) <= FIRST_PAINT_STARTS
+        print(json.dumps({**last, "target_met": met}))
     return 0
 
 
