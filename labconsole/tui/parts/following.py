@@ -53,6 +53,10 @@ class FollowingScreen(ConsoleScreen):
     @work(group="follow")
     async def follow(self, *, again: bool = False) -> None:
         """Read what is not known yet; every page is shown as it comes."""
+        await self.refresh_saved(again=again)
+
+    async def refresh_saved(self, *, again: bool) -> None:
+        """Read all that is not known; a screen that needs less may do less."""
         await self.saved.refresh(self.look_again, again=again)
 
     def look_again(self) -> None:

@@ -158,12 +158,21 @@ class SavedRunsTable(RunsTable):
         replace(RunsTable.COLUMNS[-1], rank=6, grow_to=23),
     )
     CELLS_KEPT = 1000
+    ROWS_AHEAD = 200
+    """So many rows before the last one, more are wanted."""
 
     @dataclass
     class HeaderClicked(Message):
         """Sort by this column."""
 
         column: str
+
+    @dataclass
+    class NearEnd(Message):
+        """There are few rows beneath; ``to_end``: the last is wanted, from the row ``run_id``."""
+
+        to_end: bool = False
+        run_id: str | None = None
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -204,6 +213,21 @@ class SavedRunsTable(RunsTable):
     def order(self) -> Sequence[str]:
         """Run ids as they are shown."""
         return self._order
+
+    @property
+    def steered_to(self) -> str | None:
+        """The run that somebody moved the cursor to."""
+        return self.chosen if self._steered else None
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        if new_value > old_value and new_value + self.ROWS_AHEAD > len(self._order):
+            self.post_message(self.NearEnd())
+
+    def action_cursor_edge(self, side: int) -> None:
+        super().action_cursor_edge(side)
+        if side > 0:
+            self.post_message(self.NearEnd(to_end=True, run_id=self.chosen))
 
     def all_shown(self) -> list[RunSummary]:
         """The runs as they are shown."""

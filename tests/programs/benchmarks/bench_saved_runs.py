@@ -23,12 +23,12 @@ from labconsole.model.sorting import Sorting
 from labconsole.store.open import open_store
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console.saved_runs import SavedRuns
+from labconsole.tui.parts.filter_line import FilterLine
 from labconsole.tui.parts.runs_table import SavedRunsTable
 from labconsole.tui.screens.bench.screen import BenchScreen
 from labconsole.tui.screens.curves.curves_table import CurvesTable
 from labconsole.tui.screens.curves.feed import CurveFeed
 from labconsole.tui.screens.curves.screen import CurvesScreen
-from labconsole.tui.screens.runs.arranging import choose
 from labconsole.tui.screens.runs.screen import RunsScreen
 from support.fake_session import FakeSession
 from support.store_samples import sample_record
@@ -36,6 +36,15 @@ from support.store_samples import sample_record
 PLATFORMS = ("raw", "container", "kvm-virtio", "kvm-e1000")
 SIZES = (64, 128, 256, 500, 1000, 1500)
 TARGETS = (10**7, 10**8, 2 * 10**8, 4 * 10**8, 6 * 10**8, 8 * 10**8, 10**9, None)
+
+FINDS = (
+    ("", Sorting()),
+    ("size=64", Sorting()),
+    ("size=64 verdict!=invalid kvm", Sorting("loss")),
+    ("platform=kvm-virtio", Sorting("measured", False)),
+    ("kvm", Sorting()),
+    ("zebra", Sorting()),
+)
 
 
 def fill(path: Path, runs: int) -> None:
@@ -46,7 +55,8 @@ def fill(path: Path, runs: int) -> None:
         cursor = connection.execute("SELECT * FROM runs")
         names = [column[0] for column in cursor.description]
         row = dict(zip(names, cursor.fetchone(), strict=True))
-        rows = []
+        statement = f"INSERT INTO runs VALUES ({', '.join(':' + name for name in names)})"
+        rows: list[dict[str, object]] = []
         for number in range(1, runs):
             seconds = 20 * number
             day, rest = divmod(seconds, 86400)
@@ -65,7 +75,10 @@ def fill(path: Path, runs: int) -> None:
                     "verdict": "invalid" if number % 50 == 0 else "valid", "record": json.dumps(record),
                 }
             )  # fmt: skip
-        connection.executemany(f"INSERT INTO runs VALUES ({', '.join(':' + name for name in names)})", rows)
+            if len(rows) == 10_000:
+                connection.executemany(statement, rows)
+                rows.clear()
+        connection.executemany(statement, rows)
     connection.close()
 
 
@@ -117,26 +130,32 @@ async def runner(path: Path, runs: int) -> None:
         while not table.order:
             await pilot.pause(0.01)
         print(f"first rows        {time.perf_counter() - began:6.2f} s   {gaps.take()}")
-        while len(table.order) < runs:
-            await pilot.pause(0.01)
-        print(
-            f"all {runs} rows   {time.perf_counter() - began:6.2f} s   {gaps.take()}   {rss_mb() - before_mb:5.0f} MB   {time.process_time() - cpu:5.2f} s CPU"
-        )
+        print(f"                  {rss_mb() - before_mb:6.0f} MB   {time.process_time() - cpu:5.2f} s CPU")
+        listed, line = app.screen._listed, app.screen.query_one(FilterLine)
         for words, keys in (
             ("typing a filter", [*"size", "equals_sign", *"64"]),
+            ("typing a word", ["space", *"zebra"]),
             ("scrolling", ["pagedown"] * 20),
             ("to the end", ["end"]),
         ):
-            if words == "typing a filter":
-                await pilot.press("slash")
+            if words.startswith("typing"):
+                await pilot.press("slash", "end")
             gaps.take()
-            began, cpu = time.perf_counter(), time.process_time()
+            spent, worst, cpu = 0.0, 0.0, time.process_time()
             for key in keys:
+                began = time.perf_counter()
                 await pilot.press(key)
-            each_ms, cpu_ms = ((1000 * t) / len(keys) for t in (time.perf_counter() - began, time.process_time() - cpu))
-            print(f"{words:<17} {each_ms:6.0f} ms/key   {cpu_ms:6.0f} ms CPU/key   {gaps.take()}")
-            if words == "typing a filter":
+                while listed.query.terms != line.meant.terms or app.screen._looking:
+                    await asyncio.sleep(0.002)
+                took = time.perf_counter() - began
+                spent, worst = spent + took, max(worst, took)
+            each_ms, cpu_ms = ((1000 * t) / len(keys) for t in (spent, time.process_time() - cpu))
+            print(
+                f"{words:<17} {each_ms:6.0f} ms/key, {1000 * worst:4.0f} at most   {cpu_ms:6.0f} ms CPU/key   {gaps.take()}"
+            )
+            if words == "typing a word":
                 await pilot.press("enter", "escape")
+                await pilot.pause(0.5)
         began = time.perf_counter()
         await pilot.press("3")
         while not (
@@ -161,16 +180,21 @@ def main() -> None:
             began, cpu = time.perf_counter(), time.process_time()
             asyncio.run(saved.refresh(lambda: None))
             print(f"reading summaries {time.perf_counter() - began:6.2f} s   {time.process_time() - cpu:6.2f} s CPU")
-        for words, call in (
-            (
-                "filter and sort",
-                lambda: choose(saved.runs, parse_query("size=64 verdict!=invalid kvm"), Sorting("loss")),
-            ),
-            ("curves, all", lambda: CurveFeed().curves(saved.runs, parse_query(""), 0, CurveSpec())),
-        ):
-            cpu = time.process_time()
-            call()
-            print(f"{words:<17} {(time.process_time() - cpu) * 1000:6.0f} ms CPU")
+        with open_store(str(path)) as store:
+            for typed, sorting in FINDS:
+                query = parse_query(typed)
+                for words, call in (
+                    ("rows", lambda query=query, sorting=sorting: store.find(query, sorting, limit=500)),
+                    ("count", lambda query=query, sorting=sorting: store.count_found(query)),
+                ):
+                    began, cpu = time.perf_counter(), time.process_time()
+                    call()
+                    wall_ms, cpu_ms = (1000 * t for t in (time.perf_counter() - began, time.process_time() - cpu))
+                    print(f"{words:<6} {wall_ms:6.0f} ms {cpu_ms:6.0f} ms CPU   {typed!r} by {sorting.column}")
+        cpu = time.process_time()
+        CurveFeed().curves(saved.runs, parse_query(""), 0, CurveSpec())
+        print(f"curves, all       {(time.process_time() - cpu) * 1000:6.0f} ms CPU")
+        del saved
         asyncio.run(runner(path, runs))
 
 

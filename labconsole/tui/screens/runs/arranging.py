@@ -7,8 +7,6 @@ from typing import Any
 
 from textual.app import App
 
-from labconsole.model.query import Query
-from labconsole.model.record.summary import RunSummary
 from labconsole.model.sorting import SORTS, Sorting
 from labconsole.text.cells import safe
 from labconsole.tui.console.views import NAME_CHARACTERS, SavedViews, View, is_name
@@ -21,15 +19,6 @@ from labconsole.tui.parts.screen import with_keys
 
 SAVE = "save …"
 REMOVE = "remove …"
-
-
-Chosen = tuple[dict[str, RunSummary], list[str]]
-
-
-def choose(runs: list[RunSummary], query: Query, sorting: Sorting) -> Chosen:
-    """The runs that are meant, by id and in order. Pure: it runs in a thread."""
-    meant = sorting.apply(query.select(runs))
-    return {run.run_id: run for run in meant}, [run.run_id for run in meant]
 
 
 def arrangements(views: SavedViews) -> Iterator[Action]:

@@ -11,10 +11,10 @@ from typing import Any
 from textual.app import App
 
 from labconsole.engine.protocol import RunsStore
-from labconsole.model.record.summary import RunSummary
 from labconsole.tui.console import clock
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.screens.runs import run_files
+from labconsole.tui.screens.runs.run_files import RunsToWrite
 
 
 class Exporting:
@@ -23,14 +23,14 @@ class Exporting:
     def __init__(self, app: App[Any], store: RunsStore, tell: Callable[[str, str], None]) -> None:
         self._app, self._store, self._tell = app, store, tell
 
-    def ask(self, runs: list[RunSummary], which: str) -> None:
+    def ask(self, runs: RunsToWrite, which: str) -> None:
         """``which`` runs they are: "marked"."""
         name = f"runs-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%dT%H%M%SZ}.jsonl"
         noun = "run" if len(runs) == 1 else "runs"
         words = ".jsonl: records for `labconsole runs import`; .csv: one row per run. Existing files are kept."
         self._app.push_screen(AskText(f"Export {len(runs)} {noun} {which}", name, words, partial(self._take, runs)))
 
-    async def _take(self, runs: list[RunSummary], name: str) -> str:
+    async def _take(self, runs: RunsToWrite, name: str) -> str:
         try:
             path, stream = await asyncio.to_thread(run_files.create, name)
         except ValueError as exc:

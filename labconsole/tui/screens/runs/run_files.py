@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from labconsole.engine.protocol import RunsStore
 from labconsole.errors import LabError
@@ -15,6 +15,14 @@ from labconsole.model.record.note import exported
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.spreadsheet import harmless_cell
 from labconsole.tui.parts import new_file
+
+
+class RunsToWrite(Protocol):
+    """Runs of which one knows how many there are."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[RunSummary]: ...
+
 
 SUFFIXES = (".jsonl", ".csv")
 
@@ -24,7 +32,7 @@ def create(name: str) -> tuple[Path, IO[str]]:
     return new_file.create(name, SUFFIXES)
 
 
-def write(path: Path, stream: IO[str], runs: Sequence[RunSummary], store: RunsStore) -> tuple[int, list[str]]:
+def write(path: Path, stream: IO[str], runs: RunsToWrite, store: RunsStore) -> tuple[int, list[str]]:
     """Write the runs and close the file: how many, and why others could not be. A full disk leaves no half a file."""
     problems: list[str] = []
     try:
@@ -52,7 +60,7 @@ def _write_record(stream: IO[str], run_id: str, store: RunsStore, problems: list
     return True
 
 
-def _write_csv(stream: IO[str], runs: Sequence[RunSummary]) -> None:
+def _write_csv(stream: IO[str], runs: RunsToWrite) -> None:
     """A column per factor and result, named as in the store; what is not known is empty."""
     names = [field.name for field in fields(RunSummary)]
     writer = csv.writer(stream)

@@ -1,7 +1,7 @@
 """All saved runs: found by typing, sorted, marked, compared, noted, copied and exported; the chosen one in full.
 
-The store blocks, so it is asked in threads; filtering and sorting tens of thousands of rows happen in one too. On a
-small terminal the list and the details take turns.
+The store blocks, so it is asked in threads; it filters and sorts, and the list grows as one goes down. On a small
+terminal the list and the details take turns.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import json
 from collections.abc import Iterable
 from functools import partial
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Container
 
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
 from labconsole.model.record.note import exported
-from labconsole.model.record.summary import RunSummary
 from labconsole.model.sorting import Sorting
 from labconsole.text.cells import safe
 from labconsole.tui.parts import new_file
@@ -31,10 +30,11 @@ from labconsole.tui.parts.runs_table import SavedRunsTable
 from labconsole.tui.parts.screen import PAUSE, Application
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
-from labconsole.tui.screens.runs.arranging import Arranging, arrangements, choose
+from labconsole.tui.screens.runs.arranging import Arranging, arrangements
 from labconsole.tui.screens.runs.details import DetailsScroll, RunView
 from labconsole.tui.screens.runs.details_pane import DetailsPane
 from labconsole.tui.screens.runs.exporting import Exporting
+from labconsole.tui.screens.runs.listed import MOST_ROWS, ROWS_AT_ONCE, ListedRuns
 from labconsole.tui.screens.runs.run_pages import comparison_lines
 
 NOTHING_SAVED = "No runs saved yet. Press {go-bench} for the Bench, where they are taken."
@@ -99,6 +99,7 @@ class RunsScreen(FollowingScreen):
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
         super().__init__(app, session, tab)
+        self._listed = ListedRuns(session.store)
         self._come_back_to: str | None = None
 
     def begin(self) -> None:
@@ -115,32 +116,57 @@ class RunsScreen(FollowingScreen):
 
     # -- the list -----------------------------------------------------------------------------------------------------
 
+    async def refresh_saved(self, *, again: bool) -> None:
+        """The list reads what it shows by itself: see whether there is anything new."""
+        if again or await self._listed.moved_on():
+            self.look_again()
+
     async def look(self) -> None:
-        """Filter and sort in a thread."""
+        """Have the store filter and sort, in a thread."""
         if self.saved.wanted_filter is not None:
             self._set_aside()
             self.query_one(FilterLine).put(self.saved.wanted_filter)
             self.saved.wanted_filter = None
-        runs, query = self.saved.runs, self.query_one(FilterLine).meant
-        self._show(*await asyncio.to_thread(choose, runs, query, self.table.sorting))
+        follow = self.state.wanted_run or self._come_back_to or self.table.steered_to
+        await self._listed.look(self.query_one(FilterLine).meant, self.table.sorting, follow)
+        self._show()
+        wanted = self.state.wanted_run
+        if wanted is not None and self.query_one(FilterLine).text and await self._listed.hidden(wanted):
+            self.query_one(FilterLine).clear_text()
+        self._tally()
 
-    def _show(self, by_id: dict[str, RunSummary], order: list[str]) -> None:
-        saved, table = self.saved, self.table
-        if saved.problem and not saved.runs:
-            table.empty = f"✗ {saved.problem}"
-        elif not saved.complete:
-            table.empty = "reading the store …"
+    @work(group="tally", exclusive=True)
+    async def _tally(self) -> None:
+        """Count, behind the picture: no key waits for it."""
+        if await self._listed.tally():
+            self._show_found()
+
+    def _show(self) -> None:
+        listed, table = self._listed, self.table
+        if listed.problem and not listed.order:
+            table.empty = f"✗ {listed.problem}"
         else:
-            table.empty = NOTHING_FOUND if saved.runs else self.with_keys(NOTHING_SAVED)
-        table.show_saved(by_id, order)
-        self.query_one(FilterLine).set_trouble(saved.problem if saved.runs else "")
+            table.empty = NOTHING_FOUND if listed.in_store else self.with_keys(NOTHING_SAVED)
+        table.show_saved(listed.by_id, listed.order)
+        self.query_one(FilterLine).set_trouble(listed.problem if listed.order else "")
         self._show_found()
-        if not order:
+        if not listed.order:
             self.details.show(RunView(problem=table.empty))
-        if self._come_back_to in table.order:
+        if self._come_back_to in listed.by_id:
             table.move_to(self._come_back_to)
             self._come_back_to = None
         self._go_to_wanted()
+
+    @on(SavedRunsTable.NearEnd)
+    @work(group="more", exclusive=True)
+    async def read_more(self, event: SavedRunsTable.NearEnd) -> None:
+        """Rows behind the last one; for the last row all that there are."""
+        if await self._listed.go_on(MOST_ROWS if event.to_end else ROWS_AT_ONCE):
+            stood = self.table.chosen
+            self._show()
+            self._tally()
+            if event.to_end and stood == event.run_id:
+                self.table.move_to(self._listed.order[-1])
 
     def come_to_front(self) -> None:
         super().come_to_front()
@@ -152,12 +178,10 @@ class RunsScreen(FollowingScreen):
         if wanted is None:
             return
         self._set_aside()
-        if wanted in self.table.order:
+        if wanted in self.table.by_id:
             self.state.wanted_run = None
             self.table.move_to(wanted)
             self.set_focus(self.table)
-        elif self.query_one(FilterLine).text and any(run.run_id == wanted for run in self.saved.runs):
-            self.query_one(FilterLine).clear_text()
 
     def _set_aside(self) -> None:
         """Another screen wants something else shown: what is shown now comes back when one goes back there."""
@@ -169,11 +193,8 @@ class RunsScreen(FollowingScreen):
         self.query_one(FilterLine).put(words)
 
     def _show_found(self) -> None:
-        line, table = self.query_one(FilterLine), self.table
-        all_words = self.saved.words()
-        shown = f"{len(table.order):,}".replace(",", "\u2009")
-        words = f"{shown} of {all_words}" if line.meant.terms else all_words
-        line.set_found(words + (f" · {len(table.marked)} marked" if table.marked else ""))
+        marked = len(self.table.marked)
+        self.query_one(FilterLine).set_found(self._listed.words() + (f" · {marked} marked" if marked else ""))
 
     @on(FilterLine.Changed)
     def filter_changed(self) -> None:
@@ -319,19 +340,21 @@ class RunsScreen(FollowingScreen):
         self.console_app.tell(f"{'noted on' if text.strip() else 'note removed from'} {run_id}")
         return ""
 
-    def _meant_runs(self) -> list[RunSummary]:
-        """Those that are marked, else all in the list, in its order."""
-        table = self.table
-        known = {run.run_id: run for run in self.saved.runs} if table.marked else {}
-        return [known[key] for key in table.marked if key in known] if table.marked else table.all_shown()
-
-    def action_export(self) -> None:
-        """Ask for a file's name and write."""
-        runs = self._meant_runs()
-        if not runs:
+    @work(group="export", exclusive=True)
+    async def action_export(self) -> None:
+        """Ask for a file's name and write the marked runs, else all that the list goes through, in its order."""
+        marked, listed = list(self.table.marked), self._listed
+        if not marked and listed.found is None:
+            await listed.tally()
+        try:
+            runs = await listed.some(marked) if marked else listed.all_found()
+        except LabError as exc:
+            self.console_app.tell(str(exc), "error")
+            return
+        if not len(runs):
             self.console_app.tell("There is no run to export.", "warning")
             return
-        which = "marked" if self.table.marked else "in the list"
+        which = "marked" if marked else "in the list"
         Exporting(self.app, self.session.store, self.console_app.tell).ask(runs, which)
 
     def run_id_to_copy(self) -> str | None:
