@@ -221,7 +221,7 @@ class SavedRunsTable(RunsTable):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        if new_value > old_value and new_value + self.ROWS_AHEAD > len(self._order):
+        if new_value > old_value and new_value + self.size.height + self.ROWS_AHEAD > len(self._order):
             self.post_message(self.NearEnd())
 
     def action_cursor_edge(self, side: int) -> None:

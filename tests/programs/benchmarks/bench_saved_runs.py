@@ -13,12 +13,14 @@ import sqlite3
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from labconsole.measure.curves import CurveSpec
 from labconsole.model.query import parse_query
+from labconsole.model.record.summary import RunSummary
 from labconsole.model.sorting import Sorting
 from labconsole.store.open import open_store
 from labconsole.tui.app import ConsoleApp
@@ -60,9 +62,7 @@ def fill(path: Path, runs: int) -> None:
         for number in range(1, runs):
             seconds = 20 * number
             day, rest = divmod(seconds, 86400)
-            started = (
-                f"2026-{1 + day // 28:02d}-{1 + day % 28:02d}T{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
-            )
+            started = f"{2026 + day // 336}-{1 + day // 28 % 12:02d}-{1 + day % 28:02d}T{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
             run_id = f"{started.replace('-', '').replace(':', '')}Z-{number:06x}"
             record = json.loads(row["record"])
             record["run_id"], record["started_at"] = run_id, f"{started}.000Z"
@@ -131,6 +131,14 @@ async def runner(path: Path, runs: int) -> None:
             await pilot.pause(0.01)
         print(f"first rows        {time.perf_counter() - began:6.2f} s   {gaps.take()}")
         print(f"                  {rss_mb() - before_mb:6.0f} MB   {time.process_time() - cpu:5.2f} s CPU")
+        shown: list[float] = []
+        show_saved = table.show_saved
+
+        def show(by_id: Mapping[str, RunSummary], order: Sequence[str]) -> None:
+            show_saved(by_id, order)
+            shown.append(time.perf_counter())
+
+        table.show_saved = show
         listed, line = app.screen._listed, app.screen.query_one(FilterLine)
         for words, keys in (
             ("typing a filter", [*"size", "equals_sign", *"64"]),
@@ -147,7 +155,8 @@ async def runner(path: Path, runs: int) -> None:
                 await pilot.press(key)
                 while listed.query.terms != line.meant.terms or app.screen._looking:
                     await asyncio.sleep(0.002)
-                took = time.perf_counter() - began
+                # Pilot waits for much after a key: what counts is when the rows stand, where the key changed them.
+                took = (shown[-1] if shown and shown[-1] > began else time.perf_counter()) - began
                 spent, worst = spent + took, max(worst, took)
             each_ms, cpu_ms = ((1000 * t) / len(keys) for t in (spent, time.process_time() - cpu))
             print(

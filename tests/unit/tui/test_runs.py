@@ -24,7 +24,7 @@ from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.filter_line import FilterInput
 from labconsole.tui.parts.runs_table import SavedRunsTable
 from labconsole.tui.screens.bench.screen import BenchScreen
-from labconsole.tui.screens.runs import run_files
+from labconsole.tui.screens.runs import listed, run_files
 from labconsole.tui.screens.runs.details import PageTabs
 from labconsole.tui.screens.runs.screen import RunsScreen
 from support.driven_console import console, picture, still, text, until
@@ -529,3 +529,34 @@ async def test_runs_that_somebody_else_saved_appear_by_themselves_and_nothing_is
         session.store.records.insert(0, fresh)
         app.screen.follow_in_sight()
         await until(pilot, lambda: fresh.run_id in table.order)
+
+
+async def test_the_list_goes_on_as_one_goes_down_and_counts_what_it_has_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listed, "ROWS_AT_ONCE", 60)
+    monkeypatch.setattr(SavedRunsTable, "ROWS_AHEAD", 10)
+
+    def many() -> FakeSession:
+        session = FakeSession()
+        session.store.records = [saved_record(number, size=(64, 500)[number % 2]) for number in range(399, -1, -1)]
+        return session
+
+    async with console(many, (80, 24)) as (app, session, pilot):
+        table = await open_runs(app, pilot)
+        assert len(table.order) == 60
+        assert "400 runs" in text(app)
+        await pilot.press("slash", *"size", "equals_sign", *"64", "enter")
+        await until(pilot, lambda: "200 of 400 runs" in text(app))
+        assert len(table.order) == 60
+        for _ in range(8):
+            await pilot.press("pagedown")
+        await until(pilot, lambda: len(table.order) > 60)
+        stood = table.chosen
+        session.store.records.insert(0, saved_record(1000))
+        await pilot.press("l")
+        await until(pilot, lambda: "201 of 401 runs" in text(app))
+        assert table.chosen == stood
+        await pilot.press("G")
+        await until(pilot, lambda: table.chosen == session.store.records[-1].run_id)
+        assert len(table.order) == 201
