@@ -20,6 +20,8 @@ class StepRecord(Protocol):
     """What a step came to, as it is stored. ``failure``: why it did not come to its end."""
 
     @property
+    def started_at(self) -> str: ...
+    @property
     def status(self) -> str: ...
     @property
     def failure(self) -> str | None: ...
@@ -101,6 +103,10 @@ class Experiment(Protocol):
 
     def stored(self, hashes: Sequence[str], testbed_fingerprint: str) -> Mapping[str, StepRecord]:
         """Of steps with these hashes the records, where one that came to its end is stored. Blocking: asks once."""
+        ...
+
+    def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[Step, StepRecord]]:
+        """All that is stored of a testbed, each with the step that it is of, the newest first. Blocking."""
         ...
 
     def refuse(self, plan: Plan, inventory: Inventory) -> None:

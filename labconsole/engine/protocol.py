@@ -21,6 +21,7 @@ from labconsole.model.record.summary import Page, RunSummary
 from labconsole.model.sorting import Sorting
 
 if TYPE_CHECKING:
+    from labconsole.contracts.experiment import Step, StepRecord
     from labconsole.engine.calibration.calibration import OnProgress
     from labconsole.engine.calibration.offer import CalibrationOffer
     from labconsole.engine.check.result import CheckResult, OnResult
@@ -155,6 +156,10 @@ class SessionLike(Protocol):
 
     async def close(self) -> None:
         """Let go of all nodes."""
+        ...
+
+    def earlier_steps(self) -> list[tuple[Step, StepRecord]]:
+        """Experiments stored of this testbed with what they are of, the newest first. Blocking. Raises StoreError."""
         ...
 
     def execution(self, plan: Plan, *, salt: str = "") -> PlanExecution:

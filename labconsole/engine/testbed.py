@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
-from labconsole.contracts.experiment import Experiment
+from labconsole.contracts.experiment import Experiment, Step, StepRecord
 from labconsole.engine.calibration.calibration import OnProgress, calibrate
 from labconsole.engine.calibration.offer import (
     CalibrationMeans,
@@ -147,6 +147,12 @@ class Testbed(Session[StoreT]):
         finally:
             self.inventory = self._taker.inventory = self._platform.inventory = own
             self._taker.envelope = envelope
+
+    def earlier_steps(self) -> list[tuple[Step, StepRecord]]:
+        """What is stored of this testbed of every kind of experiment, the newest first. Blocking. Raises StoreError."""
+        fingerprint = self.inventory.fingerprint()
+        found = [each for experiment in self.experiments for each in experiment.earlier(fingerprint)]
+        return sorted(found, key=lambda each: each[1].started_at, reverse=True)
 
     def execution(self, plan: Plan, *, salt: str = "") -> PlanExecution:
         """An execution of a plan on this testbed, not begun yet. The plan is resolved for it (check_plan); with a

@@ -82,7 +82,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class Askable:
     """``kind`` says how values are typed and compared; ``words`` what may be typed."""
 
     kind: str
@@ -102,41 +102,41 @@ def _codes(run: Any) -> str:
     return " ".join(run.reason_codes)
 
 
-FIELDS: dict[str, Field] = {
-    "platform": Field("text", _attribute("platform"), "the platform"),
-    "size": Field("number", _attribute("frame_size_bytes"), "frame size in bytes"),
-    "sources": Field("number", _attribute("sources"), "number of sources"),
-    "target": Field("target", _target, "requested bandwidth per source, such as 100Mbit, or max"),
-    "background": Field("text", _attribute("background"), "background load"),
-    "duration": Field("number", _attribute("duration_s"), "seconds of traffic"),
-    "verdict": Field("text", _attribute("verdict"), "valid, suspect or invalid"),
-    "reason": Field("text", _codes, "codes of the reasons for the verdict"),
-    "offered": Field("number", _attribute("offered_pps"), "packets per second offered"),
-    "measured": Field("number", _attribute("measured_pps"), "packets per second measured"),
-    "offered_bps": Field("rate", _attribute("offered_bps"), "bandwidth offered"),
-    "measured_bps": Field("rate", _attribute("measured_bps"), "bandwidth measured"),
-    "loss": Field("ratio", _attribute("loss_ratio"), "share lost, such as 0.01 or 1%"),
-    "lost": Field("number", _attribute("loss_packets"), "packets lost"),
-    "note": Field("text", _attribute("note"), "the note on the run"),
-    "started": Field("time", _attribute("started_at"), "UTC, such as 2026-11-21 or 2026-11-21T14"),
-    "generator": Field("text", _attribute("generator"), "the generator that ran"),
-    "testbed": Field("text", _attribute("testbed"), "name of the testbed"),
-    "fingerprint": Field("text", _attribute("testbed_fingerprint"), "fingerprint of the testbed"),
-    "emulated": Field("bool", _attribute("emulated"), "yes or no"),
-    "plan": Field("text", _attribute("plan_name"), "name of the plan"),
-    "point": Field("number", _attribute("plan_point"), "point of the plan"),
-    "repetition": Field("number", _attribute("repetition"), "repetition in the plan"),
-    "run": Field("text", _attribute("run_id"), "the run's id"),
-    "block": Field("number", _attribute("block"), "block of the plan, 0 is the pilot's"),
-    "set_up": Field("text", _attribute("set_up"), "id of the set-up it was measured in"),
-    "attempt": Field("number", _attribute("attempt"), "number of the attempt at its place in the plan"),
-    "role": Field("text", _attribute("role"), "measured, pilot or telemetry"),
-    "method": Field("number", _attribute("method"), "version of the method that computes the numbers"),
-    "format": Field("number", _attribute("format"), "format of the record"),
-    "kernel": Field("text", _attribute("uut_kernel"), "kernel of the unit under test"),
-    "hypervisor": Field("text", _attribute("hypervisor"), "hypervisor with its version"),
-    "forwarding": Field("number", _attribute("forwarding_pps"), "packets per second over the window of arrivals"),
-    "late": Field("number", _attribute("late_packets"), "packets that arrived after the sending time"),
+FIELDS: dict[str, Askable] = {
+    "platform": Askable("text", _attribute("platform"), "the platform"),
+    "size": Askable("number", _attribute("frame_size_bytes"), "frame size in bytes"),
+    "sources": Askable("number", _attribute("sources"), "number of sources"),
+    "target": Askable("target", _target, "requested bandwidth per source, such as 100Mbit, or max"),
+    "background": Askable("text", _attribute("background"), "background load"),
+    "duration": Askable("number", _attribute("duration_s"), "seconds of traffic"),
+    "verdict": Askable("text", _attribute("verdict"), "valid, suspect or invalid"),
+    "reason": Askable("text", _codes, "codes of the reasons for the verdict"),
+    "offered": Askable("number", _attribute("offered_pps"), "packets per second offered"),
+    "measured": Askable("number", _attribute("measured_pps"), "packets per second measured"),
+    "offered_bps": Askable("rate", _attribute("offered_bps"), "bandwidth offered"),
+    "measured_bps": Askable("rate", _attribute("measured_bps"), "bandwidth measured"),
+    "loss": Askable("ratio", _attribute("loss_ratio"), "share lost, such as 0.01 or 1%"),
+    "lost": Askable("number", _attribute("loss_packets"), "packets lost"),
+    "note": Askable("text", _attribute("note"), "the note on the run"),
+    "started": Askable("time", _attribute("started_at"), "UTC, such as 2026-11-21 or 2026-11-21T14"),
+    "generator": Askable("text", _attribute("generator"), "the generator that ran"),
+    "testbed": Askable("text", _attribute("testbed"), "name of the testbed"),
+    "fingerprint": Askable("text", _attribute("testbed_fingerprint"), "fingerprint of the testbed"),
+    "emulated": Askable("bool", _attribute("emulated"), "yes or no"),
+    "plan": Askable("text", _attribute("plan_name"), "name of the plan"),
+    "point": Askable("number", _attribute("plan_point"), "point of the plan"),
+    "repetition": Askable("number", _attribute("repetition"), "repetition in the plan"),
+    "run": Askable("text", _attribute("run_id"), "the run's id"),
+    "block": Askable("number", _attribute("block"), "block of the plan, 0 is the pilot's"),
+    "set_up": Askable("text", _attribute("set_up"), "id of the set-up it was measured in"),
+    "attempt": Askable("number", _attribute("attempt"), "number of the attempt at its place in the plan"),
+    "role": Askable("text", _attribute("role"), "measured, pilot or telemetry"),
+    "method": Askable("number", _attribute("method"), "version of the method that computes the numbers"),
+    "format": Askable("number", _attribute("format"), "format of the record"),
+    "kernel": Askable("text", _attribute("uut_kernel"), "kernel of the unit under test"),
+    "hypervisor": Askable("text", _attribute("hypervisor"), "hypervisor with its version"),
+    "forwarding": Askable("number", _attribute("forwarding_pps"), "packets per second over the window of arrivals"),
+    "late": Askable("number", _attribute("late_packets"), "packets that arrived after the sending time"),
 }
 """What can be asked for; every factor of a run is among them."""
 
@@ -190,7 +190,7 @@ def _unquoted(text: str) -> str:
     return text.replace('"', "")
 
 
-def _limit(name: str, field: Field, text: str) -> Any:
+def _limit(name: str, field: Askable, text: str) -> Any:
     if field.kind in ("text", "bool"):
         raise QueryError(f"{name} cannot be compared by size; allowed: {name}=…, {name}!=…, {name}~…")
     limit = _value(name, field, text)
@@ -216,12 +216,12 @@ def _anywhere(sought: str) -> Test:
     return test
 
 
-def _absent(field: Field, negated: bool) -> Test:
+def _absent(field: Askable, negated: bool) -> Test:
     get = field.get
     return lambda run: (get(run) in (None, "")) is not negated
 
 
-def _contains(field: Field, sought: str, negated: bool) -> Test:
+def _contains(field: Askable, sought: str, negated: bool) -> Test:
     get = field.get
 
     def test(run: Any) -> bool:
@@ -231,7 +231,7 @@ def _contains(field: Field, sought: str, negated: bool) -> Test:
     return test
 
 
-def _ordered(field: Field, sign: str, limit: Any) -> Test:
+def _ordered(field: Askable, sign: str, limit: Any) -> Test:
     get, compare = field.get, _ORDER[sign]
     if field.kind == "time":  # so much of the time as was typed: started>2026-11-20 is the day after, and later
         length = len(limit)
@@ -244,7 +244,7 @@ def _ordered(field: Field, sign: str, limit: Any) -> Test:
     return test
 
 
-def _equal(name: str, field: Field, wanted: tuple[Any, ...], negated: bool) -> Test:
+def _equal(name: str, field: Askable, wanted: tuple[Any, ...], negated: bool) -> Test:
     get, values = field.get, frozenset(wanted)
     if field.kind == "time":
         return lambda run: get(run).startswith(wanted) is not negated
@@ -255,7 +255,7 @@ def _equal(name: str, field: Field, wanted: tuple[Any, ...], negated: bool) -> T
     return lambda run: (get(run) in values) is not negated
 
 
-def _value(name: str, field: Field, text: str) -> Any:
+def _value(name: str, field: Askable, text: str) -> Any:
     """A typed value in the unit of its field. Raises QueryError with what is allowed."""
     if field.kind == "text":
         return text.casefold()

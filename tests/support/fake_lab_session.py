@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from labconsole.contracts.experiment import Step, StepRecord
 from labconsole.contracts.ports import StoredTrial
 from labconsole.engine.calibration.calibration import CalibrationProgress, OnProgress
 from labconsole.engine.calibration.offer import CalibrationOffer, calibration_offer, calibration_request
@@ -86,8 +87,12 @@ class LabStore(FakeStore):
         self, kind: RecordKind[SearchRecord], where: RunFilter, *, status: str | None = None
     ) -> list[SearchRecord]:
         self._check_readable()
-        hashes = where.plan_hash or ()
-        return [each for each in reversed(self.searches) if each.plan.hash in hashes and each.status == status]
+        hashes = where.plan_hash
+        return [
+            each
+            for each in reversed(self.searches)
+            if (hashes is None or each.plan.hash in hashes) and status in (None, each.status)
+        ]
 
     def maximum(self, **_: Any) -> None:
         """What a forwarding load is a share of: nothing of that is stored."""
@@ -163,6 +168,9 @@ class LabSession(FakeSession):
                 command.at_wall_s = 1_772_442_880.0
 
     # What an execution needs
+
+    def earlier_steps(self) -> list[tuple[Step, StepRecord]]:
+        return [each for kind in self.experiments for each in kind.earlier(self.inventory.fingerprint())]
 
     def execution(self, plan: Plan, *, salt: str = "") -> PlanExecution:
         session: Any = self

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from labconsole.contracts.experiment import Step, StepRecord
 from labconsole.contracts.ports import Series
 from labconsole.engine.calibration.calibration import OnProgress
 from labconsole.engine.calibration.offer import CalibrationOffer
@@ -419,6 +420,9 @@ class FakeSession:
             guests=[], sessions=[], window=None,
         )  # fmt: skip
         return Inspection(at_wall_s=0.0, surroundings=said)
+
+    def earlier_steps(self) -> list[tuple[Step, StepRecord]]:
+        return []
 
     def execution(self, plan: Plan, *, salt: str = "") -> PlanExecution:
         raise NotImplementedError

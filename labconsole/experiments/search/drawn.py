@@ -37,7 +37,9 @@ class SearchPicture:
         return PicturePart(name=test, unit=RATE_UNIT, low=0.0, high=line_pps, criteria=criteria[test])
 
     def add(self, test: str, trial: LoadTrial) -> None:
-        """One more was taken."""
+        """One more was taken; what a record has for a test that was not asked for is in no picture."""
+        if test not in self._tests:
+            return
         at, missing = trial.load_pps, trial.missing_ratio
         passed: tuple[bool, ...] = ()
         bounds: tuple[Between, ...] = ()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
-from labconsole.model.plan.search import search_hash
+from labconsole.model.plan.search import Configuration, Search, search_hash
 from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.search import SEARCH_FORMAT, SearchRecord
 from labconsole.model.record.summary import RunFilter
@@ -52,6 +53,24 @@ class LoadSearches:
         where = RunFilter(plan_hash=hashes, testbed_fingerprint=testbed_fingerprint)
         found = self._store.experiments(SEARCH, where, status="done")
         return {each.plan.hash: each for each in reversed(found) if each.format == SEARCH_FORMAT}
+
+    def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[LoadSearch, SearchRecord]]:
+        """The searches stored of a testbed, the newest first. Blocking.
+
+        Records come from elsewhere, too: one whose settings mean nothing here is left out.
+        """
+        from labconsole.experiments.search.procedure import LoadSearch
+
+        found = []
+        for record in self._store.experiments(SEARCH, RunFilter(testbed_fingerprint=testbed_fingerprint)):
+            with suppress(ValueError):
+                plan, search = record.plan, Search.model_validate(record.settings)
+                configuration = Configuration(plan.configuration, plan.repetition, record.requested.point())
+                step = LoadSearch(
+                    search=search, configuration=configuration, hash=plan.hash, plan_name=plan.name, store=self._store
+                )
+                found.append((step, record))
+        return found
 
     def refuse(self, plan: Plan, inventory: Inventory) -> None:
         """Refuse before anything is touched what cannot be searched on this testbed. Raises ConfigError."""

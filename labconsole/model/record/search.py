@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from labconsole.model.design_point import FrameSize
+from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.timing import OneWay, Quantiles, Variation
 from labconsole.model.strict import StrictModel
@@ -47,6 +47,14 @@ class SearchRequested(StrictModel):
     def frame(self) -> FrameSize:
         """The frame size in its convention."""
         return FrameSize(self.frame_size_bytes, self.frame_size_includes_fcs)
+
+    def point(self) -> DesignPoint:
+        """The same at no particular load."""
+        point = DesignPoint(
+            platform=self.platform, frame=self.frame, sources=self.sources, target="max", duration_s=1.0,
+            background=self.background, generator=self.generator, observe=self.observe,
+        )  # fmt: skip
+        return point.loadless()
 
 
 class SearchTrial(StrictModel):

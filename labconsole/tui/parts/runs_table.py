@@ -271,6 +271,12 @@ class SavedRunsTable(RunsTable):
             for column in self.columns()[1:]
         ]
 
+    def rows_text(self, run_ids: Sequence[str]) -> str:
+        """These rows under their titles, with tabs between the columns."""
+        rows = [self.row_words(run_id) for run_id in run_ids]
+        lines = [[title for title, _ in rows[0]], *([text for _, text in row] for row in rows)]
+        return "\n".join("\t".join(line) for line in lines)
+
     def header_title(self, column: Column, width: int) -> str:
         if column.name != self.sorting.column:
             return column.title

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -21,8 +21,25 @@ from labconsole.tui.parts.step_picture import StepTrials, StepWords
 HELD = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING)
 
 
+class SeenSteps(NamedTuple):
+    """Steps to look at, of what is called ``name``; ``current`` is under way, and stands still while ``held``."""
+
+    name: str
+    steps: Sequence[StepSeen] = ()
+    current: StepSeen | None = None
+    held: bool = False
+
+    @classmethod
+    def of(cls, execution: PlanExecution | None) -> SeenSteps:
+        """Those of a plan that runs or ran."""
+        if execution is None:
+            return cls("")
+        steps = execution.steps
+        return cls(execution.plan.name, steps.seen, steps.current, execution.status in HELD)
+
+
 class StepScreen(HasActions, ModalScreen[None]):
-    """``wanted``: which step of the execution; the one under way, else the last, where that is None."""
+    """``index``: which of the steps; the one under way, else the last that has ended, where that is None."""
 
     CSS_PATH = "step_screen.tcss"
     ACTIONS: ClassVar = (
@@ -34,9 +51,9 @@ class StepScreen(HasActions, ModalScreen[None]):
         Action("escape,q", "dismiss", "Close", "Close it; what runs goes on.", id="step-close", common=True),
     )  # fmt: skip
 
-    def __init__(self, app: Application, execution: Callable[[], PlanExecution | None], index: int | None) -> None:
+    def __init__(self, app: Application, look: Callable[[], SeenSteps], index: int | None = None) -> None:
         super().__init__()
-        self.console_app, self._execution, self._index = app, execution, index
+        self.console_app, self._look, self._index = app, look, index
 
     def compose(self) -> ComposeResult:
         with Vertical(id="step-box"):
@@ -53,30 +70,30 @@ class StepScreen(HasActions, ModalScreen[None]):
     def paint(self) -> None:
         """Look again."""
         self.query_one(MeasuringLine).paint()
-        execution = self._execution()
-        seen = self._seen(execution)
+        there = self._look()
+        seen = self._seen(there)
         title = "not begun"
-        if execution is not None and seen is not None:
-            number, total = execution.steps.seen.index(seen) + 1, len(execution.steps.seen)
-            title = f"{execution.plan.name}: {f'{number} of {total}, ' if total > 1 else ''}{seen.step.describe()}"
-        held = execution is not None and execution.status in HELD
+        if seen is not None:
+            number, total = there.steps.index(seen) + 1, len(there.steps)
+            place = f"{number} of {total}, " if total > 1 else ""
+            when = f", {seen.record.started_at[:16].replace('T', ' ')} UTC" if seen.record is not None else ""
+            title = f"{there.name}: {place}{seen.step.describe()}{when}"
         self.query_one(StepTrials).show(seen, title)
-        self.query_one(StepWords).show(seen, held=held)
+        self.query_one(StepWords).show(seen, held=there.held)
 
-    def _seen(self, execution: PlanExecution | None) -> StepSeen | None:
-        if execution is None or not execution.steps.seen:
+    def _seen(self, there: SeenSteps) -> StepSeen | None:
+        steps = there.steps
+        if not steps:
             return None
-        steps = execution.steps.seen
         if self._index is not None:
             return steps[min(self._index, len(steps) - 1)]
-        return execution.steps.current or next((each for each in reversed(steps) if each.record is not None), steps[0])
+        return there.current or next((each for each in reversed(steps) if each.record is not None), steps[0])
 
     def action_step(self, by: int) -> None:
-        execution = self._execution()
-        seen = self._seen(execution)
-        if execution is not None and seen is not None:
-            steps = execution.steps.seen
-            self._index = max(0, min(len(steps) - 1, steps.index(seen) + by))
+        there = self._look()
+        seen = self._seen(there)
+        if seen is not None:
+            self._index = max(0, min(len(there.steps) - 1, there.steps.index(seen) + by))
             self.paint()
 
     def action_abort(self) -> None:

@@ -229,7 +229,7 @@ async def test_only_one_thing_runs_at_a_time():
         await pilot.press("4")
         await shown(app, pilot, "pair.yaml", "ready")
         await pilot.press("r")
-        await shown(app, pilot, "Wait, or press a to abort it")
+        await shown(app, pilot, "Wait, or abort it")
         assert app.state.execution is None
         session.release.set()
 

@@ -85,9 +85,33 @@ async def test_every_search_is_a_new_one_which_nothing_resumes():
 
         await again(0)
         await again(1)
+        await pilot.press("F")
+        await shown(app, pilot, "stored searches: 1 of 2, raw, 64 B", "UTC", "ndr (adjusted)", "✓", "✗")
+        await pilot.press("right")
+        await shown(app, pilot, "stored searches: 2 of 2, raw, 64 B")
+        await pilot.press("escape")
         first, second = made
         assert first.plan.hash != second.plan.hash
         assert {trial.run_id for trial in first.trials}.isdisjoint(trial.run_id for trial in second.trials)
+
+
+async def test_a_stored_search_whose_settings_mean_nothing_here_is_left_out():
+    async with console(bounded) as (app, session, pilot):
+        assert isinstance(session, LabSession)
+        await pilot.press("F")
+        await shown(app, pilot, "No search is stored of this testbed yet.")
+        session.release.set()
+        await asked(app, pilot)
+        await typed(app, pilot, "width", "20")
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(session.store.searches) and not app.state.asked)
+        await pilot.press("escape")
+        (record,) = session.store.searches
+        session.store.searches.append(record.model_copy(update={"settings": {"goals": ["of another world"]}}))
+        goals_of_others = {**record.settings, "goals": ["frame-loss"]}
+        session.store.searches.append(record.model_copy(update={"settings": goals_of_others}))
+        await pilot.press("F")
+        await shown(app, pilot, "stored searches: 1 of 2, raw, 64 B")
 
 
 async def test_what_cannot_be_asked_stays_open_and_says_why():

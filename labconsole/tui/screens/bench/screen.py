@@ -10,33 +10,30 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import Button
 
-from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.live.events import Event, NodeState, TrialStarted
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.plan.plan import Plan
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock
 from labconsole.tui.console.form import FormValues
 from labconsole.tui.console.source_limits import source_limit
 from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.ask_search import AskSearch
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.lines import entitle
 from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.quick_filter import QuickFilter
 from labconsole.tui.parts.rate_chart import RateChart
 from labconsole.tui.parts.runs_table import RunsTable
-from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
+from labconsole.tui.parts.screen import PAUSE, Application
 from labconsole.tui.parts.status import EventLines, Tab
-from labconsole.tui.parts.step_screen import StepScreen
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.bench.interfaces import SORTS, InterfacesTable
 from labconsole.tui.screens.bench.measured import MeasuredPanel
 from labconsole.tui.screens.bench.nodes import NodesTable
 from labconsole.tui.screens.bench.repetitions import RepetitionsTable
+from labconsole.tui.screens.bench.searching import Searching
 from labconsole.tui.screens.bench.setup import LABELS, SetupPanel, UutNow
 from labconsole.tui.screens.bench.streams import StreamsTable
 from labconsole.tui.screens.bench.topology import Topology
@@ -49,7 +46,7 @@ LOOK_S = 10.0
 """How often the unit under test is looked at while nothing runs: it costs it some milliseconds each time."""
 
 
-class BenchScreen(ConsoleScreen):
+class BenchScreen(Searching):
     """Set-up, streams, chart, nodes, interfaces; the last runs where there is room."""
 
     CSS_PATH = "screen.tcss"
@@ -59,6 +56,8 @@ class BenchScreen(ConsoleScreen):
         Action("f", "search", "Find load",
                "Find the highest load of the set-up (NDR, PDR, RFC 2544), or show the search that runs.",
                id="search", title="Find the highest load", shown=False),
+        Action("F", "earlier", "Searches", "Show the searches that are stored of this testbed, the newest first.",
+               id="earlier-searches", title="Show stored searches", shown=False),
         Action("escape", "leave_field", "Leave", "Leave the field, or the interfaces. Aborts nothing.",
                id="bench-back", title="Leave the field", shown=False),
         PAUSE,
@@ -235,38 +234,14 @@ class BenchScreen(ConsoleScreen):
         if self.only_watches():
             return
         panel = self.query_one(SetupPanel)
-        reading, request = panel.reading, self._requested()
+        reading, request = panel.reading, self.requested()
         if request is None:
             return
         self.action_leave_field()  # what is typed while it runs must not change what is asked for next
         self._asked = (request, panel.values())
         self.console_app.start_run(request, reading.repetitions)
 
-    def action_search(self) -> None:
-        """Ask what for, then begin; one that runs is shown."""
-        execution = self.state.execution
-        if execution is not None and execution.running and execution.salt:
-            self._show_search(execution)
-            return
-        if self.only_watches() or self.console_app.busy():
-            return
-        request = self._requested()
-        if request is not None:
-            self.app.push_screen(AskSearch(request, self.session), self._begin_search)
-
-    def _begin_search(self, plan: Plan | None) -> None:
-        execution = self.console_app.start_search(plan) if plan is not None else None
-        if execution is not None:
-            self._show_search(execution)
-
-    def _show_search(self, execution: PlanExecution) -> None:
-        def newest() -> PlanExecution | None:  # after a take-over it is another
-            now = self.state.execution
-            return now if now is not None and now.plan is execution.plan else execution
-
-        self.app.push_screen(StepScreen(self.console_app, newest, None))
-
-    def _requested(self) -> DesignPoint | None:
+    def requested(self) -> DesignPoint | None:
         """What the set-up asks for; where it is wrong, it says so and goes there."""
         reading = self.query_one(SetupPanel).reading
         if reading.request is None:

@@ -35,7 +35,7 @@ from labconsole.tui.parts.plan_files import PlanEntry
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.step_picture import StepTrials, StepWords
-from labconsole.tui.parts.step_screen import HELD, StepScreen
+from labconsole.tui.parts.step_screen import HELD, SeenSteps, StepScreen
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.plans.grid import GridLegend, GridTable
 from labconsole.tui.screens.plans.plan_details import PlanDetails
@@ -216,7 +216,9 @@ class PlansScreen(ConsoleScreen):
     def open_search(self, event: SearchesTable.Opened) -> None:
         entry = self.query_one(PlansTable).chosen
         path = entry.path if entry is not None else Path()
-        self.app.push_screen(StepScreen(self.console_app, lambda: self._executions.get(path), event.index))
+        self.app.push_screen(
+            StepScreen(self.console_app, lambda: SeenSteps.of(self._executions.get(path)), event.index)
+        )
 
     def _make_room(self, plan: Plan | None) -> None:
         """For what there is of a grid and of searches."""

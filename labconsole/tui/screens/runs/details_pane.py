@@ -18,6 +18,7 @@ from labconsole.model.record.run import RunRecord
 from labconsole.text.cells import safe
 from labconsole.tui.parts.lines import entitle
 from labconsole.tui.screens.runs.details import DetailsScroll, PageName, PageTabs, RunComparison, RunDetails, RunView
+from labconsole.tui.screens.runs.run_pages import comparison_lines
 
 
 class DetailsPane(Vertical):
@@ -40,6 +41,12 @@ class DetailsPane(Vertical):
     def view(self) -> RunView:
         """What is shown."""
         return self.query_one(RunDetails).view
+
+    @property
+    def differences(self) -> str | None:
+        """Of the two runs compared, a line each; None where none are."""
+        two = self.view.comparison
+        return "\n".join(comparison_lines(two.left, two.right, two.pairs)) + "\n" if two is not None else None
 
     def choose(self, run_id: str) -> None:
         """Show another run."""

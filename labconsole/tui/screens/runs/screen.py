@@ -35,7 +35,6 @@ from labconsole.tui.screens.runs.details import DetailsScroll, RunView
 from labconsole.tui.screens.runs.details_pane import DetailsPane
 from labconsole.tui.screens.runs.exporting import Exporting
 from labconsole.tui.screens.runs.listed import MOST_ROWS, ROWS_AT_ONCE, ListedRuns
-from labconsole.tui.screens.runs.run_pages import comparison_lines
 
 NOTHING_SAVED = "No runs saved yet. Press {go-bench} for the Bench, where they are taken."
 NOTHING_FOUND = "No runs match this filter. Press esc to clear it."
@@ -305,9 +304,7 @@ class RunsScreen(FollowingScreen):
         if len(chosen) == 1 and self.table.chosen not in (None, chosen[0]):
             chosen.append(str(self.table.chosen))
         if len(chosen) != 2:
-            many = (
-                f"{len(chosen)} are marked; {{runs-unmark}} unmarks all" if len(chosen) > 2 else "{runs-mark} marks one"
-            )
+            many = f"{len(chosen)} are marked; {{runs-unmark}} unmarks all" if chosen[1:] else "{runs-mark} marks one"
             self.console_app.tell(self.with_keys(f"Comparing needs two runs: {many}."), "warning")
             return
         self.details.compare(*chosen)
@@ -354,7 +351,8 @@ class RunsScreen(FollowingScreen):
         if not len(runs):
             self.console_app.tell("There is no run to export.", "warning")
             return
-        which = "marked" if marked else "in the list"
+        also = ", shown by the filter or not" if self.query_one(FilterLine).text else ""
+        which = f"marked{also}" if marked else "in the list"
         Exporting(self.app, self.session.store, self.console_app.tell).ask(runs, which)
 
     def run_id_to_copy(self) -> str | None:
@@ -374,17 +372,14 @@ class RunsScreen(FollowingScreen):
         if not keys:
             self.console_app.tell("There is no row to copy.", "warning")
             return
-        rows = [table.row_words(key) for key in keys]
-        lines = ["\t".join(title for title, _ in rows[0]), *("\t".join(text for _, text in row) for row in rows)]
-        self._copy("\n".join(lines), f"{len(keys)} rows" if len(keys) > 1 else "the row")
+        self._copy(table.rows_text(keys), f"{len(keys)} rows" if len(keys) > 1 else "the row")
 
     def _differences(self) -> str | None:
         """What the compare page shows, as text; where nothing is compared yet, compare first."""
-        comparison = self.details.view.comparison
-        if comparison is None:
+        text = self.details.differences
+        if text is None:
             self.action_compare()
-            return None
-        return "\n".join(comparison_lines(comparison.left, comparison.right, comparison.pairs)) + "\n"
+        return text
 
     def action_copy_differences(self) -> None:
         if (text := self._differences()) is not None:
