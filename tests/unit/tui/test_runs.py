@@ -26,6 +26,7 @@ from labconsole.tui.parts.runs_table import SavedRunsTable
 from labconsole.tui.screens.bench.screen import BenchScreen
 from labconsole.tui.screens.runs import listed, run_files
 from labconsole.tui.screens.runs.details import PageTabs
+from labconsole.tui.screens.runs.details_pane import DetailsPane
 from labconsole.tui.screens.runs.screen import RunsScreen
 from support.driven_console import console, picture, still, text, until
 from support.fake_session import FakeSession
@@ -111,8 +112,14 @@ async def test_what_is_wrong_with_a_filter_is_said_beside_it_and_the_rest_of_it_
         await pilot.press("escape")
         await still(app, pilot)
         assert "platfrom" not in text(app)
+        stood = table.chosen
         await type_filter(app, pilot, "kvm")
         assert "No runs match this filter" in text(app)
+        await pilot.press("escape")
+        await still(app, pilot)
+        assert table.chosen == stood
+        assert "No runs match" not in text(app)
+        assert app.screen.query_one(DetailsPane).view.record is not None, "the run under the cursor is shown again"
 
 
 async def test_runs_are_sorted_by_columns_with_what_is_not_known_last() -> None:

@@ -103,7 +103,7 @@ class RunsScreen(FollowingScreen):
 
     def begin(self) -> None:
         super().begin()
-        self.query_one(SavedRunsTable).empty = "reading the store …"
+        self.table.empty = "reading the store …"
 
     @property
     def table(self) -> SavedRunsTable:
@@ -151,6 +151,8 @@ class RunsScreen(FollowingScreen):
         self._show_found()
         if not listed.order:
             self.details.show(RunView(problem=table.empty))
+        elif self.details.view.record is None and table.chosen in listed.by_id:
+            self.details.load(table.chosen)  # the cursor has not moved, and nothing else says so
         if self._come_back_to in listed.by_id:
             table.move_to(self._come_back_to)
             self._come_back_to = None
@@ -341,9 +343,8 @@ class RunsScreen(FollowingScreen):
     async def action_export(self) -> None:
         """Ask for a file's name and write the marked runs, else all that the list goes through, in its order."""
         marked, listed = list(self.table.marked), self._listed
-        if not marked and listed.found is None:
-            await listed.tally()
         try:
+            await listed.tally()
             runs = await listed.some(marked) if marked else listed.all_found()
         except LabError as exc:
             self.console_app.tell(str(exc), "error")
@@ -352,8 +353,8 @@ class RunsScreen(FollowingScreen):
             self.console_app.tell("There is no run to export.", "warning")
             return
         also = ", shown by the filter or not" if self.query_one(FilterLine).text else ""
-        which = f"marked{also}" if marked else "in the list"
-        Exporting(self.app, self.session.store, self.console_app.tell).ask(runs, which)
+        exporting = Exporting(self.app, self.session.store, self.console_app.tell)
+        exporting.ask(runs, f"marked{also}" if marked else "in the list")
 
     def run_id_to_copy(self) -> str | None:
         return "\n".join(self.table.marked) or self.table.chosen
