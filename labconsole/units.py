@@ -53,6 +53,14 @@ def format_target(target_bps: int | str) -> str:
     return f"{target_bps}bit"
 
 
+def format_target_within(target_bps: int | str, cells: int) -> str:
+    """The same where there is room for it, else rounded to four places: for tables, whose details have it in full."""
+    whole = format_target(target_bps)
+    if len(whole) <= cells or isinstance(target_bps, str):
+        return whole
+    return format_rate_bps(target_bps).replace(" ", "").removesuffix("/s")
+
+
 def format_count(count: int) -> str:
     """A count with thin-space thousands."""
     return f"{count:,}".replace(",", "\u2009")

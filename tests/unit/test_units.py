@@ -30,6 +30,12 @@ def test_a_target_is_written_with_its_largest_unit(bps: int, text: str):
     assert units.format_target(bps) == text
 
 
+def test_a_target_is_rounded_where_it_has_no_room():
+    assert units.format_target_within(90_062_805, 9) == "90.06Mbit"
+    assert units.format_target_within(100_000_000, 9) == "100Mbit"
+    assert units.format_target_within("max", 2) == "max"
+
+
 @given(st.integers(min_value=1, max_value=10**13))
 def test_a_target_is_written_as_it_is_read(bps: int):
     assert units.parse_rate_bps(units.format_target(bps)) == bps

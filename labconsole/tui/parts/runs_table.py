@@ -19,7 +19,7 @@ from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import GUTTER, Column, LineTable
-from labconsole.units import format_target
+from labconsole.units import format_target_within
 
 
 class RunsTable(LineTable):
@@ -83,7 +83,7 @@ class RunsTable(LineTable):
 
     def cell_target(self, key: str, width: int) -> Span:
         target = self._runs[key].target_bps
-        return "max" if target is None else format_target(target), ""
+        return "max" if target is None else format_target_within(target, width), ""
 
     def cell_background(self, key: str, width: int) -> Span:
         background = self._runs[key].background

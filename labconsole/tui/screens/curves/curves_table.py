@@ -14,7 +14,7 @@ from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
 from labconsole.tui.screens.curves.curve_chart import MOST_CURVES, curve_tone
-from labconsole.units import format_target
+from labconsole.units import format_target_within
 
 Key = tuple[int, int]
 
@@ -187,7 +187,7 @@ class CurvesTable(LineTable):
         return self._y(self._points[key][1].y.maximum)
 
     def cell_target(self, key: Key, width: int) -> Span:
-        return format_target(self._points[key][1].design.target_bps), "muted"
+        return format_target_within(self._points[key][1].design.target_bps, width), "muted"
 
     def cell_sources(self, key: Key, width: int) -> Span:
         return str(self._points[key][1].design.sources), "muted"

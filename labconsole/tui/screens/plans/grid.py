@@ -21,7 +21,7 @@ from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Lines, Span, entitle
 from labconsole.tui.parts.table import Column, LineTable
-from labconsole.units import format_target
+from labconsole.units import format_target_within
 
 CELL = 3
 NUMBER_CELLS = 5
@@ -263,7 +263,7 @@ class GridTable(LineTable):
         return str(self._request(key).sources), ""
 
     def cell_target(self, key: int, width: int) -> Span:
-        return format_target(self._request(key).target), ""
+        return format_target_within(self._request(key).target, width), ""
 
     def cell_background(self, key: int, width: int) -> Span:
         return safe(self._request(key).background, width), "muted"
