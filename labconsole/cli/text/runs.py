@@ -11,7 +11,7 @@ from labconsole.model.record.run import Background, Reason, RunRecord, StreamRec
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.record.timing import Delay
 from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths
-from labconsole.units import format_count, format_rate_bps, format_target
+from labconsole.units import format_count, format_rate_bps, format_target, format_target_within
 
 DASH = "–"
 PICTURE_COLUMNS = 110
@@ -170,7 +170,7 @@ def runs_table(summaries: Sequence[RunSummary]) -> list[str]:
     for s in summaries:
         lines.append(
             f"{s.run_id:<24} {s.testbed:<12} {s.platform:<12} {s.frame_size_bytes or 'mix':>6} {s.sources:>2} "
-            f"{format_target(s.target_bps if s.target_bps is not None else 'max'):>9} "
+            f"{format_target_within(s.target_bps if s.target_bps is not None else 'max', 9):>9} "
             f"{DASH if s.offered_pps is None else f'{s.offered_pps:.0f}':>12} "
             f"{DASH if s.measured_pps is None else f'{s.measured_pps:.0f}':>12} {percent(s.loss_ratio):>9}  "
             f"{s.verdict:<8} {_first_words(s.note)}".rstrip()
