@@ -52,6 +52,7 @@ class LinkPool:
         self._inventory, self._telemetry = inventory, telemetry
         self._connect_node, self._emit = connect, emit
         self._on_event, self._on_lost, self._only_watch = on_event, on_lost, only_watch
+        self._closed = False
         self._keepers: dict[str, asyncio.Task[None]] = {}
         self._tried: dict[str, asyncio.Event] = {}
         self._again: dict[str, asyncio.Event] = {}
@@ -61,6 +62,8 @@ class LinkPool:
 
         A node that fails raises nothing here: it is told as NodeChanged and tried again in the background.
         """
+        if self._closed:
+            return
         names = list(nodes)
         for name in names:
             if name not in self._keepers:
@@ -70,7 +73,8 @@ class LinkPool:
             await self._tried[name].wait()
 
     async def close(self) -> None:
-        """Close every link; returns when the agents are gone or their bounds have passed."""
+        """Close every link, for good; returns when the agents are gone or their bounds have passed."""
+        self._closed = True
         for task in self._keepers.values():
             task.cancel()
         await asyncio.gather(*self._keepers.values(), return_exceptions=True)

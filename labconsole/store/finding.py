@@ -32,6 +32,9 @@ _SORTED_BY: dict[str, tuple[ColumnElement[Any], str]] = {
 }
 """The columns of model.sorting.SORTS but the start, and what they are called in a summary."""
 
+IDS_AT_ONCE = 10_000
+"""Parameters of one statement: PostgreSQL takes 65 535, a stock SQLite 32 766."""
+
 Key = tuple[ColumnElement[Any], bool, Any]
 """An expression to sort by, whether descending, and its value for the run that is the place."""
 
@@ -45,7 +48,7 @@ class FindableRuns(StoredRuns):
         """The first ``limit`` runs that are meant, in order, after a place and leaving out ``skip``. Blocks."""
         if self.version < 4:  # its file lacks columns: it is small, and only read
             meant = sorting.apply(query.select(self.list()))
-            begin = skip if after is None else skip + 1 + [run.run_id for run in meant].index(after.run_id)
+            begin = skip if after is None else skip + 1 + _place(meant, after)
             return meant[begin : begin + limit]
         keys = _keys(self, sorting, after)
         notes_too = asks_for_notes(query) or sorting.column == "note"
@@ -56,9 +59,12 @@ class FindableRuns(StoredRuns):
             found = found.where(_comes(keys, later=True))
         found = found.order_by(*order).limit(limit).offset(skip or None)
         ids = [row.run_id for row in self.rows(found, "find runs")]
-        summaries = _from(select(*SUMMARY_COLUMNS), notes_too=True).where(runs.c.run_id.in_(ids))
-        known = {row.run_id: summary_of(row) for row in self.rows(summaries, "find runs")}
-        return [known[run_id] for run_id in ids]
+        summaries = _from(select(*SUMMARY_COLUMNS), notes_too=True)
+        known: dict[str, RunSummary] = {}
+        for begin in range(0, len(ids), IDS_AT_ONCE):
+            some = runs.c.run_id.in_(ids[begin : begin + IDS_AT_ONCE])
+            known.update((row.run_id, summary_of(row)) for row in self.rows(summaries.where(some), "find runs"))
+        return [known[run_id] for run_id in ids if run_id in known]
 
     def count_found(self, query: Query) -> int:
         """How many runs are meant. Blocks."""
@@ -70,12 +76,17 @@ class FindableRuns(StoredRuns):
     def position(self, query: Query, sorting: Sorting, run: RunSummary) -> int:
         """How many of the runs that are meant come before this one. Blocks."""
         if self.version < 4:
-            return [each.run_id for each in sorting.apply(query.select(self.list()))].index(run.run_id)
+            return _place(sorting.apply(query.select(self.list())), run)
         notes_too = asks_for_notes(query) or sorting.column == "note"
         statement = _from(select(func.count(runs.c.started_at)), notes_too=notes_too).where(
             meant_by(query), _comes(_keys(self, sorting, run), later=False)
         )
         return int(self.rows(statement, "count runs")[0][0])
+
+
+def _place(meant: list[RunSummary], run: RunSummary) -> int:
+    """Where it stands; behind the last if it is not meant any more."""
+    return next((place for place, each in enumerate(meant) if each.run_id == run.run_id), len(meant))
 
 
 def _from(statement: Select[Any], *, notes_too: bool) -> Select[Any]:

@@ -31,4 +31,10 @@ class StoreLater:
             return self._opened
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.open(), name)
+        """Once it is open, what the store has; before, a method that opens it when it is called: looking a method up
+        must not keep an event loop waiting."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self._opened is not None:
+            return getattr(self._opened, name)
+        return lambda *args, **options: getattr(self.open(), name)(*args, **options)

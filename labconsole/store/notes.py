@@ -8,7 +8,6 @@ plan is kept in the same table under a key that is no run id (model/record/note.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,15 +16,12 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, update
 
 from labconsole.errors import StoreError
-from labconsole.model.record.note import PlanNote, RunNote, is_plan_key
+from labconsole.model.record.note import PLAN_NOTE_NAME, PlanNote, RunNote, is_plan_key
 from labconsole.store.records import utc_text
 from labconsole.store.sql.schema import calibrations, notes, runs
 
 MAX_NOTE_CHARACTERS = 10_000
 """A note is a few sentences; what is longer belongs into a file whose name the note says."""
-
-
-_NAME = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
 
 def now_utc() -> str:
@@ -70,7 +66,7 @@ def plan_note_from_json(data: object, where: str) -> PlanNote:
         raise StoreError(f"{where}: plan_note must have plan_hash and testbed_fingerprint")
     rest = dict(data)
     plan_hash, fingerprint = rest.pop("plan_hash"), rest.pop("testbed_fingerprint")
-    if not all(isinstance(each, str) and _NAME.fullmatch(each) for each in (plan_hash, fingerprint)):
+    if not all(isinstance(each, str) and PLAN_NOTE_NAME.fullmatch(each) for each in (plan_hash, fingerprint)):
         raise StoreError(
             f"{where}: plan_hash and testbed_fingerprint must be of letters, digits, '.', '_', ':' and '-'"
         )

@@ -43,8 +43,9 @@ Cells = list[tuple[str, str]]
 class RateSeries:
     """Two rates over the same seconds, NaN where one is not known.
 
-    ``missing_packets``: of all that was sent by then, what had not arrived; empty where nobody counted it, and then it
-    is added up from the rates. ``lost_packets``: what never arrived, once that is known.
+    ``missing_packets``: of all that was sent by then, what had not arrived, before the first interval and after each;
+    empty where nobody counted it, and then it is added up from the rates. ``lost_packets``: what never arrived, once
+    that is known.
     """
 
     seconds: Sequence[float]
@@ -126,7 +127,7 @@ def joined(series: RateSeries) -> RateSeries:
         return series
     parts_s = [now - before for before, now in itertools.pairwise(seconds)]
     short_s = statistics.median(parts_s) * JOINED_BELOW
-    missing = series.missing_packets or [math.nan] * len(seconds)
+    missing = series.missing_packets[1:] or [math.nan] * len(seconds)
     samples = zip(seconds, series.offered_pps, series.measured_pps, missing, [parts_s[0], *parts_s], strict=True)
     rows = [next(samples)]
     for sample in samples:
@@ -142,7 +143,11 @@ def joined(series: RateSeries) -> RateSeries:
         )  # fmt: skip
     at, offered_pps, measured_pps, missing_packets, _ = zip(*rows, strict=True)
     return RateSeries(
-        at, offered_pps, measured_pps, missing_packets if series.missing_packets else (), series.lost_packets
+        at,
+        offered_pps,
+        measured_pps,
+        (series.missing_packets[0], *missing_packets) if series.missing_packets else (),
+        series.lost_packets,
     )
 
 
@@ -163,13 +168,14 @@ def _losses(series: RateSeries) -> list[float]:
         parts.append((part_s, o * part_s if known else math.nan, o >= sending))
         added.append(added[-1] + ((o - m) * part_s if known else 0.0))
     counted = [gone if math.isfinite(gone) else math.inf for gone in series.missing_packets]
-    missing = [counted[0], *counted] if counted else added
-    at_last = next((gone for gone in reversed(missing) if math.isfinite(gone)), 0.0)
-    if at_last < -SURPLUS_RATIO * sum(sent for _, sent, _ in parts if math.isfinite(sent)):
+    missing = counted or added
+    at_last = next((gone for gone in reversed(missing) if math.isfinite(gone)), None)
+    if at_last is None or at_last < -SURPLUS_RATIO * sum(sent for _, sent, _ in parts if math.isfinite(sent)):
         return [math.nan] * len(parts)
     if series.lost_packets is not None:
         missing[-1] = min(missing[-1], series.lost_packets)
-    lost = list(itertools.accumulate(reversed(missing), min))[::-1]
+    # Read a little late at the source, a count is behind what the sink has: nothing was lost by then, not less.
+    lost = [max(0.0, gone) for gone in itertools.accumulate(reversed(missing), min)][::-1]
     window: deque[tuple[float, float, float]] = deque()
     took = offered = gone = 0.0
     losses = []

@@ -165,6 +165,8 @@ class ConsoleApp(HasActions, RunsSearches, App[int]):
             self.failure = exc
             self.leave()
             return
+        if self._leaving:
+            return
         self.load_runs()
         await session.connect()
         await asyncio.to_thread(import_plotext)

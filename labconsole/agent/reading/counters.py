@@ -74,11 +74,9 @@ class CounterSnapshot:
 
     __slots__ = ("monotonic_ns", "wall_ns", "replies")
 
-    def __init__(self, replies: Dict[str, List[bytes]], began_ns: int) -> None:
-        # Stamped in the middle: on a busy node a reading may be held up for long, before what it reads or after it.
-        ended_ns, wall_ns = time.monotonic_ns(), time.time_ns()
-        half_ns = (ended_ns - began_ns) // 2
-        self.monotonic_ns, self.wall_ns, self.replies = ended_ns - half_ns, wall_ns - half_ns, replies
+    def __init__(self, replies: Dict[str, List[bytes]]) -> None:
+        # Stamped after reading: what is counted here had passed by this time. Late packets are counted on that.
+        self.monotonic_ns, self.wall_ns, self.replies = time.monotonic_ns(), time.time_ns(), replies
 
     @property
     def size_bytes(self) -> int:
@@ -133,8 +131,7 @@ class Counters:
                 self._sockets[name] = NamespaceCounters(self._namespaces.resolve(name))
 
     def sample(self) -> CounterSnapshot:
-        began_ns = time.monotonic_ns()
-        return CounterSnapshot({name: opened.stats() for name, opened in self._sockets.items()}, began_ns)
+        return CounterSnapshot({name: opened.stats() for name, opened in self._sockets.items()})
 
     def read(self) -> Dict[str, Any]:
         """counters.read: with names, for the ledger."""

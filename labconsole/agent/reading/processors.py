@@ -20,7 +20,7 @@ Ticks = Tuple[int, ...]
 def parse_ticks(stat: bytes) -> Dict[int, Ticks]:
     """The ticks of each processor by its number. What is not as a kernel writes it is left out."""
     found: Dict[int, Ticks] = {}
-    for line in stat.split(b"\n"):
+    for line in stat.rpartition(b"\n")[0].split(b"\n"):  # the last line may be cut off
         if not line.startswith(b"cpu"):
             break
         words = line.split()

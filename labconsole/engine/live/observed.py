@@ -131,6 +131,8 @@ class ObservedStreams:
         sent = math.nan if now.sent is None or before.sent is None else now.sent - before.sent
         live.seconds.append((now.at_ns - self._idle_ns.get(name, base.at_ns)) / 1e9)
         missing = math.nan if now.sent is None or base.sent is None else now.sent - base.sent
+        if not live.missing_packets:
+            live.missing_packets.append(0.0)
         live.missing_packets.append(missing - (now.received - base.received))
         live.offered_pps.append(sent * per_s)
         live.measured_pps.append((now.received - before.received) * per_s)

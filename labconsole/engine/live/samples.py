@@ -150,6 +150,8 @@ class LiveStreams:
             per_s = 1e9 / (now.at_ns - before.at_ns)
             live.seconds.append(seconds)
             sent = math.nan if now.sent is None or before.sent is None else now.sent - before.sent
+            if not live.missing_packets:
+                live.missing_packets.append(math.nan if base.sent is None else 0.0)
             live.missing_packets.append(math.nan if offered is None else offered - measured)
             live.offered_pps.append(sent * per_s)
             live.measured_pps.append((now.received - before.received) * per_s)

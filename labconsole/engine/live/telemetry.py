@@ -113,8 +113,8 @@ class StreamLive:
     measured_packets: int | None = None
     offered_pps: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     measured_pps: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
-    missing_packets: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
-    """At each of these instants: what had been sent and had not arrived; NaN where it is not known."""
+    missing_packets: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY + 1))
+    """At each of these instants, and the one before the first: what had been sent and had not arrived; NaN: unknown."""
 
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     final: bool = False

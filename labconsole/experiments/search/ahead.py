@@ -1,7 +1,7 @@
 """What a search will ask next, and how many trials more: found by carrying it out again on what it knows. Blocking.
 
-The procedure asks for the same whenever it gets the same answers, so its next question after a trial that passes is
-exact. Where one fails, the next load depends on what it will have forwarded: that is told as about.
+The procedure asks for the same whenever it gets the same answers, so its next question after a trial without loss is
+exact. Where one loses, the next load depends on what it will have forwarded: that is told as about.
 """
 
 from __future__ import annotations

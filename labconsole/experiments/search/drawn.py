@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from labconsole.contracts.picture import Between, PicturePart, PictureTrial, StepPicture
@@ -75,11 +75,29 @@ class SearchPicture:
             parts=self._parts,
             trials=tuple(self._trials),
             under_way=drawn,
-            found=tuple(f"{each.goal.name} {' to '.join(map(_pps, each.decided))}" for each in self._goals),
+            found=(*self._loads_found(), *self._lossless()),
             coming=ahead.words if ahead is not None else (),
             left_trials=ahead.trials if ahead is not None else None,
             most_left_trials=max(0, self._asked.max_trials - len(self._trials)) if under_way is not None else None,
         )
+
+    @property
+    def _unit(self) -> str:
+        return "pps" if self._sources == 1 else "pps per source"
+
+    def _loads_found(self) -> Iterator[str]:
+        for each in self._goals:
+            yield f"{each.goal.name} {' to '.join(map(_pps, each.decided))} {self._unit}"
+
+    def _lossless(self) -> Iterator[str]:
+        """The highest load of the frame loss curve without loss."""
+        if FRAME_LOSS not in self._tests:
+            return
+        part = self._tests.index(FRAME_LOSS)
+        tried = [trial for trial in self._trials if trial.part == part]
+        whole = [trial.at for trial in tried if all(trial.passed)]
+        if tried:
+            yield f"no loss up to {_pps(max(whole))} {self._unit}" if whole else "loss at every load"
 
 
 class _GoalBounds:
@@ -129,7 +147,9 @@ def picture_of(asked: Search, record: SearchRecord) -> StepPicture:
     drawn = picture.now()
     if record.back_to_back is None:
         return drawn
-    return replace(drawn, found=(*drawn.found, f"bursts of {record.back_to_back.mean_packets:.0f} packets"))
+    each = "" if record.requested.sources == 1 else " per source"
+    bursts = f"bursts of {record.back_to_back.mean_packets:.0f} packets{each}"
+    return replace(drawn, found=(*drawn.found, bursts))
 
 
 def _pps(value: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -28,6 +29,11 @@ PLAN_NOTE = "plan_note"
 _PLAN, _AT = "plan:", "@"
 """No run id has these signs."""
 
+PLAN_NOTE_NAME = re.compile(r"[A-Za-z0-9._:-]{1,200}")
+"""A plan's hash, and a testbed's fingerprint."""
+
+_PLAN_KEY = re.compile(f"{_PLAN}{PLAN_NOTE_NAME.pattern}{_AT}{PLAN_NOTE_NAME.pattern}")
+
 
 @dataclass(frozen=True, slots=True)
 class PlanNote:
@@ -50,7 +56,7 @@ def plan_key(plan_hash: str, testbed_fingerprint: str) -> str:
 
 def is_plan_key(key: str) -> bool:
     """Whether a note under it is on a plan."""
-    return key.startswith(_PLAN) and _AT in key
+    return _PLAN_KEY.fullmatch(key) is not None
 
 
 def plan_notes(notes: Mapping[str, RunNote]) -> Iterator[PlanNote]:

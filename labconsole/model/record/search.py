@@ -6,7 +6,9 @@ Loads are per source, counts are sums over the sources. docs/search.md explains 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.kind import ExperimentRecord
@@ -19,6 +21,10 @@ SEARCH_FORMAT = 2
 LATER_TRIAL_KEYS = ("source_lost_packets", "queued_packets")
 """Of a trial, what format 1 does not have."""
 
+LoadPps = Annotated[float, Field(ge=1e-6, le=1e12)]
+"""Records come from elsewhere, too: what no link does is refused before anybody computes with it."""
+
+Packets = Annotated[int, Field(ge=0, lt=2**63)]
 Limit = Literal["uut", "generator", "instrument", "line_rate", "below_minimum", "undecided"]
 BurstLimit = Literal["uut", "generator", "instrument", "trial_length"]
 
@@ -38,7 +44,7 @@ class SearchRequested(StrictModel):
     platform: str
     frame_size_bytes: int
     frame_size_includes_fcs: bool
-    sources: int
+    sources: Annotated[int, Field(ge=1)]
     background: str
     generator: str
     observe: str
@@ -67,12 +73,12 @@ class SearchTrial(StrictModel):
 
     run_id: str
     for_test: str
-    load_pps: float
-    duration_s: float
-    intended_packets: int
-    offered_packets: int
-    measured_packets: int
-    lost_outside_packets: int
+    load_pps: LoadPps
+    duration_s: Annotated[float, Field(ge=0, le=1e9)]
+    intended_packets: Packets
+    offered_packets: Packets
+    measured_packets: Packets
+    lost_outside_packets: Packets
     offered_pps: float | None = None
     source_lost_packets: int = 0
     queued_packets: int | None = None
@@ -167,7 +173,7 @@ class SearchRecord(ExperimentRecord):
     plan: SearchRef
     requested: SearchRequested
     settings: dict[str, Any]
-    line_rate_pps: float
+    line_rate_pps: LoadPps
     lowest_load_pps: float
     goals: tuple[GoalFound, ...]
     frame_loss: tuple[FrameLossPoint, ...] | None

@@ -124,8 +124,11 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
         self.look_ahead()
 
     @work(exclusive=True, group="look ahead")
-    async def look_ahead(self) -> Plan | None:
+    async def look_ahead(self) -> None:
         """Say how long it takes, or why it cannot be: the same checks as when it begins."""
+        await self._looked()
+
+    async def _looked(self) -> Plan | None:
         takes, problem, plan = "", "", None
         try:
             plan = self._plan()
@@ -143,6 +146,6 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
 
     @work(exclusive=True, group="take")
     async def action_take(self) -> None:
-        plan = await self.look_ahead().wait()
-        if plan is not None:
+        plan = await self._looked()
+        if plan is not None and self.is_current:
             self.dismiss(plan)

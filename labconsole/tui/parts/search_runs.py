@@ -50,7 +50,7 @@ class RunsSearches(RunsTrials):
                 found = "; ".join(seen.picture.found) or f"{len(seen.picture.trials)} trials"
                 failure = f"; not to its end: {seen.record.failure}" if seen.record.failure else ""
                 severity = "warning" if failure else "information"
-                self._over(severity, f"{what}: {found} packets/s per source{failure}")
+                self._over(severity, f"{what}: {found}{failure}")
         finally:
             self.state.run_ended()
         if held is not None and take_over:

@@ -228,5 +228,5 @@ def test_a_watcher_sees_the_true_loss_although_the_nodes_clocks_differ(loss_rati
     assert live.offered_packets == 500_000
     assert live.loss_packets == round(500_000 * loss_ratio)
     assert max(live.offered_pps) < 55_000
-    missing = zip(live.seconds, live.missing_packets, strict=True)
+    missing = zip(live.seconds, list(live.missing_packets)[1:], strict=True)
     assert all(packets >= -1 for seconds, packets in missing if 0.2 < seconds < 9.8)

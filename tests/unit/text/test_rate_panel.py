@@ -168,18 +168,18 @@ def test_what_arrives_later_was_not_lost():
 def test_losses_are_those_that_were_counted_and_not_added_up_from_rates():
     """Half a second in which nobody reads either counter, packets in a queue then; nothing is lost in the end."""
     seconds = [0.1, 0.6, *(0.7 + 0.1 * i for i in range(40))]
-    missing = [2000.0, NAN, *[900.0] * 39, 0.0]
+    missing = [0.0, 2000.0, NAN, *[900.0] * 39, 0.0]
     rates = [50_000.0] * 42
     series = RateSeries(seconds, [rates[0], NAN, *rates[2:]], [30_000.0, *rates[1:]], missing)
     assert all(loss == 0 for loss in _losses(series) if math.isfinite(loss))
     lossy = RateSeries(seconds, series.offered_pps, series.measured_pps, [*missing[:-1], 900.0])
-    assert max(loss for loss in _losses(lossy) if math.isfinite(loss)) == 0, "all of it was missing from the beginning"
+    assert [loss for loss in _losses(lossy) if math.isfinite(loss)][-1] == 0, "all of it was missing from the beginning"
     known = RateSeries(seconds, series.offered_pps, series.measured_pps, [*missing[:-1], 900.0], lost_packets=0)
     assert all(loss == 0 for loss in _losses(known) if math.isfinite(loss)), (
         "the last sample came before the last packet"
     )
-    assert joined(RateSeries([0.1, 0.2, 0.25, 0.35, 0.45], [1] * 5, [1] * 5, [1, 2, 3, 4, 5], 7)).missing_packets == (
-        1, 3, 4, 5
+    assert joined(RateSeries([0.1, 0.2, 0.25, 0.35, 0.45], [1] * 5, [1] * 5, [0, 1, 2, 3, 4, 5], 7)).missing_packets == (
+        0, 1, 3, 4, 5
     )  # fmt: skip
 
 
@@ -188,6 +188,20 @@ def test_several_samples_at_one_instant_are_drawn():
     at = [0.0, 0.0, 0.0, 0.1, 0.2, 0.3]
     drawn = joined(RateSeries(at, [0.0, 0.0, 0.0, 14.0, 84.0, 0.0], [0.0, 0.0, 0.0, 0.0, 98.0, 0.0]))
     assert list(drawn.seconds) == at
+
+
+def test_a_steady_loss_is_the_same_from_the_first_interval_on():
+    seconds = [0.1 * (i + 1) for i in range(50)]
+    series = RateSeries(seconds, [1000.0] * 50, [900.0] * 50, [10.0 * i for i in range(51)])
+    assert [loss for loss in _losses(series) if math.isfinite(loss)] == pytest.approx([10.0] * 46, rel=1e-9)
+    unknown = RateSeries(seconds, [1000.0] * 50, [900.0] * 50, [NAN] * 51, lost_packets=500)
+    assert all(math.isnan(loss) for loss in _losses(unknown))
+
+
+def test_a_count_that_is_behind_for_a_while_makes_no_loss_when_it_has_caught_up():
+    seconds, rates = [0.1 * (i + 1) for i in range(50)], [1000.0] * 50
+    series = RateSeries(seconds, rates, rates, [0.0, *[-3.0] * 30, *[0.0] * 20], lost_packets=0)
+    assert all(loss == 0 for loss in _losses(series) if math.isfinite(loss))
 
 
 def test_a_clock_that_is_read_late_makes_no_peak():

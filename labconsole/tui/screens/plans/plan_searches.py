@@ -40,6 +40,6 @@ def running_words(execution: PlanExecution) -> list[Words]:
     return [
         ("search", f"{number} of {total}: {seen.step.describe()}", "strong"),
         ("", f"{count(trials)} trial{'s' if trials != 1 else ''} so far", ""),
-        *[("", f"{words} packets/s", "") for words in seen.picture.found],
+        *[("", words, "") for words in seen.picture.found],
         *([("", seen.why, "warn")] if seen.why else []),
     ]

@@ -38,13 +38,15 @@ def write(path: Path, stream: IO[str], runs: RunsToWrite, store: RunsStore) -> t
     try:
         with stream:
             if path.suffix == ".csv":
-                _write_csv(stream, runs)
-                written = len(runs)
+                written = _write_csv(stream, runs)
             else:
                 written = sum(_write_record(stream, run.run_id, store, problems) for run in runs)
     except OSError as exc:
         path.unlink(missing_ok=True)
         return 0, [f"{path} cannot be written: {exc.strerror or exc}"]
+    except LabError as exc:  # the list itself cannot be read to its end
+        path.unlink(missing_ok=True)
+        return 0, [str(exc)]
     return written, problems
 
 
@@ -60,11 +62,14 @@ def _write_record(stream: IO[str], run_id: str, store: RunsStore, problems: list
     return True
 
 
-def _write_csv(stream: IO[str], runs: RunsToWrite) -> None:
-    """A column per factor and result, named as in the store; what is not known is empty."""
+def _write_csv(stream: IO[str], runs: RunsToWrite) -> int:
+    """A column per factor and result, named as in the store; what is not known is empty. Returns how many rows."""
+    written = 0
     names = [field.name for field in fields(RunSummary)]
     writer = csv.writer(stream)
     writer.writerow(names)
     for run in runs:
         row = [getattr(run, name) for name in names]
         writer.writerow([harmless_cell(";".join(value) if isinstance(value, tuple) else value) for value in row])
+        written += 1
+    return written

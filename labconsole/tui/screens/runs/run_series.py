@@ -45,6 +45,8 @@ def _rates(samples: Iterable[Sample], lost_packets: int | None) -> RateSeries | 
         measured.append((received1 - received0) / (now - then))
         if first is None and sent0 is not None:
             first = sent0, received0
+        if not missing:
+            missing.append(math.nan if first is None else 0.0)
         missing.append(sent1 - first[0] - (received1 - first[1]) if sent1 is not None and first else math.nan)
     return RateSeries(seconds, offered, measured, missing, lost_packets) if len(seconds) > 1 else None
 
