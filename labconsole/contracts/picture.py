@@ -39,7 +39,8 @@ class PicturePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureTrial:
-    """One trial, in the order taken: of which part, ``at`` what place. ``loss_ratio``: by which it is judged.
+    """One trial, in the order taken: of which part, ``at`` what place. ``missing_ratio``: by which it is
+    judged, of what was to be sent what did not arrive, lost or never sent.
 
     Of each criterion of its part ``passed`` by this trial alone, and the ``bounds`` that all so far support. Of one
     that is under way nothing of that is known.
@@ -49,7 +50,7 @@ class PictureTrial:
     at: float
     duration_s: float
     run_id: str = ""
-    loss_ratio: float | None = None
+    missing_ratio: float | None = None
     passed: tuple[bool, ...] = ()
     bounds: tuple[Between, ...] = ()
 

@@ -11,6 +11,7 @@ from labconsole.experiments.search.course import BACK_TO_BACK, FRAME_LOSS, LATEN
 from labconsole.experiments.search.goals import Goal, LoadTrial, goals_of
 from labconsole.experiments.search.load_class import meets
 from labconsole.experiments.search.rfc2544 import burst_passed, bursts_closed
+from labconsole.experiments.search.shown import LIMITS
 from labconsole.model.plan.search import Search
 from labconsole.model.record.search import SearchRecord
 
@@ -54,7 +55,7 @@ class SearchPicture:
         self._trials.append(
             PictureTrial(
                 part=self._tests.index(test), at=at, duration_s=trial.duration_s, run_id=trial.run_id,
-                loss_ratio=missing, passed=passed, bounds=bounds,
+                missing_ratio=missing, passed=passed, bounds=bounds,
             )
         )  # fmt: skip
 
@@ -145,6 +146,10 @@ def picture_of(asked: Search, record: SearchRecord) -> StepPicture:
         test = values.pop("for_test")
         picture.add(test, LoadTrial(**values))
     drawn = picture.now()
+    limits = {goal.goal: f", limit: {LIMITS[goal.limited_by]}" for goal in record.goals if goal.limited_by != "uut"}
+    found = (words + next((limit for goal, limit in limits.items() if words.startswith(f"{goal} ")), "")
+             for words in drawn.found)  # fmt: skip
+    drawn = replace(drawn, found=tuple(found))
     if record.back_to_back is None:
         return drawn
     each = "" if record.requested.sources == 1 else " per source"

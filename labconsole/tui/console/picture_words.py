@@ -13,8 +13,8 @@ def trial_lines(picture: StepPicture, after: int = 0) -> Iterator[str]:
     for number, trial in enumerate(picture.trials[after:], after + 1):
         part = picture.parts[trial.part]
         words = [f"trial {number}, {part.name} at {count(trial.at)} {part.unit}, {trial.duration_s:.3g} s"]
-        if trial.loss_ratio is not None:
-            words.append(f"loss {percent(trial.loss_ratio)} %")
+        if trial.missing_ratio is not None:
+            words.append(f"missing {percent(trial.missing_ratio)} %")
         for order, (criterion, passed) in enumerate(zip(part.criteria, trial.passed, strict=False)):
             bounds = trial.bounds[order] if trial.bounds else Between()
             known = f", bounds {bounds_words(part, bounds)}" if bounds.known else ""

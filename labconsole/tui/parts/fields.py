@@ -7,7 +7,7 @@ stands in a number. Up and down go from field to field and change nothing; + and
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -103,9 +103,10 @@ class Choice(HasActions, Tones, _InForm, can_focus=True):
         def control(self) -> Choice:
             return self.choice
 
-    def __init__(self, options: Sequence[str], value: str, *, id: str) -> None:
+    def __init__(self, options: Sequence[str], value: str, *, id: str, shown: Mapping[str, str] | None = None) -> None:
+        """``shown``: what stands for an option on screen, where that is another word."""
         super().__init__(id=id)
-        self.options = tuple(options)
+        self.options, self._shown = tuple(options), shown or {}
         self.set_reactive(Choice.value, value)
 
     def watch_value(self, value: str) -> None:
@@ -115,7 +116,7 @@ class Choice(HasActions, Tones, _InForm, can_focus=True):
         width = self.size.width
         index = self.options.index(self.value)
         back, forth = ("‹" if index else " "), ("›" if index < len(self.options) - 1 else " ")
-        word = safe(self.value, width - 2)
+        word = safe(self._shown.get(self.value, self.value), width - 2)
         pad = " " * max(0, width - 2 - cell_len(word))
         under = self.cursor_style() if self.has_focus else None
         tone = "strong" if self.has_focus else ""

@@ -32,9 +32,9 @@ def processors_span(live: NodeLive, *, short: bool = False) -> Span:
 
 def processors_line(telemetry: Telemetry, nodes: Iterable[str], width: int) -> list[Span]:
     """Those of several nodes; what finds no room is left out and counted."""
-    spans: list[Span] = [(" cpu", "muted")]
+    spans: list[Span] = [(" cpu now", "muted")]
     names = list(dict.fromkeys(nodes))
-    left = width - 4
+    left = width - 8
     for place, name in enumerate(names):
         live = telemetry.nodes.get(name)
         words, tone = processors_span(live) if live is not None else (UNKNOWN, "muted")

@@ -45,7 +45,10 @@ class RunsSearches(RunsTrials):
             refused = outcome.steps.refused
             seen = next((each for each in execution.steps.seen if each.record is not None), None)
             if refused or seen is None or seen.record is None:
-                self._over("warning", f"{what}: {'; '.join(refused) or 'stopped, what was measured is kept'}")
+                self._over(
+                    "warning",
+                    f"{what}: {'; '.join(refused) or 'stopped; its trials are kept as runs, the search itself is not'}",
+                )
             else:
                 found = "; ".join(seen.picture.found) or f"{len(seen.picture.trials)} trials"
                 failure = f"; not to its end: {seen.record.failure}" if seen.record.failure else ""

@@ -38,7 +38,7 @@ class StepTrials(LineTable):
         Column("test", "test", 12, right=False, rank=2),
         Column("at", "", 10),
         Column("duration", "s", 6, rank=3),
-        Column("loss", "loss %", 8),
+        Column("missing", "missing %", 9),
         Column("passed", "", 4, right=False),
         Column("picture", "", 18, right=False, grow_to=400),
     )
@@ -149,9 +149,9 @@ class StepTrials(LineTable):
     def cell_duration(self, key: int, width: int) -> Span:
         return f"{self._trial(key).duration_s:.3g}", "muted"
 
-    def cell_loss(self, key: int, width: int) -> Span:
-        loss = self._trial(key).loss_ratio
-        return ("" if loss is None else percent(loss)), ""
+    def cell_missing(self, key: int, width: int) -> Span:
+        missing = self._trial(key).missing_ratio
+        return ("" if missing is None else percent(missing)), ""
 
     def cell_passed(self, key: int, width: int) -> Span:
         return self._marks(key), self._tone(key)
@@ -221,8 +221,8 @@ class StepWords(Lines):
                     words = bounds_words(part, bounds)
                     rows += field("bounds", f"{STROKES[order % len(STROKES)]} {criterion}: {words}", width,
                                   "strong", rows=2, label_cells=LABEL_CELLS)  # fmt: skip
-        if picture.found and not picture.parts:
-            rows += field("found", "; ".join(picture.found), width, label_cells=LABEL_CELLS)
+        if picture.found and (seen.record is not None or not picture.parts):
+            rows += field("found", "; ".join(picture.found), width, rows=3, label_cells=LABEL_CELLS)
         now = picture.under_way
         if seen.state is StepState.RUNNING and now is not None:
             part = picture.parts[now.part]
@@ -236,4 +236,7 @@ class StepWords(Lines):
             rows += field("ended", words, width, "bad" if seen.record.failure else "good", label_cells=LABEL_CELLS)
         elif seen.why:
             rows += field("but", seen.why, width, "warn", label_cells=LABEL_CELLS)
+        if any(trial.missing_ratio for trial in picture.trials):
+            words = "of what was to be sent: lost on the way, or never sent by the generator"
+            rows += field("missing", words, width, "muted", rows=1, label_cells=LABEL_CELLS)
         return rows

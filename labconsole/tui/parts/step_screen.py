@@ -45,9 +45,8 @@ class StepScreen(HasActions, ModalScreen[None]):
     ACTIONS: ClassVar = (
         Action("enter", "open", "Open run", "Open the trial under the cursor in Runs.", id="step-open", common=True),
         Action("a", "abort", "Abort", "Abort what runs, after asking.", id="step-abort", common=True),
-        Action("left,h", "step(-1)", "Previous", "Show the search before.", id="step-previous", shown=False,
-               common=True),
-        Action("right,l", "step(1)", "Next", "Show the next search.", id="step-next", shown=False, common=True),
+        Action("left,h", "step(-1)", "Previous", "Show the search before.", id="step-previous", common=True),
+        Action("right,l", "step(1)", "Next", "Show the next search.", id="step-next", common=True),
         Action("escape,q", "dismiss", "Close", "Close it; what runs goes on.", id="step-close", common=True),
     )  # fmt: skip
 

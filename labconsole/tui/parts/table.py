@@ -265,6 +265,17 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         if key is not None:
             self.move_to(key)
 
+    def to_top(self) -> None:
+        """Begin anew: the cursor on the first row, wherever that goes."""
+        self._steered = False
+        if self._keys:
+            self._put_cursor(self._keys[0])
+        self.scroll_to(y=0, animate=False)
+
+    def show_cursor(self) -> None:
+        """Bring the cursor's row into view."""
+        self.call_after_refresh(self._bring_into_view)
+
     def move_to(self, key: Any) -> None:
         """Put the cursor on a row, which it follows from then on, and bring it into view."""
         self._steered = True

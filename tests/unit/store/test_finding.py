@@ -11,6 +11,7 @@ from labconsole.model.query import FIELDS, QueryError, parse_query
 from labconsole.model.record.run import PlanRef, Reason, Total, Verdict
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.sorting import SORTS, Sorting
+from labconsole.store import finding
 from labconsole.store.open import open_store
 from support.store_samples import sample_record
 
@@ -118,3 +119,10 @@ def test_every_field_and_every_column_can_be_asked_of_a_database(store):
 
     assert set(_COLUMNS) == set(FIELDS)
     assert set(_SORTED_BY) | {"started"} == set(SORTS)
+
+
+def test_long_lists_are_read_in_several_statements(store, monkeypatch):
+    monkeypatch.setattr(finding, "IDS_AT_ONCE", 3)
+    every = store.find(parse_query(""), Sorting(), limit=1000)
+    assert len(every) > 6
+    assert [run.run_id for run in every] == [run.run_id for run in store.list()]

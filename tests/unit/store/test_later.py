@@ -44,3 +44,12 @@ def test_what_only_watches_writes_nothing_once_it_is_opened(tmp_path: Path) -> N
     with pytest.raises(StoreError):
         store.set_note("r", "n", author="a")
     store.close()
+
+
+def test_looking_a_method_up_opens_nothing(tmp_path: Path) -> None:
+    """It is done on an event loop, which must not wait for a database."""
+    later = StoreLater(str(tmp_path / "runs.sqlite"))
+    count = later.count
+    assert not (tmp_path / "runs.sqlite").exists()
+    assert count() == 0
+    later.open().close()

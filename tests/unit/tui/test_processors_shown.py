@@ -31,12 +31,12 @@ async def test_a_line_says_what_is_known_of_each_node() -> None:
         return "".join(words for words, _ in processors_line(telemetry, ["uut", "src1", "uut"], width))
 
     busy(telemetry, "uut")
-    assert line() == " cpu  uut 34 % · busiest 98 % softirq  src1 –"
-    assert line(20) == " cpu  + 2 more"
+    assert line() == " cpu now  uut 34 % · busiest 98 % softirq  src1 –"
+    assert line(20) == " cpu now  + 2 more"
     busy(telemetry, "uut", elapsed_s=12)
     assert "softirq, over 12" in line()
     telemetry.mark_quiet("uut", True)
-    assert line() == " cpu  uut quiet  src1 –"
+    assert line() == " cpu now  uut quiet  src1 –"
 
 
 @pytest.mark.parametrize("size", SIZES[1:])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from labconsole.errors import StoreError
 from labconsole.store.open import open_store
 from labconsole.text.spreadsheet import harmless_cell
 from labconsole.tui.screens.runs import run_files
@@ -35,3 +36,18 @@ def test_a_note_that_is_a_formula_is_exported_as_words(tmp_path: Path):
     (row,) = csv.DictReader(path.read_text().splitlines())
     assert row["note"] == "'=1+1"
     assert row["run_id"] == run_id
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_a_list_that_breaks_off_leaves_no_half_a_file(tmp_path: Path, suffix: str):
+    class Breaking(list[Any]):
+        def __iter__(self) -> Any:
+            yield from list.__iter__(self)
+            raise StoreError("database is locked")
+
+    store: Any
+    with open_store(str(tmp_path / "runs.sqlite")) as store:
+        store.save(sample_record())
+        path, stream = run_files.create(str(tmp_path / f"out{suffix}"))
+        assert run_files.write(path, stream, Breaking(store.list()), store) == (0, ["database is locked"])
+    assert not path.exists()

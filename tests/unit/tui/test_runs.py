@@ -567,3 +567,27 @@ async def test_the_list_goes_on_as_one_goes_down_and_counts_what_it_has_not_read
         await pilot.press("G")
         await until(pilot, lambda: table.chosen == session.store.records[-1].run_id)
         assert len(table.order) == 201
+
+
+async def test_what_one_sorts_for_stands_in_sight_and_the_cursor_on_it() -> None:
+    async with console(session_with_runs, (80, 24)) as (app, _, pilot):
+        table = await open_runs(app, pilot)
+        await pilot.press("end")
+        await still(app, pilot)
+        await pilot.press("s", *"loss", "enter")
+        await still(app, pilot)
+        assert table.sorting == Sorting("loss", True)
+        assert (table.chosen, table.scroll_offset.y) == (table.order[0], 0)
+
+
+async def test_after_a_filter_that_matched_nothing_the_cursor_is_in_sight() -> None:
+    async with console(session_with_runs, (80, 24)) as (app, _, pilot):
+        table = await open_runs(app, pilot)
+        await pilot.press("end")
+        await still(app, pilot)
+        stood = table.chosen
+        await type_filter(app, pilot, "kvm")
+        await pilot.press("escape")
+        await still(app, pilot)
+        assert table.chosen == stood
+        assert table.scroll_offset.y <= table.cursor_index < table.scroll_offset.y + table.size.height - 1

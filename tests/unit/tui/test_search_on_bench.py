@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from textual.pilot import Pilot
 
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.errors import LeaseHeld
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.ask_search import AskSearch
@@ -154,7 +157,42 @@ async def test_an_abort_keeps_the_trials_and_says_so():
         await shown(app, pilot, "Abort the search?")
         await pilot.press("y")
         await until(pilot, lambda: not app.state.asked)
-        assert any("stopped, what was measured is kept" in note.text for note in app.state.notes)
+        assert any("its trials are kept as runs" in note.text for note in app.state.notes)
+
+
+@pytest.mark.parametrize("key", ["7", "escape", "enter"])
+async def test_a_key_while_the_dialog_still_looks_ends_nothing(monkeypatch: pytest.MonkeyPatch, key: str):
+    async with console(bounded) as (app, session, pilot):
+        await asked(app, pilot)
+        gate, look = asyncio.Event(), PlanExecution.look
+
+        async def slow(execution: PlanExecution) -> None:
+            await gate.wait()
+            await look(execution)
+
+        monkeypatch.setattr(PlanExecution, "look", slow)
+        await pilot.press("enter", key)
+        gate.set()
+        await pilot.pause()
+        await until(pilot, lambda: not isinstance(app.screen, AskSearch) or key == "7")
+        assert app.is_running
+        session.release.set()
+        await until(pilot, lambda: not app.state.asked)
+
+
+@pytest.mark.parametrize(("rights", "words"), [(4, "loss at every load"), (5, "bursts of")])
+async def test_what_other_goals_found_is_told_in_their_own_unit(rights: int, words: str):
+    async with console(bounded) as (app, session, pilot):
+        assert isinstance(session, LabSession)
+        session.release.set()
+        await asked(app, pilot)
+        await pilot.press(*(["right"] * rights))
+        await typed(app, pilot, "trial_s", "1")
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(session.store.searches) and not app.state.asked)
+        told = [note.text for note in app.state.notes if words in note.text]
+        assert told
+        assert "packets packets" not in told[0]
 
 
 async def test_while_something_runs_no_search_begins():

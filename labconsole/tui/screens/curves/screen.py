@@ -136,7 +136,7 @@ class CurvesScreen(FollowingScreen):
             ):
                 if words:
                     yield Label(words, markup=False)
-                yield Choice(options, options[0], id=f"choice-{name}")
+                yield Choice(options, options[0], id=f"choice-{name}", shown={"measured": "forwarded"})
         yield CurveChart(id="curves")
         yield CurvesTable(id="points")
         yield EventLines(self.state)

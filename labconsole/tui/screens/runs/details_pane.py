@@ -94,7 +94,8 @@ class DetailsPane(Vertical):
         tabs.comparing = view.comparison is not None
         tabs.paint()
         self.query_one(RunDetails).show(view, tabs.page)
-        entitle(self, f"Run {safe(view.record.run_id, 60)}" if view.record is not None else "Run")
+        title = f"Run {safe(view.record.run_id, 60)}" if view.record is not None else "Run"
+        entitle(self, "Two runs" if tabs.page == "compare" else title)
         if scroll:
             self.query_one(DetailsScroll).scroll_home(animate=False)
 

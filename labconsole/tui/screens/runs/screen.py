@@ -7,7 +7,6 @@ terminal the list and the details take turns.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable
 from functools import partial
 
@@ -17,14 +16,11 @@ from textual.containers import Container
 
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
-from labconsole.model.record.note import exported
 from labconsole.model.sorting import Sorting
 from labconsole.text.cells import safe
-from labconsole.tui.parts import new_file
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.filter_line import FilterInput, FilterLine
-from labconsole.tui.parts.following import FollowingScreen
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.runs_table import SavedRunsTable
 from labconsole.tui.parts.screen import PAUSE, Application
@@ -35,14 +31,13 @@ from labconsole.tui.screens.runs.details import DetailsScroll, RunView
 from labconsole.tui.screens.runs.details_pane import DetailsPane
 from labconsole.tui.screens.runs.exporting import Exporting
 from labconsole.tui.screens.runs.listed import MOST_ROWS, ROWS_AT_ONCE, ListedRuns
+from labconsole.tui.screens.runs.taking import Taking
 
 NOTHING_SAVED = "No runs saved yet. Press {go-bench} for the Bench, where they are taken."
 NOTHING_FOUND = "No runs match this filter. Press esc to clear it."
-CLIPBOARD_BYTES = 74_000
-"""What terminals take by OSC 52 (xterm: 100 000 characters of base64)."""
 
 
-class RunsScreen(FollowingScreen):
+class RunsScreen(Taking):
     """The list of runs with their verdicts, newest first, and the one under the cursor in full."""
 
     CSS_PATH = "screen.tcss"
@@ -105,14 +100,6 @@ class RunsScreen(FollowingScreen):
         super().begin()
         self.table.empty = "reading the store …"
 
-    @property
-    def table(self) -> SavedRunsTable:
-        return self.query_one(SavedRunsTable)
-
-    @property
-    def details(self) -> DetailsPane:
-        return self.query_one(DetailsPane)
-
     # -- the list -----------------------------------------------------------------------------------------------------
 
     async def refresh_saved(self, *, again: bool) -> None:
@@ -126,9 +113,15 @@ class RunsScreen(FollowingScreen):
             self._set_aside()
             self.query_one(FilterLine).put(self.saved.wanted_filter)
             self.saved.wanted_filter = None
-        follow = self.state.wanted_run or self._come_back_to or self.table.steered_to
-        await self._listed.look(self.query_one(FilterLine).meant, self.table.sorting, follow)
+        led_to = self.state.wanted_run or self._come_back_to
+        query, sorting, listed = self.query_one(FilterLine).meant, self.table.sorting, self._listed
+        resorted, other = sorting != listed.sorting, query != listed.query
+        await listed.look(query, sorting, led_to or (None if resorted else self.table.steered_to))
         self._show()
+        if resorted and led_to is None:
+            self.table.to_top()  # what one sorts for stands there
+        elif other:
+            self.table.show_cursor()
         wanted = self.state.wanted_run
         if wanted is not None and self.query_one(FilterLine).text and await self._listed.hidden(wanted):
             self.query_one(FilterLine).clear_text()
@@ -301,16 +294,6 @@ class RunsScreen(FollowingScreen):
     def _show_details(self, yes: bool) -> None:
         self.set_class(yes, "-details")
 
-    def action_compare(self) -> None:
-        chosen = [*self.table.marked]
-        if len(chosen) == 1 and self.table.chosen not in (None, chosen[0]):
-            chosen.append(str(self.table.chosen))
-        if len(chosen) != 2:
-            many = f"{len(chosen)} are marked; {{runs-unmark}} unmarks all" if chosen[1:] else "{runs-mark} marks one"
-            self.console_app.tell(self.with_keys(f"Comparing needs two runs: {many}."), "warning")
-            return
-        self.details.compare(*chosen)
-
     # -- what one does with runs --------------------------------------------------------------------------------------
 
     def action_note(self) -> None:
@@ -355,46 +338,3 @@ class RunsScreen(FollowingScreen):
         also = ", shown by the filter or not" if self.query_one(FilterLine).text else ""
         exporting = Exporting(self.app, self.session.store, self.console_app.tell)
         exporting.ask(runs, f"marked{also}" if marked else "in the list")
-
-    def run_id_to_copy(self) -> str | None:
-        return "\n".join(self.table.marked) or self.table.chosen
-
-    def action_copy_record(self) -> None:
-        """The record, as ``runs show --json`` prints it."""
-        view = self.details.view
-        if view.record is None:
-            self.console_app.tell("There is no record to copy.", "warning")
-            return
-        self._copy(json.dumps(exported(view.record, view.note)), f"the record of {view.record.run_id}")
-
-    def action_copy_rows(self) -> None:
-        table = self.table
-        keys = [key for key in table.marked if key in table.by_id] or ([table.chosen] if table.chosen else [])
-        if not keys:
-            self.console_app.tell("There is no row to copy.", "warning")
-            return
-        self._copy(table.rows_text(keys), f"{len(keys)} rows" if len(keys) > 1 else "the row")
-
-    def _differences(self) -> str | None:
-        """What the compare page shows, as text; where nothing is compared yet, compare first."""
-        text = self.details.differences
-        if text is None:
-            self.action_compare()
-        return text
-
-    def action_copy_differences(self) -> None:
-        if (text := self._differences()) is not None:
-            self._copy(text, "the differences of the two runs")
-
-    def action_export_differences(self) -> None:
-        if (text := self._differences()) is not None:
-            words, texts = "A line per difference, with tabs between the columns.", {".tsv": lambda: text}
-            tell = self.console_app.tell
-            self.app.push_screen(new_file.ask("the differences", "differences.tsv", words, texts, tell))
-
-    def _copy(self, text: str, what: str) -> None:
-        self.app.copy_to_clipboard(text)
-        size = len(text.encode())
-        much = f"; {size} bytes, more than many terminals take. {self.key_of('runs-export')} exports instead."
-        doubt = much if size > CLIPBOARD_BYTES else ""
-        self.notify(f"Copied {safe(what, 80)}{doubt}", markup=False)
