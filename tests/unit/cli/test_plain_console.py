@@ -168,6 +168,6 @@ async def test_every_trial_of_a_search_is_a_line_with_its_bounds(tmp_path) -> No
     told = [line.split(" ", 1)[1] for line in said if " trial " in line and "ndr" in line]
     trials = session.store.searches[0].trials
     assert [line.split(",")[0] for line in told] == [f"trial {number}" for number in range(1, len(trials) + 1)]
-    assert told[0].startswith("trial 1, load at 122 070 packets/s per source, 10 s; loss 75.424 %")
+    assert told[0].startswith("trial 1, load at 122 070 packets/s per source, 10 s; missing 75.424 %")
     assert "ndr (adjusted) failed, bounds – to 122 070 packets/s" in told[0]
     assert "ndr (adjusted) passed, bounds 25 656 to 122 070 packets/s, 78.98 % apart" in told[1]
