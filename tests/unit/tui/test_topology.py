@@ -76,6 +76,10 @@ async def test_many_streams_fold_and_those_that_lose_stay_whole() -> None:
         assert len(rows) <= topology.size.height
         assert any("tx_dropped" in row for row in rows)
         assert any("more streams" in row for row in rows)
+        assert "UUT in" in rows[0]
+        session.telemetry.streams["s1"] = session.telemetry.streams["s2"]
+        rows = ["".join(span for span, _ in line) for line in topology.lines(78)]
+        assert "no room for the hops between" in rows[0], "no heading stands above what it is not of"
         assert first.hops
         session.release.set()
 

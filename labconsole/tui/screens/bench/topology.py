@@ -121,7 +121,10 @@ class Topology(Lines):
             rows += [row for block in blocks for row in block]
             nodes = [self._inventory.uut, *(cell.node for way in found for cell in way.cells)]
             return rows if sum(map(len, blocks)) == room else [*rows, processors_line(self._telemetry, nodes, width)]
-        return rows + self._folded(found, blocks, room, width)
+        folded, whole = self._folded(found, blocks, room, width)
+        if not whole:  # the hops' names would stand above what they are not of
+            rows = [[(" " * LABEL, ""), (safe("source and sink; no room for the hops between", width - LABEL), "head")]]
+        return rows + folded
 
     def _header(self, found: Sequence[StreamWay], width: int) -> list[list[Span]]:
         if not found:
@@ -152,8 +155,8 @@ class Topology(Lines):
 
     def _folded(
         self, found: Sequence[StreamWay], blocks: Sequence[list[list[Span]]], room: int, width: int
-    ) -> list[list[Span]]:
-        """Blocks of those that lose most, then one line each, then how many more there are."""
+    ) -> tuple[list[list[Span]], bool]:
+        """Blocks of those that lose most, one line each of others, how many more there are; and whether there is a block."""
         order = sorted(range(len(found)), key=lambda index: -(found[index].loss_packets or 0))
         chosen: dict[int, list[list[Span]]] = {}
         left = room - 1
@@ -167,7 +170,7 @@ class Topology(Lines):
         shown = [row for index in sorted(chosen) for row in chosen[index]]
         hidden = len(found) - len(chosen)
         words = f" … {hidden} more streams, none of which loses more" if hidden else ""
-        return [*shown, [(words, "muted")]]
+        return [*shown, [(words, "muted")]], any(len(rows) > 1 for rows in chosen.values())
 
     def _one_line(self, way: StreamWay, width: int) -> list[Span]:
         words = ""
