@@ -156,7 +156,7 @@ class Topology(Lines):
     def _folded(
         self, found: Sequence[StreamWay], blocks: Sequence[list[list[Span]]], room: int, width: int
     ) -> tuple[list[list[Span]], bool]:
-        """Blocks of those that lose most, a line each of others, how many more there are; and whether there is a block."""
+        """Blocks of those that lose most, a line each of others, how many more; and whether there is a block."""
         order = sorted(range(len(found)), key=lambda index: -(found[index].loss_packets or 0))
         chosen: dict[int, list[list[Span]]] = {}
         left = room - 1
