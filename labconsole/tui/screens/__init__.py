@@ -1,4 +1,5 @@
-"""The screens of the console, in the order of their keys. Their modules are loaded once all nodes were tried, or before.
+"""The screens of the console, in the order of their keys. Their modules are loaded once every node was tried, or when
+one is gone to before that.
 
 A screen is a package here with a ``ConsoleScreen`` in its screen.py, and a line in ``SCREENS``. The digit works
 wherever no text is typed, the function key everywhere.
