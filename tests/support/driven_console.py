@@ -68,3 +68,13 @@ async def still(app: ConsoleApp, pilot: Pilot[int]) -> None:
     if isinstance(app.screen, RunsScreen):
         app.screen.tick()
     await pilot.pause()
+
+
+async def shown(app: ConsoleApp, pilot: Pilot[int], *words: str) -> str:
+    """The picture, once it holds all of these words."""
+    try:
+        await until(pilot, lambda: all(word in text(app) for word in words))
+    except TimeoutError:
+        missing = [word for word in words if word not in text(app)]
+        raise AssertionError(f"not on the screen: {missing}\n{text(app)}") from None
+    return text(app)

@@ -8,12 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from textual.pilot import Pilot
 
 from labconsole.engine.leases import LeaseHolder
-from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.confirm import Confirm
-from support.driven_console import console, text, until
+from support.driven_console import console, shown, text, until
 from support.fake_lab_session import LabSession
 
 pytestmark = pytest.mark.asyncio
@@ -27,13 +25,6 @@ def made(**changes: Any) -> Callable[[], LabSession]:
         return session
 
     return session
-
-
-async def shown(app: ConsoleApp, pilot: Pilot[int], *words: str) -> None:
-    try:
-        await until(pilot, lambda: all(word in text(app) for word in words))
-    except TimeoutError:
-        raise AssertionError(f"not on the screen: {[w for w in words if w not in text(app)]}\n{text(app)}") from None
 
 
 async def test_it_asks_tells_every_trial_and_shows_what_each_source_and_sink_can_do():

@@ -15,7 +15,7 @@ from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.fields import Field
 from labconsole.tui.parts.step_screen import StepScreen
 from labconsole.tui.screens.bench.screen import BenchScreen
-from support.driven_console import SIZES, console, text, until
+from support.driven_console import SIZES, console, shown, until
 from support.fake_lab_session import LabSession
 
 pytestmark = pytest.mark.asyncio
@@ -26,15 +26,6 @@ def bounded() -> LabSession:
     session = LabSession(hold=True)
     session.capacity_pps = 30_000.0
     return session
-
-
-async def shown(app: ConsoleApp, pilot: Pilot[int], *words: str) -> str:
-    try:
-        await until(pilot, lambda: all(word in text(app) for word in words))
-    except TimeoutError:
-        missing = [word for word in words if word not in text(app)]
-        raise AssertionError(f"not on the screen: {missing}\n{text(app)}") from None
-    return text(app)
 
 
 async def asked(app: ConsoleApp, pilot: Pilot[int]) -> None:

@@ -16,7 +16,7 @@ from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.step_screen import StepScreen
 from labconsole.tui.screens.plans.screen import PlansScreen
 from labconsole.tui.screens.runs.screen import RunsScreen
-from support.driven_console import SIZES, console, text, until
+from support.driven_console import SIZES, console, shown, text, until
 from support.fake_lab_session import LabSession
 
 pytestmark = pytest.mark.asyncio
@@ -64,15 +64,6 @@ async def on_plans(size: tuple[int, int], lets_go: int = 0) -> AsyncIterator[tup
         await until(pilot, lambda: isinstance(app.screen, PlansScreen) and app.screen.is_mounted)
         await shown(app, pilot, "ready")
         yield app, session, pilot
-
-
-async def shown(app: ConsoleApp, pilot: Pilot[int], *words: str) -> str:
-    try:
-        await until(pilot, lambda: all(word in text(app) for word in words))
-    except TimeoutError:
-        missing = [word for word in words if word not in text(app)]
-        raise AssertionError(f"not on the screen: {missing}\n{text(app)}") from None
-    return text(app)
 
 
 def status(app: ConsoleApp) -> ExecutionStatus | None:

@@ -20,7 +20,7 @@ class Searching(ConsoleScreen):
     """What the Bench does about searches."""
 
     def requested(self) -> DesignPoint | None:
-        """What the set-up asks for; None where it is wrong, which was said."""
+        """What the set-up asks for; None where it is wrong, which was said. Defined by the Bench."""
         raise NotImplementedError
 
     def action_search(self) -> None:
