@@ -7,55 +7,72 @@ parsing the line does (measured at 8 interfaces: 6 us beside 11 us, row by row w
 from __future__ import annotations
 
 from array import array
-from typing import Annotated, Any, Dict, List
+from typing import Annotated, Any, Callable, Dict, List
 
 from labconsole.wire.links import MAX_INTERFACES
 from labconsole.wire.message import AgentEvent, Done, Message, Request
-from labconsole.wire.rules import Check, Count, Rule, bad, between, name, printable
+from labconsole.wire.rules import Count, Rule, bad, between, name, printable
 
 MAX_NAMESPACES = 256
 MAX_STATISTICS = 64
 """A newer kernel may have more than the 25 we know; a row longer than this is none of a kernel's."""
 
 
-def statistics(*, named: bool) -> Check:
-    """``{namespace: [[index, numbers], ...]}``; if ``named``, rows are [index, name, numbers]."""
-    width = 3 if named else 2
+_ZEROS = [0] * MAX_STATISTICS
 
-    def check(namespaces: Any, where: str) -> Any:
-        if type(namespaces) is not dict or len(namespaces) > MAX_NAMESPACES:
-            raise bad(where, "is not an object of at most %d" % MAX_NAMESPACES)
-        indices: List[Any] = []
-        numbers: List[Any] = []
-        for namespace, rows in namespaces.items():
-            if not printable(namespace):
-                raise bad(where, "has an invalid name")
-            if type(rows) is not list or len(rows) > MAX_INTERFACES:
-                raise bad(where, "has an entry that is not a list of at most %d rows" % MAX_INTERFACES)
-            for row in rows:
-                if type(row) is not list or len(row) != width:
-                    raise bad(where, "has a row without exactly %d entries" % width)
-                values = row[-1]
-                if type(values) is not list or not 0 < len(values) <= MAX_STATISTICS:
-                    raise bad(where, "has a row with values that are not numbers")
-                if named:
-                    row[1] = name(row[1], "an interface")
-                indices.append(row[0])
-                numbers += values
-        if not indices:
-            return namespaces
-        # The set of types also refuses true and false, which isinstance would let pass for whole numbers.
-        if set(map(type, indices)) != {int} or min(indices) < 0 or max(indices) >= 2**31:
-            raise bad(where, "has an invalid interface index")
-        if set(map(type, numbers)) != {int}:
-            raise bad(where, "has a statistic that is not a whole number")
-        try:
-            array("Q", numbers)  # takes just 0..2^64-1, and seven times as fast as min and max do
-        except OverflowError:
-            raise bad(where, "has a statistic that is not a 64-bit count") from None
-        return namespaces
 
-    return check
+def _check_rows(namespaces: Any, where: str, length_of: Callable[[List[Any], str], int]) -> Any:
+    """Rows of three with the index first and the statistics last; ``length_of`` says how many statistics a row has."""
+    if type(namespaces) is not dict or len(namespaces) > MAX_NAMESPACES:
+        raise bad(where, "is not an object of at most %d" % MAX_NAMESPACES)
+    indices: List[Any] = []
+    numbers: List[Any] = []
+    for namespace, rows in namespaces.items():
+        if not printable(namespace):
+            raise bad(where, "has an invalid name")
+        if type(rows) is not list or len(rows) > MAX_INTERFACES:
+            raise bad(where, "has an entry that is not a list of at most %d rows" % MAX_INTERFACES)
+        for row in rows:
+            if type(row) is not list or len(row) != 3:
+                raise bad(where, "has a row without exactly 3 entries")
+            if type(row[2]) is not list or not 0 < length_of(row, where) <= MAX_STATISTICS:
+                raise bad(where, "has a row with values that are not numbers")
+            indices.append(row[0])
+            numbers += row[2]
+    # The sets of types also refuse true and false, which isinstance would let pass for whole numbers.
+    if indices and (set(map(type, indices)) != {int} or min(indices) < 0 or max(indices) >= 2**31):
+        raise bad(where, "has an invalid interface index")
+    if numbers and set(map(type, numbers)) != {int}:
+        raise bad(where, "has a statistic that is not a whole number")
+    try:
+        array("Q", numbers)  # takes just 0..2^64-1, and seven times as fast as min and max do
+    except OverflowError:
+        raise bad(where, "has a statistic that is not a 64-bit count") from None
+    return namespaces
+
+
+def _named_length(row: List[Any], where: str) -> int:
+    row[1] = name(row[1], "an interface")
+    return len(row[2])
+
+
+def _sampled_length(row: List[Any], where: str) -> int:
+    if type(row[1]) is not int or len(row[2]) > row[1]:
+        raise bad(where, "has a row with more statistics than it says")
+    return row[1]
+
+
+def _named(namespaces: Any, where: str) -> Any:
+    return _check_rows(namespaces, where, _named_length)
+
+
+def _sampled(namespaces: Any, where: str) -> Any:
+    """As rows of index and all statistics."""
+    for rows in _check_rows(namespaces, where, _sampled_length).values():
+        for row in rows:
+            length, values = row.pop(1), row[1]
+            values += _ZEROS[: length - len(values)]
+    return namespaces
 
 
 class InterfaceCounters(Message):
@@ -63,7 +80,7 @@ class InterfaceCounters(Message):
 
     monotonic_ns: Count
     wall_ns: Count
-    namespaces: Annotated[Dict[str, List[List[Any]]], Rule(statistics(named=True))]
+    namespaces: Annotated[Dict[str, List[List[Any]]], Rule(_named)]
 
 
 class ReadCounters(Request[InterfaceCounters], op="counters.read", watches=True):
@@ -97,7 +114,7 @@ class KeepQuiet(Request[KeptSamples], op="counters.quiet"):
 
 
 class CountersSampled(AgentEvent, kind="counters"):
-    """One sample; ``namespaces`` has rows of index and statistics.
+    """One sample; on the wire ``namespaces`` has rows of index, number of statistics, and these up to the last but zeros.
 
     ``missed`` counts the samples before this one that were due and are missing: the node was too busy, or more than
     1 MiB waited for the console.
@@ -105,6 +122,6 @@ class CountersSampled(AgentEvent, kind="counters"):
 
     monotonic_ns: Count
     wall_ns: Count
-    namespaces: Annotated[Dict[str, List[List[Any]]], Rule(statistics(named=False))]
+    namespaces: Annotated[Dict[str, List[List[Any]]], Rule(_sampled)]
     missed: Count
     late: bool

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 NUMBERS = list(range(25))
 COUNTERS = {
     "event": "counters", "monotonic_ns": 1, "wall_ns": 2, "missed": 0, "late": False,
-    "namespaces": {"": [[1, NUMBERS], [2, NUMBERS[:24]]], "guest1": []},
+    "namespaces": {"": [[1, 25, NUMBERS], [2, 24, NUMBERS[:7]]], "guest1": []},
 }  # fmt: skip
 LINK = {
     "namespace": "", "index": 2, "name": "eth1", "mac": "02:00:00:00:00:01", "mtu": 1500, "kind": None, "driver": None,

@@ -33,56 +33,65 @@ _RX_PACKETS, _TX_PACKETS = _POSITION["rx_packets"], _POSITION["tx_packets"]
 
 @dataclass(slots=True)
 class InterfaceLive:
-    """One interface: its last two samples, histories for sparklines. Rates are computed when somebody looks.
-
-    ``void`` is the sentence why the last interval has no rates (a counter decreased, samples were missed), or "".
-    """
+    """One interface: its last two samples, histories for sparklines. All else is worked out when somebody looks."""
 
     node: str
     namespace: str
     name: str
     link: NodeLinkState
     last: CounterSample | None = None
-    before: CounterSample | None = None
-    """The sample that ``last`` makes an interval with, or None while there is no such interval."""
-
-    void: str = ""
     rx_pps: deque[float] = field(default_factory=lambda: deque(maxlen=INTERFACE_HISTORY))
     tx_pps: deque[float] = field(default_factory=lambda: deque(maxlen=INTERFACE_HISTORY))
+    _previous: CounterSample | None = None
 
     @property
     def label(self) -> str:
         """The interface's name, with its namespace where it is not the node's own."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
+    @property
+    def before(self) -> CounterSample | None:
+        """The sample that ``last`` makes an interval with, or None while there is no such interval."""
+        if self._previous is None or self.last is None or decreases(self._previous, self.last):
+            return None
+        return self._previous
+
+    @property
+    def void(self) -> str:
+        """The sentence why the last interval has no rates (a counter decreased), or ""."""
+        if self._previous is None or self.last is None or not decreases(self._previous, self.last):
+            return ""
+        try:
+            interval_rates(self._previous, self.last)
+        except CounterInconsistency as exc:
+            return str(exc)
+        return ""
+
     def add(self, sample: CounterSample) -> None:
-        """Take a sample; make an interval with the one before unless that would be a lie."""
-        previous = self.last
-        if previous is not None and sample.monotonic_ns <= previous.monotonic_ns:
-            self.last, self.before = sample, None
-            return
-        self.last, self.before, self.void = sample, previous, ""
+        """Take a sample, and packet rates over the interval from the one before unless that would be a lie."""
+        previous, self.last = self.last, sample
         if previous is None:
             return
-        if decreases(previous, sample):
-            self.before = None
-            try:
-                interval_rates(previous, sample)
-            except CounterInconsistency as exc:
-                self.void = str(exc)
+        at_ns, new = sample
+        before_ns, old = previous
+        elapsed_ns = at_ns - before_ns
+        if elapsed_ns <= 0:
+            self._previous = None
             return
-        per_s = 1e9 / (sample.monotonic_ns - previous.monotonic_ns)
-        old, new = previous.values, sample.values
+        self._previous = previous
         if min(len(old), len(new)) <= _TX_PACKETS:
             return  # no kernel counts as little; a node may claim to
-        self.rx_pps.append((new[_RX_PACKETS] - old[_RX_PACKETS]) * per_s)
-        self.tx_pps.append((new[_TX_PACKETS] - old[_TX_PACKETS]) * per_s)
+        received, sent = new[_RX_PACKETS] - old[_RX_PACKETS], new[_TX_PACKETS] - old[_TX_PACKETS]
+        if received >= 0 and sent >= 0:
+            self.rx_pps.append(received * 1e9 / elapsed_ns)
+            self.tx_pps.append(sent * 1e9 / elapsed_ns)
 
     def rate(self, name: str) -> float | None:
         """A statistic's rate in 1/s over the last interval, None where there is none."""
-        if self.before is None or self.last is None:
+        before = self.before
+        if before is None or self.last is None:
             return None
-        return interval_rate(self.before, self.last, _POSITION[name])
+        return interval_rate(before, self.last, _POSITION[name])
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,11 @@ def test_an_older_kernel_gives_fewer_counters_and_a_newer_one_no_unnamed_ones() 
     assert counters.parse_stats([stats_message(1, [5] * 30), DONE]) == [(1, (5,) * len(STAT_NAMES))]
 
 
+def test_of_a_sample_the_zeros_at_its_end_are_not_sent() -> None:
+    parts = [stats_message(1, [256, 0, 7] + [0] * 22), stats_message(2, [0] * 23), stats_message(3, [5] * 30), DONE]
+    assert counters.sampled_rows(parts) == [(1, 25, (256, 0, 7)), (2, 23, ()), (3, 25, (5,) * 25)]
+
+
 def test_the_end_of_tcpdump_is_read_in_singular_and_plural() -> None:
     text = (
         "tcpdump: listening on eth1, link-type EN10MB (Ethernet), snapshot length 96 bytes\n"
