@@ -18,7 +18,7 @@ from typing import Any
 
 from rich.console import RenderableType
 from textual import work
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import ComposeResult, SystemCommand
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.widgets import Static
@@ -41,6 +41,7 @@ from labconsole.tui.keymap import Places, check_settings, places_with, themes
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.help import Help
+from labconsole.tui.parts.keys_in_turn import KeysInTurn
 from labconsole.tui.parts.reaching import SINCE
 from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.parts.search_runs import RunsSearches
@@ -50,7 +51,7 @@ from labconsole.tui.telling import Sections, help_sections, palette
 RUNS_SHOWN = 500
 
 
-class ConsoleApp(HasActions, RunsSearches, App[int]):
+class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
     """The application. ``session`` is None until it is open."""
 
     TITLE = "labconsole"

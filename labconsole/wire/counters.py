@@ -114,7 +114,8 @@ class KeepQuiet(Request[KeptSamples], op="counters.quiet"):
 
 
 class CountersSampled(AgentEvent, kind="counters"):
-    """One sample; on the wire ``namespaces`` has rows of index, number of statistics, and these up to the last but zeros.
+    """One sample; on the wire ``namespaces`` has rows of index, number of statistics, and these without the zeros
+    at the end.
 
     ``missed`` counts the samples before this one that were due and are missing: the node was too busy, or more than
     1 MiB waited for the console.
