@@ -72,6 +72,7 @@ def fill(path: Path, runs: int) -> None:
                     **row, "run_id": run_id, "started_at": f"{started}.000000Z", "platform": PLATFORMS[number % 4],
                     "frame_size_bytes": SIZES[number // 4 % 6], "sources": 1 + number // 24 % 3,
                     "target_bps": TARGETS[number // 72 % 8], "measured_pps": row["offered_pps"] * share,
+                    "forwarding_pps": row["offered_pps"] * share, "forwarding_bps": row["offered_bps"] * share,
                     "verdict": "invalid" if number % 50 == 0 else "valid", "record": json.dumps(record),
                 }
             )  # fmt: skip
