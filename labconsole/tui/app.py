@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import inspect
 import signal
 import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
@@ -175,7 +177,15 @@ class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
         self.load_runs()
         await session.connect()
         await asyncio.to_thread(import_the_rest)
+        self._style_screens()
         self._keep_for_good()
+
+    def _style_screens(self) -> None:
+        """Read the screens' style sheets at once: else each of them, when first shown, styles all there is anew."""
+        for screen in (entry.load() for entry in SCREENS):
+            self.stylesheet.read(Path(inspect.getfile(screen)).with_name(str(screen.CSS_PATH)))
+        self.stylesheet.reparse()
+        self.stylesheet.update(self)
 
     def _keep_for_good(self) -> None:
         """Take what is there now, and stays until the end, out of the garbage collector's sight.

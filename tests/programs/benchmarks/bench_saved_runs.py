@@ -18,6 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from textual import events
+
 from labconsole.measure.curves import CurveSpec
 from labconsole.model.query import parse_query
 from labconsole.model.record.summary import RunSummary
@@ -124,12 +126,12 @@ async def runner(path: Path, runs: int) -> None:
         await pilot.pause(0.5)
         gaps, before_mb = Gaps(), rss_mb()
         began, cpu = time.perf_counter(), time.process_time()
-        await pilot.press("2")
+        app.post_message(events.Key("2", "2"))  # Pilot would wait until all is still
         while not (isinstance(app.screen, RunsScreen) and app.screen.query(SavedRunsTable)):
-            await pilot.pause(0.01)
+            await asyncio.sleep(0.002)
         table = app.screen.query_one(SavedRunsTable)
         while not table.order:
-            await pilot.pause(0.01)
+            await asyncio.sleep(0.002)
         print(f"first rows        {time.perf_counter() - began:6.2f} s   {gaps.take()}")
         print(f"                  {rss_mb() - before_mb:6.0f} MB   {time.process_time() - cpu:5.2f} s CPU")
         shown: list[float] = []

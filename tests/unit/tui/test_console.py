@@ -191,6 +191,16 @@ async def test_the_cursor_stays_on_its_interface_when_others_come_and_go() -> No
         assert len(table.keys()) > 18
 
 
+async def test_the_first_look_at_a_screen_waits_for_no_style_sheet(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with console() as (app, _, pilot):
+        read = app.stylesheet.source
+        await until(pilot, lambda: sum(Path(path).name == "screen.tcss" for path, _ in read) == len(SCREENS))
+        monkeypatch.setattr(app.stylesheet, "read", None)
+        for entry in SCREENS[1:]:
+            await pilot.press(entry.key)
+            assert app.current_mode == entry.mode
+
+
 async def test_text_from_nodes_is_never_markup_nor_an_escape() -> None:
     hostile = "[red]x[/]\x1b[2J\x07" + "A" * 10_000
     async with console() as (app, session, pilot):
