@@ -6,11 +6,12 @@ Nothing here depends on colour: each interval has strokes and ends of its own, a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 
 from labconsole.text.axis import Axis, tick_words
 
 STROKES = ("├─┤", "╞═╡", "┝┅┥", "╟┈╢")
-"""Lower end, between, upper end: of the first criterion, of the second, and so on."""
+"""Lower end, between, upper end: of the first criterion, of the second, and so on; of the fifth as of the first."""
 
 OUTSIDE = "‹›"
 """Beyond the axis' ends."""
@@ -23,7 +24,7 @@ UNSETTLED = "·"
 def narrowing(axis: Axis, bounds: Sequence[tuple[float | None, float | None, bool]], at: float, mark: str) -> str:
     """One row: every interval (low, high, settled) as far as it lies on the axis; an end that is not known is open."""
     cells = [" "] * axis.cells
-    for strokes, (low, high, settled) in reversed(list(zip(STROKES, bounds, strict=False))):
+    for strokes, (low, high, settled) in reversed(list(zip(cycle(STROKES), bounds, strict=False))):
         if low is None and high is None:
             continue
         first = 0 if low is None else axis.dot(low, 1)

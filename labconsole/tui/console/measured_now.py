@@ -12,7 +12,7 @@ from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.set_up_course import block_words
 from labconsole.engine.live.observed import ObservedTrial
 from labconsole.model.design_point import DesignPoint
-from labconsole.text.cells import span
+from labconsole.text.cells import time_left
 from labconsole.tui.console.state import PHASE_WORDS, ConsoleState
 from labconsole.units import format_target
 
@@ -80,7 +80,7 @@ def _observed(trial: ObservedTrial, wall_s: float) -> MeasuredNow:
         spent_s = wall_s - trial.phase_started.timestamp()
         progress = spent_s, (trial.phase_until - trial.phase_started).total_seconds()
         left_s = progress[1] - spent_s
-        time = f", {span(left_s)} left" if left_s > 0 else f", {span(-left_s)} longer than expected"
+        time = time_left(left_s)
     block = block_words(trial.block, trial.set_ups) if trial.block is not None else ""
     until_s = trial.until.timestamp() if trial.until is not None else 0.0
     return MeasuredNow(

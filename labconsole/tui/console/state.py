@@ -25,7 +25,7 @@ from labconsole.engine.live.events import (
 from labconsole.engine.live.observed import ObservedTrial
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.run import RunRecord
-from labconsole.text.cells import span
+from labconsole.text.cells import span, time_left
 from labconsole.tui.console import clock
 from labconsole.tui.console.away import Watch
 from labconsole.tui.console.journal import EventLog
@@ -256,7 +256,7 @@ class ConsoleState:
         if progress is None:
             return long, words, words.split()[0]
         left_s = progress[1] - progress[0]
-        time = f", {span(left_s)} left" if left_s > 0 else f", {span(-left_s)} longer than expected"
+        time = time_left(left_s)
         return long + time, words + time, words.split()[0] + time, words.split()[0]
 
     def all_left_s(self, now_s: float) -> float | None:

@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from labconsole.engine.protocol import SessionLike
-from labconsole.errors import ConfigError, LabError
+from labconsole.errors import LabError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.one_search import asked_search, one_search
 from labconsole.model.plan.plan import Plan
@@ -37,15 +37,16 @@ _NUMBER, _DECIMAL = re.compile(r"\d{0,6}"), re.compile(r"\d{0,5}(\.\d{0,6})?")
 FIELDS: dict[str, tuple[str, re.Pattern[str], tuple[str, ...], str, str]] = {
     "loss": ("loss %", _DECIMAL, ("0.1", "0.5", "1", "5"), "0.5", "lost at most, of what is intended"),
     "trial_s": ("trial s", _DECIMAL, ("1", "2", "5", "10", "30", "60"), "", "empty: the goal's own"),
-    "duration_sum_s": ("decide s", _DECIMAL, ("5", "10", "21", "60", "120"), "", "trial time that decides on a load"),
+    "duration_sum_s": ("per load s", _DECIMAL, ("5", "10", "21", "60", "120"), "", "of trials at one load"),
     "width": ("width %", _DECIMAL, ("0.5", "1", "2", "5"), "", "between the final bounds"),
     "repetitions": ("repeat", _NUMBER, ("1", "5", "20", "50"), "", "of bursts and latency"),
     "max_trials": ("at most", _NUMBER, ("20", "50", "100", "500", "2000"), "2000", "trials, then it ends"),
 }
 """Label, what may be typed, what + and − offer, what stands there first, what it means."""
 
-_FIELD_OF_KEY = {"width_ratio": "width %", "trial_s": "trial s", "duration_sum_s": "decide s", "repetitions": "repeat",
-                 "max_trials": "at most", "goals": "loss %"}  # fmt: skip
+_LABEL_OF_KEY = {**{name: label for name, (label, *_) in FIELDS.items()}, "width_ratio": "width %", "goals": "loss %"}
+_KEYS = re.compile("trial_s|duration_sum_s|width_ratio|^(repetitions|max_trials|goals)")
+"""What a complaint calls the fields; the last three are words of the language elsewhere."""
 
 
 class AskSearch(HasActions, ModalScreen[Plan | None]):
@@ -92,25 +93,19 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
         return float(text) if text and self.query_one(f"#row-{name}").display else None
 
     def _plan(self) -> Plan:
-        """Raises ConfigError, in the fields' words."""
+        """Raises ConfigError."""
         goals, loss = KINDS[self._kind], self._number("loss")
         if goals == ("pdr",):
             goals = (f"pdr-{loss or 0:.6f}".rstrip("0").rstrip(".") + "%",)
         width, times, most = self._number("width"), self._number("repetitions"), self._number("max_trials")
-        try:
-            asked = asked_search(
-                goals,
-                trial_s=self._number("trial_s"),
-                duration_sum_s=self._number("duration_sum_s"),
-                width_ratio=None if width is None else width / 100,
-                repetitions=None if times is None else int(times),
-                max_trials=None if most is None else int(most),
-            )
-        except ConfigError as exc:
-            message = exc.message.replace("duration_sum_s", "decide s")
-            raise ConfigError(
-                message, key=_FIELD_OF_KEY.get(exc.key or ""), value=exc.value, allowed=exc.allowed
-            ) from None
+        asked = asked_search(
+            goals,
+            trial_s=self._number("trial_s"),
+            duration_sum_s=self._number("duration_sum_s"),
+            width_ratio=None if width is None else width / 100,
+            repetitions=None if times is None else int(times),
+            max_trials=None if most is None else int(most),
+        )
         return one_search(self._request.loadless(), asked, self._session.inventory)
 
     @on(Input.Changed)
@@ -139,7 +134,7 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
             steps = execution.steps
             takes = f"about {span(steps.left_s)}, {count(steps.reckoned_trials)} trials or more"
         except LabError as exc:
-            plan, problem = None, str(exc)
+            plan, problem = None, _KEYS.sub(lambda found: _LABEL_OF_KEY[found[0]], str(exc))
         self.query_one("#search-takes", Static).update(takes)
         self.query_one("#search-problem", Static).update(f"✗ {safe(problem, 300)}" if problem else "")
         return plan

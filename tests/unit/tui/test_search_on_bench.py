@@ -114,7 +114,7 @@ async def test_what_cannot_be_asked_stays_open_and_says_why():
         await asked(app, pilot)
         await typed(app, pilot, "trial_s", "1")
         await pilot.press("enter")
-        await shown(app, pilot, "✗ trial_s", "too short for ndr")
+        await shown(app, pilot, "✗ trial s", "too short for ndr")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, BenchScreen))
         assert not session.store.records

@@ -55,7 +55,7 @@ class BenchScreen(Searching):
         Action("a", "abort", "Abort", "Abort the trial, after asking. What was measured is kept.", id="abort"),
         Action("f", "search", "Find load",
                "Find the highest load of the set-up (NDR, PDR, RFC 2544), or show the search that runs.",
-               id="search", title="Find the highest load", shown=False),
+               id="search", title="Search for the highest load", shown=False),
         Action("F", "earlier", "Searches", "Show the searches that are stored of this testbed, the newest first.",
                id="earlier-searches", title="Show stored searches", shown=False),
         Action("escape", "leave_field", "Leave", "Leave the field, or the interfaces. Aborts nothing.",
