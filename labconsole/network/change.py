@@ -77,7 +77,10 @@ class ChangedNode(Protocol):
 
 
 class NetworkChange(AnyChange):
-    """Base of the changes. ``kind`` names its entries in the journal; classes with the same one undo alike."""
+    """Base of the changes. ``kind`` names its entries in the journal; classes with the same one undo alike.
+
+    Each change defines apply, undo and commands itself: what raises NotImplementedError says only what is wanted.
+    """
 
     kind: ClassVar[str]
     namespace: Optional[Word] = None

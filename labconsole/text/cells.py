@@ -74,15 +74,15 @@ def span(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-OVERDUE_S = 3.0
-"""A step that ends within so long after it was to is no news: an answer is still on its way."""
+SMALL_OVERRUN_S = 3.0
+"""By so much the expected length of a step may be off before it is worth a word."""
 
 
 def time_left(left_s: float) -> str:
     """What of a step's time is left, after a comma; "" while it is about to end."""
     if left_s > 0:
         return f", {span(left_s)} left"
-    return f", {span(-left_s)} longer than expected" if left_s < -OVERDUE_S else ""
+    return f", {span(-left_s)} longer than expected" if left_s < -SMALL_OVERRUN_S else ""
 
 
 def short_time(stamp: str) -> str:

@@ -276,6 +276,7 @@ class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
 
         A closed terminal says so twice, the second time when its shell ends.
         """
+        # As when they were set: not every host of the app lets signals be set.
         with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
             for number in (signal.SIGTERM, signal.SIGHUP):
                 asyncio.get_running_loop().remove_signal_handler(number)

@@ -38,6 +38,8 @@ async def console(
 async def until(pilot: Pilot[int], true: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not true():
+            if pilot.app._exception is not None:
+                raise pilot.app._exception
             await pilot.pause(0.01)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from labconsole.agent import netlink
 from labconsole.agent.pipes import Outlet
@@ -34,15 +34,17 @@ _KNOWN = len(codec.STAT_NAMES)
 Stats = List[Tuple[int, Tuple[int, ...]]]
 
 
-def parse_stats(parts: List[bytes]) -> Stats:
-    """(interface index, its counters in the order of wire.STAT_NAMES) from the parts of one dump."""
-    found: Stats = []
+def _dumped(parts: List[bytes]) -> Iterator[Tuple[int, int, bytes]]:
+    """Interface index, how many counters we know of it, and their bytes, from the parts of one dump."""
     for message in netlink.messages(parts):
         for kind, numbers in netlink.attributes(message, _STATS_START):
             if kind == IFLA_STATS_LINK_64:
-                count = min(len(numbers) // 8, _KNOWN)
-                found.append((_INDEX.unpack_from(message, _INDEX_AT)[0], _NUMBERS[count].unpack_from(numbers)))
-    return found
+                yield _INDEX.unpack_from(message, _INDEX_AT)[0], min(len(numbers) // 8, _KNOWN), numbers
+
+
+def parse_stats(parts: List[bytes]) -> Stats:
+    """(interface index, its counters in the order of wire.STAT_NAMES) from the parts of one dump."""
+    return [(index, _NUMBERS[count].unpack_from(numbers)) for index, count, numbers in _dumped(parts)]
 
 
 def sampled_rows(parts: List[bytes]) -> List[Tuple[int, int, Tuple[int, ...]]]:
@@ -51,12 +53,9 @@ def sampled_rows(parts: List[bytes]) -> List[Tuple[int, int, Tuple[int, ...]]]:
     Most are 0 on most interfaces: to write them, encrypt them and read them again costs more than all the rest.
     """
     rows = []
-    for message in netlink.messages(parts):
-        for kind, numbers in netlink.attributes(message, _STATS_START):
-            if kind == IFLA_STATS_LINK_64:
-                count = min(len(numbers) // 8, _KNOWN)
-                moved = (len(numbers[: count * 8].rstrip(b"\0")) + 7) // 8
-                rows.append((_INDEX.unpack_from(message, _INDEX_AT)[0], count, _NUMBERS[moved].unpack_from(numbers)))
+    for index, count, numbers in _dumped(parts):
+        moved = (len(numbers[: count * 8].rstrip(b"\0")) + 7) // 8
+        rows.append((index, count, _NUMBERS[moved].unpack_from(numbers)))
     return rows
 
 

@@ -40,11 +40,11 @@ class KeysInTurn(App[int]):
 
     def __init__(self, driver_class: type[Driver]) -> None:
         super().__init__(driver_class=driver_class)
-        self._keys: deque[events.Key] = deque()
+        self._keys: deque[events.Key | events.Paste] = deque()
 
     async def on_event(self, event: events.Event) -> None:
-        """Textual's own, but for keys from the terminal."""
-        if isinstance(event, events.Key) and not event.is_forwarded:
+        """Textual's own, but for keys and pasted text from the terminal."""
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             self._keys.append(event)
             await self._next_key()
             return

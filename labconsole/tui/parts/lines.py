@@ -123,7 +123,7 @@ class Lines(Tones):
         self._painted_width = -1
 
     def lines(self, width: int) -> list[list[Span]]:
-        """What to show in ``width`` cells."""
+        """What to show in ``width`` cells: each subclass says it."""
         raise NotImplementedError
 
     def paint(self) -> None:

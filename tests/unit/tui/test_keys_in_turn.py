@@ -35,7 +35,17 @@ async def test_what_is_typed_ahead_goes_into_the_dialog_that_opens() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_key_whose_widget_went_away_holds_the_next_one_up_for_a_moment_only() -> None:
+async def test_text_pasted_after_a_tab_goes_into_the_next_field() -> None:
+    async with console() as (app, _, pilot):
+        burst(app, "e", "tab", "ctrl+u")
+        app.post_message(events.Paste("888"))
+        burst(app, "tab")
+        await until(pilot, lambda: app.focused is not None and app.focused.id == "sources")
+        assert app.screen.query_one("#frame_size", Input).value == "888"
+
+
+@pytest.mark.asyncio
+async def test_a_key_whose_widget_went_away_does_not_hold_the_next_ones_up() -> None:
     async with console() as (app, _, pilot):
         burst(app, "g", *"uut", "escape", "g", *"snk", "escape", "e", "tab", "ctrl+u", *"99")
         await until(pilot, lambda: app.focused is not None and app.focused.id == "frame_size")

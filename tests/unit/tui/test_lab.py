@@ -38,6 +38,7 @@ from labconsole.tui.screens.plans.grid import GridTable
 from labconsole.tui.screens.plans.plans_table import PlansTable
 from labconsole.tui.screens.plans.screen import PlansScreen
 from labconsole.tui.screens.runs.screen import RunsScreen
+from support.driven_console import shown, text, until
 from support.fake_lab_session import EVE, LabSession
 from support.fake_session import refuse
 
@@ -82,28 +83,6 @@ async def console(
             await pilot.press(screen)
             await until(pilot, lambda: not isinstance(app.screen, BenchScreen) and app.screen.is_mounted)
         yield app, made[0], pilot
-
-
-async def until(pilot: Pilot[int], true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not true():
-            if pilot.app._exception is not None:
-                raise pilot.app._exception
-            await pilot.pause(0.01)
-
-
-def text(app: ConsoleApp) -> str:
-    return "\n".join("".join(s.text for s in strip) for strip in app.screen._compositor.render_strips())
-
-
-async def shown(app: ConsoleApp, pilot: Pilot[int], *words: str) -> str:
-    """The picture, once it holds all of these words."""
-    try:
-        await until(pilot, lambda: all(word in text(app) for word in words))
-    except TimeoutError:
-        missing = [word for word in words if word not in text(app)]
-        raise AssertionError(f"not on the screen: {missing}\n{text(app)}") from None
-    return text(app)
 
 
 def state(app: ConsoleApp) -> ExecutionStatus | None:
