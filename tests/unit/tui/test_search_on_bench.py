@@ -222,3 +222,11 @@ async def test_somebody_elses_testbed_is_taken_over_only_after_asking():
         await until(pilot, lambda: len(session.store.searches) == 1)
         await until(pilot, lambda: isinstance(app.screen, StepScreen))
         await shown(app, pilot, "ended")
+
+
+async def test_the_palette_finds_the_search_by_its_name_and_its_dialog_says_what_a_load_may_take() -> None:
+    async with console(LabSession) as (app, _, pilot):
+        await pilot.press("ctrl+p", *"search")
+        await shown(app, pilot, "Search for the highest load")
+        await pilot.press("escape", "escape", "f")
+        await shown(app, pilot, "per load s", "of trials at one load")
