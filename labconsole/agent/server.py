@@ -26,6 +26,7 @@ from labconsole.agent.operations.execute import Executor
 from labconsole.agent.operations.generating import Generating
 from labconsole.agent.operations.guests import Guests
 from labconsole.agent.operations.leasing import Leasing
+from labconsole.agent.operations.marking import Marking
 from labconsole.agent.operations.network import NetworkChanges
 from labconsole.agent.operations.reading import Reading
 from labconsole.agent.pipes import Inlet, Outlet
@@ -74,12 +75,15 @@ class Agent:
         self._outlet.send(hello())
         self._namespaces = Namespaces(self._namespace_died)
         enter = self._namespaces.to_enter
-        self._changes = NetworkChanges(journal, self._namespaces, self._namespaces_changed)
+        self._changes = NetworkChanges(
+            journal, self._namespaces, self._namespaces_changed, together=lambda: self._links.held()
+        )
         self._counters = Counters(self._namespaces, self._outlet, self.notice)
         self._counting = Counting(self._counters, self._outlet.send, lambda quiet: self._leasing.mark_quiet(quiet))
         self._links = Links(self._namespaces, self._counting.links_changed)
         self._reading = Reading(self._namespaces, self._links)
         self._captures = Captures(journal, self._outlet.send, enter)
+        self._marking = Marking(self._namespaces, self._outlet.offer)
         self._executor = Executor(enter)
         self._guests = Guests(self._outlet.send, enter)
         self._checking = Checking(self._reading, self._watch_state)
@@ -101,7 +105,7 @@ class Agent:
         self._inlet = Inlet(0, self._line, self._line_too_long, self._end)
         self._operations = operations_of((
             self, self._reading, self._counting, self._checking, self._leasing, self._generating, self._captures,
-            self._changes, self._guests, self._executor,
+            self._marking, self._changes, self._guests, self._executor,
         ))  # fmt: skip
 
     async def run(self) -> None:
@@ -218,6 +222,7 @@ class Agent:
     def _namespaces_changed(self, leaving: Optional[str]) -> None:
         self._counters.follow_namespaces(leaving)
         self._links.follow_namespaces(leaving)
+        self._marking.follow_namespaces(leaving)
 
     def _namespace_died(self, name: str) -> None:
         self._namespaces_changed(name)
@@ -231,6 +236,8 @@ class Agent:
                 self.notice(exc.code, exc.message)
 
     async def _undo_for_another(self) -> None:
+        self._marking.close()
+        self._guests.kill_all()
         for what, step in (("stopping the generator", self._generating.abandon), ("undoing changes", self._undo)):
             try:
                 await step()
@@ -263,6 +270,7 @@ class Agent:
         self._counters.stop()
         self._checking.close()
         self._reading.close()
+        self._marking.close()
         self._captures.kill_all()
         self._executor.kill_all()
         self._guests.kill_all()

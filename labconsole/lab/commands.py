@@ -19,8 +19,9 @@ from labconsole.errors import ConfigError, LabSetupError
 from labconsole.lab import control
 from labconsole.lab.files import alias
 from labconsole.lab.guests.containers import remove_control_groups
+from labconsole.lab.guests.programs import LOAD_TOOLS
 from labconsole.lab.layout import SSH_PORT, lay_out
-from labconsole.lab.offers import LOAD_TOOLS, check_rights, tools_of
+from labconsole.lab.offers import check_rights, tools_of
 from labconsole.lab.prerequisites import check_tools
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.starting import DOWN_S, MACHINE_UP_S, start_supervisor
@@ -98,7 +99,7 @@ def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
     check_tools(
         openssh=spec.ssh_server == "openssh",
         machine=spec.generator == "pktgen" or spec.uut == "machine",
-        more=tools_of(spec.platforms),
+        more=tools_of(spec.platforms, jobs=spec.jobs),
         useful=LOAD_TOOLS,
         install=install,
     )

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from labconsole.lab.guests import domains, uml
+from labconsole.lab.guests.containers import CREW_ROOT, write_containers, write_crew_root
 from labconsole.lab.guests.containers import DIRECTORY as CONTAINERS
-from labconsole.lab.guests.containers import write_containers
 from labconsole.lab.layout import SSH_PORT, Layout
-from labconsole.lab.offers import GuestFiles, guest_files, inventory_lines
+from labconsole.lab.offers import DISKS, GuestFiles, guest_files, has_crew_root, inventory_lines
 from labconsole.lab.spec import UML, LabSpec
 from labconsole.lab.state import write_private
 from labconsole.units import format_target
@@ -106,6 +106,7 @@ def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str, guest: Guest
             Path(ssh_config_path).parent,
             spec.name,
             machine=spec.uut == "machine",
+            jobs=spec.jobs,
             accel="tcg" if spec.uut == "machine" else spec.accel,
         ),
         "defaults:",
@@ -133,11 +134,14 @@ def write_client_files(
     write_private(directory / "id_ed25519.pub", public_key)
     write_private(directory / "known_hosts", known_hosts(layout, host_keys))
     write_private(directory / "ssh_config", ssh_config(spec, layout, directory))
-    guest = guest_files(spec.platforms, directory)
+    guest = guest_files(spec.platforms, directory, jobs=spec.jobs)
     if "lxc" in spec.platforms:
         write_containers(directory / CONTAINERS, spec.name, layout)
     if UML in spec.platforms:
         uml.write_files(directory)
+    if has_crew_root(spec.platforms, jobs=spec.jobs):
+        write_crew_root(directory / CREW_ROOT, jobs=spec.jobs)
+    (directory / DISKS).mkdir(mode=0o700)
     if "xen" in spec.platforms:
         assert guest is not None
         domains.write_domains(directory / domains.DIRECTORY, layout, kernel=guest.kernel, initrd=guest.initrd)

@@ -10,16 +10,20 @@ from pathlib import Path
 from labconsole.errors import LabSetupError
 from labconsole.lab.guests import containers, domains, uml
 from labconsole.lab.guests.guest_image import write_guest_image
+from labconsole.lab.guests.programs import DISK_TOOLS, JOB_TOOLS, LARGE_JOB_TOOLS, LOAD_TOOLS, guest_programs
 from labconsole.lab.images.debian_kernel import debian_kernel
 from labconsole.lab.layout import Layout
 from labconsole.lab.prerequisites import MACHINE_TOOLS, tool
 from labconsole.lab.spec import MACHINE_ONLY_PLATFORMS, QEMU_NIC_MODELS, UML, needs_guest
+from labconsole.platforms.base.options import PLACE
 
 MACHINE_CPUS = 2
 IMAGE_FILE = "guest.cpio"
+DISKS = "disks"
+"""In the lab's directory, for a node's own /var/tmp is in memory."""
 
-LOAD_TOOLS = {"stress": "stress"}
-"""What puts load on a guest; into guests with a root file system of their own it is copied when that is made."""
+MACHINE_DISK = Path("/disk")
+"""Where a UUT that is a machine has its disk (machines/disk.py), if it has one."""
 
 _TOOLS = {
     **dict.fromkeys((*QEMU_NIC_MODELS, *MACHINE_ONLY_PLATFORMS), MACHINE_TOOLS | LOAD_TOOLS),
@@ -36,13 +40,15 @@ class GuestFiles:
     initrd: Path
 
 
-def tools_of(platforms: Sequence[str]) -> dict[str, str]:
-    """What these platforms need: program to Debian package."""
+def tools_of(platforms: Sequence[str], *, jobs: bool = False) -> dict[str, str]:
+    """What these platforms need, and what their guests are given to do: program to Debian package."""
     known = {**_TOOLS, UML: {**uml.tools(), **LOAD_TOOLS}}
-    return {program: package for name in platforms for program, package in known.get(name, {}).items()}
+    found = {program: package for name in platforms for program, package in known.get(name, {}).items()}
+    crews = {**JOB_TOOLS, **LARGE_JOB_TOOLS, "busybox": "busybox-static", "fincore": "util-linux-extra", **DISK_TOOLS}
+    return {**found, **crews} if jobs else found
 
 
-def guest_files(platforms: Sequence[str], directory: Path) -> GuestFiles | None:
+def guest_files(platforms: Sequence[str], directory: Path, *, jobs: bool = False) -> GuestFiles | None:
     """Make what the guests boot in the lab's directory. Blocking; the kernel may have to be fetched first.
 
     Raises LabSetupError saying what is missing.
@@ -54,8 +60,14 @@ def guest_files(platforms: Sequence[str], directory: Path) -> GuestFiles | None:
         raise LabSetupError("the lab needs busybox; run `apt-get install -y busybox-static`")
     kernel = debian_kernel()
     image = directory / IMAGE_FILE
-    write_guest_image(image, busybox=Path(busybox), modules=kernel.modules)
+    programs = guest_programs(jobs=jobs)
+    write_guest_image(image, busybox=Path(busybox), modules=kernel.modules, programs=programs)
     return GuestFiles(kernel.image, image)
+
+
+def has_crew_root(platforms: Sequence[str], *, jobs: bool) -> bool:
+    """Whether there is a directory that guests in number share: as their root, or for the programs of jobs."""
+    return "lxc" in platforms or (jobs and UML in platforms)
 
 
 def check_rights(platforms: Sequence[str]) -> None:
@@ -80,6 +92,7 @@ def inventory_lines(
     lab: str,
     *,
     machine: bool = False,
+    jobs: bool = False,
     accel: str = "tcg",
 ) -> list[str]:
     """The entries below ``platforms:`` in hosts.yaml. On a UUT that is a machine each says what that has to boot."""
@@ -99,9 +112,11 @@ def inventory_lines(
                 f"     kernel: {_quoted(files.kernel)}, initrd: {_quoted(files.initrd)}}}"
             )
         if name == "lxc":
-            known[name] = containers.inventory_options(directory / containers.DIRECTORY, lab, layout.streams, spare)
+            known[name] = containers.inventory_options(
+                directory / containers.DIRECTORY, directory / containers.CREW_ROOT, lab, layout.streams, spare
+            )
         if name == UML:
-            known[name] = uml.inventory_options(directory, spare)
+            known[name] = uml.inventory_options(directory, spare, directory / containers.CREW_ROOT if jobs else None)
         if name == "kvm":
             assert files is not None
             known[name] = (
@@ -111,6 +126,9 @@ def inventory_lines(
         if name == "xen":
             known[name] = domains.inventory_options(directory / domains.DIRECTORY, layout.streams, spare or 0)
         options = known[name]
+        place = MACHINE_DISK if machine else directory / DISKS
+        if name != "xen" and PLACE.fullmatch(str(place)):
+            options = f"{options.removesuffix('}')},\n     guest_disk: {_quoted(place)}}}"
         if machine and name != "xen":
             options = options.replace("{driver: ", "{boot: linux, driver: ", 1)
         lines.append(f"  {name}: {options}")

@@ -58,6 +58,9 @@ class LabSpec:
     boot: Literal["linux", "xen"] = "linux"
     """What the machine that is the UUT boots."""
 
+    jobs: bool = False
+    """Whether guests have the programs of jobs."""
+
     def __post_init__(self) -> None:
         """Raises ConfigError for the first option that cannot be."""
         if not NAME.match(self.name):

@@ -32,12 +32,7 @@ class Bridge(NetworkChange, do="bridge"):
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:
             refuse_existing(route, self.name)
-            found = []
-            for port in self.ports:
-                link = list(route.get_links(existing(route, port)))[0]
-                master = link.get("IFLA_MASTER")
-                former = list(route.get_links(master))[0].get("IFLA_IFNAME") if master else None
-                found.append({"name": port, "index": link["index"], "master": former, "up": link["state"] == "up"})
+            found = [_as_it_is(route, port) for port in self.ports]
             node.promise(self.kind, name=self.name, ports=found)
             # It must add no frame of its own and delay none: no STP, no learning delay, no snooping and so no querier.
             route.link("add", ifname=self.name, kind="bridge", br_stp_state=0, br_forward_delay=0)
@@ -59,13 +54,7 @@ class Bridge(NetworkChange, do="bridge"):
         with open_route() as route:
             delete_link(route, entry["name"])
             for port in entry["ports"]:
-                former: Dict[str, Any] = {} if port["up"] else {"state": "down"}
-                master = link_index(route, port["master"]) if port["master"] else None
-                if master is not None:
-                    former["master"] = master
-                index = link_index(route, port["name"]) if former else None
-                if index is not None:
-                    quietly(functools.partial(route.link, "set", index=index, **former))
+                _put_back(route, port)
 
     def commands(self) -> List[str]:
         quiet = ["stp_state", "0", "forward_delay", "0", "mcast_snooping", "0"]
@@ -75,3 +64,50 @@ class Bridge(NetworkChange, do="bridge"):
             self._ip("link", "set", self.name, "up"),
             *(self._ip("link", "set", port, "master", self.name, "up") for port in self.ports),
         ]
+
+
+class BridgePort(NetworkChange, do="bridge_port"):
+    """Make an interface a port of a bridge, set up; undone, it is as before."""
+
+    name: InterfaceName
+    port: InterfaceName
+
+    def apply(self, node: ChangedNode) -> None:
+        with open_route() as route:
+            bridge, entry = existing(route, self.name), _as_it_is(route, self.port)
+            node.promise(self.kind, name=self.name, port=entry)
+            route.link("set", index=entry["index"], master=bridge, state="up")
+
+    @staticmethod
+    def undo(entry: Entry) -> None:
+        """Take it out, if it is there still, and put it back."""
+        port = entry["port"]
+        with open_route() as route:
+            bridge, index = link_index(route, entry["name"]), link_index(route, port["name"])
+            if index is None:
+                return
+            if bridge is not None and list(route.get_links(index))[0].get("IFLA_MASTER") == bridge:
+                quietly(functools.partial(route.link, "set", index=index, master=0))
+            _put_back(route, port)
+
+    def commands(self) -> List[str]:
+        return [self._ip("link", "set", self.port, "master", self.name, "up")]
+
+
+def _as_it_is(route: Any, port: str) -> Dict[str, Any]:
+    """What is to be put back of a port."""
+    link = list(route.get_links(existing(route, port)))[0]
+    master = link.get("IFLA_MASTER")
+    former = list(route.get_links(master))[0].get("IFLA_IFNAME") if master else None
+    return {"name": port, "index": link["index"], "master": former, "up": link["state"] == "up"}
+
+
+def _put_back(route: Any, port: Dict[str, Any]) -> None:
+    """To its former master and state, if it is still there."""
+    former: Dict[str, Any] = {} if port["up"] else {"state": "down"}
+    master = link_index(route, port["master"]) if port["master"] else None
+    if master is not None:
+        former["master"] = master
+    index = link_index(route, port["name"]) if former else None
+    if index is not None:
+        quietly(functools.partial(route.link, "set", index=index, **former))

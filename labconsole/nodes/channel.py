@@ -11,9 +11,11 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import asyncssh
+from pydantic_core import from_json
 
 from labconsole.nodes.inbound import read_hello
 from labconsole.wire.clean import clean, last_line
@@ -30,7 +32,23 @@ EOF_GRACE_S = 1.0
 _HELLO = re.compile(rb'\{ *"event" *: *"hello"')
 _REFUSED = re.compile(rb'^\{ *"event" *: *"refused"')
 
-Receive = Callable[[dict[str, Any]], None]
+SHORT_LINE_BYTES = 64 * 1024
+
+WireMessage = dict[str, Any]
+Receive = Callable[[WireMessage], None]
+
+
+def message_of(line: bytes) -> WireMessage:
+    """What decode() makes of a line, in half the time for the short ones that come by the thousand.
+
+    What pydantic's decoder refuses (half a surrogate pair, a number too long), decode() takes, or refuses in words.
+    """
+    if len(line) <= SHORT_LINE_BYTES:
+        with suppress(ValueError):
+            message = from_json(line, allow_inf_nan=False)
+            if isinstance(message, dict):
+                return message
+    return decode(line)
 
 
 class AgentSession(asyncssh.SSHClientSession[bytes]):
@@ -50,7 +68,7 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
         self._junk_lines = 0
         self._parts: list[bytes] = []
         self._parts_bytes = 0
-        self._early: list[dict[str, Any]] = []
+        self._early: list[WireMessage] = []
         self._early_bytes = 0
         self._grace: asyncio.TimerHandle | None = None
 
@@ -142,7 +160,7 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
         if not self.hello.done():
             self._before_hello(line)
             return
-        message = decode(line)
+        message = message_of(line)
         if self.receive is not None:
             self.receive(message)
         elif len(self._early) < MAX_JUNK_LINES and self._early_bytes + len(line) <= MAX_LINE_BYTES:

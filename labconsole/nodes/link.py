@@ -69,12 +69,18 @@ class NodeLink:
         self._on_event = on_event
         self._pending: dict[int, tuple[str, Check, asyncio.Future[Any]]] = {}
         self._last_id = 0
+        self._asked = 0
         self._closing = False
         self._notes = 0
         self._beat_timer: asyncio.TimerHandle | None = None
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         session.ended.add_done_callback(self._on_ended)
         session.listen(self._receive)
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether something was asked that is not answered yet; a beat's answer is nothing that anybody waits for."""
+        return self._asked > 0
 
     async def ask(self, request: Request[R], *, timeout_s: float = 30.0) -> R:
         """Ask the agent. Raises AgentError (it refused) or NodeLost (gone, or no answer in time).
@@ -93,6 +99,7 @@ class NodeLink:
             raise AgentError(self.name, f"{op} is too long to send", code="bad_request", operation=op)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._pending[number] = (op, request.reply.parse, answer)
+        self._asked += 1
         try:
             self._write(line, op)
             async with asyncio.timeout(timeout_s):
@@ -102,6 +109,7 @@ class NodeLink:
         except _Ended as exc:
             raise NodeLost(self.name, str(exc), operation=op) from None
         finally:
+            self._asked -= 1
             self._pending.pop(number, None)
         if isinstance(reply, Refusal):
             raise AgentError(self.name, reply.message, code=reply.code, operation=op, detail=reply.detail)

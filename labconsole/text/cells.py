@@ -37,6 +37,15 @@ def safe(text: str, width: int) -> str:
     return set_cell_size(clean, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
 
 
+def fit_words(wordings: Iterable[str], width: int) -> str:
+    """The first wording that fits, longest first; the last one is cut where none does."""
+    words = ""
+    for words in wordings:
+        if cell_len(words) <= width:
+            break
+    return safe(words, width)
+
+
 def count(value: float | None) -> str:
     """A count or a packet rate with thin-space thousands."""
     return UNKNOWN if value is None or not math.isfinite(value) else format_count(round(value))

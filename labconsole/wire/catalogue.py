@@ -16,6 +16,7 @@ from labconsole.wire import (
     guests,
     lease,
     links,
+    marks,
     processors,
     session,
     settings,
@@ -27,7 +28,7 @@ from labconsole.wire.message import AgentEvent
 
 _TOPICS = (
     session, facts, links, settings, survey, lease, counters, processors, drops, surroundings, generator, capture,
-    foreign, changes, guests, usage, execution,
+    foreign, marks, changes, guests, usage, execution,
 )  # fmt: skip
 
 

@@ -18,6 +18,8 @@ MAX_NAMESPACES = 256
 MAX_STATISTICS = 64
 """A newer kernel may have more than the 25 we know; a row longer than this is none of a kernel's."""
 
+MAX_SAMPLED = 2**20
+"""Of all rows together, with the zeros that are not sent: 40 000 interfaces of 25 statistics."""
 
 _ZEROS = [0] * MAX_STATISTICS
 
@@ -28,6 +30,7 @@ def _check_rows(namespaces: Any, where: str, length_of: Callable[[List[Any], str
         raise bad(where, "is not an object of at most %d" % MAX_NAMESPACES)
     indices: List[Any] = []
     numbers: List[Any] = []
+    statistics = 0
     for namespace, rows in namespaces.items():
         if not printable(namespace):
             raise bad(where, "has an invalid name")
@@ -36,10 +39,14 @@ def _check_rows(namespaces: Any, where: str, length_of: Callable[[List[Any], str
         for row in rows:
             if type(row) is not list or len(row) != 3:
                 raise bad(where, "has a row without exactly 3 entries")
-            if type(row[2]) is not list or not 0 < length_of(row, where) <= MAX_STATISTICS:
+            length = length_of(row, where) if type(row[2]) is list else 0
+            if not 0 < length <= MAX_STATISTICS:
                 raise bad(where, "has a row with values that are not numbers")
+            statistics += length
             indices.append(row[0])
             numbers += row[2]
+    if statistics > MAX_SAMPLED:
+        raise bad(where, "has more than %d statistics" % MAX_SAMPLED)
     # The sets of types also refuse true and false, which isinstance would let pass for whole numbers.
     if indices and (set(map(type, indices)) != {int} or min(indices) < 0 or max(indices) >= 2**31):
         raise bad(where, "has an invalid interface index")

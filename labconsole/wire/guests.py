@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated, List, Optional
 
 from labconsole.wire.execution import Output
 from labconsole.wire.message import AgentEvent, Done, Message, Request
-from labconsole.wire.rules import Amount, Count, Name, Rule, Sentence, Word, Words, above
+from labconsole.wire.rules import Amount, Count, Most, Name, Rule, Sentence, Word, Words, above, bad, lines
 
 MAX_WAIT_S = 600
+MAX_WORK_S = 86400
+MAX_GUESTS = 256
+MAX_PRINTED_BYTES = 4096
 
 Wait = Annotated[float, Rule(above(0, MAX_WAIT_S))]
 
 
 class GuestStarted(Message):
-    """``console``: what the guest printed before it was up."""
+    """``console``: what the guest printed before it was up. Times are those of the node's CLOCK_MONOTONIC."""
 
     pid: Count
+    started_ns: Count
+    ready_ns: Count
     console: Output
 
 
@@ -46,6 +51,65 @@ class AskGuest(Request[GuestAnswer], op="guest.ask"):
     line: Word
     until: Word
     timeout_s: Wait
+
+
+class AskedGuest(Message):
+    """One guest's answer: what it printed up to ``until`` (the last 4 KiB), or ``code`` and ``message``: why not.
+
+    Times are those of the node's CLOCK_MONOTONIC. ``asked_ns``: when the line was written, None if it was not.
+    """
+
+    guest: Name
+    asked_ns: Optional[Count]
+    answered_ns: Optional[Count]
+    printed: Optional[Annotated[str, Rule(lines(MAX_PRINTED_BYTES))]]
+    code: Optional[Name]
+    message: Optional[Sentence]
+
+    def check_fields(self) -> None:
+        """There is an answer, or a reason why there is none."""
+        answered = self.answered_ns is not None
+        if (
+            answered != (self.printed is not None)
+            or answered != (self.code is None)
+            or answered != (self.message is None)
+        ):
+            raise bad("answered_ns", "contradicts printed, code or message")
+        if self.answered_ns is not None and (self.asked_ns is None or self.asked_ns > self.answered_ns):
+            raise bad("asked_ns", "is not before answered_ns")
+
+
+class AskedGuests(Message):
+    """In the order in which they were asked.
+
+    ``waited_s``: from the last line written to the first answer of those that were, when all were at work;
+    ``waited_cpu_s``: what the agent used of the processors meanwhile, and ``cpu_s`` from the first line written to the
+    last answer.
+    """
+
+    guests: Annotated[List[AskedGuest], Most(MAX_GUESTS)]
+    waited_s: Amount
+    waited_cpu_s: Amount
+    cpu_s: Amount
+
+
+class GuestLine(Message):
+    """A line for one guest."""
+
+    guest: Word
+    line: Word
+
+
+class AskGuests(Request[AskedGuests], op="guest.ask_all"):
+    """Write a line to each of these guests' consoles, one directly after the other, and wait for all answers.
+
+    A guest that somebody is asking already is not asked (``busy``). One that does not answer keeps none of the others
+    from it.
+    """
+
+    asked: Annotated[List[GuestLine], Most(MAX_GUESTS)]
+    until: Word
+    timeout_s: Annotated[float, Rule(above(0, MAX_WORK_S))]
 
 
 class GuestState(Message):

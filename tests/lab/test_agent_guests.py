@@ -41,6 +41,13 @@ def test_a_guest_is_started_asked_and_ended(net: Net, agent: AgentProcess) -> No
     assert agent.error("guest.status", guest="one")["code"] == "no_such_guest"
 
 
+def test_when_memory_ends_a_guest_and_what_runs_in_it_are_killed_before_the_agent(agent: AgentProcess) -> None:
+    pid = start(agent)["pid"]
+    asked = agent.ok("guest.ask", guest="one", line="cat /proc/self/oom_score_adj", until="DONE", timeout_s=10)
+    own = Path(f"/proc/{agent.hello['pid']}/oom_score_adj").read_text()
+    assert int(asked["printed"]) == int(Path(f"/proc/{pid}/oom_score_adj").read_text()) == 900 > int(own)
+
+
 def test_a_guest_in_a_namespace_of_the_agents_sees_that_network_only(agent: AgentProcess) -> None:
     agent.ok("net.apply", token="t", changes=[{"do": "namespace", "name": "inner"}])
     agent.ok("guest.start", guest="one", argv=SHELL, namespace="inner", ready="UP", timeout_s=10)

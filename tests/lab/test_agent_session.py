@@ -289,15 +289,31 @@ def test_the_oldest_python_runs_all_of_it(net: Net, start: Callable[..., AgentPr
     assert net.links() == {"lo", "a0", "b0"}
 
 
-def test_a_port_goes_back_to_the_bridge_that_it_was_taken_from(net: Net, agent: AgentProcess) -> None:
+LATER = [{"do": "bridge", "name": "lcb1", "ports": []}, {"do": "bridge_port", "name": "lcb1", "port": "b0"}]
+
+
+@pytest.mark.parametrize("changes", [[{"do": "bridge", "name": "lcb1", "ports": ["b0"]}], LATER])
+@pytest.mark.parametrize("former", [["master", "theirs", "down"], ["nomaster", "up"]], ids=" ".join)
+def test_a_port_goes_back_to_the_bridge_that_it_was_taken_from(
+    net: Net, agent: AgentProcess, changes: list, former: list[str]
+) -> None:
     net.pair("a0", "b0")
     net.run("ip", "link", "add", "theirs", "type", "bridge")
-    net.run("ip", "link", "set", "b0", "master", "theirs", "down")
+    net.run("ip", "link", "set", "b0", *former)
     before = json.loads(net.run("ip", "-j", "link", "show", "b0"))
-    agent.ok("net.apply", token="t", changes=[{"do": "bridge", "name": "lcb1", "ports": ["b0"]}])
+    for change in changes:
+        agent.ok("net.apply", token="t", changes=[change])
     assert json.loads(net.run("ip", "-j", "link", "show", "b0"))[0]["master"] == "lcb1"
     assert agent.ok("net.undo", token="t")["failed"] == []
     assert json.loads(net.run("ip", "-j", "link", "show", "b0")) == before
+
+
+def test_a_port_that_has_gone_by_itself_is_no_failure(net: Net, agent: AgentProcess) -> None:
+    net.pair("a0", "b0")
+    agent.ok("net.apply", token="t", changes=LATER)
+    net.run("ip", "link", "delete", "b0")
+    assert agent.ok("net.undo", token="t")["failed"] == []
+    assert net.links() == {"lo"}
 
 
 def test_the_end_of_stdin_amid_a_change_leaves_no_half_of_it(net: Net, agent: AgentProcess) -> None:

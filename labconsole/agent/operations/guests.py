@@ -11,14 +11,19 @@ import asyncio
 import os
 import re
 import subprocess
-from typing import Any, Callable, Dict, Optional, Sequence
+import time
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Union
 
 from labconsole.agent.operations.answering import answers
 from labconsole.agent.processes import children
 from labconsole.agent.reading.process_table import process_of
 from labconsole.wire.codec import WireError
 from labconsole.wire.guests import (
+    MAX_PRINTED_BYTES,
+    AskedGuest,
+    AskedGuests,
     AskGuest,
+    AskGuests,
     GuestAnswer,
     GuestStarted,
     GuestState,
@@ -42,6 +47,7 @@ class GuestProcess:
         self.name, self.process = name, process
         self.console = bytearray()
         self.printed_bytes = 0
+        self.grown_ns = 0  # when the last of it was read
         self._grown = asyncio.Event()
         self._ended = ended
         self.over = False
@@ -49,6 +55,8 @@ class GuestProcess:
         self.reader = asyncio.ensure_future(self._read())
         self._reaper = asyncio.ensure_future(self._reap())
         self.asking = asyncio.Lock()
+        self.askers = 0
+        self.working = False  # asked together with others: for minutes, or hours
 
     async def _read(self) -> None:
         assert self.process.stdout is not None
@@ -56,6 +64,7 @@ class GuestProcess:
             data = await self.process.stdout.read(8192)
             if not data:
                 break
+            self.grown_ns = time.monotonic_ns()
             self.printed_bytes += len(data)
             self.console += data
             del self.console[:-CONSOLE_BYTES]
@@ -77,6 +86,22 @@ class GuestProcess:
     def since(self, position: int) -> bytes:
         """What was printed after ``position`` bytes, as far as it is kept."""
         return bytes(self.console[max(0, len(self.console) - (self.printed_bytes - position)) :])
+
+    def write(self, line: str) -> None:
+        """Hand a line over, at once unless its console takes no more."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.encode("utf-8", "surrogateescape") + b"\n")
+
+    async def answer(self, until: str, position: int, timeout_s: float) -> bytes:
+        """What was printed since the line was written, up to ``until``."""
+        assert self.process.stdin is not None
+        try:
+            await asyncio.wait_for(self.process.stdin.drain(), timeout_s)
+        except asyncio.TimeoutError:
+            raise WireError("guest_silent", "guest %s took no line within %g s" % (self.name, timeout_s)) from None
+        except (BrokenPipeError, ConnectionResetError):
+            raise WireError("guest_ended", "guest %s accepts no more input" % self.name) from None
+        return await self.wait_for(until.encode("utf-8", "surrogateescape"), position, timeout_s)
 
     async def wait_for(self, marker: bytes, position: int, timeout_s: float) -> bytes:
         """What was printed after ``position`` up to ``marker``. Raises WireError with the console's end."""
@@ -112,6 +137,14 @@ class GuestProcess:
         children.kill_group(self.process)
 
 
+class _Written(NamedTuple):
+    """A guest to whose console a line was written; ``position``: what it had printed by then."""
+
+    guest: GuestProcess
+    position: int
+    asked_ns: int
+
+
 class Guests:
     """The guests that run now. ``tell`` sends an event, ``to_enter`` says what leads into a namespace."""
 
@@ -129,12 +162,14 @@ class Guests:
             raise WireError("bad_request", "argv must be a list of at least one string")
         if name in self._guests:
             raise WireError("exists", "a guest %s is already running" % name)
+        started_ns = time.monotonic_ns()
         try:
             process = await children.spawn(argv, stdin=subprocess.PIPE, stderr=subprocess.STDOUT, namespaces=namespaces)
         except FileNotFoundError:
             raise WireError("command_missing", "%s is not installed on this node" % argv[0]) from None
         except OSError as exc:
             raise WireError("exec_failed", "cannot run %s: %s" % (argv[0], exc.strerror)) from exc
+        children.kill_first(process)
         guest = self._guests[name] = GuestProcess(name, process, self._guest_ended)
         try:
             printed = await guest.wait_for(request.ready.encode("utf-8", "surrogateescape"), 0, request.timeout_s)
@@ -142,25 +177,60 @@ class Guests:
             self._guests.pop(name, None)
             guest.kill()
             raise
-        return GuestStarted(pid=process.pid, console=_text(printed))
+        return GuestStarted(pid=process.pid, started_ns=started_ns, ready_ns=guest.grown_ns, console=_text(printed))
 
     @answers(AskGuest)
     async def ask(self, request: AskGuest) -> GuestAnswer:
         """Write a line to a guest's console and return what it prints up to ``until``."""
         guest = self._find(request.guest)
-        line, until = request.line, request.until
-        if "\n" in line or not until:
-            raise WireError("bad_request", "line must be one line and until must not be empty")
-        async with guest.asking:
-            position = guest.printed_bytes
-            assert guest.process.stdin is not None
-            try:
-                guest.process.stdin.write(line.encode("utf-8", "surrogateescape") + b"\n")
-                await guest.process.stdin.drain()
-            except (BrokenPipeError, ConnectionResetError):
-                raise WireError("guest_ended", "guest %s accepts no more input" % guest.name) from None
-            marker = until.encode("utf-8", "surrogateescape")
-            return GuestAnswer(printed=_text(await guest.wait_for(marker, position, request.timeout_s)))
+        _require_line(request.line, request.until)
+        if guest.working:
+            raise _busy(guest)
+        guest.askers += 1
+        try:
+            async with guest.asking:
+                position = guest.printed_bytes
+                guest.write(request.line)
+                return GuestAnswer(printed=_text(await guest.answer(request.until, position, request.timeout_s)))
+        finally:
+            guest.askers -= 1
+
+    @answers(AskGuests)
+    async def ask_all(self, request: AskGuests) -> AskedGuests:
+        """Write a line to the consoles of many guests, then wait for each, which costs nothing while they work."""
+        for each in request.asked:
+            _require_line(each.line, request.until)
+        names = [each.guest for each in request.asked]
+        if not names or len(set(names)) < len(names):
+            raise WireError("bad_request", "guests must be different names, at least one")
+        begun_cpu_s = time.process_time()
+        written = [self._write(each.guest, each.line) for each in request.asked]
+        waiting = [asyncio.ensure_future(_answer(name, each, request)) for name, each in zip(names, written)]
+        idle_s, idle_cpu_s = time.monotonic(), time.process_time()
+        try:
+            working = [answer for answer, each in zip(waiting, written) if not isinstance(each, WireError)]
+            await asyncio.wait(working or waiting, return_when=asyncio.FIRST_COMPLETED)
+            waited_s, waited_cpu_s = time.monotonic() - idle_s, time.process_time() - idle_cpu_s
+            guests = list(await asyncio.gather(*waiting))
+        finally:
+            for answer in waiting:
+                answer.cancel()
+        return AskedGuests(
+            guests=guests, waited_s=waited_s, waited_cpu_s=waited_cpu_s, cpu_s=time.process_time() - begun_cpu_s
+        )
+
+    def _write(self, name: str, line: str) -> Union[_Written, WireError]:
+        """Write a line that is answered later, or say why not."""
+        try:
+            guest = self._find(name)
+        except WireError as exc:
+            return exc
+        if guest.working or guest.askers:
+            return _busy(guest)
+        guest.working = True
+        written = _Written(guest, guest.printed_bytes, time.monotonic_ns())
+        guest.write(line)
+        return written
 
     @answers(GuestStatus)
     async def status(self, request: GuestStatus) -> GuestState:
@@ -195,6 +265,40 @@ class Guests:
         message = "guest %s ended by itself with status %s; its console ends: %s" % (
             guest.name, guest.process.returncode, guest.last_words())  # fmt: skip
         self._tell({"event": "guest.ended", "guest": guest.name, "message": message})
+
+
+async def _answer(name: str, written: Union[_Written, WireError], request: AskGuests) -> AskedGuest:
+    """What became of a line that was written to one of several guests."""
+    if isinstance(written, WireError):
+        return _not_answered(name, None, written)
+    guest, position, asked_ns = written
+    try:
+        printed = await guest.answer(request.until, position, request.timeout_s)
+    except WireError as exc:
+        return _not_answered(name, asked_ns, exc)
+    finally:
+        guest.working = False
+    return AskedGuest(
+        guest=name,
+        asked_ns=asked_ns,
+        answered_ns=guest.grown_ns,
+        printed=_text(printed[-MAX_PRINTED_BYTES:]),
+        code=None,
+        message=None,
+    )
+
+
+def _not_answered(name: str, asked_ns: Optional[int], why: WireError) -> AskedGuest:
+    return AskedGuest(guest=name, asked_ns=asked_ns, answered_ns=None, printed=None, code=why.code, message=why.message)
+
+
+def _busy(guest: GuestProcess) -> WireError:
+    return WireError("busy", "guest %s is being asked already" % guest.name)
+
+
+def _require_line(line: str, until: str) -> None:
+    if "\n" in line or not until:
+        raise WireError("bad_request", "line must be one line and until must not be empty")
 
 
 def _text(data: bytes) -> str:

@@ -22,7 +22,7 @@ from labconsole.wire.lease import (
 )
 from labconsole.wire.message import Done
 
-CHANGING = ("generator.prepare", "generator.start", "net.apply", "capture.start", "guest.start", "exec")
+CHANGING = ("generator.prepare", "generator.start", "net.apply", "capture.start", "marks.start", "guest.start", "exec")
 """What a session may not do any more once its lease was taken over."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, cast
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, cast
 
 from labconsole.agent import undo
 from labconsole.agent.keeper import UndoJournal
@@ -92,9 +92,13 @@ class NetworkChanges:
     """Applies changes in order and undoes them in reverse, one request at a time."""
 
     def __init__(
-        self, journal: UndoJournal, namespaces: Namespaces, on_change: Callable[[Optional[str]], None]
+        self,
+        journal: UndoJournal,
+        namespaces: Namespaces,
+        on_change: Callable[[Optional[str]], None],
+        together: Callable[[], ContextManager[None]],
     ) -> None:
-        self._journal, self._namespaces, self._on_change = journal, namespaces, on_change
+        self._journal, self._namespaces, self._on_change, self._together = journal, namespaces, on_change, together
         self._lock = asyncio.Lock()
 
     @answers(ApplyChanges, first=_load_changes)
@@ -103,8 +107,9 @@ class NetworkChanges:
         async with self._lock:
             before = self._journal.last
             try:
-                for change in request.changes:
-                    await self._apply_one(request.token, cast("NetworkChange", change))
+                with self._together():
+                    for change in request.changes:
+                        await self._apply_one(request.token, cast("NetworkChange", change))
             except BaseException:
                 await self._undo(request.token, before)
                 raise
@@ -121,7 +126,8 @@ class NetworkChanges:
         """Undo what ``token`` did (None: everything). Returns what could not be undone, a sentence each."""
         async with self._lock:
             try:
-                return await self._undo(token, 0)
+                with self._together():
+                    return await self._undo(token, 0)
             finally:
                 self._on_change(None)
 

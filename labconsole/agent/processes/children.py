@@ -14,10 +14,14 @@ import subprocess
 import sys
 from typing import Any, Callable, Sequence, Set
 
+from labconsole.agent.debug import complain
 from labconsole.agent.processes import linux
 
 SEARCH_PATH = ":".join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"])
 """An unprivileged login's PATH often lacks the directories that tcpdump is in."""
+
+OOM_SCORE = "900"
+"""Of at most 1000."""
 
 CHILD_ENVIRONMENT = dict(os.environ, PATH=SEARCH_PATH.strip(":"), LC_ALL="C", LANGUAGE="C")
 """Messages of tools are matched by text, so they must not be translated."""
@@ -115,3 +119,12 @@ def kill_group(process: asyncio.subprocess.Process, number: int = signal.SIGKILL
     except (ProcessLookupError, PermissionError):
         # Permission: the group holds only the zombie of a process with other credentials.
         return
+
+
+def kill_first(process: asyncio.subprocess.Process) -> None:
+    """Let the kernel take memory from a child made by ``spawn``, and what that starts, before anything else."""
+    try:
+        with open("/proc/%d/oom_score_adj" % process.pid, "w", encoding="ascii") as setting:
+            setting.write(OOM_SCORE)
+    except OSError as exc:
+        complain("process %d is not the first to be killed for memory: %s" % (process.pid, exc))

@@ -136,7 +136,7 @@ def _ipv6(packet: bytes) -> str:
     return name
 
 
-def _open(interface: str, ethertype: int, text: bytes) -> socket.socket:
+def open_raw(interface: str, ethertype: int, text: bytes) -> socket.socket:
     """A raw socket on one interface. Raises WireError."""
     held = ctypes.create_string_buffer(text)
     try:
@@ -184,7 +184,7 @@ class PortTap:
         self._sockets: List[socket.socket] = []
         try:
             for kind in (ETH_P_ALL,) if every else CONTROL_TYPES:
-                opened = _open(interface, kind, program(streams) if every else b"")
+                opened = open_raw(interface, kind, program(streams) if every else b"")
                 self._sockets.append(opened)
                 self._loop.add_reader(opened.fileno(), self._read, opened)
         except BaseException:

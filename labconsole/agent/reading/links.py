@@ -7,8 +7,8 @@ socket buffer) or one misunderstood cannot leave a wrong list behind.
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
-from typing import Any, Callable, Dict, List, Optional, Set
+from contextlib import closing, contextmanager
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
 from labconsole.agent import netlink
 from labconsole.agent.debug import complain
@@ -60,6 +60,7 @@ class Links:
         self._loop = asyncio.get_running_loop()
         self._known: Optional[List[Dict[str, Any]]] = None
         self._settling: Optional[asyncio.TimerHandle] = None
+        self._held = 0
         self._reading = asyncio.Lock()
         self._tasks: Set["asyncio.Task[None]"] = set()
 
@@ -112,8 +113,19 @@ class Links:
         opened.drain()  # events that were lost are of no matter: the list is read anew
         self._changed()
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Report no change meanwhile: with a hundred guests to be made, the list would be read at every one of them."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+            if not self._held and self._known is not None:
+                self._changed()
+
     def _changed(self) -> None:
-        if self._settling is None:
+        if self._settling is None and not self._held:
             self._settling = self._loop.call_later(SETTLE_S, self._compare_soon)
 
     def _compare_soon(self) -> None:

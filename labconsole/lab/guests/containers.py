@@ -10,17 +10,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from labconsole.errors import LabSetupError
-from labconsole.lab.guests.programs import applets, with_libraries
+from labconsole.lab.guests.programs import LARGE_JOB_TOOLS, applets, guest_programs, with_libraries
 from labconsole.lab.layout import LabStream, Layout
 from labconsole.lab.prerequisites import tool
 
 FIRST, SECOND = "first", "second"
 DIRECTORY = "lxc"
+CREW_ROOT = "lxc-root"
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 _EMPTY = ("dev", "etc", "proc", "root", "sys", "tmp", "var")
@@ -77,24 +78,43 @@ def write_containers(path: Path, lab: str, layout: Layout) -> None:
     busybox = tool("busybox")
     if busybox is None:
         raise LabSetupError("the lab needs busybox; run `apt-get install -y busybox-static`")
-    files = {"bin/busybox": Path(busybox).read_bytes(), **with_libraries("stress")}
+    files = _programs(Path(busybox), guest_programs(jobs=False))
     names = applets(Path(busybox))
     sinks = {node.name: node.interfaces[0].mac for node in layout.nodes if node.role == "sink"}
     for guest in (FIRST, SECOND):
         name = container(lab, guest)
         root = path / name / "rootfs"
-        for directory in _EMPTY:
-            (root / directory).mkdir(parents=True)
         init = _INIT.format(routes="\n".join(_routes(guest, layout.streams, sinks)))
-        for place, content in {**files, "bin/start": init.encode()}.items():
-            file = root / place
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
-            file.chmod(0o755)
-        for applet in names:
-            (root / "bin" / applet).symlink_to("busybox")
+        _write_root(root, {**files, "bin/start": init.encode()}, names)
         nics = "\n".join(_nic_lines(guest, len(layout.streams)))
         (path / name / "config").write_text(_CONFIG.format(name=name, root=root, nics=nics))
+
+
+def write_crew_root(path: Path, *, jobs: bool) -> None:
+    """What guests in number have as their root, all the same one. Blocking. Raises LabSetupError."""
+    busybox = Path(tool("busybox") or "busybox")
+    _write_root(
+        path, _programs(busybox, (*guest_programs(jobs=jobs), *(LARGE_JOB_TOOLS if jobs else ()))), applets(busybox)
+    )
+
+
+def _programs(busybox: Path, names: Iterable[str]) -> dict[str, bytes]:
+    files = {"bin/busybox": busybox.read_bytes()}
+    for name in names:
+        files |= with_libraries(name)
+    return files
+
+
+def _write_root(root: Path, files: Mapping[str, bytes], applet_names: Iterable[str]) -> None:
+    for directory in _EMPTY:
+        (root / directory).mkdir(parents=True)
+    for place, content in files.items():
+        file = root / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        file.chmod(0o755)
+    for applet in applet_names:
+        (root / "bin" / applet).symlink_to("busybox")
 
 
 def remove_control_groups(lab: str) -> None:
@@ -126,11 +146,14 @@ def _nic_lines(guest: str, streams: int) -> list[str]:
     return lines
 
 
-def inventory_options(path: Path, lab: str, streams: Sequence[LabStream], second_cpu: int | None) -> str:
+def inventory_options(
+    path: Path, crew_root: Path, lab: str, streams: Sequence[LabStream], second_cpu: int | None
+) -> str:
     """The platform's options in hosts.yaml."""
     first, second = container(lab, FIRST), container(lab, SECOND)
     lines = [f"{{driver: lxc, guest: {first}, second_guest: {second}, bridges: made, graceful_s: 5,"]
     lines.append(f"     path: {_quoted(path)}," + ("" if second_cpu is None else f" second_cpu: {second_cpu},"))
+    lines.append(f"     crew_root: {_quoted(crew_root)},")
     nics = [
         f"{{stream: {stream.name}, guest: {container(lab, guest)}, in_mac: '{inbound.mac}', out_mac: '{outbound.mac}'}}"
         for guest in (FIRST, SECOND)

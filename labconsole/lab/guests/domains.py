@@ -1,4 +1,5 @@
-"""Two domains for Xen's own tools on a lab's UUT: the forwarding image as a kernel of each, a pair of NICs per stream.
+"""Domains for Xen's own tools on a lab's UUT, each with the forwarding image as its kernel: two with a pair of NICs per
+stream, and some with one NIC for jobs.
 
 Their NICs hang on no bridge: the driver makes those while a platform is measured (``bridges: made``). So the script
 that Xen runs for a NIC does nothing but name it, raise it and say so.
@@ -20,6 +21,10 @@ MAX_STREAMS = 4
 
 MEMORY_MIB = {FIRST: 192, SECOND: 1152}
 """The second has room for a heavy load: four times 256 MiB."""
+
+CREW = ("crew1", "crew2", "crew3", "crew4")
+CREW_MEMORY_MIB = 256
+"""With the programs of jobs the image alone takes 42, and twice as much while it is unpacked."""
 
 _SCRIPT = """\
 #!/bin/sh
@@ -47,7 +52,7 @@ on_reboot = "destroy"
 on_crash = "destroy"
 """
 
-_CONSOLE = f'exec /usr/lib/xen-*/bin/xenconsole --interactive "$(xl domid {SECOND})"'
+_CONSOLE = 'exec /usr/lib/xen-*/bin/xenconsole --interactive "$(xl domid {})"'
 """Not ``xl console``: that passes no input on when it is no terminal's."""
 
 
@@ -69,8 +74,13 @@ def nics_of(guest: str, number: int) -> tuple[DomainNic, DomainNic]:
     return inbound, outbound
 
 
+def crew_nic(number: int) -> DomainNic:
+    """The one NIC of a guest for jobs, from 1."""
+    return DomainNic(f"02:6c:78:02:00:{number:02x}", f"xnc{number}")
+
+
 def write_domains(path: Path, layout: Layout, *, kernel: Path, initrd: Path) -> None:
-    """Write both domains' files below ``path``. Raises ConfigError for more streams than they can have."""
+    """Write all domains' files below ``path``. Raises ConfigError for more streams than they can have."""
     if len(layout.streams) > MAX_STREAMS:
         raise ConfigError(
             "is too many for platform xen", key="sources", value=len(layout.streams), allowed=f"1 to {MAX_STREAMS}"
@@ -79,6 +89,12 @@ def write_domains(path: Path, layout: Layout, *, kernel: Path, initrd: Path) -> 
     script = path / "vif"
     script.write_text(_SCRIPT)
     script.chmod(0o755)
+
+    def write(name: str, *, words: str, memory_mib: int, nics: Sequence[DomainNic]) -> None:
+        vifs = ", ".join(f"'mac={nic.mac},vifname={nic.host},script={script}'" for nic in nics)
+        text = _CONFIG.format(name=name, kernel=kernel, initrd=initrd, words=words, memory_mib=memory_mib, vifs=vifs)
+        (path / f"{name}.cfg").write_text(text)
+
     sinks = {node.name: node.interfaces[0].mac for node in layout.nodes if node.role == "sink"}
     for guest in (FIRST, SECOND):
         pairs = [nics_of(guest, number) for number in range(1, len(layout.streams) + 1)]
@@ -86,16 +102,10 @@ def write_domains(path: Path, layout: Layout, *, kernel: Path, initrd: Path) -> 
             f"lc.stream={inbound.mac},{outbound.mac},{s.source_ip},{s.sink_ip},{sinks[s.sink.partition('/')[0]]}"
             for s, (inbound, outbound) in zip(layout.streams, pairs, strict=True)
         ]
-        vifs = [f"'mac={nic.mac},vifname={nic.host},script={script}'" for pair in pairs for nic in pair]
-        text = _CONFIG.format(
-            name=guest,
-            kernel=kernel,
-            initrd=initrd,
-            words=" ".join(words),
-            memory_mib=MEMORY_MIB[guest],
-            vifs=", ".join(vifs),
-        )
-        (path / f"{guest}.cfg").write_text(text)
+        nics = [nic for pair in pairs for nic in pair]
+        write(guest, words=" ".join(words), memory_mib=MEMORY_MIB[guest], nics=nics)
+    for number, guest in enumerate(CREW, start=1):
+        write(guest, words="", memory_mib=CREW_MEMORY_MIB, nics=[crew_nic(number)])
 
 
 def inventory_options(path: Path, streams: Sequence[LabStream], second_cpu: int) -> str:
@@ -103,7 +113,9 @@ def inventory_options(path: Path, streams: Sequence[LabStream], second_cpu: int)
     lines = [
         f"{{driver: xl, boot: xen, guest: {FIRST}, second_guest: {SECOND}, bridges: made, graceful_s: 0,",
         f"     config: {_quoted(path / f'{FIRST}.cfg')}, second_config: {_quoted(path / f'{SECOND}.cfg')},",
-        f"     second_cpu: {second_cpu}, second_shell: [sh, -c, '{_CONSOLE}'],",
+        f"     second_cpu: {second_cpu}, second_shell: [sh, -c, '{_CONSOLE.format(SECOND)}'],",
+        f"     guests: [{', '.join(CREW)}], guest_config: {_quoted(path / '{guest}.cfg')}, guest_cpus: {second_cpu},",
+        f"     guest_shell: [sh, -c, '{_CONSOLE.format('{guest}')}'],",
     ]
     nics = [
         f"{{stream: {stream.name}, guest: {guest}, in_mac: '{inbound.mac}', out_mac: '{outbound.mac}'}}"

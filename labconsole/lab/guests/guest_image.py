@@ -1,8 +1,11 @@
 """A forwarding guest as a kernel and an initial RAM file system: what ``platforms/base/image.py`` boots.
 
 It forwards what its kernel command line says (``lc.stream=IN_MAC,OUT_MAC,SOURCE_IP,SINK_IP,SINK_MAC``, one per stream),
-prints a line when it does, and then runs each line that comes over its console, with a mark after it. It has the real
-``stress``, so that a guest beside the one under test can be put to work.
+or has one NIC with an address (``lc.nic=MAC,ADDRESS/PREFIX``), mounts its disk (``lc.disk=PATH``), and uses programs of
+a directory that User-mode Linux sees of its host (``lc.programs=PATH``). When that is so it sends a ping, if it is told
+one (``lc.mark=ADDRESS,BYTES,HEX``), prints a line, and then runs each line that comes over its console, with a mark
+after it. It has the real ``stress``, so that a guest beside the one under test can be put to work, and where the lab is
+told so the programs of jobs.
 """
 
 from __future__ import annotations
@@ -43,10 +46,39 @@ stream() {
   ip route add "$4/32" dev "$out"
   arp -s "$4" "$5" -i "$out"
 }
+programs() {
+  mkdir -p /host
+  mount -t hostfs -o "ro,$1" host /host || return
+  for directory in lib lib64 usr; do
+    [ -d /host/$directory ] && mkdir -p /$directory && mount --bind /host/$directory /$directory
+  done
+  export PATH=/bin:/host/bin
+}
+member() {
+  link=$(nic "$1")
+  ip address add "$2" dev "$link"
+  ip link set "$link" up
+}
+disk() {
+  mkdir -p "$1"
+  for device in /dev/vda /dev/ubda; do [ -b $device ] && mount -t ext4 -o nodev,nosuid $device "$1"; done
+}
 for word in $(cat /proc/cmdline); do
-  case $word in lc.stream=*) stream $(echo "${word#lc.stream=}" | tr , ' ');; esac
+  case $word in
+    lc.stream=*) stream $(echo "${word#lc.stream=}" | tr , ' ');;
+    lc.programs=*) programs "${word#lc.programs=}";;
+    lc.disk=*) disk "${word#lc.disk=}";;
+    lc.mark=*) mark=${word#lc.mark=};;
+    lc.nic=*) member $(echo "${word#lc.nic=}" | tr , ' ');;
+  esac
 done
 stty -echo 2>/dev/null
+marked() {
+  # A lost question for an address is asked again at once: a bridge may not have seen yet that the NIC is up.
+  for each in /proc/sys/net/ipv4/neigh/*; do echo 20 >$each/retrans_time_ms; echo 50 >$each/mcast_solicit; done
+  ping -q -c 1 -W 1 -s "$2" -p "$3" "$1"
+}
+[ "$mark" ] && marked $(echo "$mark" | tr , ' ') >/dev/null 2>&1
 echo "LABCONSOLE-GUEST-READY $(uname -r)"
 while read -r line; do
   sh -c "$line"
@@ -54,16 +86,18 @@ while read -r line; do
 done
 """
 
-MODULES = ("virtio_pci", "virtio_net", "e1000", "e1000e", "vmxnet3", "8139cp", "pcnet32", "xen_netfront", "af_packet")
-PROGRAMS = ("stress",)
-"""What a guest can be loaded with; all of busybox is there to start it and to look at it."""
+NICS = ("virtio_pci", "virtio_net", "e1000", "e1000e", "vmxnet3", "8139cp", "pcnet32", "xen_netfront", "af_packet")
+MODULES = (*NICS, "virtio_blk", "crc32c_generic", "ext4")
 
 
-def write_guest_image(path: Path, *, busybox: Path, modules: Path, wanted: Iterable[str] = MODULES) -> None:
-    """Write the archive for a kernel whose modules are at ``modules``. Raises LabSetupError when one is missing."""
+def write_guest_image(
+    path: Path, *, busybox: Path, modules: Path, programs: Iterable[str], wanted: Iterable[str] = MODULES
+) -> None:
+    """Write the archive for a kernel whose modules are at ``modules``, with ``programs`` of this machine beside all of
+    busybox. Raises LabSetupError when one is missing."""
     ordered = in_loading_order(modules, wanted)
     files = {"bin/busybox": busybox.read_bytes()}
-    for program in PROGRAMS:
+    for program in programs:
         files |= with_libraries(program)
     archive = Archive()
     for directory in parents(files):

@@ -14,9 +14,33 @@ from pathlib import Path
 from labconsole.errors import LabSetupError
 from labconsole.lab.prerequisites import tool
 
+LOAD_TOOLS = {"stress": "stress"}
+"""What puts load on a guest: program to Debian package."""
+
+JOB_TOOLS = {
+    "pi": "pi",
+    "mbw": "mbw",
+    "stress-ng": "stress-ng",
+    "bonnie++": "bonnie++",
+    "iperf": "iperf",
+    "openssl": "openssl",
+}
+"""What guests are given to do, where a lab is told so. The rest (bc, dd, ping, sha256sum) is busybox's."""
+
+LARGE_JOB_TOOLS = {"fio": "fio"}
+"""What guests that see a directory of the UUT's have, too: with its libraries it is 80 MB, too much for an image."""
+
+DISK_TOOLS = {"mkfs.ext4": "e2fsprogs"}
+"""What makes the file systems on guests' disks, on the UUT."""
+
 _LDD_S = 20.0
 _LIBRARY = re.compile(r"^\s+(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 _MISSING = re.compile(r"^\s+(\S+) => not found$", re.MULTILINE)
+
+
+def guest_programs(*, jobs: bool) -> tuple[str, ...]:
+    """What a guest has beside busybox."""
+    return (*LOAD_TOOLS, *(JOB_TOOLS if jobs else ()))
 
 
 def with_libraries(name: str) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from labconsole.errors import LabSetupError
 from labconsole.lab.guests.guest_image import write_guest_image
+from labconsole.lab.guests.programs import guest_programs
 from labconsole.lab.prerequisites import tool
 
 PROGRAM = "linux.uml"
@@ -55,7 +56,9 @@ def write_files(directory: Path) -> None:
             f"{program} is {release[:80]!r}, but {MODULES} has no modules for it; reinstall user-mode-linux"
         )
     # Its NICs are built in, and nothing else is needed.
-    write_guest_image(directory / IMAGE_FILE, busybox=Path(busybox), modules=MODULES / release, wanted=())
+    programs = guest_programs(jobs=False)  # those of jobs it sees in a directory of its host
+    image = directory / IMAGE_FILE
+    write_guest_image(image, busybox=Path(busybox), modules=MODULES / release, programs=programs, wanted=())
     if needs_shim():
         compile_shim(directory / SHIM_FILE)
 
@@ -72,12 +75,13 @@ def compile_shim(path: Path) -> None:
     _run(argv, "cannot compile the shim for User-mode Linux (is libc6-dev installed?)")
 
 
-def inventory_options(directory: Path, second_cpu: int | None) -> str:
-    """The platform's entry in hosts.yaml."""
+def inventory_options(directory: Path, second_cpu: int | None, crew_root: Path | None = None) -> str:
+    """The platform's entry in hosts.yaml. ``crew_root``: where guests in number see the programs of jobs."""
     second = "" if second_cpu is None else f" second_cpu: {second_cpu},"
     shim = f",\n     preload: {_quoted(directory / SHIM_FILE)}" if needs_shim() else ""
     nics = "" if transport() == "tap" else f" transport: {transport()},"
-    return f"{{driver: uml,{nics}{second}\n     initrd: {_quoted(directory / IMAGE_FILE)}{shim}}}"
+    programs = f",\n     crew_root: {_quoted(crew_root)}" if crew_root is not None else ""
+    return f"{{driver: uml,{nics}{second}\n     initrd: {_quoted(directory / IMAGE_FILE)}{shim}{programs}}}"
 
 
 def _run(argv: list[str], otherwise: str) -> str:

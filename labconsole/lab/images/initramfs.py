@@ -36,6 +36,7 @@ mount -t tmpfs -o size=90% tmpfs /rw
 mkdir /rw/upper /rw/work
 mount -t overlay -o lowerdir=$lower,upperdir=/rw/upper,workdir=/rw/work overlay /new || echo "lab: no overlay"
 mkdir -p /new/proc /new/sys /new/dev /new/run /new/tmp
+[ -b /dev/vda ] && mkdir -p /new/disk && mount -t ext4 -o nodev,nosuid /dev/vda /new/disk
 mount -t tmpfs -o mode=0755 tmpfs /new/run
 mkdir -p /dev/pts /dev/shm
 mount -t devpts devpts /dev/pts

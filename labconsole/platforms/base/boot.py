@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
+from labconsole.contracts.crew import Crew, CrewDriver, CrewWanted
 from labconsole.contracts.driver import Attest, Attestation, Driver, Prepared, StreamWiring
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import ConfigError, NodeError
@@ -20,6 +21,8 @@ OPTION = "boot"
 BOOTS = ("linux", "xen")
 DESCRIPTION = "/run/labconsole/machine.json"
 _READ_S = 10.0
+
+Made = TypeVar("Made", Prepared, Crew)
 
 
 def take_boot(platform: str, options: dict[str, Any]) -> str | None:
@@ -40,7 +43,8 @@ class BootedDriver:
         self.about = driver.about
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._driver, name)
+        found = getattr(self._driver, name)
+        return self._prepare_crew if name == "prepare_crew" else found
 
     def refusal(self, background: str) -> str | None:
         return self._driver.refusal(background)
@@ -50,11 +54,18 @@ class BootedDriver:
     ) -> Prepared:
         """See Driver; refused when the UUT has booted something else."""
         machine = await self._machine(uut)
-        prepared = await self._driver.prepare(uut, wirings, second=second)
-        attest = prepared.attest
+        return self._with(machine, await self._driver.prepare(uut, wirings, second=second))
+
+    async def _prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
+        """See CrewDriver: of a driver that is one."""
+        machine = await self._machine(uut)
+        return self._with(machine, await cast("CrewDriver", self._driver).prepare_crew(uut, wanted))
+
+    def _with(self, machine: Attestation, made: Made) -> Made:
+        attest = made.attest
         return replace(
-            prepared,
-            attestation={**prepared.attestation, "machine": machine},
+            made,
+            attestation={**made.attestation, "machine": machine},
             attest=None if attest is None else self._attested(attest),
         )
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from labconsole.contracts.driver import Attestation
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import ConfigError, NodeError, NodeLost
-from labconsole.network.bridge import Bridge
+from labconsole.network.bridge import Bridge, BridgePort
 from labconsole.network.change import NetworkChange
 from labconsole.network.links import LinkUp
 from labconsole.network.routing import Neighbour, Route
@@ -76,6 +76,7 @@ async def apply(uut: AgentLink, token: str, changes: Sequence[NetworkChange]) ->
     """
     _refuse_others(changes)
     wanted = {port for change in changes if isinstance(change, Bridge) for port in change.ports}
+    wanted |= {change.port for change in changes if isinstance(change, BridgePort)}
     wanted |= {change.interface for change in changes if isinstance(change, Route) and not change.namespace}
     for link in (await uut.ask(ReadLinks())).links:
         if link.name in wanted and not link.namespace and link.master:

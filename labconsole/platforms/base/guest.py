@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from labconsole.errors import NodeError
-from labconsole.platforms.base.options import cpu_set
+from labconsole.model.cpus import cpu_set
 
 MAX_LISTED = 10
 MAX_SHOWN = 60
@@ -53,6 +53,9 @@ class UnknownGuest(NodeError):
 
 Pinning = dict[str, str]
 """vCPU (or "all") to the CPUs that it may run on."""
+Settings = dict[str, str]
+"""Limits of a guest, each by the name and in the words of its hypervisor."""
+
 Wires = dict[str, tuple[GuestNic, GuestNic]]
 
 

@@ -8,7 +8,7 @@ second such program, with NICs and a console of its own.
 from __future__ import annotations
 
 import shlex
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Generic, Protocol, TypeVar
@@ -16,11 +16,21 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 from labconsole.contracts.driver import Attestation, DriverInfo, Prepared, SecondGuest, StreamPath, StreamWiring
 from labconsole.contracts.ports import AgentLink
 from labconsole.network.change import NetworkChange
+from labconsole.network.links import Tap
+from labconsole.platforms.base.crew import TOKEN, CrewGuest, CrewMaking, Standing, crew_bridge
+from labconsole.platforms.base.crew_disks import refuse_unmounted
 from labconsole.platforms.base.forwarding import apply, restored_on_failure, shell_lines, undo
-from labconsole.platforms.base.image import FIRST, SECOND, BootedGuest, boot, booted_guests, end, look_at_guest
-from labconsole.platforms.base.inside import ask_on_console
-
-TOKEN = "platform"
+from labconsole.platforms.base.image import (
+    FIRST,
+    SECOND,
+    Bootable,
+    BootedGuest,
+    booted_guests,
+    end,
+    look_at_guest,
+    look_inside,
+)
+from labconsole.platforms.base.inside import ask_on_console, pinned_to, start_all
 
 
 class GuestProgramOptions(Protocol):
@@ -38,14 +48,18 @@ class GuestProgramOptions(Protocol):
     @property
     def second_cpu(self) -> str | None: ...
 
+    @property
+    def guest_disk(self) -> str: ...
+
 
 Told = TypeVar("Told", bound=GuestProgramOptions)
 
 
-class GuestProgramDriver(ABC, Generic[Told]):
-    """See labconsole.contracts.driver.Driver."""
+class GuestProgramDriver(CrewMaking, Generic[Told]):
+    """See labconsole.contracts.driver.Driver, and CrewDriver for guests in number."""
 
     about: DriverInfo
+    CREW_DISK = "file"
     BOOT_S: ClassVar[float]
     """After this a guest that has not said that it forwards is given up."""
 
@@ -53,20 +67,21 @@ class GuestProgramDriver(ABC, Generic[Told]):
     """Options that are in the attestation: nobody can change them while the program runs."""
 
     def __init__(self, name: str, options: Told, *, program: str) -> None:
-        self.name, self.options = name, options
+        self.name, self.options, self.guest_disk = name, options, options.guest_disk
         self.about = replace(self.about, tools=(program,))
 
     @abstractmethod
-    def argv(self, guest: BootedGuest) -> list[str]:
+    def argv(self, guest: Bootable) -> list[str]:
         """The program that is the guest."""
 
-    def pinned(self, guest: BootedGuest) -> list[str]:
+    def pinned(self, guest: Bootable) -> list[str]:
         """What its command line begins with."""
-        cpus = self.options.cpu if guest.name == FIRST else self.options.second_cpu
-        return [] if cpus is None else ["taskset", "-c", cpus]
+        cpus = self.options.second_cpu if guest.name == SECOND else self.options.cpu
+        return pinned_to(guest.cpus or cpus)
 
-    def memory_mib(self, guest: BootedGuest) -> int:
-        return self.options.memory_mib if guest.name == FIRST else self.options.second_memory_mib
+    def memory_mib(self, guest: Bootable) -> int:
+        told = self.options
+        return guest.memory_mib or (told.second_memory_mib if guest.name == SECOND else told.memory_mib)
 
     def changes(self, guest: BootedGuest) -> list[NetworkChange]:
         """What the agent makes for its NICs."""
@@ -100,7 +115,9 @@ class GuestProgramDriver(ABC, Generic[Told]):
         guests = booted_guests(wirings, second)
         async with restored_on_failure(self.restore, uut):
             await apply(uut, TOKEN, [change for guest in guests for change in self.changes(guest)])
-            pids = await boot(uut, {guest.name: self.argv(guest) for guest in guests}, timeout_s=self.BOOT_S)
+            argvs = {guest.name: self.argv(guest) for guest in guests}
+            started = await start_all(uut, argvs, timeout_s=self.BOOT_S)
+            pids = {name: guest.pid for name, guest in started.items()}
             attestation = await self._attest(uut, pids)
 
         async def attest(link: AgentLink) -> Attestation:
@@ -124,9 +141,35 @@ class GuestProgramDriver(ABC, Generic[Told]):
             **({"machines": others} if others else {}),
         }
 
+    def crew_nics(self, guests: Sequence[CrewGuest]) -> list[NetworkChange]:
+        return [*(Tap(name=guest.host_interface) for guest in guests), crew_bridge(guests)]
+
+    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+        return self.argv(guest)
+
+    def crew_memory_mib(self, guest: CrewGuest) -> int:
+        return self.memory_mib(guest)
+
+    async def crew_facts(self, uut: AgentLink, guests: Sequence[CrewGuest]) -> Attestation:
+        """What one of them says of itself: all boot the same image with the same options."""
+        await refuse_unmounted(uut, [guest.name for guest in guests if guest.disk is not None])
+        seen = await look_inside(uut, guests[0].name)
+        return {
+            **{key: getattr(self.options, key) for key in self.ATTESTED},
+            "guest_kernel": seen[0] if seen else None,
+            "vcpus": seen[1] if seen else None,
+        }
+
     async def restore(self, uut: AgentLink) -> None:
         """End the guests, take their taps and bridges away."""
         try:
+            await self.end_crew(uut)
             await end(uut)
         finally:
             await undo(uut, TOKEN)
+            await self.forget_crew(uut)
+
+
+def disk_cache(told: str, guests: Sequence[CrewGuest]) -> Attestation:
+    """What an attestation says of it: nothing where no guest has a disk."""
+    return {"disk_cache": told} if any(guest.disk is not None for guest in guests) else {}

@@ -6,20 +6,33 @@ never taken for done.
 
 from __future__ import annotations
 
+import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from labconsole.contracts.crew import HypervisorWord
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
 from labconsole.errors import ConfigError
-from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, UnknownGuest, listed
-from labconsole.platforms.base.options import ManagedOptions, read_options
+from labconsole.network.control_groups import Limits
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, Settings, UnknownGuest, listed
+from labconsole.platforms.base.options import GUEST_PLACE, ManagedOptions, read_options
 from labconsole.platforms.base.shell import Answer, Shell
+
+_FED = (
+    "for loop; do :; done; exec 3>&2 2>/dev/null; "
+    "{{ sh -c 'echo $PPID'; printf '%s\\n' \"$loop\"; exec cat; }} 3>&- | "
+    "{{ read -r feeder; {lead} sh 2>&3 3>&-; status=$?; kill $feeder; exit $status; }}"
+)
+"""Gives the shell at the other end its loop as the first line of its input: what leads there may be ``ssh``, which
+makes one line for a shell of the words it is given, or may take each as it is. Who feeds it ends with it: a way in that
+does not lead inside yet has to end, to be tried again."""
 
 
 class Hypervisor(ABC):
-    """One platform of hosts.yaml. ``planned`` are the guests that have to run: the second only beside a load."""
+    """One platform of hosts.yaml. ``planned`` are the guests that have to run, the second only beside a load, each with
+    the CPUs that it is pinned to; None: it is not."""
 
     about: DriverInfo
     JOINS: ClassVar[bool] = False
@@ -37,7 +50,7 @@ class Hypervisor(ABC):
         self.options = read
         tools = self.tools() if read.ssh is None else ("ssh",)
         self.about = replace(self.about, tools=tools, capabilities=self.declare())
-        self.planned: tuple[str, ...] = (self.options.guest,)
+        self.planned: dict[str, str | None] = {self.options.guest: self.options.cpu}
         self._check_options()
 
     def _check_options(self) -> None:
@@ -45,6 +58,15 @@ class Hypervisor(ABC):
         for key, value in (("cpu", told.cpu), ("second_cpu", told.second_cpu)):
             if value is not None and not self.about.capabilities.pin:
                 raise self._wrong(key, f"is not possible: driver {self.about.name} cannot pin a guest{self.where()}")
+        if told.guest_shell is not None and not any(GUEST_PLACE in word for word in told.guest_shell):
+            raise self._wrong("guest_shell", f"leads to the same guest always: no word of it has {GUEST_PLACE}")
+        for key in ("guest_shell", "guest_nic", "guest_cpus", "guest_files"):
+            if getattr(told, key) is not None and not told.guests:
+                raise self._wrong(key, "needs guests")
+        if told.guest_files is not None and told.ssh is not None:
+            raise self._wrong("guest_files", "is not possible with ssh: they are on another node than this one")
+        if len(set(told.guests)) < len(told.guests):
+            raise self._wrong("guests", "names a guest twice")
         for key in ("second_cpu", "second_shell"):
             if getattr(told, key) is not None and told.second_guest is None:
                 raise self._wrong(key, "needs a second_guest")
@@ -128,12 +150,51 @@ class Hypervisor(ABC):
         """Say where its vCPUs may run."""
         raise shell.missing(f"driver {self.about.name} cannot pin a guest{self.where()}")
 
+    def limits_it_has(self) -> Collection[str]:
+        """To which of cpu_shares, cpu_quota_ratio and memory_mib a guest can be held."""
+        return ()
+
+    async def limit_settings(self, shell: Shell, name: str, wanted: Limits) -> Settings:
+        """What these limits are here."""
+        raise shell.missing(f"driver {self.about.name} cannot hold a guest to limits{self.where()}")
+
+    async def settings(self, shell: Shell, name: str, names: Sequence[str]) -> Settings:
+        """What these settings of a guest that runs are now."""
+        raise shell.missing(f"driver {self.about.name} does not report to what a guest is held{self.where()}")
+
+    async def hold_to(self, shell: Shell, name: str, wanted: Settings) -> Answer:
+        """Say to what a guest that runs is held."""
+        raise shell.missing(f"driver {self.about.name} cannot hold a guest to limits{self.where()}")
+
     async def execute(self, shell: Shell, name: str, argv: Sequence[str]) -> Answer:
         """Run a program inside a guest."""
         raise shell.missing(f"driver {self.about.name} cannot run a program inside a guest{self.where()}")
 
     def inside(self, name: str) -> Sequence[str] | None:
         """What a program and its words are put behind to run inside a guest, with our standard input; None: nothing."""
+        return None
+
+    def way_in(self, name: str, told: Sequence[str] | None) -> list[str] | None:
+        """What leads into a guest, to a shell that ``open_shell`` puts behind it: as ``told`` in hosts.yaml, or the
+        driver's own. None: nothing does."""
+        if told is not None:
+            return ["sh", "-c", _FED.format(lead=shlex.join(told))]
+        inside = self.inside(name)
+        if inside is None:
+            return None
+        if self.options.ssh is None:
+            return ["sh", "-c", _FED.format(lead=shlex.join(inside))] if self.JOINS else list(inside)
+        there = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", self.options.ssh, shlex.join(inside)]
+        return ["sh", "-c", _FED.format(lead=shlex.join(there))]
+
+    async def nics_to_be(self, shell: Shell, name: str) -> Sequence[GuestNic]:
+        """The NICs that a guest will have when it is started, in the hypervisor's order, where `nics` does not tell of
+        one that is off. Empty: that is not known."""
+        return ()
+
+    async def memory_word(self, shell: Shell, names: Sequence[str]) -> HypervisorWord | None:
+        """What the hypervisor itself says of its memory and of these guests', those that run; None: nothing that the
+        UUT's own kernel does not say."""
         return None
 
     async def pid(self, shell: Shell, name: str) -> int | None:

@@ -6,10 +6,10 @@ there. So a guest needs no address, no SSH and no disk, and ends with the agent 
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 from labconsole.contracts.driver import Attestation, PathPoint, StreamPath, StreamWiring
 from labconsole.contracts.ports import AgentLink
@@ -19,7 +19,7 @@ from labconsole.network.change import NetworkChange
 from labconsole.network.links import Tap
 from labconsole.platforms.base.inside import DONE, READY, close_shell
 from labconsole.wire.execution import Execute
-from labconsole.wire.guests import AskGuest, GuestStatus, StartGuest
+from labconsole.wire.guests import AskGuest, GuestStatus
 
 ASK_S = 10.0
 FIRST, SECOND = "first", "second"
@@ -38,6 +38,23 @@ class TapNic:
     mac: str
 
 
+class Bootable(Protocol):
+    """A guest that boots the image. ``ends``: its NICs, each with the UUT's that it is to reach; ``words``: what the
+    image is told. ``cpus``, ``memory_mib`` None: as the platform is set up.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def ends(self) -> Sequence[tuple[TapNic, str]]: ...
+    @property
+    def words(self) -> str: ...
+    @property
+    def cpus(self) -> str | None: ...
+    @property
+    def memory_mib(self) -> int | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class BootedGuest:
     """A guest and the streams that pass it. ``after``: how many streams other guests have, whose NICs come before."""
@@ -45,10 +62,20 @@ class BootedGuest:
     name: str
     wirings: tuple[StreamWiring, ...]
     after: int = 0
+    cpus: ClassVar[None] = None
+    memory_mib: ClassVar[None] = None
 
     @property
     def nics(self) -> list[tuple[TapNic, TapNic]]:
         return guest_nics(self.wirings, self.after)
+
+    @property
+    def ends(self) -> list[tuple[TapNic, str]]:
+        return [
+            end
+            for wiring, (inbound, outbound) in zip(self.wirings, self.nics, strict=True)
+            for end in ((inbound, wiring.uut_in), (outbound, wiring.uut_out))
+        ]
 
     @property
     def words(self) -> str:
@@ -57,9 +84,8 @@ class BootedGuest:
     def changes(self) -> list[NetworkChange]:
         """A tap for each of its NICs, bridged to the UUT's NIC on that side."""
         changes: list[NetworkChange] = []
-        for wiring, (inbound, outbound) in zip(self.wirings, self.nics, strict=True):
-            for nic, port in ((inbound, wiring.uut_in), (outbound, wiring.uut_out)):
-                changes += [Tap(name=nic.tap), Bridge(name=f"lcb{nic.tap[3:]}", ports=[port, nic.tap])]
+        for nic, port in self.ends:
+            changes += [Tap(name=nic.tap), Bridge(name=f"lcb{nic.tap[3:]}", ports=[port, nic.tap])]
         return changes
 
     def paths(self) -> dict[str, StreamPath]:
@@ -107,23 +133,6 @@ async def look_inside(uut: AgentLink, guest: str) -> tuple[str, int] | None:
     ask = AskGuest(guest=guest, line=f"echo {READY} $(uname -r) $(nproc)", until=DONE, timeout_s=ASK_S)
     found = _SEEN.findall((await uut.ask(ask)).printed)
     return (found[-1][0], int(found[-1][1])) if found else None
-
-
-async def boot(uut: AgentLink, argvs: Mapping[str, Sequence[str]], *, timeout_s: float) -> dict[str, int]:
-    """Start the guests side by side; returns each one's process once all say that they forward. Raises NodeError."""
-
-    async def start(name: str, argv: Sequence[str]) -> int:
-        wish = StartGuest(guest=name, argv=list(argv), ready=READY, timeout_s=timeout_s)
-        return (await uut.ask(wish, timeout_s=timeout_s + 10)).pid
-
-    # All are waited for: one that is still being started could not be ended.
-    outcomes = await asyncio.gather(*(start(name, argv) for name, argv in argvs.items()), return_exceptions=True)
-    pids: dict[str, int] = {}
-    for name, outcome in zip(argvs, outcomes, strict=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
-        pids[name] = outcome
-    return pids
 
 
 async def look_at_guest(uut: AgentLink, platform: str, name: str, pid: int) -> Attestation:

@@ -7,16 +7,17 @@ last words of one line with the next.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.driver import Ask, SecondGuest
 from labconsole.contracts.ports import AgentLink
-from labconsole.errors import NodeError
-from labconsole.platforms.base.options import cpu_set
-from labconsole.wire.guests import AskGuest, GuestStatus, StartGuest, StopGuest
+from labconsole.errors import AgentError, NodeError
+from labconsole.model.cpus import cpu_set
+from labconsole.wire.guests import AskGuest, GuestStarted, GuestState, GuestStatus, StartGuest, StopGuest
 
 READY = "LABCONSOLE-GUEST-READY"
 """What a guest prints when it is up, and takes lines."""
@@ -28,12 +29,52 @@ ASK_S = 30.0
 """A guest may be an emulated machine of one processor that twelve others compete for."""
 
 OPEN_S = 20.0
+STOP_AGAIN_S = 0.1
+"""Between two attempts to end guests whose programs the agent may not have come to start."""
+
 MAX_LINE_BYTES = 3000
 """A terminal, which a serial console is, cuts off what is beyond 4095 bytes."""
 
 _MAX_TOLD = 300
 _ALLOWED_CPUS = "while read -r k v; do case $k in Cpus_allowed_list:) echo $v;; esac; done </proc/self/status"
-LOOP = f'echo {READY}; while read -r line; do sh -c "$line" </dev/null 2>&1; echo "{DONE} $?"; done'
+LOOP = (
+    f"echo {READY[:10]}''{READY[10:]}; "
+    f'while read -r line; do sh -c "$line" </dev/null 2>&1; echo {DONE[:10]}"{DONE[10:]} $?"; done'
+)
+"""Both marks quoted apart: a console may echo what it is given while nobody reads it yet."""
+
+
+def pinned_to(cpus: str | None) -> list[str]:
+    """What a command line begins with that runs on these CPUs only. None: on any."""
+    return [] if cpus is None else ["taskset", "-c", cpus]
+
+
+async def start_all(
+    uut: AgentLink, argvs: Mapping[str, Sequence[str]], *, timeout_s: float, namespaced: bool = False
+) -> dict[str, GuestStarted]:
+    """Start guests side by side, each in the namespace of its name where they are ``namespaced``; returns once all say
+    that they are up. Raises NodeError."""
+
+    async def start(name: str, argv: Sequence[str]) -> GuestStarted:
+        namespace = name if namespaced else None
+        wish = StartGuest(guest=name, argv=list(argv), ready=READY, timeout_s=timeout_s, namespace=namespace)
+        return await uut.ask(wish, timeout_s=timeout_s + 10)
+
+    # All are waited for: one that is still being started could not be ended.
+    starting = asyncio.gather(*(start(name, argv) for name, argv in argvs.items()), return_exceptions=True)
+    try:
+        outcomes = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        while not starting.done():
+            await asyncio.gather(*(close_shell(uut, name) for name in argvs), return_exceptions=True)
+            await asyncio.wait([starting], timeout=STOP_AGAIN_S)
+        raise
+    started: dict[str, GuestStarted] = {}
+    for name, outcome in zip(argvs, outcomes, strict=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+        started[name] = outcome
+    return started
 
 
 async def open_shell(uut: AgentLink, name: str, argv: Sequence[str], *, namespace: str = "") -> Ask:
@@ -86,9 +127,19 @@ async def close_shell(uut: AgentLink, name: str) -> None:
             raise
 
 
+async def guest_state(uut: AgentLink, name: str) -> GuestState | None:
+    """None: nothing of that name runs."""
+    try:
+        return await uut.ask(GuestStatus(guest=name))
+    except AgentError as exc:
+        if exc.code == "no_such_guest":
+            return None
+        raise
+
+
 async def shell_as_guest(uut: AgentLink, name: str, cpus: str | None, *, namespace: str = "") -> SecondGuest:
     """A second guest that is nothing but processes of the UUT's own kernel, pinned to ``cpus`` where these are told."""
-    ask = await open_shell(uut, name, [] if cpus is None else ["taskset", "-c", cpus], namespace=namespace)
+    ask = await open_shell(uut, name, pinned_to(cpus), namespace=namespace)
     pid = (await uut.ask(GuestStatus(guest=name))).pid
     allowed = await allowed_cpus(uut, ask)
     if cpus is not None and cpu_set(allowed or "") != cpu_set(cpus):

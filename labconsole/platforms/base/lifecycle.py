@@ -29,13 +29,10 @@ class Lifecycle(Hypervisor):
         super().__init__(name, options)
         self._started: list[str] = []
         self._pinned: dict[str, Pinning] = {}
+        self.poll_s = POLL_S
 
     def shell(self, uut: AgentLink) -> Shell:
         return Shell(uut, self.name, self.options.ssh)
-
-    def cpus(self, name: str) -> str | None:
-        """Where a guest is to be pinned to; None: it is not."""
-        return self.options.cpu if name == self.options.guest else self.options.second_cpu
 
     async def survey(self, shell: Shell) -> dict[str, HypervisorGuest]:
         """All guests, when exactly the planned ones run or can. Changes nothing."""
@@ -48,7 +45,11 @@ class Lifecycle(Hypervisor):
         beside = [g.name for g in found.values() if g.name not in self.planned and g.state is not State.STOPPED]
         if beside and self.options.others == "refuse":
             second = self.options.second_guest
-            only = f", and {second} may run only with a background load" if second in beside else ""
+            only = (
+                f", and {second} may run only with a background load"
+                if second in beside and self.options.guest in self.planned
+                else ""
+            )
             raise shell.error(
                 f"{listed(beside)} run{'s' if len(beside) == 1 else ''} beside {listed(self.planned)}{only}: stop "
                 f"it, or set `others: allow` in hosts.yaml"
@@ -60,6 +61,10 @@ class Lifecycle(Hypervisor):
 
     async def bring_up(self, shell: Shell, name: str) -> None:
         """Start it and wait until it runs."""
+        await self._until(shell, name, State.RUNNING, self.options.start_s, await self.begin(shell, name))
+
+    async def begin(self, shell: Shell, name: str) -> Answer:
+        """Start it. Returns what was said, as nothing is believed yet."""
         # Ours from here on, however it ends: what started only half is stopped again.
         self._started.append(name)
         answer = await self.start(shell, name)
@@ -69,7 +74,7 @@ class Lifecycle(Hypervisor):
                 f"guest {name} was listed as stopped, but `{answer.command}` says: {answer.said}. Somebody else "
                 "started it, or it runs in another network namespace or for another user"
             )
-        await self._until(shell, name, State.RUNNING, self.options.start_s, answer)
+        return answer
 
     async def put_back(self, shell: Shell) -> list[NodeError]:
         """Put pinning back and stop what we started. Every guest is tried; what failed is returned.
@@ -131,7 +136,7 @@ class Lifecycle(Hypervisor):
                     f"guest {name} is {guest.said}{after} after `{answer.command}`; expected: {wanted}. "
                     f"It said: {answer.said}"
                 )
-            await self.pause(POLL_S)
+            await self.pause(self.poll_s)
 
     def refused(self, answer: Answer) -> bool:
         """Whether the command said that it did not do it. One that had not ended may have."""
@@ -139,8 +144,7 @@ class Lifecycle(Hypervisor):
 
     async def pin_planned(self, shell: Shell) -> None:
         """Pin every guest that is to be, and keep where it might run before."""
-        for name in self.planned:
-            cpus = self.cpus(name)
+        for name, cpus in self.planned.items():
             if cpus is None:
                 continue
             before = await self.pinning(shell, name)

@@ -7,29 +7,25 @@ passes. That the guests forward is the operator's set-up; only the frames that c
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.driver import Ask, Attestation, Prepared, SecondGuest, StreamWiring
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import ConfigError, NodeError, NodeLost
+from labconsole.network.change import NetworkChange
 from labconsole.platforms.base.forwarding import apply, read_state, shell_lines, undo
 from labconsole.platforms.base.guest import State
 from labconsole.platforms.base.guest_streams import GuestStreams, Streams, wirings_of
 from labconsole.platforms.base.inside import close_shell, open_shell
-from labconsole.platforms.base.lifecycle import Lifecycle
+from labconsole.platforms.base.named_crew import NamedCrew
 from labconsole.platforms.base.shell import RecordingShell, Shell
 
 TOKEN = "platform"
 SHELL = "second"
 """What the agent calls the shell inside the second guest."""
 
-_FED = 'for loop; do :; done; {{ printf "%s\\n" "$loop"; exec cat; }} | {lead} sh'
-"""Gives the shell at the other end its loop as the first line of its input: what leads there may be ``ssh``, which
-makes one line for a shell of the words it is given, or may take each as it is."""
 
-
-class ManagedDriver(Lifecycle, GuestStreams):
+class ManagedDriver(NamedCrew, GuestStreams):
     """See labconsole.contracts.driver.Driver. A driver overrides what labconsole.platforms.base.hypervisor names."""
 
     outlives_agent = True
@@ -57,18 +53,8 @@ class ManagedDriver(Lifecycle, GuestStreams):
 
     def _lead(self) -> list[str] | None:
         """What leads into the second guest, to a shell that ``open_shell`` puts behind it."""
-        told, second = self.options, self.options.second_guest
-        if second is None:
-            return None
-        if told.second_shell is not None:
-            return ["sh", "-c", _FED.format(lead=shlex.join(told.second_shell))]
-        inside = self.inside(second)
-        if inside is None:
-            return None
-        if told.ssh is None:
-            return ["sh", "-c", _FED.format(lead=shlex.join(inside))] if self.JOINS else list(inside)
-        there = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", told.ssh, shlex.join(inside)]
-        return ["sh", "-c", _FED.format(lead=shlex.join(there))]
+        second = self.options.second_guest
+        return None if second is None else self.way_in(second, self.options.second_shell)
 
     async def _second(self, shell: Shell) -> SecondGuest:
         name = self.options.second_guest
@@ -95,7 +81,7 @@ class ManagedDriver(Lifecycle, GuestStreams):
             if self.options.second_guest is None:
                 raise ConfigError("is needed for a background load", key=f"platforms.{self.name}.second_guest")
             streams[self.options.second_guest] = tuple(second)
-        self.planned = tuple(streams)
+        self.planned = dict(zip(streams, (self.options.cpu, self.options.second_cpu), strict=False))
         return streams
 
     async def prepare(
@@ -113,7 +99,7 @@ class ManagedDriver(Lifecycle, GuestStreams):
                 await self.bring_up(shell, name)
             await self.pin_planned(shell)
             paths = await self.paths(shell, streams)
-            await self._apply(shell, streams)
+            await self.apply_changes(shell, self.changes(streams, await self.wires(shell, streams)))
             second_guest = None if second is None else await self._second(shell)
             attestation = await self.attestation(shell, streams)
         except BaseException as exc:
@@ -125,8 +111,8 @@ class ManagedDriver(Lifecycle, GuestStreams):
 
         return Prepared(paths=paths, second=second_guest, attestation=attestation, attest=attest)
 
-    async def _apply(self, shell: Shell, streams: Streams) -> None:
-        changes = self.changes(streams, await self.wires(shell, streams))
+    async def apply_changes(self, shell: Shell, changes: Sequence[NetworkChange]) -> None:
+        """Have the agent make them; undone by restore()."""
         if changes:
             self._applied = True
             await apply(shell.uut, TOKEN, changes)
@@ -143,7 +129,7 @@ class ManagedDriver(Lifecycle, GuestStreams):
 
     async def restore(self, uut: AgentLink) -> None:
         """Take bridges away, put pinning back and stop what we started. All is tried; the first failure is raised."""
-        failures: list[NodeError] = []
+        failures = await self.end_named_crew(uut)
         for there, end in ((self._inside, close_shell(uut, SHELL)), (self._applied, undo(uut, TOKEN))):
             if not there:
                 end.close()
@@ -163,7 +149,7 @@ class ManagedDriver(Lifecycle, GuestStreams):
         for name in streams:
             shell.record(self.start(shell, name))
         for name in streams:
-            cpus = self.cpus(name)
+            cpus = self.planned[name]
             if cpus is not None:
                 shell.record(self.pin(shell, name, {self.EVERY_VCPU: cpus}))
         return [*shell.lines, *shell_lines(self.changes(streams, self.foretold(streams)))]
@@ -171,6 +157,12 @@ class ManagedDriver(Lifecycle, GuestStreams):
     # Attestation --------------------------------------------------------------------------------------------------
 
     async def attestation(self, shell: Shell, streams: Streams) -> Attestation:
+        """What runs now, where frames are forwarded."""
+        return await self.attested(
+            shell, [n for wiring in wirings_of(streams) for n in (wiring.uut_in, wiring.uut_out)]
+        )
+
+    async def attested(self, shell: Shell, ports: Sequence[str]) -> Attestation:
         """What runs now. Equal as long as nothing was changed, so no times, no counters, no identities per start."""
         versions = await self.probe(shell)
         found = await self.guests(shell)
@@ -188,14 +180,13 @@ class ManagedDriver(Lifecycle, GuestStreams):
             "other_guests": others,
             "versions": versions,
             "machines": machines,
-            "guest_kernel": machines[self.options.guest]["kernel"],
+            "guest_kernel": next(iter(machines.values()))["kernel"],
         }
         if shell.ssh is not None:
             return {**attested, "ssh": shell.ssh}
         hosts = [nic["host_interface"] for machine in machines.values() for nic in machine["nics"]]
-        ports = [nic for wiring in wirings_of(streams) for nic in (wiring.uut_in, wiring.uut_out)]
-        ports += [name for name in hosts if name is not None]
-        return {**attested, "interfaces": await read_state(shell.uut, routing={}, ports=ports)}
+        ends = [name for name in hosts if name is not None]
+        return {**attested, "interfaces": await read_state(shell.uut, routing={}, ports=[*ports, *ends])}
 
     async def _machine(self, shell: Shell, name: str) -> Attestation:
         nics = [

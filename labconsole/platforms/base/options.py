@@ -9,11 +9,15 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from labconsole.errors import ConfigError
+from labconsole.model.cpus import cpu_set
 from labconsole.model.yaml_file import key_text
 
 _MAC = re.compile(r"[0-9a-f]{2}(?:[:-]?[0-9a-f]{2}){5}")
-_CPUS = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")
+PLACE = re.compile(r"/[A-Za-z0-9_.+@/-]{0,199}")
 _GUEST_CHARACTERS = 200
+
+GUEST_PLACE = "{guest}"
+"""Stands for a guest's name in what is told once for many."""
 
 
 def mac_address(text: str) -> str | None:
@@ -25,17 +29,6 @@ def mac_address(text: str) -> str | None:
     if int(digits[:2], 16) & 1 or int(digits, 16) == 0:
         return None
     return ":".join(digits[i : i + 2] for i in range(0, 12, 2))
-
-
-def cpu_set(text: str) -> frozenset[int] | None:
-    """The CPUs that a list such as ``0-2,5`` names. None: it is no such list."""
-    if not _CPUS.fullmatch(text.strip()):
-        return None
-    found: set[int] = set()
-    for part in text.strip().split(","):
-        low, _, high = part.partition("-")
-        found.update(range(int(low), int(high or low) + 1))
-    return frozenset(found) or None
 
 
 def _number_as_text(value: Any) -> Any:
@@ -77,6 +70,21 @@ def _word(value: str) -> str:
     return value
 
 
+def _disk_place(value: str) -> str:
+    # It becomes a part of command lines, of a line of fstab and of QEMU's and User-mode Linux's lists.
+    if not PLACE.fullmatch(value):
+        raise ValueError("is not an absolute path of letters, digits and _ . + @ -")
+    return value
+
+
+def _guest_file(value: str) -> str:
+    if not PLACE.fullmatch(value.replace(GUEST_PLACE, "g")) or ".." in value.split("/"):
+        raise ValueError(
+            f"is not an absolute path of letters, digits and _ . + @ -, with {GUEST_PLACE} where it has to be"
+        )
+    return value
+
+
 def _argv(value: list[str]) -> list[str]:
     if not all(word and word.isprintable() for word in value) or value[0].startswith("-"):
         raise ValueError("is not a command: a list of words")
@@ -91,6 +99,15 @@ Mac = Annotated[str, AfterValidator(_mac)]
 Cpus = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | int), AfterValidator(_cpus)]
 Word = Annotated[str, AfterValidator(_word)]
 """A path or an address that becomes one word of a command."""
+
+DiskPlace = Annotated[str, AfterValidator(_disk_place)]
+"""A directory on the UUT in which guests for jobs get their disks."""
+
+GuestFile = Annotated[str, AfterValidator(_guest_file)]
+"""A file or directory of the operator's, that guests start from."""
+
+USUAL_DISK_PLACE = "/var/tmp"
+DISK_PLACE = "a directory on the UUT, on a disk: there guests for jobs have theirs"
 
 
 class StreamNics(BaseModel):
@@ -120,6 +137,12 @@ class ManagedOptions(BaseModel):
     second_shell: Argv | None = None
     bridges: Literal["found", "made"] = "found"
     ssh: Annotated[str, AfterValidator(_target)] | None = None
+
+    guests: list[GuestName] = Field(default=[], max_length=250)
+    guest_shell: Argv | None = None
+    guest_nic: int | None = Field(default=None, ge=1, le=64)
+    guest_cpus: Cpus | None = None
+    guest_files: Annotated[list[GuestFile], Field(min_length=1, max_length=16)] | None = None
 
 
 Options = TypeVar("Options", bound=BaseModel)

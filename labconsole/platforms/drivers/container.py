@@ -25,8 +25,9 @@ from labconsole.contracts.driver import (
 from labconsole.contracts.ports import AgentLink
 from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
-from labconsole.network.links import Veth
+from labconsole.network.links import NamespaceNic, Veth
 from labconsole.network.namespace import Namespace
+from labconsole.platforms.base.crew import TOKEN, CrewGuest, CrewMaking, Standing, crew_bridge
 from labconsole.platforms.base.forwarding import (
     apply,
     read_state,
@@ -35,10 +36,11 @@ from labconsole.platforms.base.forwarding import (
     shell_lines,
     undo,
 )
-from labconsole.platforms.base.inside import allowed_cpus, close_shell, shell_as_guest
-from labconsole.platforms.base.options import Cpus, read_options
+from labconsole.platforms.base.inside import allowed_cpus, close_shell, pinned_to, shell_as_guest
+from labconsole.platforms.base.marks import marked_loop
+from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, read_options
 
-TOKEN = "platform"
+INSIDE = "eth0"
 GUEST = "guest"
 SECOND = "second"
 
@@ -49,6 +51,7 @@ class ContainerOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     second_cpu: Cpus | None = Field(default=None, description="the CPUs that the second guest's load may run on")
+    guest_disk: DiskPlace = Field(default=USUAL_DISK_PLACE, description=DISK_PLACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +138,8 @@ def _containers(wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] 
     return guests
 
 
-class ContainerDriver:
-    """See labconsole.contracts.driver.Driver."""
+class ContainerDriver(CrewMaking):
+    """See labconsole.contracts.driver.Driver, and CrewDriver for guests in number."""
 
     about = DriverInfo(
         name="container",
@@ -145,9 +148,13 @@ class ContainerDriver:
         Options=ContainerOptions,
         load_inside=False,
     )
+    CREW_NAMESPACED = True
+    CREW_MEMORY_IS_LIMIT = True
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
+        self.name = name
         self.options = read_options(ContainerOptions, "container", name, options)
+        self.guest_disk = self.options.guest_disk
 
     def refusal(self, background: str) -> str | None:
         """None: a second guest is made when there is to be one."""
@@ -188,12 +195,31 @@ class ContainerDriver:
                 attest=attest,
             )
 
+    def crew_nics(self, guests: Sequence[CrewGuest]) -> list[NetworkChange]:
+        nics = (
+            NamespaceNic(
+                name=guest.host_interface,
+                peer=INSIDE,
+                peer_mac=guest.mac,
+                peer_namespace=guest.name,
+                address=guest.member.address,
+            )
+            for guest in guests
+        )
+        # All namespaces first: their processes are forked from the agent, which grows by what makes the NICs.
+        return [*(Namespace(name=guest.name) for guest in guests), *nics, crew_bridge(guests)]
+
+    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+        return [*pinned_to(guest.cpus), "sh", "-c", marked_loop(guest.member.boot_mark)]
+
     async def restore(self, uut: AgentLink) -> None:
         """Remove the guests and the bridges."""
         try:
+            await self.end_crew(uut)
             await close_shell(uut, SECOND)
         finally:
             await undo(uut, TOKEN)
+            await self.forget_crew(uut)
 
 
 DRIVER = ContainerDriver

@@ -7,13 +7,24 @@ platform declares is read from its ``uri``, and the rest is refused before anyth
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 from pydantic import Field
 
+from labconsole.contracts.crew import HypervisorWord
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
-from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, State, as_interface, as_pid
+from labconsole.network.control_groups import Limits
+from labconsole.platforms.base.guest import (
+    GuestNic,
+    HypervisorGuest,
+    Pinning,
+    Settings,
+    State,
+    as_interface,
+    as_pid,
+    listed,
+)
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, Word, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
@@ -32,12 +43,24 @@ STATES = {
 HOST = "Domain-0"
 PINNING = ("qemu", "xen", "test")
 COUNTING = ("qemu", "xen", "lxc")
+SCHEDULING = {
+    "qemu": ("cpu_shares", "global_quota", "global_period"),
+    "lxc": ("cpu_shares", "vcpu_quota", "vcpu_period"),
+    "xen": ("weight", "cap", None),
+}
+"""What `virsh schedinfo` calls weight, quota and the period of that, by connection; Xen has percents."""
+
+KIB = 1024
 PID_FILES = {"qemu": "/run/libvirt/qemu", "lxc": "/run/libvirt/lxc"}
 
 _ROW = re.compile(rf"\s*(?:\d+|-)\s+(.+?)\s+({'|'.join(STATES)})\s*")
 _VERSION = re.compile(r"^(Using library|Running hypervisor): +(\S.*?)\s*$", re.MULTILINE)
 _PIN = re.compile(r"^\s*(\d+):?\s+([\d,^-]+)\s*$", re.MULTILINE)
+_SCHEDULED = re.compile(r"^(\w{1,40}) *: (-?\d{1,20})\s*$", re.MULTILINE)
 _KIND = re.compile(r"<domain type='([a-z0-9_-]{1,32})'")
+_RSS = re.compile(r"^rss (\d{1,15})\s*$", re.MULTILINE)
+"""In KiB."""
+
 _CPUS = re.compile(r"^CPU\(s\): +(\d{1,5})\s*$", re.MULTILINE)
 
 
@@ -81,8 +104,9 @@ class LibvirtDriver(ManagedDriver):
         summary="guests of any hypervisor that libvirt connects to, through `virsh`",
         tried=(
             "yes, by hand: QEMU (TCG) and LXC under a real libvirtd forwarded without loss, were pinned, "
-            "stopped, and killed in mid-run; in the test suite: the real `virsh` with libvirt's test "
-            "hypervisor. KVM and Xen: transcripts of the real programs. Other connections: only how they refuse"
+            "stopped, and killed in mid-run; two of QEMU were guests for jobs; in the test suite: the real `virsh` "
+            "with libvirt's test hypervisor. KVM and Xen: transcripts of the real programs. Other connections: only "
+            "how they refuse"
         ),
         Options=LibvirtOptions,
         tools=("virsh",),
@@ -175,6 +199,29 @@ class LibvirtDriver(ManagedDriver):
             answer = await shell.run(self.virsh("vcpupin", name, vcpu, cpus, "--live"))
         return answer
 
+    def limits_it_has(self) -> Collection[str]:
+        return ("cpu_shares", "cpu_quota_ratio") if self.scheme in SCHEDULING else ()
+
+    async def limit_settings(self, shell: Shell, name: str, wanted: Limits) -> Settings:
+        """As `virsh schedinfo` calls them: weights as they are, a quota in the units of the guest's period."""
+        share, quota, period = SCHEDULING[self.scheme]
+        found: Settings = {} if wanted.cpu_shares is None else {share: str(wanted.cpu_shares)}
+        if wanted.cpu_quota_ratio is not None:
+            whole = int((await self.settings(shell, name, [period]))[period]) if period else 100
+            found[quota] = str(round(wanted.cpu_quota_ratio * whole))
+        return found
+
+    async def settings(self, shell: Shell, name: str, names: Sequence[str]) -> Settings:
+        found = dict(_SCHEDULED.findall(await shell.must(self.virsh("schedinfo", name))))
+        if missing := [key for key in names if key not in found]:
+            raise shell.error(f"virsh does not report {listed(missing)} of guest {name}; it reports: {listed(found)}")
+        return {key: found[key] for key in names}
+
+    async def hold_to(self, shell: Shell, name: str, wanted: Settings) -> Answer:
+        """Of the running guest only: what is configured stays."""
+        words = [f"{key}={value}" for key, value in wanted.items()]
+        return await shell.run(self.virsh("schedinfo", name, "--live", *words))
+
     def inside(self, name: str) -> Sequence[str] | None:
         return self.virsh("lxc-enter-namespace", name, "--") if self.scheme == "lxc" else None
 
@@ -188,6 +235,15 @@ class LibvirtDriver(ManagedDriver):
         if self.scheme != "lxc":
             return await super().execute(shell, name, argv)
         return await shell.run(self.virsh("lxc-enter-namespace", name, *argv))
+
+    async def memory_word(self, shell: Shell, names: Sequence[str]) -> HypervisorWord | None:
+        """What each guest has of the node's memory, where libvirt knows; of containers that is their control group's
+        word, not one of its own."""
+        if self.scheme == "lxc":
+            return None
+        said = {name: (await shell.run(self.virsh("dommemstat", name))).stdout for name in names}
+        found = {name: int(rss[1]) * KIB for name, text in said.items() if (rss := _RSS.search(text)) is not None}
+        return HypervisorWord(command="virsh dommemstat", guest_bytes=found) if found else None
 
 
 DRIVER = LibvirtDriver

@@ -8,14 +8,28 @@ another one looks stopped: ``lxc-start`` then says "already running", with exit 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pydantic import Field
 
+from labconsole.contracts.crew import Crew, CrewOffer, CrewWanted
 from labconsole.contracts.driver import Capabilities, DriverInfo
-from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, State, as_interface, as_pid
+from labconsole.contracts.ports import AgentLink
+from labconsole.network.control_groups import CONTROLLERS, SECOND_VERSION, Limits
+from labconsole.platforms.base.crew import TOKEN
+from labconsole.platforms.base.forwarding import undo
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, Settings, State, as_interface, as_pid
+from labconsole.platforms.base.held import KINDS
+from labconsole.platforms.base.lxc_crew import LxcCrew
 from labconsole.platforms.base.managed import ManagedDriver
-from labconsole.platforms.base.options import ManagedOptions, Word, mac_address
+from labconsole.platforms.base.options import (
+    DISK_PLACE,
+    USUAL_DISK_PLACE,
+    DiskPlace,
+    ManagedOptions,
+    Word,
+    mac_address,
+)
 from labconsole.platforms.base.shell import Answer, Shell
 
 STATES = {
@@ -38,6 +52,10 @@ _LINK = re.compile(r"^Link:\s+(\S+)\s*$", re.MULTILINE)
 
 class LxcOptions(ManagedOptions):
     path: Word | None = Field(default=None, description="where the containers are, as for `lxc-ls -P`")
+    crew_root: Word | None = Field(
+        default=None, description="a directory on the UUT: the root, read-only, of guests for jobs"
+    )
+    guest_disk: DiskPlace = Field(default=USUAL_DISK_PLACE, description=DISK_PLACE)
 
 
 def configured(text: str) -> dict[int, dict[str, str]]:
@@ -49,7 +67,7 @@ def configured(text: str) -> dict[int, dict[str, str]]:
     return found
 
 
-class LxcDriver(ManagedDriver):
+class LxcDriver(LxcCrew, ManagedDriver):
     """Option ``path``: where the containers are, when not where LXC looks by itself (``lxc-ls -P``)."""
 
     about = DriverInfo(
@@ -57,7 +75,7 @@ class LxcDriver(ManagedDriver):
         summary="containers of LXC's own tools",
         tried=(
             "yes: 5.0 on one machine and on a UUT that is a machine: forwarding, a second guest under each "
-            "load, every fault below, in the test suite"
+            "load, guests for jobs, every fault below, in the test suite"
         ),
         Options=LxcOptions,
         tools=("lxc-start",),
@@ -66,6 +84,16 @@ class LxcDriver(ManagedDriver):
         capabilities=Capabilities(pin=True, statistics=True, nic_models=False, exec=True, idle_nics=True),
     )
     options: LxcOptions
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        if self.options.guests and self.options.crew_root is not None:
+            raise self._wrong("guests", "and crew_root are two ways to have guests for jobs; give one of them")
+
+    def __init__(self, name: str, options: Mapping[str, object]) -> None:
+        super().__init__(name, options)
+        self.crew_root, self.elsewhere = self.options.crew_root, self.options.ssh is not None
+        self.guest_disk = self.options.guest_disk
 
     def tool(self, tool: str, *words: str) -> list[str]:
         path = [] if self.options.path is None else ["-P", self.options.path]
@@ -140,6 +168,23 @@ class LxcDriver(ManagedDriver):
     async def pin(self, shell: Shell, name: str, pinning: Pinning) -> Answer:
         return await shell.run(self.tool("lxc-cgroup", "-n", name, CPUS, pinning["all"]))
 
+    def limits_it_has(self) -> Collection[str]:
+        return KINDS
+
+    async def limit_settings(self, shell: Shell, name: str, wanted: Limits) -> Settings:
+        """As files of control groups, of whichever version."""
+        second = (await shell.run(["test", "-e", SECOND_VERSION])).exit_status == 0
+        return {file: value for each in CONTROLLERS for file, value in wanted.files(each, second=second).items()}
+
+    async def settings(self, shell: Shell, name: str, names: Sequence[str]) -> Settings:
+        return {file: (await shell.must(self.tool("lxc-cgroup", "-n", name, file))).strip() for file in names}
+
+    async def hold_to(self, shell: Shell, name: str, wanted: Settings) -> Answer:
+        answer = Answer(("lxc-cgroup",), 0, "", "")
+        for file, value in wanted.items():
+            answer = await shell.run(self.tool("lxc-cgroup", "-n", name, file, value))
+        return answer
+
     def inside(self, name: str) -> Sequence[str]:
         return self.tool("lxc-attach", "-n", name, "--")
 
@@ -148,6 +193,34 @@ class LxcDriver(ManagedDriver):
 
     async def pid(self, shell: Shell, name: str) -> int | None:
         return as_pid((await shell.run(self.tool("lxc-info", "-n", name, "-pH"))).stdout)
+
+    @property
+    def _crews(self) -> type[LxcCrew | ManagedDriver]:
+        """Whose crews it makes: of containers that are named, or of its own."""
+        return ManagedDriver if self.options.guests else LxcCrew
+
+    def crew_refusal(self, wanted: CrewWanted) -> str | None:
+        return self._crews.crew_refusal(self, wanted)
+
+    def crew_offer(self, wanted: CrewWanted) -> CrewOffer:
+        return self._crews.crew_offer(self, wanted)
+
+    def crew_commands(self, wanted: CrewWanted) -> list[str]:
+        return self._crews.crew_commands(self, wanted)
+
+    async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
+        return await self._crews.prepare_crew(self, uut, wanted)
+
+    async def restore(self, uut: AgentLink) -> None:
+        """Undo a crew, or what was done for guests that forward."""
+        if self._standing is None:
+            await ManagedDriver.restore(self, uut)
+            return
+        try:
+            await self.end_crew(uut)
+        finally:
+            await undo(uut, TOKEN)
+            await self.forget_crew(uut)
 
 
 DRIVER = LxcDriver

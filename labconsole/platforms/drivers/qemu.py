@@ -5,16 +5,17 @@ No management daemon stands between: the command line is ours (``guest_program.p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from labconsole.contracts.driver import Attestation, DriverInfo
 from labconsole.contracts.ports import AgentLink
-from labconsole.platforms.base.guest_program import GuestProgramDriver
-from labconsole.platforms.base.image import HEAVY_MIB, SECOND, BootedGuest
-from labconsole.platforms.base.options import Cpus, Word, read_options
+from labconsole.platforms.base.crew import CrewGuest, Standing
+from labconsole.platforms.base.guest_program import GuestProgramDriver, disk_cache
+from labconsole.platforms.base.image import HEAVY_MIB, SECOND, Bootable
+from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, Word, read_options
 
 DEVICES = {"virtio": "virtio-net-pci"}
 """Where QEMU's word for a NIC model is not ours."""
@@ -36,7 +37,14 @@ class QemuOptions(BaseModel):
     cpu: Cpus | None = Field(default=None, description="pins the guest")
     second_memory_mib: int = Field(default=HEAVY_MIB, strict=True, ge=64)
     second_cpu: Cpus | None = Field(default=None, description="pins the second guest")
+    icount: int | None = Field(
+        default=None, strict=True, ge=0, le=10, description="TCG: an instruction takes 2^N ns of the guest's time"
+    )
+    disk_cache: Literal["none", "writeback"] = Field(
+        default="none", description="writeback: guests' disks go through the UUT's page cache"
+    )
     program: Word = "qemu-system-x86_64"
+    guest_disk: DiskPlace = Field(default=USUAL_DISK_PLACE, description=DISK_PLACE)
 
 
 class QemuDriver(GuestProgramDriver[QemuOptions]):
@@ -53,18 +61,19 @@ class QemuDriver(GuestProgramDriver[QemuOptions]):
         boot_s=5.0,
         processes=("qemu-.*", "kvm"),
     )
-    BOOT_S = 120.0
+    BOOT_S = CREW_BOOT_S = 120.0
+    CREW_FILES = ("kernel", "initrd")
     ATTESTED = ("nic_model", "accel", "memory_mib")
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
         told = read_options(QemuOptions, "qemu", name, options)
         super().__init__(name, told, program=told.program)
 
-    def argv(self, guest: BootedGuest) -> list[str]:
+    def argv(self, guest: Bootable) -> list[str]:
         told = self.options
         device = DEVICES.get(told.nic_model, told.nic_model)
         nics: list[str] = []
-        for number, nic in enumerate(nic for pair in guest.nics for nic in pair):
+        for number, (nic, _) in enumerate(guest.ends):
             nics += ["-netdev", f"tap,id=n{number},ifname={nic.tap},script=no,downscript=no"]
             nics += ["-device", f"{device},netdev=n{number},mac={nic.mac}"]
         return [
@@ -72,6 +81,7 @@ class QemuDriver(GuestProgramDriver[QemuOptions]):
             told.program,
             *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "pc"),
             *ACCELERATORS[told.accel],
+            *([] if told.icount is None else ["-icount", f"shift={told.icount}"]),
             *("-smp", str(told.vcpus), "-m", str(self.memory_mib(guest))),
             *("-kernel", told.kernel, "-initrd", told.initrd),
             # quiet: writing to an emulated serial line costs boot time. panic=-1: a dead guest ends.
@@ -80,10 +90,24 @@ class QemuDriver(GuestProgramDriver[QemuOptions]):
             *nics,
         ]
 
+    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+        if guest.disk is None:
+            return self.argv(guest)
+        drive = f"if=none,id=d0,format=raw,cache={self.options.disk_cache},file={guest.disk}"
+        return [*self.argv(guest), "-drive", drive, "-device", "virtio-blk-pci,drive=d0"]
+
     async def machine(self, uut: AgentLink, name: str, pid: int) -> Attestation:
         """How much memory the second guest has, too: that of the first is among the options."""
         seen = await super().machine(uut, name, pid)
-        return {**seen, **({"memory_mib": self.options.second_memory_mib} if name == SECOND else {})}
+        return {**seen, **({"memory_mib": self.options.second_memory_mib} if name == SECOND else {}), **self._clock()}
+
+    async def crew_facts(self, uut: AgentLink, guests: Sequence[CrewGuest]) -> Attestation:
+        cached = disk_cache(self.options.disk_cache, guests)
+        return {**await super().crew_facts(uut, guests), **self._clock(), **cached}
+
+    def _clock(self) -> Attestation:
+        """What the guest's clock goes by, where that is not the host's."""
+        return {} if self.options.icount is None else {"icount": self.options.icount}
 
 
 DRIVER = QemuDriver

@@ -6,11 +6,13 @@ is forwarded by it as the first one is.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from labconsole.contracts.crew import Crew, CrewMember, CrewOffer, CrewWanted, StandingMember
 from labconsole.contracts.driver import (
     Attestation,
     DriverInfo,
@@ -21,8 +23,12 @@ from labconsole.contracts.driver import (
     StreamWiring,
 )
 from labconsole.contracts.ports import AgentLink
+from labconsole.errors import ConfigError
 from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
+from labconsole.network.links import LinkUp
+from labconsole.network.routing import Address
+from labconsole.platforms.base.crew_disks import CrewDisks
 from labconsole.platforms.base.forwarding import (
     apply,
     read_state,
@@ -31,8 +37,11 @@ from labconsole.platforms.base.forwarding import (
     shell_lines,
     undo,
 )
-from labconsole.platforms.base.inside import allowed_cpus, close_shell, shell_as_guest
-from labconsole.platforms.base.options import Cpus, read_options
+from labconsole.platforms.base.inside import allowed_cpus, close_shell, open_shell, shell_as_guest
+from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, read_options
+from labconsole.wire.guests import GuestStatus
+from labconsole.wire.links import ReadLinks
+from labconsole.wire.session import Ping
 
 TOKEN = "platform"
 SECOND = "host"
@@ -45,6 +54,7 @@ class RawOptions(BaseModel):
 
     forwarding: Literal["route", "bridge"] = "route"
     second_cpu: Cpus | None = Field(default=None, description="the CPUs that background load may run on")
+    guest_disk: DiskPlace = Field(default=USUAL_DISK_PLACE, description=DISK_PLACE)
 
 
 class RawDriver:
@@ -61,6 +71,7 @@ class RawDriver:
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
         self.options = read_options(RawOptions, "raw", name, options)
         self.forwarding = self.options.forwarding
+        self._crew: list[str] = []
 
     def refusal(self, background: str) -> str | None:
         """None: whatever a guest could do, the host can."""
@@ -124,10 +135,70 @@ class RawDriver:
                 second_guest = await shell_as_guest(uut, SECOND, self.options.second_cpu)
             return Prepared(paths=paths, second=second_guest, attestation=await attest(uut), attest=attest)
 
+    # A crew: processes of the host's own, side by side
+
+    def crew_refusal(self, wanted: CrewWanted) -> str | None:
+        """Processes have no weight and no quota of their own here. Their memory is the host's, whatever guests have."""
+        for member in wanted.members:
+            if member.cpu_shares is not None or member.cpu_quota_ratio is not None:
+                return "on the bare host, processes have no weight or quota of their own"
+        return None
+
+    def crew_offer(self, wanted: CrewWanted) -> CrewOffer:
+        raise ConfigError(
+            "has no guests that could be started: its guests are processes of the bare host", key="platforms"
+        )  # fmt: skip
+
+    def _crew_changes(self, wanted: CrewWanted) -> list[NetworkChange]:
+        return [LinkUp(interface=wanted.port), Address(interface=wanted.port, address=wanted.members[0].address)]
+
+    def crew_commands(self, wanted: CrewWanted) -> list[str]:
+        """What prepare_crew() does on the UUT, as lines of a shell."""
+        shells = [shlex.join([*self._lead(member), "sh"]) for member in wanted.members]
+        disks = CrewDisks(self.options.guest_disk, wanted.members, files=False, name="labconsole-disks-00000000")
+        return [*disks.commands(), *shell_lines(self._crew_changes(wanted)), *shells]
+
+    def _lead(self, member: CrewMember) -> list[str]:
+        return [] if member.cpus is None else ["taskset", "-c", member.cpus]
+
+    async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
+        """A shell of its own for each, in a session of its own, with the address of the UUT's NIC."""
+        started_ns = (await uut.ask(Ping())).monotonic_ns
+        disks = CrewDisks(self.options.guest_disk, wanted.members, files=False)
+        below = await disks.below(uut, "raw")
+        async with restored_on_failure(self.restore, uut):
+            await apply(uut, TOKEN, [*disks.changes(), *self._crew_changes(wanted)])
+            self._crew = [member.name for member in wanted.members]
+            asks = [await open_shell(uut, member.name, self._lead(member)) for member in wanted.members]
+            macs = {link.name: link.mac for link in (await uut.ask(ReadLinks())).links if not link.namespace}
+            pids = [(await uut.ask(GuestStatus(guest=member.name))).pid for member in wanted.members]
+            address, mac = wanted.members[0].address, macs.get(wanted.port)
+            members = tuple(
+                StandingMember(
+                    name=member.name,
+                    ask=ask,
+                    pid=pid,
+                    address=address,
+                    mac=mac,
+                    disk=disks.path(member.name) if member.disk_mib else None,
+                )
+                for member, ask, pid in zip(wanted.members, asks, pids, strict=True)
+            )
+
+            async def attest(uut: AgentLink) -> Attestation:
+                cpus = {member.name: await allowed_cpus(uut, member.ask) for member in members}
+                return {"driver": "raw", "guests": [], "cpus": cpus}
+
+            return Crew(
+                members=members, started_ns=started_ns, attestation=await attest(uut), attest=attest, disks=below
+            )
+
     async def restore(self, uut: AgentLink) -> None:
-        """Put back what prepare() changed."""
+        """Put back what prepare() or prepare_crew() changed."""
         try:
-            await close_shell(uut, SECOND)
+            for name in (SECOND, *self._crew):
+                await close_shell(uut, name)
+            self._crew = []
         finally:
             await undo(uut, TOKEN)
 

@@ -8,19 +8,21 @@ processes see, because a program that is killed can clean up nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from labconsole.contracts.crew import CrewWanted
 from labconsole.contracts.driver import Attestation, DriverInfo, StreamPath
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
 from labconsole.network.change import NetworkChange
-from labconsole.platforms.base.guest_program import GuestProgramDriver
-from labconsole.platforms.base.image import HEAVY_MIB, BootedGuest
-from labconsole.platforms.base.options import Cpus, Word, read_options
+from labconsole.platforms.base.crew import CrewGuest, Standing
+from labconsole.platforms.base.guest_program import GuestProgramDriver, disk_cache
+from labconsole.platforms.base.image import HEAVY_MIB, Bootable, BootedGuest
+from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, Word, read_options
 from labconsole.wire.execution import Execute
 
 QUEUE_DEPTH = 128
@@ -48,7 +50,14 @@ class UmlOptions(BaseModel):
     cpu: Cpus | None = Field(default=None, description="pins the guest")
     second_memory_mib: int = Field(default=HEAVY_MIB, strict=True, ge=64)
     second_cpu: Cpus | None = Field(default=None, description="pins the second guest")
+    crew_root: Word | None = Field(
+        default=None, description="a directory on the UUT in which guests for jobs find programs"
+    )
     preload: Word | None = Field(default=None, description="a shared library on the UUT")
+    disk_cache: Literal["none", "writeback"] = Field(
+        default="none", description="writeback: guests' disks do not wait for the UUT's page cache"
+    )
+    guest_disk: DiskPlace = Field(default=USUAL_DISK_PLACE, description=DISK_PLACE)
 
 
 class UmlDriver(GuestProgramDriver[UmlOptions]):
@@ -62,22 +71,22 @@ class UmlDriver(GuestProgramDriver[UmlOptions]):
         boot_s=2.0,
         processes=(r"linux\.uml.*",),
     )
-    BOOT_S = 60.0
+    BOOT_S = CREW_BOOT_S = 60.0
+    CREW_FILES = ("kernel", "initrd", "preload", "crew_root")
     ATTESTED = ("transport", "memory_mib", "preload")
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
         told = read_options(UmlOptions, "uml", name, options)
         super().__init__(name, told, program=told.kernel)
 
-    def argv(self, guest: BootedGuest) -> list[str]:
+    def argv(self, guest: Bootable) -> list[str]:
         """The kernel and what leads to it. Each of these words starts the next in its own place: one process."""
         told = self.options
         nics = []
-        for index, (wiring, pair) in enumerate(zip(guest.wirings, guest.nics, strict=True)):
-            for side, (nic, port) in enumerate(zip(pair, (wiring.uut_in, wiring.uut_out), strict=True)):
-                interface = nic.tap if told.transport == "tap" else port
-                said = f"transport={told.transport},ifname={interface},depth={QUEUE_DEPTH},mac={nic.mac}"
-                nics.append(f"vec{2 * index + side}:{said}")
+        for number, (nic, port) in enumerate(guest.ends):
+            interface = nic.tap if told.transport == "tap" else port
+            said = f"transport={told.transport},ifname={interface},depth={QUEUE_DEPTH},mac={nic.mac}"
+            nics.append(f"vec{number}:{said}")
         return [
             *self.pinned(guest),
             *("unshare", "--mount", "sh", "-c", IN_SCRATCH, "sh"),
@@ -106,13 +115,30 @@ class UmlDriver(GuestProgramDriver[UmlOptions]):
             for name, path in paths.items()
         }
 
+    def crew_cannot(self, wanted: CrewWanted) -> str | None:
+        if self.options.transport == "tap":
+            return None
+        return f"platform {self.name} has no taps (transport: raw), so its guests cannot share a NIC of the UUT"
+
+    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+        root = self.options.crew_root
+        # Without s it tells the guest that what is in the UUT's page cache is on the disk (as of 6.1).
+        synchronous = "s" if self.options.disk_cache == "none" else ""
+        disk = [] if guest.disk is None else [f"ubd0{synchronous}={guest.disk}"]
+        return [*self.argv(guest), *([] if root is None else [f"lc.programs={root}"]), *disk]
+
+    async def crew_facts(self, uut: AgentLink, guests: Sequence[CrewGuest]) -> Attestation:
+        return {**await super().crew_facts(uut, guests), **disk_cache(self.options.disk_cache, guests)}
+
     async def refuse_node(self, uut: AgentLink) -> None:
         await self._refuse_missing_files(uut)
         await self._refuse_too_many_registers(uut)
 
     async def _refuse_missing_files(self, uut: AgentLink) -> None:
         """A kernel without its image ends in a stack trace, and a library that is not there is left out silently."""
-        files = [told for told in (self.options.initrd, self.options.preload) if told is not None]
+        files = [
+            told for told in (self.options.initrd, self.options.preload, self.options.crew_root) if told is not None
+        ]
         argv = ["sh", "-c", 'for file; do test -r "$file" || echo "$file"; done', "sh", *files]
         absent = (await uut.ask(Execute(argv=argv, timeout_s=5))).stdout.splitlines()
         if absent:

@@ -33,11 +33,11 @@ def running(text: str) -> set[str]:
 
 
 class VserverDriver(ManagedDriver):
-    """No options of its own; ``nics`` means nothing here."""
+    """No options of its own; ``nics`` means nothing here, nor ``guests``: no guest has an address of its own."""
 
     about = DriverInfo(
         name="vserver",
-        summary="guests of Linux-VServer, which share the host's network stack: no `nics`, no `ssh`",
+        summary="guests of Linux-VServer, which share the host's network stack: no `nics`, `ssh`, `guests`",
         tried="no: shapes from public material only",
         Options=ManagedOptions,
         tools=("vserver", "vserver-stat", "vkill"),
@@ -46,7 +46,7 @@ class VserverDriver(ManagedDriver):
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
         super().__init__(name, options)
-        for key in ("nics", "ssh"):
+        for key in ("nics", "ssh", "guests"):
             if getattr(self.options, key):
                 raise ConfigError(
                     "is not possible: guests of Linux-VServer share the network stack of the UUT",

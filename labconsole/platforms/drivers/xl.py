@@ -7,39 +7,53 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
 
+from labconsole.contracts.crew import HypervisorWord
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
-from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, State, as_interface
+from labconsole.network.control_groups import Limits
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, Settings, State, as_interface
 from labconsole.platforms.base.managed import ManagedDriver
-from labconsole.platforms.base.options import ManagedOptions, Word, mac_address
+from labconsole.platforms.base.options import GUEST_PLACE, ManagedOptions, Word, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 
 HOST_ID = "0"
+SCHEDULERS = ("credit2", "credit")
+MAX_WEIGHT = 65535
+MIB = 1024 * 1024
+LISTED_TRIES = 3
+"""``xl list`` is seen to die of a signal now and then, while domains are being made."""
 
-_ROW = re.compile(r"(.+?)\s+(\d{1,6})\s+\d+\s+(\d{1,6})\s+([a-z-]{5,8})\s+[\d.]+\s*")
+_ROW = re.compile(r"(.+?)\s+(\d{1,6})\s+(\d{1,9})\s+(\d{1,6})\s+([a-z-]{5,8})\s+[\d.]+\s*")
 _NIC = re.compile(r"^(\d+)\s+\d+\s+((?:[0-9a-f]{2}:){5}[0-9a-f]{2})\s", re.MULTILINE | re.IGNORECASE)
 _VCPU = re.compile(r"\s\d+\s+(\d+)\s+(?:\d+|-)\s+[rbp-]{3}\s+[\d.]+\s+(\S+) / \S+\s*$", re.MULTILINE)
 _VERSION = re.compile(r"^(xen_version|xen_scheduler|release)\s*: (\S+)\s*$", re.MULTILINE)
+
+_FREE = re.compile(r"^free_memory\s*: (\d{1,12})\s*$", re.MULTILINE)
+"""In MiB."""
+
+_SCHEDULED = re.compile(r"^(?P<name>\S.*?)\s+\d{1,6}\s+(?P<weight>\d{1,6})\s+(?P<cap>\d{1,6})\s*$", re.MULTILINE)
 
 
 class XlOptions(ManagedOptions):
     config: Word | None = Field(default=None, description="the guest's file: Xen keeps no list of guests that are off")
     second_config: Word | None = Field(default=None, description="the second guest's file")
+    guest_config: Word | None = Field(default=None, description="the file of each guest for jobs, with {guest} in it")
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """One row of ``xl list``."""
+    """One row of ``xl list``. ``memory_mib``: that it has now."""
 
     name: str
     ident: str
     vcpus: int
     said: str
+    memory_mib: int
 
     @property
     def state(self) -> State:
@@ -56,7 +70,7 @@ def domains(text: str) -> dict[str, Domain]:
     for line in text.splitlines():
         row = _ROW.fullmatch(line)
         if row and row[2] != HOST_ID:
-            found[row[1]] = Domain(row[1], row[2], int(row[3]), row[4])
+            found[row[1]] = Domain(row[1], row[2], int(row[4]), row[5], int(row[3]))
     return found
 
 
@@ -75,14 +89,14 @@ def described(text: str, name: str) -> dict[str, Any] | None:
 
 
 class XlDriver(ManagedDriver):
-    """Options ``config`` and ``second_config``: the guests' files, for ``xl create``."""
+    """Options ``config``, ``second_config`` and ``guest_config``: the guests' files, for ``xl create``."""
 
     about = DriverInfo(
         name="xl",
         summary="Xen guests through Xen's own toolstack",
         tried=(
             "yes: Xen 4.17 with paravirtual guests on a machine that QEMU emulates (`lab up --uut machine "
-            "--boot xen`): forwarding, a second guest under load; and transcripts"
+            "--boot xen`): forwarding, a second guest under load, guests for jobs; and transcripts"
         ),
         Options=XlOptions,
         tools=("xl",),
@@ -93,7 +107,16 @@ class XlDriver(ManagedDriver):
     options: XlOptions
 
     def _file(self, name: str) -> str | None:
-        return self.options.config if name == self.options.guest else self.options.second_config
+        told = self.options
+        if name in (told.guest, told.second_guest):
+            return told.config if name == told.guest else told.second_config
+        return None if told.guest_config is None else told.guest_config.replace(GUEST_PLACE, name)
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        told = self.options
+        if told.guest_config is not None and GUEST_PLACE not in told.guest_config:
+            raise self._wrong("guest_config", f"is the same file for each guest: it has no {GUEST_PLACE}")
 
     async def probe(self, shell: Shell) -> dict[str, str]:
         answer = await shell.run(["xl", "info"])
@@ -109,7 +132,13 @@ class XlDriver(ManagedDriver):
         }
 
     async def _domains(self, shell: Shell) -> dict[str, Domain]:
-        text = await shell.must(["xl", "list"])
+        for _ in range(LISTED_TRIES):
+            answer = await shell.run(["xl", "list"])
+            if answer.exit_status is None or answer.exit_status >= 0:
+                break
+        if answer.exit_status != 0:
+            raise shell.failed(answer)
+        text = answer.stdout
         if not text.lstrip().startswith("Name"):
             raise shell.error(f"`xl list` did not print a table: {text.strip()[:80]!r}")
         return domains(text)
@@ -163,6 +192,19 @@ class XlDriver(ManagedDriver):
             )
         return nics
 
+    async def nics_to_be(self, shell: Shell, name: str) -> Sequence[GuestNic]:
+        """As its file has them: a NIC without an address or a name there gets another at each start."""
+        answer = await shell.run(["xl", "-N", "create", str(self._file(name)), f'name="{name}"'])
+        try:
+            told = json.loads(answer.stdout).get("nics")
+        except (ValueError, RecursionError, AttributeError):
+            return ()
+        nics = [nic if type(nic) is dict else {} for nic in told] if type(told) is list else []
+        return [
+            GuestNic(mac=mac_address(str(nic.get("mac"))), host_interface=as_interface(str(nic.get("ifname") or "-")))
+            for nic in nics
+        ]
+
     async def facts(self, shell: Shell, name: str) -> Attestation:
         domain = (await self._domains(shell)).get(name)
         config = described(await shell.must(["xl", "list", "-l", name]), name) or {}
@@ -177,6 +219,50 @@ class XlDriver(ManagedDriver):
         for vcpu, cpus in pinning.items():
             answer = await shell.run(["xl", "vcpu-pin", name, vcpu, cpus])
         return answer
+
+    def limits_it_has(self) -> Collection[str]:
+        return ("cpu_shares", "cpu_quota_ratio")
+
+    def limits_refusal(self, wanted: Limits) -> str | None:
+        if wanted.cpu_shares is not None and wanted.cpu_shares > MAX_WEIGHT:
+            return f"Xen's weights, which cpu_shares are here, are 1 to {MAX_WEIGHT}, not {wanted.cpu_shares}"
+        return super().limits_refusal(wanted)
+
+    async def limit_settings(self, shell: Shell, name: str, wanted: Limits) -> Settings:
+        """Of Xen's scheduler: the weight, the first domain's being 256, and the cap in percent of one processor."""
+        weight, ratio = wanted.cpu_shares, wanted.cpu_quota_ratio
+        return {
+            **({} if weight is None else {"weight": str(weight)}),
+            **({} if ratio is None else {"cap": str(max(1, round(ratio * 100)))}),
+        }
+
+    async def _scheduler(self, shell: Shell) -> str:
+        scheduler = (await self.probe(shell))["scheduler"]
+        if scheduler not in SCHEDULERS:
+            known = " and ".join(SCHEDULERS)
+            raise shell.missing(f"Xen's scheduler is {scheduler!r}; guests are held to limits under {known}")
+        return f"sched-{scheduler}"
+
+    async def settings(self, shell: Shell, name: str, names: Sequence[str]) -> Settings:
+        text = await shell.must(["xl", await self._scheduler(shell), "-d", name])
+        row = next((row for row in _SCHEDULED.finditer(text) if row["name"] == name), None)
+        if row is None:
+            raise shell.error(f"xl does not report how guest {name} is scheduled: {text.strip()[-80:]!r}")
+        return {key: row[key] for key in names}
+
+    async def hold_to(self, shell: Shell, name: str, wanted: Settings) -> Answer:
+        words = [word for key, value in wanted.items() for word in (f"-{key[0]}", value)]
+        return await shell.run(["xl", await self._scheduler(shell), "-d", name, *words])
+
+    async def memory_word(self, shell: Shell, names: Sequence[str]) -> HypervisorWord | None:
+        """What Xen has left, and what each domain has. Where the first domain makes room, Xen has as much left."""
+        free = _FREE.search(await shell.must(["xl", "info"]))
+        there = await self._domains(shell)
+        return HypervisorWord(
+            command="xl info, xl list",
+            free_bytes=None if free is None else int(free[1]) * MIB,
+            guest_bytes={name: there[name].memory_mib * MIB for name in names if name in there},
+        )
 
 
 DRIVER = XlDriver

@@ -9,8 +9,16 @@ import pytest
 
 from labconsole.errors import LabSetupError
 from labconsole.lab import prerequisites
-from labconsole.lab.guests.programs import applets, parents, with_libraries
-from labconsole.lab.offers import LOAD_TOOLS, tools_of
+from labconsole.lab.guests.programs import (
+    JOB_TOOLS,
+    LARGE_JOB_TOOLS,
+    LOAD_TOOLS,
+    applets,
+    guest_programs,
+    parents,
+    with_libraries,
+)
+from labconsole.lab.offers import tools_of
 
 
 class Machine:
@@ -79,3 +87,11 @@ def test_only_a_busybox_says_what_it_can_be_called_as(tmp_path) -> None:
     script.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(LabSetupError, match="does not list its applets"):
         applets(script)
+
+
+def test_the_programs_of_jobs_are_needed_only_where_a_lab_is_told_so() -> None:
+    assert LARGE_JOB_TOOLS.items() <= tools_of(["lxc"], jobs=True).items()
+    assert not LARGE_JOB_TOOLS.keys() & set(guest_programs(jobs=True)), "no image is to carry them"
+    assert JOB_TOOLS.items() <= tools_of(["container"], jobs=True).items()
+    assert not JOB_TOOLS.keys() & tools_of(["container", "lxc", "uml", "qemu-virtio"]).keys()
+    assert set(guest_programs(jobs=True)) == {*guest_programs(jobs=False), *JOB_TOOLS}

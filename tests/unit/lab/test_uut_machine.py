@@ -18,8 +18,8 @@ from labconsole.lab.guests import domains
 from labconsole.lab.images.debian_kernel import DebianKernel
 from labconsole.lab.images.debian_packages import merge_into_usr
 from labconsole.lab.layout import lay_out
+from labconsole.lab.machines import disk, uut_init
 from labconsole.lab.machines import uut as uut_machine
-from labconsole.lab.machines import uut_init
 from labconsole.lab.spec import DEFAULT_MACHINE_PLATFORMS, LabSpec, shaper_burst_bytes
 from labconsole.platforms.base.boot import BootedDriver, take_boot
 from support.asking import Asking
@@ -75,6 +75,21 @@ def test_the_same_hardware_is_under_both_boots(tmp_path: Path, monkeypatch: pyte
     assert {"-smp", "-m", "-cpu"} <= set(hardware("xen"))
 
 
+def test_the_machine_has_a_disk_where_the_lab_is_on_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not any("virtio-blk" in word for word in command(LabSpec(uut="machine"), tmp_path, monkeypatch))
+    place = tmp_path / "a,b"
+    place.mkdir()
+    monkeypatch.setattr(disk, "SIZE_BYTES", 64 * 2**20)
+    disk.write_disk(place)
+    if not (place / disk.FILE).exists():
+        pytest.skip("no mkfs.ext4, or tests are in memory")
+    argv = command(LabSpec(uut="machine"), place, monkeypatch)
+    (drive,) = [word for word in argv if word.startswith("if=none")]
+    assert drive.endswith(f"a,,b/{disk.FILE}")
+    assert "cache=none" in drive
+    assert options_of(("lxc",), tmp_path)["lxc"]["guest_disk"] == "/disk"
+
+
 def test_nics_take_the_labs_names_although_these_are_other_nics_names_before() -> None:
     node = lay_out(LabSpec(uut="machine", sources=1), 0).node("uut")
     first, last = node.interfaces
@@ -124,6 +139,11 @@ def test_the_domains_files_name_what_hosts_yaml_names(tmp_path: Path) -> None:
         words = text.partition('extra = "')[2].partition('"')[0]
         assert words.count("lc.stream=") == 2
         assert len(words) < 1024
+    for number, guest in enumerate(told["guests"], start=1):
+        text = Path(told["guest_config"].replace("{guest}", guest)).read_text()
+        assert f'name = "{guest}"' in text
+        assert text.count("mac=") == 1
+        assert f"mac=02:6c:78:02:00:0{number}," in text
 
 
 def test_more_streams_than_a_domains_command_line_can_tell_are_refused(tmp_path: Path) -> None:

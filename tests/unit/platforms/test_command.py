@@ -174,7 +174,7 @@ def test_a_path_into_json_finds_what_is_there(path: str, found: list[Any]) -> No
 def test_the_platforms_in_the_documentation_are_accepted(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs" / "platforms.md").read_text()
     blocks = re.findall(r"```yaml\n(platforms:\n.*?)```", page, re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         file = tmp_path / "hosts.yaml"
         file.write_text(HOSTS + block)
@@ -185,5 +185,5 @@ def test_the_platforms_in_the_documentation_are_accepted(tmp_path: Path) -> None
         ConfigError,
         match=r"platforms\.proxmox\.driver: is not a driver for this version of labconsole.*bypass, command",
     ):
-        file.write_text(HOSTS + block.replace("driver: command", "driver: hyperv"))
+        file.write_text(HOSTS + blocks[1].replace("driver: command", "driver: hyperv"))
         driver_for("proxmox", load_inventory(file))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from labconsole.model.cpus import cpu_set
 from labconsole.platforms.base.guest import State, as_interface, listed, same_cpus
-from labconsole.platforms.base.options import cpu_set, mac_address
+from labconsole.platforms.base.options import mac_address
 from labconsole.platforms.base.shell import Answer
 from labconsole.platforms.drivers import esxi, libvirt, lxc, openvz, virtualbox, vserver, xl
 from support.replayed_node import recorded

@@ -35,6 +35,12 @@ def test_the_command_line_says_everything_that_the_guest_has() -> None:
     assert "lc.stream=02:6c:67:00:01:01,02:6c:67:00:01:02,198.18.1.1,198.19.1.1,02:00:00:00:00:aa" in told
 
 
+def test_a_guests_clock_goes_by_its_instructions_only_where_that_is_asked_for() -> None:
+    assert "-icount" not in argv(accel="tcg")
+    words = argv(accel="tcg", icount=6)
+    assert words[words.index("-icount") + 1] == "shift=6"
+
+
 def test_a_second_guest_has_nics_bridges_memory_and_cpus_of_its_own() -> None:
     driver = QemuDriver("q", {**NEEDED, "accel": "tcg", "cpu": 0, "second_cpu": 1, "second_memory_mib": 2048})
     beside = replace(WIRING, name="s2", uut_in="eth2", uut_out="eth6", source_ip="198.18.2.1", sink_ip="198.19.2.1")
@@ -64,6 +70,7 @@ def test_a_second_guest_without_a_stream_has_no_nic() -> None:
         ({"memory_mib": 1}, "platforms.q.memory_mib", "greater than or equal to 64"),
         ({"memory_mib": "much"}, "platforms.q.memory_mib", "valid integer"),
         ({"vcpus": True}, "platforms.q.vcpus", "valid integer"),
+        ({"icount": 11}, "platforms.q.icount", "less than or equal to 10"),
         ({"disk": "x"}, "platforms.q.disk", "kernel"),
     ],
 )

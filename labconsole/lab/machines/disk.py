@@ -1,0 +1,48 @@
+"""The disk of a UUT that is a machine: a file on a disk of the lab's own machine, on which its guests have theirs.
+
+Its root is in memory. Without this disk it is as it was, and jobs that need one are refused in words.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from labconsole.errors import LabSetupError
+from labconsole.lab.prerequisites import tool
+
+FILE = "uut-disk.img"
+SIZE_BYTES = 8 * 2**30
+"""Of which the file takes what is written to it."""
+
+_BYTES_PER_FILE = 65536
+_MAKE_S = 60.0
+
+
+def write_disk(directory: Path) -> None:
+    """Make it in the lab's directory, where that is on a disk. Blocking. Raises LabSetupError."""
+    program = tool("mkfs.ext4")
+    path = directory / FILE
+    if program is None or os.major(directory.stat().st_dev) == 0 or path.exists():
+        return
+    with path.open("xb") as file:
+        file.truncate(SIZE_BYTES)
+    # Nothing is left for the machine to do later.
+    options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
+    argv = [program, "-q", "-F", "-b", "4096", "-m", "0", "-i", str(_BYTES_PER_FILE), "-E", options, str(path)]
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_MAKE_S)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise LabSetupError(f"no file system could be made for the machine's disk: {exc}") from exc
+    if done.returncode != 0:
+        raise LabSetupError(f"no file system could be made for the machine's disk: {done.stderr.strip()[-200:]}")
+
+
+def disk_options(directory: Path) -> list[str]:
+    """What QEMU is told of it: past the page cache of the lab's machine."""
+    path = directory / FILE
+    if not path.exists():
+        return []
+    file = str(path).replace(",", ",,")
+    return ["-drive", f"if=none,id=disk,format=raw,cache=none,file={file}", "-device", "virtio-blk-pci,drive=disk"]

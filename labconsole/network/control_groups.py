@@ -1,0 +1,163 @@
+"""Control groups of guests: no part of the network, but made, undone and told as its changes are."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import time
+from contextlib import suppress
+from typing import Annotated, Any, ClassVar, Dict, List, Optional
+
+from labconsole.network.change import ChangedNode, Entry, NetworkChange, line
+from labconsole.wire.codec import WireError
+from labconsole.wire.message import Message
+from labconsole.wire.rules import Amount, Count, Most, Rule, bad
+
+ROOT = "/sys/fs/cgroup"
+SECOND_VERSION = ROOT + "/cgroup.controllers"
+"""A file that is there where control groups are of version 2 only."""
+
+CONTROLLERS = ("cpu", "memory")
+PERIOD_US = 100_000
+EMPTY_S = 1.0
+"""How long to wait for processes that were killed, and still are in their group."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+
+
+def _group(value: Any, where: str) -> str:
+    if type(value) is not str or not _NAME.match(value):
+        raise bad(where, "is not the plain name of a control group")
+    return value
+
+
+Group = Annotated[str, Rule(_group)]
+
+
+def settings(
+    controller: str,
+    *,
+    second: bool,
+    cpu_shares: Optional[int],
+    cpu_quota_ratio: Optional[float],
+    memory_mib: Optional[int],
+) -> Dict[str, str]:
+    """The files of ``controller`` that make these limits, and what is written to each. None: no limit."""
+    found: Dict[str, str] = {}
+    if controller == "memory":
+        if memory_mib is not None:
+            found["memory.max" if second else "memory.limit_in_bytes"] = str(memory_mib * 1024 * 1024)
+        return found
+    if cpu_shares is not None and second:
+        # As systemd and runc turn the one scale (2 to 262144) into the other (1 to 10000).
+        found["cpu.weight"] = str(1 + (cpu_shares - 2) * 9999 // 262142)
+    elif cpu_shares is not None:
+        found["cpu.shares"] = str(cpu_shares)
+    if cpu_quota_ratio is not None:
+        quota_us = str(max(1000, round(cpu_quota_ratio * PERIOD_US)))
+        found["cpu.max" if second else "cpu.cfs_quota_us"] = f"{quota_us} {PERIOD_US}" if second else quota_us
+    return found
+
+
+class Limits(Message):
+    """What one group's processes may have: ``cpu_quota_ratio`` of one CPU. None: no limit."""
+
+    group: Group
+    cpu_shares: Optional[Count] = None
+    cpu_quota_ratio: Optional[Amount] = None
+    memory_mib: Optional[Count] = None
+
+    def files(self, controller: str, *, second: bool) -> Dict[str, str]:
+        return settings(
+            controller,
+            second=second,
+            cpu_shares=self.cpu_shares,
+            cpu_quota_ratio=self.cpu_quota_ratio,
+            memory_mib=self.memory_mib,
+        )
+
+
+class ControlGroups(NetworkChange, do="control_groups"):
+    """Make control groups with limits below one of this name; undone, it is removed with all that is below it."""
+
+    name: Group
+    groups: Annotated[List[Limits], Most(1024)]
+    namespace: ClassVar[None] = None  # type: ignore[misc]  # a mount's, not a network's
+
+    def apply(self, node: ChangedNode) -> None:
+        if list(_all_of(self.name)):
+            raise WireError("exists", "control group %s already exists and does not belong to this session" % self.name)
+        node.promise(self.kind, name=self.name)
+        second = os.path.exists(SECOND_VERSION)
+        for limits in self.groups:
+            for controller in CONTROLLERS:
+                files = limits.files(controller, second=second)
+                if not files:
+                    continue
+                above = [ROOT, self.name] if second else [ROOT, controller, self.name]
+                if second:
+                    _enable(ROOT, controller)
+                os.makedirs(os.path.join(*above, limits.group), exist_ok=True)
+                if second:
+                    _enable(os.path.join(*above), controller)
+                for file, value in files.items():
+                    with open(os.path.join(*above, limits.group, file), "w", encoding="ascii") as setting:
+                        setting.write(value)
+
+    @staticmethod
+    def undo(entry: Entry) -> None:
+        deadline = time.monotonic() + EMPTY_S
+        for top in list(_all_of(entry["name"])):
+            for directory, _, _ in os.walk(top, topdown=False):
+                _remove(directory, deadline)
+
+    def commands(self) -> List[str]:
+        lines = []
+        for limits in self.groups:
+            for controller in CONTROLLERS:
+                place = "/".join((ROOT, controller, self.name, limits.group))
+                files = limits.files(controller, second=False)
+                lines += [line("mkdir", "-p", place)] if files else []
+                lines += ["echo %s > %s/%s" % (value, place, file) for file, value in files.items()]
+        return lines
+
+
+def _all_of(name: str) -> Any:
+    """Every group of this name: LXC makes one in each hierarchy, wherever its own are."""
+    for above, names, _ in os.walk(ROOT):
+        if name in names:
+            names.remove(name)
+            yield os.path.join(above, name)
+
+
+def _enable(directory: str, controller: str) -> None:
+    with open(os.path.join(directory, "cgroup.subtree_control"), "w", encoding="ascii") as control:
+        control.write("+" + controller)
+
+
+def _remove(directory: str, deadline: float) -> None:
+    while True:
+        try:
+            os.rmdir(directory)
+            return
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            if exc.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+        _kill_in(directory)
+        time.sleep(0.005)
+
+
+def _kill_in(directory: str) -> None:
+    """Whoever is in a group of ours is a guest of ours."""
+    try:
+        with open(os.path.join(directory, "cgroup.procs"), encoding="ascii") as members:
+            pids = [int(pid) for pid in members.read().split()]
+    except (OSError, ValueError):
+        return
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

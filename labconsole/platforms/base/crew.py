@@ -1,0 +1,368 @@
+"""What drivers share that make a crew (contracts/crew.py): guests in number, each with one NIC, side by side on one
+bridge with one NIC of the UUT's. All are processes of the agent, started at once, and gone with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from labconsole.contracts.crew import Crew, CrewMember, CrewOffer, CrewWanted, StandingMember
+from labconsole.contracts.driver import Attestation, DriverInfo
+from labconsole.contracts.ports import AgentLink
+from labconsole.errors import NodeError
+from labconsole.model.cpus import cpu_set
+from labconsole.network.bridge import Bridge
+from labconsole.network.change import NetworkChange
+from labconsole.network.control_groups import CONTROLLERS, ControlGroups, Limits
+from labconsole.platforms.base.crew_disks import INSIDE, CrewDisks
+from labconsole.platforms.base.forwarding import apply, read_state, restored_on_failure, shell_lines
+from labconsole.platforms.base.image import TapNic
+from labconsole.platforms.base.inside import ask_on_console, close_shell, guest_state, start_all
+from labconsole.platforms.base.marks import mark_words
+from labconsole.wire.execution import Execute
+from labconsole.wire.guests import MAX_WAIT_S, GuestStarted
+from labconsole.wire.links import ReadLinks
+
+TOKEN = "platform"
+BRIDGE = "lcbg"
+MOST = 250
+"""Each has a number in one byte, and so has its address."""
+
+ONE_MORE = 0.1
+"""By this share of one guest's time limit each further one may be later: all boot on the same processors."""
+
+GONE_S, POLL_S = 5.0, 0.02
+"""How long a NIC may stay behind a guest that was ended, and how often that is looked at."""
+
+_ASK_S = 10.0
+_SEEN = re.compile(r"^(\d{1,10}) ([a-z_.]{1,40}) ([\w ,-]{1,200})$", re.MULTILINE)
+
+_LOOK = """\
+for guest; do
+  pid=$guest
+  for child in $(cat "/proc/$guest/task/$guest/children" 2>/dev/null); do pid=$child; break; done
+  while read -r key value; do
+    case $key in Cpus_allowed_list:) echo "$guest cpus $value";; esac
+  done <"/proc/$pid/status"
+  while IFS=: read -r number controllers path; do
+    case $number:$controllers in
+      0:) group=/sys/fs/cgroup$path;;
+      *:cpu|*:cpu,cpuacct|*:memory) group=/sys/fs/cgroup/$controllers$path;;
+      *) continue;;
+    esac
+    for file in cpu.shares cpu.cfs_quota_us memory.limit_in_bytes cpu.weight cpu.max memory.max; do
+      if read -r value 2>/dev/null <"$group/$file"; then echo "$guest $file $value"; fi
+    done
+  done <"/proc/$pid/cgroup"
+done"""
+"""What holds a guest, or what it started first: a container's first process is below the program that made it."""
+
+_ENTER = """\
+entered=
+for above in "" /cpu /memory; do
+  group=/proc/$PPID/root/sys/fs/cgroup$above/$0
+  if test -d "$group"; then echo $$ >"$group/cgroup.procs" && entered=yes || exit 1; fi
+done
+test "$entered" && exec "$@\""""
+"""Enters a control group, of either version, and becomes the guest there. As the agent sees them: a namespace of the
+agent's has a /sys without any."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrewGuest:
+    """One of a crew: what was wanted, its number from 1, the UUT's NIC that it shares.
+
+    ``disk``: the file or directory of the UUT's that is its disk; None: it has none.
+    """
+
+    member: CrewMember
+    number: int
+    port: str
+    disk: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.member.name
+
+    @property
+    def host_interface(self) -> str:
+        return f"lcg{self.number}"
+
+    @property
+    def mac(self) -> str:
+        return self.member.mac.lower()
+
+    @property
+    def cpus(self) -> str | None:
+        return self.member.cpus
+
+    @property
+    def memory_mib(self) -> int | None:
+        return self.member.memory_mib
+
+    @property
+    def ends(self) -> list[tuple[TapNic, str]]:
+        return [(TapNic(self.host_interface, self.mac), self.port)]
+
+    @property
+    def words(self) -> str:
+        """What an image is told of its NIC, its disk and its mark."""
+        disk = "" if self.disk is None else f" lc.disk={INSIDE}"
+        return f"lc.nic={self.mac},{self.member.address}{disk}{mark_words(self.member.boot_mark)}"
+
+    def limits(self, *, memory: bool) -> Limits | None:
+        """What its control group holds it to; None: it needs none. ``memory``: it has no memory of its own."""
+        told = self.member
+        limits = Limits(
+            group=told.name,
+            cpu_shares=told.cpu_shares,
+            cpu_quota_ratio=told.cpu_quota_ratio,
+            memory_mib=told.memory_mib if memory else None,
+        )
+        return None if limits == Limits(group=told.name) else limits
+
+
+@dataclass(slots=True)
+class Standing:
+    """What a driver keeps of a crew from its making to its end. ``group``: the control group that is above theirs."""
+
+    guests: Sequence[CrewGuest]
+    group: str = field(default_factory=lambda: f"labconsole-{secrets.token_hex(4)}")
+
+    @property
+    def names(self) -> list[str]:
+        return [guest.name for guest in self.guests]
+
+
+def crew_guests(wanted: CrewWanted, disks: CrewDisks | None = None) -> list[CrewGuest]:
+    return [
+        CrewGuest(
+            member, number, wanted.port, None if disks is None or not member.disk_mib else disks.path(member.name)
+        )
+        for number, member in enumerate(wanted.members, start=1)
+    ]
+
+
+class CrewMaking(ABC):
+    """See labconsole.contracts.crew.CrewDriver, but for restore(), which is the driver's and begins with end_crew()."""
+
+    name: str
+    about: DriverInfo
+    options: Any
+    CREW_BOOT_S: ClassVar[float] = 20.0
+    """After this one guest that has not said that it is up is given up; of many, each may be later."""
+
+    CREW_NAMESPACED: ClassVar[bool] = False
+    """Whether each runs in a namespace of the agent's, by its name."""
+
+    CREW_MEMORY_IS_LIMIT: ClassVar[bool] = False
+    """Whether ``memory_mib`` is what its processes may have, and not a machine's memory."""
+
+    CREW_DISK: ClassVar[Literal["directory", "seen inside", "file"]] = "directory"
+    """A guest's disk: a directory of the UUT's, that directory as it is seen inside, or a file that is a machine's."""
+
+    guest_disk: str
+    """Where on the UUT they are."""
+
+    CREW_FILES: ClassVar[tuple[str, ...]] = ()
+    """The options that name what guests start from: files, or directories, on the UUT."""
+
+    _standing: Standing | None = None
+
+    # What a driver says ---------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+        """The program that is the guest, or leads to it."""
+
+    @abstractmethod
+    def crew_nics(self, guests: Sequence[CrewGuest]) -> list[NetworkChange]:
+        """What the agent makes for their NICs, the bridge included."""
+
+    def crew_cannot(self, wanted: CrewWanted) -> str | None:
+        """Why not, in a sentence, beside what no driver can."""
+        return None
+
+    async def crew_facts(self, uut: AgentLink, guests: Sequence[CrewGuest]) -> Attestation:
+        """What the attestation says that cannot change while they stand."""
+        return {}
+
+    async def refuse_node(self, uut: AgentLink) -> None:
+        """Ask what the command lines depend on. Raise NodeError where no guest could be, before anything is changed."""
+        return
+
+    # The contract ---------------------------------------------------------------------------------------------------
+
+    def crew_refusal(self, wanted: CrewWanted) -> str | None:
+        if not 1 <= len(wanted.members) <= MOST:
+            return f"platform {self.name} can have 1 to {MOST} guests for jobs, not {len(wanted.members)}"
+        return self.crew_cannot(wanted)
+
+    def crew_offer(self, wanted: CrewWanted) -> CrewOffer:
+        told = {name: getattr(self.options, name) for name in self.CREW_FILES}
+        each_mib = [self.crew_memory_mib(guest) for guest in crew_guests(wanted)]
+        own = [mib for mib in each_mib if mib is not None and not self.CREW_MEMORY_IS_LIMIT]
+        return CrewOffer(
+            place=self.guest_disk,
+            files={name: path for name, path in told.items() if path is not None},
+            memory_mib=sum(own) if own else None,
+        )
+
+    def crew_commands(self, wanted: CrewWanted) -> list[str]:
+        disks = CrewDisks(self.guest_disk, wanted.members, self.CREW_DISK == "file", "labconsole-disks-00000000")
+        crew = Standing(crew_guests(wanted, disks), group="labconsole-guests")
+        programs = [shlex.join(self._crew_argv(guest, crew)) for guest in crew.guests]
+        return [*disks.commands(), *shell_lines(self._crew_changes(crew)), *programs]
+
+    async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
+        disks = CrewDisks(self.guest_disk, wanted.members, self.CREW_DISK == "file")
+        crew = self._standing = Standing(crew_guests(wanted, disks))
+        await self.refuse_node(uut)
+        below = await disks.below(uut, self.name)
+        timeout_s = min(MAX_WAIT_S, wanted.limit_s or self.CREW_BOOT_S * (1 + ONE_MORE * len(crew.guests)))
+        async with restored_on_failure(self.restore, uut):
+            await apply(uut, TOKEN, [*disks.changes(), *self._crew_changes(crew)])
+            await disks.format(uut)
+            argvs = {guest.name: self._crew_argv(guest, crew) for guest in crew.guests}
+            started = await start_all(uut, argvs, timeout_s=timeout_s, namespaced=self.CREW_NAMESPACED)
+            facts = await self.crew_facts(uut, crew.guests)
+
+            async def attest(link: AgentLink) -> Attestation:
+                return {**await self._attest_crew(link, crew, started), **facts}
+
+            return Crew(
+                members=tuple(
+                    StandingMember(
+                        name=guest.name,
+                        ask=ask_on_console(guest.name),
+                        pid=started[guest.name].pid,
+                        host_interface=guest.host_interface,
+                        started_ns=started[guest.name].started_ns,
+                        ready_ns=started[guest.name].ready_ns,
+                        disk=self._disk_inside(guest),
+                    )
+                    for guest in crew.guests
+                ),
+                started_ns=min(each.started_ns for each in started.values()),
+                attestation=await attest(uut),
+                attest=attest,
+                disks=below,
+            )
+
+    @abstractmethod
+    async def restore(self, uut: AgentLink) -> None:
+        """The driver's own; begins with end_crew() and ends with forget_crew()."""
+
+    async def end_crew(self, uut: AgentLink) -> None:
+        """End the guests, if any stand. What was made for them is undone as everything of the platform's is."""
+        if self._standing is not None:
+            outcomes = await asyncio.gather(
+                *(close_shell(uut, name) for name in self._standing.names), return_exceptions=True
+            )
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+
+    async def forget_crew(self, uut: AgentLink) -> None:
+        """After everything was undone."""
+        if self._standing is not None:
+            await self._wait_gone(uut, self._standing)
+            self._standing = None
+
+    async def _wait_gone(self, uut: AgentLink, crew: Standing) -> None:
+        """The kernel takes a namespace's NICs away when the last process in it has ended, and a little later."""
+        ours = {guest.host_interface for guest in crew.guests}
+        deadline = asyncio.get_running_loop().time() + GONE_S
+        while ours & {link.name for link in (await uut.ask(ReadLinks())).links if not link.namespace}:
+            if asyncio.get_running_loop().time() > deadline:
+                raise NodeError(uut.name, f"guests of platform {self.name} were ended, but their NICs are still there")
+            await asyncio.sleep(POLL_S)
+
+    # How ------------------------------------------------------------------------------------------------------------
+
+    def _crew_changes(self, crew: Standing) -> list[NetworkChange]:
+        return [*self.crew_groups(crew), *self.crew_nics(crew.guests)]
+
+    def _disk_inside(self, guest: CrewGuest) -> str | None:
+        """Where it has its disk, None: it has none."""
+        return guest.disk if self.CREW_DISK == "directory" or guest.disk is None else INSIDE
+
+    def _crew_limits(self, guest: CrewGuest) -> Limits | None:
+        return guest.limits(memory=self.CREW_MEMORY_IS_LIMIT)
+
+    def crew_groups(self, crew: Standing) -> list[NetworkChange]:
+        """The control groups, where there is a limit."""
+        groups = [limits for guest in crew.guests if (limits := self._crew_limits(guest)) is not None]
+        return [ControlGroups(name=crew.group, groups=groups)] if groups else []
+
+    def _crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+        return [*self.entering(guest, crew), *self.crew_argv(guest, crew)]
+
+    def entering(self, guest: CrewGuest, crew: Standing) -> list[str]:
+        """What its command line begins with: how it comes into its control group, if it has one."""
+        return [] if self._crew_limits(guest) is None else ["sh", "-c", _ENTER, f"{crew.group}/{guest.name}"]
+
+    async def _attest_crew(self, uut: AgentLink, crew: Standing, started: dict[str, GuestStarted]) -> Attestation:
+        """Raises NodeError for the first that is not the one that was started."""
+        states = await asyncio.gather(*(guest_state(uut, name) for name in crew.names))
+        for name, state in zip(crew.names, states, strict=True):
+            if state is None or not state.running or state.pid != started[name].pid:
+                raise NodeError(uut.name, f"guest {name} of platform {self.name} is no longer the one that was started")
+        hosts = [guest.host_interface for guest in crew.guests]
+        pids = [str(started[name].pid) for name in crew.names]
+        read = await uut.ask(Execute(argv=["sh", "-c", _LOOK, "sh", *pids], timeout_s=_ASK_S))
+        seen: dict[str, dict[str, str]] = {pid: {} for pid in pids}
+        for pid, key, value in _SEEN.findall(read.stdout):
+            seen.setdefault(pid, {}).setdefault(key, value)
+        return {
+            "driver": self.about.name,
+            "guests": crew.names,
+            "machines": {
+                guest.name: self.crew_machine(uut, guest, seen[pid])
+                for guest, pid in zip(crew.guests, pids, strict=True)
+            },
+            "interfaces": await read_state(uut, routing={}, ports=[crew.guests[0].port, *hosts]),
+        }
+
+    def crew_machine(self, uut: AgentLink, guest: CrewGuest, seen: dict[str, str]) -> Attestation:
+        """What one of them is held to, read back. Raises NodeError when it is not what was wanted."""
+        found: Attestation = {"host_cpus": seen.get("cpus"), "memory_mib": self.crew_memory_mib(guest)}
+        if guest.member.cpus is not None and cpu_set(seen.get("cpus", "")) != cpu_set(guest.member.cpus):
+            raise NodeError(
+                uut.name,
+                f"guest {guest.name} of platform {self.name} may run on CPUs {seen.get('cpus')}, but should run on "
+                f"{guest.member.cpus}",
+            )
+        limits = self._crew_limits(guest)
+        if limits is not None:
+            files = [
+                {file: value for each in CONTROLLERS for file, value in limits.files(each, second=second).items()}
+                for second in (False, True)
+            ]
+            held = next((wanted for wanted in files if wanted.items() <= seen.items()), None)
+            if held is None:
+                raise NodeError(
+                    uut.name, f"guest {guest.name} of platform {self.name} is not held to its limits: {_told(files[0])}"
+                )
+            found["limits"] = held
+        return {key: value for key, value in found.items() if value is not None or key == "host_cpus"}
+
+    def crew_memory_mib(self, guest: CrewGuest) -> int | None:
+        return guest.memory_mib
+
+
+def _told(files: dict[str, str]) -> str:
+    return ", ".join(f"{file} {value}" for file, value in files.items())
+
+
+def crew_bridge(guests: Sequence[CrewGuest], *, bridged: bool = True) -> Bridge:
+    """The one bridge, of the shared NIC and the guests' ends; not ``bridged``: something else makes those its ports."""
+    ends = [guest.host_interface for guest in guests] if bridged else []
+    return Bridge(name=BRIDGE, ports=[guests[0].port, *ends])

@@ -1,0 +1,121 @@
+"""A crew of LXC's containers that nobody has made before: each is an ``lxc-start`` in the foreground, and all it is
+told stands in its command line.
+
+It is a child of the agent, and its console is its standard input and output. LXC has the kernel kill a container's
+first process, and so all of them, when ``lxc-start`` is killed. What stays then is control groups: these lie below one
+that the agent removes. All see one root, read-only; /tmp is their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labconsole.contracts.crew import CrewWanted
+from labconsole.contracts.driver import Attestation
+from labconsole.contracts.ports import AgentLink
+from labconsole.errors import NodeError
+from labconsole.model.cpus import cpu_set
+from labconsole.network.change import NetworkChange
+from labconsole.network.control_groups import CONTROLLERS, SECOND_VERSION, ControlGroups
+from labconsole.platforms.base.crew import BRIDGE, CrewGuest, CrewMaking, Standing, crew_bridge
+from labconsole.platforms.base.crew_disks import INSIDE
+from labconsole.platforms.base.marks import marked_loop
+from labconsole.wire.execution import Execute
+
+_SETTINGS = {
+    "lxc.rootfs.options": "ro",
+    "lxc.mount.auto": "proc:rw sys:ro",
+    "lxc.mount.entry": "tmpfs tmp tmpfs rw,nosuid,nodev 0 0",
+    "lxc.apparmor.profile": "unconfined",
+    # None: standard input and output are its console as they are, with no terminal between that would echo lines.
+    "lxc.console.path": "none",
+    "lxc.tty.max": "0",
+    "lxc.sysctl.net.ipv6.conf.all.disable_ipv6": "1",
+    "lxc.net.0.type": "veth",
+    "lxc.net.0.link": BRIDGE,
+    "lxc.net.0.name": "eth0",
+}
+
+_UP = "for link in lo eth0; do ip link set $link up; done"
+"""Not by LXC, which would do it before IPv6 is off."""
+
+
+class LxcCrew(CrewMaking):
+    """What LxcDriver makes in number."""
+
+    CREW_MEMORY_IS_LIMIT = True
+    CREW_DISK = "seen inside"
+    CREW_FILES = ("crew_root",)
+    crew_root: str | None
+    elsewhere: bool
+    """Whether the node that has the containers is another one."""
+
+    second_version = False
+    """Whether the UUT has control groups of version 2 only: then their settings have other names."""
+
+    def crew_cannot(self, wanted: CrewWanted) -> str | None:
+        if self.crew_root is None:
+            return f"platform {self.name} has no `crew_root` in hosts.yaml, a directory that its guests have as root"
+        if self.elsewhere:
+            return f"the containers of platform {self.name} are on another machine (`ssh:`)"
+        return None
+
+    async def refuse_node(self, uut: AgentLink) -> None:
+        shell = f'test -x "$0/bin/sh" || exit 3; test -e {SECOND_VERSION}'
+        root = str(self.crew_root)
+        asked = await uut.ask(Execute(argv=["sh", "-c", shell, root], timeout_s=10))
+        if asked.exit_status == 3:
+            raise NodeError(uut.name, f"platform {self.name}: the directory {root} on the UUT has no bin/sh")
+        self.second_version = asked.exit_status == 0
+
+    def crew_groups(self, crew: Standing) -> list[NetworkChange]:
+        """Nothing is made: it is LXC that makes them."""
+        return [ControlGroups(name=crew.group, groups=[])]
+
+    def crew_nics(self, guests: Sequence[CrewGuest]) -> list[NetworkChange]:
+        return [crew_bridge(guests, bridged=False)]
+
+    def entering(self, guest: CrewGuest, crew: Standing) -> list[str]:
+        return []
+
+    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+        root = str(self.crew_root)
+        settings = {
+            "lxc.rootfs.path": f"dir:{root}",
+            "lxc.uts.name": guest.name,
+            **_SETTINGS,
+            "lxc.net.0.veth.pair": guest.host_interface,
+            "lxc.net.0.hwaddr": guest.mac,
+            "lxc.net.0.ipv4.address": guest.member.address,
+            "lxc.cgroup.dir": crew.group,
+            **self._limit_settings(guest),
+        }
+        told = [word for key, value in settings.items() for word in ("-s", f"{key}={value}")]
+        if guest.disk is not None:
+            # Into the file system of its own that /tmp is, which is mounted before: the root is read-only.
+            entry = f"{guest.disk} {INSIDE.lstrip('/')} none rw,bind,nosuid,nodev,create=dir 0 0"
+            told += ["-s", f"lxc.mount.entry={entry}"]
+        name = f"{crew.group}-{guest.name}"
+        # By a mask: older busyboxes know no list.
+        cpus = cpu_set(guest.cpus or "")
+        pinned = [] if cpus is None else ["/bin/taskset", f"{sum(1 << cpu for cpu in cpus):x}"]
+        return [
+            *("lxc-start", "-F", "-n", name, "-P", root, "-f", "/dev/null"),
+            *told,
+            *("--", *pinned, "/bin/sh", "-c", f"{_UP}; {marked_loop(guest.member.boot_mark)}"),
+        ]
+
+    def _limit_settings(self, guest: CrewGuest) -> dict[str, str]:
+        limits = self._crew_limits(guest)
+        if limits is None:
+            return {}
+        prefix = "lxc.cgroup2" if self.second_version else "lxc.cgroup"
+        return {
+            f"{prefix}.{file}": value
+            for controller in CONTROLLERS
+            for file, value in limits.files(controller, second=self.second_version).items()
+        }
+
+    async def crew_facts(self, uut: AgentLink, guests: Sequence[CrewGuest]) -> Attestation:
+        asked = await uut.ask(Execute(argv=["lxc-start", "--version"], timeout_s=10))
+        return {"versions": {"lxc": asked.stdout.strip()[:40]}}

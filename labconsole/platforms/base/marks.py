@@ -1,0 +1,60 @@
+"""Marks as guests send them: one ping whose size and pattern nobody can foresee (measure/outside_clock.py finds it)."""
+
+from __future__ import annotations
+
+import secrets
+
+from labconsole.contracts.crew import BootMark
+from labconsole.measure.outside_clock import Nonce
+from labconsole.platforms.base.inside import LOOP
+
+LEAST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES = 64, 1400
+
+
+def nonces(count: int) -> list[Nonce]:
+    """So many that nobody can foresee, no two alike."""
+    found: dict[Nonce, None] = {}
+    while len(found) < count:
+        span = MOST_PAYLOAD_BYTES - LEAST_PAYLOAD_BYTES + 1
+        found[Nonce(LEAST_PAYLOAD_BYTES + secrets.randbelow(span), secrets.randbelow(256))] = None
+    return list(found)
+
+
+SEEK = (
+    "for each in /proc/sys/net/ipv4/neigh/*; do echo 20 >$each/retrans_time_ms; echo 50 >$each/mcast_solicit; done "
+    "2>/dev/null"
+)
+"""Before a mark that is the first packet of all: a bridge takes none before it has seen that the guest's NIC is up, and
+who asked for an address in vain would ask again after a second."""
+
+
+def mark_line(nonce: Nonce, timekeeper: str) -> str:
+    """What a shell sends it by, and waits for the answer. Whatever ping busybox has will do."""
+    return f"busybox ping -q -c 1 -W 1 -s {nonce.payload_bytes} -p {nonce.pattern:02x} {timekeeper} >/dev/null 2>&1"
+
+
+def marked_loop(mark: BootMark | None) -> str:
+    """The loop that a guest's shell runs (inside.py), after its mark if it is to send one."""
+    return LOOP if mark is None else f"{SEEK}; {mark_line(mark.nonce, mark.address)}; {LOOP}"
+
+
+def installed_loop(mark: BootMark, mac: str, address: str) -> str:
+    """The same for an installed guest's shell, which has to find its NIC and set it up before. It pings for as long as
+    nobody answers who has the timekeeper's address: its NIC may not be joined to the UUT's yet. Then the mark was sent,
+    and is not sent again. Says how many pings it took.
+    """
+    nic = f"nic=$(ip -o link | while read -r n i r; do case $r in (*'ether {mac} '*) echo ${{i%%[@:]*}};; esac; done)"
+    return (
+        f'until {nic}; test "$nic"; do test "$t" || echo there is no NIC {mac}; t=1; busybox sleep 0.1; done; '
+        f"ip address add {address} dev $nic 2>/dev/null; ip link set $nic up; {SEEK}; t=0; "
+        f"while t=$((t + 1)); ! {mark_line(mark.nonce, mark.address)}; do while :; do "
+        f"case $(ip neigh show {mark.address}) in (*lladdr*) break 2;; (*INCOMPLETE*) busybox sleep 0.02;; (*) break;; "
+        f"esac; done; done; echo mark $t; {LOOP}"
+    )
+
+
+def mark_words(mark: BootMark | None) -> str:
+    """The same for an image that reads its kernel's command line."""
+    if mark is None:
+        return ""
+    return f" lc.mark={mark.address},{mark.nonce.payload_bytes},{mark.nonce.pattern:02x}"

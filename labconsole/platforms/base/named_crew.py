@@ -1,0 +1,332 @@
+"""A crew (contracts/crew.py) of guests that the operator has installed, and names in hosts.yaml (``guests``).
+
+They are found, started if need be, pinned, attested and left as they were, as those that forward are. In each a shell
+is opened; the address that it is to have for its job is put on its NIC through that, and taken away again.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from labconsole.contracts.crew import Crew, CrewWanted, HypervisorWord, StandingMember
+from labconsole.contracts.driver import Attestation
+from labconsole.contracts.ports import AgentLink
+from labconsole.errors import AgentError, NodeError, NodeLost
+from labconsole.model.cpus import cpu_set
+from labconsole.network.bridge import Bridge, BridgePort
+from labconsole.network.change import NetworkChange
+from labconsole.platforms.base.crew import BRIDGE
+from labconsole.platforms.base.forwarding import restored_on_failure, shell_lines
+from labconsole.platforms.base.guest import GuestNic, State, as_interface, listed
+from labconsole.platforms.base.inside import LOOP, OPEN_S, ask_on_console, close_shell, guest_state, start_all
+from labconsole.platforms.base.lifecycle import POLL_S
+from labconsole.platforms.base.named_starts import Named, NamedStarts, Stood, all_of
+from labconsole.platforms.base.options import GUEST_PLACE
+from labconsole.platforms.base.shell import RecordingShell, Shell
+from labconsole.wire.guests import GuestStarted
+from labconsole.wire.session import Ping
+
+SETTLED_TRIES = 5
+
+_LINK = re.compile(r"^\d{1,6}: (\S{1,40}?)(?:@\S{1,40})?: <(\S{0,200})> .*\slink/ether ([0-9a-f:]{17})\s", re.MULTILINE)
+
+
+class NamedCrew(NamedStarts):
+    """See labconsole.contracts.crew.CrewDriver. restore() begins with end_named_crew()."""
+
+    def __init__(self, name: str, options: Mapping[str, object]) -> None:
+        super().__init__(name, options)
+        self._inside_undo: list[tuple[Named, str]] = []
+
+    @abstractmethod
+    async def attested(self, shell: Shell, ports: Sequence[str]) -> Attestation:
+        """What runs now, of the guests that are planned. ``ports``: the node's NICs that lead to them."""
+
+    @abstractmethod
+    async def apply_changes(self, shell: Shell, changes: Sequence[NetworkChange]) -> None:
+        """Have the agent make them; undone by restore()."""
+
+    @abstractmethod
+    async def restore(self, uut: AgentLink) -> None:
+        """Undo all that was done."""
+
+    # The contract ---------------------------------------------------------------------------------------------------
+
+    @property
+    def crew_cpus(self) -> Sequence[int] | None:
+        """The CPUs that guests are spread over; None: those that the UUT's system has. A hypervisor may have more."""
+        told = cpu_set(self.options.guest_cpus or "")
+        return None if told is None else sorted(told)
+
+    def crew_refusal(self, wanted: CrewWanted) -> str | None:
+        told, many = self.options.guests, len(wanted.members)
+        if not told:
+            return f"platform {self.name} has no `guests` in hosts.yaml, the names of its guests for jobs"
+        if not 1 <= many <= len(told):
+            names = f"{len(told)} guest{'' if len(told) == 1 else 's'} for jobs in hosts.yaml ({listed(told)})"
+            return f"platform {self.name} has {names}, not {many}"
+        if any(member.disk_mib for member in wanted.members):
+            return f"platform {self.name} cannot give each of its guests a disk"
+        if any(member.cpus for member in wanted.members) and not self.about.capabilities.pin:
+            return f"driver {self.about.name} cannot pin a guest{self.where()}: its guests run on any CPU"
+        for member in wanted.members:
+            if (refusal := self.limits_refusal(Named(member, "").limits)) is not None:
+                return refusal
+        if self._way_in(told[0]) is None:
+            return (
+                f"driver {self.about.name} cannot run a program inside a guest{self.where()}; if a command opens a "
+                f"shell in each, give it in hosts.yaml, such as guest_shell: [ssh, -o, BatchMode=yes, "
+                f"root@{GUEST_PLACE}]"
+            )
+        return None
+
+    def crew_commands(self, wanted: CrewWanted) -> list[str]:
+        """What prepare_crew() does on the UUT, as lines of a shell, as far as that can be told without asking it."""
+        shell, crew = RecordingShell(self.name, self.options.ssh), self._plan(wanted)
+        for each in crew:
+            shell.record(self.start(shell, each.guest))
+        for guest, cpus in self.planned.items():
+            if cpus is not None:
+                shell.record(self.pin(shell, guest, {self.EVERY_VCPU: cpus}))
+        ends = [GuestNic(mac=None, host_interface=f"{each.guest}:NIC") for each in crew]
+        shells = [shlex.join([*(self._way_in(each.guest) or ()), "sh"]) for each in crew]
+        return [*shell.lines, *shell_lines(self._bridges(wanted.port, ends)), *shells]
+
+    async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
+        """Refuse what cannot be, start what does not run, pin it, find each one's NIC, open a shell in it, attest."""
+        shell, crew = self.shell(uut), self._plan(wanted)
+        if wanted.limit_s is not None:
+            self.options = self.options.model_copy(update={"start_s": wanted.limit_s})
+        await self.probe(shell)
+        found = await self.survey(shell)
+        idle = [name for name in self.planned if found[name].state is State.STOPPED]
+        if wanted.anew and (runs := [name for name in self.planned if name not in idle]):
+            raise shell.error(
+                f"{listed(runs)} run{'s' if len(runs) == 1 else ''} already, and a start-up time is taken of guests "
+                "that do not: stop what runs; labconsole stops no guest that it did not start"
+            )
+        told = not idle or self.about.capabilities.idle_nics
+        before = await self._crew_nics(shell, crew, idle) if told else []
+        started_ns = (await uut.ask(Ping())).monotonic_ns
+        async with restored_on_failure(self.restore, uut):
+            if all(each.member.boot_mark is not None for each in crew):
+                nics = before or [await self._nic_to_be(shell, each.guest) for each in crew]
+                await self.apply_changes(shell, self._bridges(wanted.port, []))
+                stood = await self.start_timed(shell, crew, nics)
+                self._tell_apart(shell, crew, [each.nic for each in stood])
+                started_ns = min(each.started_ns for each in stood if each.started_ns is not None)
+            else:
+                stood = await self._stand(shell, crew, idle, wanted.port)
+            pids = [await self.pid(shell, each.guest) if shell.ssh is None else None for each in crew]
+            shells = {each.member.name: there.shell.pid for each, there in zip(crew, stood, strict=True)}
+            held = {each.guest: there.held for each, there in zip(crew, stood, strict=True)}
+
+            async def attest(link: AgentLink) -> Attestation:
+                await all_of(self._same_shell(link, each, shells[each.member.name]) for each in crew)
+                there = await self.attested(self.shell(link), [wanted.port])
+                limits = {
+                    name: await self.settings(self.shell(link), name, list(told)) for name, told in held.items() if told
+                }
+                members = {each.member.name: each.guest for each in crew}
+                return {**there, "members": members, **({"limits": limits} if limits else {})}
+
+            return Crew(
+                members=tuple(
+                    StandingMember(
+                        name=each.member.name,
+                        ask=ask_on_console(each.member.name),
+                        pid=pid,
+                        host_interface=there.nic.host_interface,
+                        started_ns=there.started_ns,
+                        # One that ran before had no start to be timed.
+                        ready_ns=there.shell.ready_ns if each.guest in idle else None,
+                        mac=there.nic.mac,
+                        way_in=there.way_in,
+                    )
+                    for each, pid, there in zip(crew, pids, stood, strict=True)
+                ),
+                started_ns=started_ns,
+                attestation=await attest(uut),
+                attest=attest,
+            )
+
+    async def hypervisor_memory(self, uut: AgentLink, wanted: CrewWanted) -> HypervisorWord | None:
+        """What the hypervisor itself says, with the guests by the names that they have in the crew. None: nothing."""
+        names = {each.guest: each.member.name for each in self._plan(wanted)}
+        said = await self.memory_word(self.shell(uut), list(names))
+        if said is None:
+            return None
+        return replace(said, guest_bytes={names[guest]: count for guest, count in said.guest_bytes.items()})
+
+    async def end_named_crew(self, uut: AgentLink) -> list[NodeError]:
+        """Take addresses away from guests that go on running, and end the shells. All is tried; what failed is
+        returned.
+
+        What a lost node kept from being done is still to do.
+        """
+        failures: list[NodeError] = []
+        shell = self.shell(uut)
+        try:
+            while self._inside_undo:
+                each, line = self._inside_undo[-1]
+                if each.guest not in self._started:
+                    try:
+                        await self._ask_anew(shell, each, line)
+                    except NodeLost:
+                        raise
+                    except NodeError as exc:
+                        failures.append(exc)
+                self._inside_undo.pop()
+            while self._shells:
+                try:
+                    await close_shell(uut, self._shells[-1])
+                except NodeLost:
+                    raise
+                except NodeError as exc:
+                    failures.append(exc)
+                self._shells.pop()
+        except NodeLost as exc:
+            self._shells.clear()  # they went with their agent
+            failures.append(exc)
+        return failures
+
+    # How ------------------------------------------------------------------------------------------------------------
+
+    def _plan(self, wanted: CrewWanted) -> list[Named]:
+        """Which guest is which; what is planned from now on."""
+        crew = [Named(member, guest) for member, guest in zip(wanted.members, self.options.guests, strict=False)]
+        self.planned = {each.guest: each.member.cpus for each in crew}
+        return crew
+
+    def _bridges(self, port: str, nics: Sequence[GuestNic]) -> list[NetworkChange]:
+        if self.options.bridges == "found":
+            return []
+        return [Bridge(name=BRIDGE, ports=[port, *(str(nic.host_interface) for nic in nics)])]
+
+    async def _stand(self, shell: Shell, crew: Sequence[Named], idle: Sequence[str], port: str) -> list[Stood]:
+        """Start those that are off, and set each up through the shell that is opened in it."""
+        await all_of(self.bring_up(shell, name) for name in idle)
+        await self.pin_planned(shell)
+        held = [await self.hold(shell, each.guest, each.limits) for each in crew]
+        nics = await self._crew_nics(shell, crew)
+        await self.apply_changes(shell, self._bridges(port, nics))
+        opened = await all_of(self._open_shell(shell, each) for each in crew)
+        await all_of(self._put_address(shell.uut, each, str(nic.mac)) for each, nic in zip(crew, nics, strict=True))
+        of_each = zip(nics, opened, held, strict=True)
+        return [Stood(nic=nic, shell=started, held=settings) for nic, started, settings in of_each]
+
+    async def nic_of(self, shell: Shell, guest: str) -> GuestNic:
+        """See NamedStarts."""
+        return await self._nic(shell, guest)
+
+    async def join(self, shell: Shell, interface: str) -> None:
+        """See NamedStarts."""
+        await self.apply_changes(shell, [BridgePort(name=BRIDGE, port=interface)])
+
+    async def _crew_nics(self, shell: Shell, crew: Sequence[Named], idle: Sequence[str] = ()) -> list[GuestNic]:
+        """Each one's NIC. Raises NodeError when it cannot be told which, or two would be mistaken for one another.
+
+        ``idle``: guests that do not run, so that their NICs need not have another end yet.
+        """
+        nics = [await self._nic(shell, each.guest, idle=each.guest in idle) for each in crew]
+        self._tell_apart(shell, crew, nics)
+        return nics
+
+    async def _nic_to_be(self, shell: Shell, guest: str) -> GuestNic:
+        """As far as that is known of a guest that is off."""
+        nics, number = list(await self.nics_to_be(shell, guest)), self.options.guest_nic
+        known = number is not None or len(nics) == 1
+        return nics[(number or 1) - 1] if known and (number or 1) <= len(nics) else GuestNic(mac=None)
+
+    def _tell_apart(self, shell: Shell, crew: Sequence[Named], nics: Sequence[GuestNic]) -> None:
+        owners: dict[str, str] = {}
+        for each, nic in zip(crew, nics, strict=True):
+            other = owners.setdefault(str(nic.mac), each.guest)
+            if other != each.guest:
+                raise shell.error(f"guests {other} and {each.guest} have NICs with the same MAC address, {nic.mac}")
+
+    async def _nic(self, shell: Shell, guest: str, *, idle: bool = False) -> GuestNic:
+        nics, number = list(await self.nics(shell, guest)), self.options.guest_nic
+        has = f"guest {guest} has {len(nics)} NICs ({listed(nic.mac or '?' for nic in nics)})"
+        if number is None and len(nics) != 1:
+            raise shell.error(f"{has}; expected: one, or its number as `guest_nic:` in hosts.yaml")
+        if number is not None and number > len(nics):
+            raise shell.error(f"{has}, but `guest_nic` in hosts.yaml is {number}")
+        nic = nics[(number or 1) - 1]
+        if nic.mac is None:
+            raise shell.error(f"{self.about.name} does not report the MAC address of the NIC of guest {guest}")
+        if self.options.bridges == "made" and nic.host_interface is None and not idle:
+            raise shell.error(
+                f"{self.about.name} does not report which interface of this node is the other end of the NIC "
+                f"{nic.mac} of guest {guest}, so no bridge can be made"
+            )
+        return nic
+
+    async def _open_shell(self, shell: Shell, each: Named) -> GuestStarted:
+        """A shell inside. What leads there may have to be tried until a guest that was just started takes it."""
+        lead = self._way_in(each.guest)
+        assert lead is not None
+        name = each.member.name
+        deadline = self.now() + (self.options.start_s if each.guest in self._started else OPEN_S)
+        self._shells.append(name)
+        while True:
+            try:
+                limit_s = max(1.0, deadline - self.now())
+                started = await start_all(shell.uut, {name: [*lead, "sh", "-c", LOOP]}, timeout_s=limit_s)
+                break
+            except AgentError as exc:
+                if exc.code != "guest_ended" or each.guest not in self._started or self.now() >= deadline:
+                    raise shell.error(f"no shell inside guest {each.guest}: {exc.message}") from exc
+            await self.pause(POLL_S)
+        await self._settle(shell, name)
+        return started[name]
+
+    async def _settle(self, shell: Shell, name: str) -> None:
+        """A console may still print what was asked before: by somebody else, or by a crew that stood earlier."""
+        for tried in range(1, SETTLED_TRIES + 1):
+            try:
+                await ask_on_console(name)(shell.uut, ":")
+                return
+            except AgentError:
+                raise
+            except NodeError:
+                if tried == SETTLED_TRIES:
+                    raise
+            await self.pause(POLL_S)
+
+    async def _put_address(self, uut: AgentLink, each: Named, mac: str) -> None:
+        """Set its NIC up with the address that it is to have."""
+        ask, address = ask_on_console(each.member.name), each.member.address
+        links = {found[2]: (found[0], found[1]) for found in _LINK.findall(await ask(uut, "ip -o link"))}
+        name, flags = links.get(mac, ("-", ""))
+        interface = as_interface(name)
+        if interface is None:
+            raise NodeError(
+                uut.name,
+                f"platform {self.name}: inside guest {each.guest} there is no NIC {mac}; it has: {listed(links)}",
+            )
+        link = shlex.quote(interface)
+        has = f" {address} " in await ask(uut, f"ip -o -4 address show dev {link}")
+        down = "" if "UP" in flags.split(",") else f"; ip link set {link} down"
+        self._inside_undo.append((each, ":" + ("" if has else f"; ip address del {address} dev {link}") + down))
+        add = "" if has else f"ip address add {address} dev {link} && "
+        await ask(uut, f"{add}ip link set {link} up")
+
+    async def _ask_anew(self, shell: Shell, each: Named, line: str) -> None:
+        """By another shell: the one that was open may be gone, or still have a job to do, which ends with it."""
+        await close_shell(shell.uut, each.member.name)
+        await self._open_shell(shell, each)
+        await ask_on_console(each.member.name)(shell.uut, line)
+
+    async def _same_shell(self, uut: AgentLink, each: Named, pid: int) -> None:
+        """Raises NodeError when it is no longer the one that was opened: the guest was begun anew, or has ended."""
+        state = await guest_state(uut, each.member.name)
+        if state is None or not state.running or state.pid != pid:
+            raise NodeError(
+                uut.name,
+                f"guest {each.member.name} ({each.guest}) of platform {self.name} is no longer the one that was set up",
+            )
